@@ -16,8 +16,8 @@ import (
 )
 
 // completeBoot revokes the token of a host that has joined, and deletes what only a booting host needs. It reports
-// whether there was anything to do. The ID of the credential stays on record until everything is deleted, so that a
-// crash leaves nothing behind.
+// whether there was anything to do. The ID of the credential stays recorded until everything is deleted, so a crash
+// leaves nothing behind.
 func (r *Reconciler) completeBoot(ctx context.Context, w client.Client, config *bootstrapv1.PoolbootConfig) (bool, error) {
 	if record.IsReleased(config) {
 		return false, nil
@@ -34,8 +34,8 @@ func (r *Reconciler) completeBoot(ctx context.Context, w client.Client, config *
 	return err == nil, err
 }
 
-// registered is when a Node's kubelet first reported its state: the earliest change of a condition that only a kubelet
-// reports. Nil when it reports none of them.
+// registered returns when the kubelet of a Node first reported its state: the earliest transition of a condition that
+// only a kubelet reports. It returns nil if there is no such condition.
 func registered(node *corev1.Node) *metav1.Time {
 	var first *metav1.Time
 	for _, c := range node.Status.Conditions {
@@ -49,7 +49,7 @@ func registered(node *corev1.Node) *metav1.Time {
 	return first
 }
 
-// reportChanges sends the events that a change of the record calls for.
+// reportChanges creates the events for a change of the record.
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	event := func(kind, reason, note string, args ...any) {
 		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)

@@ -9,7 +9,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-var _ = Describe("What a pool declares for a Node that stands", func() {
+var _ = Describe("What a pool declares for an existing Node", func() {
 	quiet := corev1.Taint{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}
 	declares := func(labels map[string]string, taints ...corev1.Taint) func(*facts) {
 		return func(f *facts) { f.pools[1].Spec.NodeLabels, f.pools[1].Spec.NodeTaints = labels, declared(taints...) }
@@ -19,7 +19,7 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 		f.node.Status.Conditions[0].Status = corev1.ConditionTrue
 		return f
 	}
-	// next is the Node after a judgement.
+	// next returns the Node after a judgement.
 	next := func(f facts) *corev1.Node {
 		if j := judge(f); j.node != nil {
 			return j.node
@@ -33,17 +33,17 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 			Expect(node.Labels).To(HaveKeyWithValue("example.com/new", "a"))
 		})
 
-		It("are never overwritten: neither a person's value nor the one that the pool declared before", func() {
+		It("are never overwritten: neither a user's value nor the one that the pool declared before", func() {
 			node := next(joined(declares(map[string]string{"example.com/tier": "new"}, infraTaint)))
 			Expect(node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
 		})
 
-		It("are never removed when the pool does not declare them any more", func() {
+		It("are never removed when the pool no longer declares them", func() {
 			node := next(joined(declares(nil, infraTaint)))
 			Expect(node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
 		})
 
-		It("are put back when a person removes one: who wants another value sets it", func() {
+		It("are added again when a user removes one, and a value that the user sets is kept", func() {
 			node := next(joined(func(n *corev1.Node) { delete(n.Labels, "example.com/tier") }))
 			Expect(node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
 			node = next(joined(func(n *corev1.Node) { n.Labels["example.com/tier"] = "" }))
@@ -59,7 +59,7 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 				"example.com/infra:NoSchedule,example.com/quiet=yes:PreferNoSchedule"))
 		})
 
-		It("are added to a Node of before there was a list", func() {
+		It("are added to a Node without a list of applied taints", func() {
 			node := next(joined(func(n *corev1.Node) {
 				n.Spec.Taints = nil
 				delete(n.Annotations, poolv1.NodeAppliedTaintsAnnotation)
@@ -75,24 +75,24 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 			Expect(node.Spec.Taints).NotTo(ContainElement(quiet))
 		})
 
-		It("are never removed when the pool does not declare them any more", func() {
+		It("are never removed when the pool no longer declares them", func() {
 			node := next(joined(declares(nil)))
 			Expect(node.Spec.Taints).To(ConsistOf(infraTaint))
 			Expect(node.Annotations).NotTo(HaveKey(poolv1.NodeAppliedTaintsAnnotation))
 		})
 
-		It("stay away when a person removed them, however often it is looked", func() {
+		It("are not added again after a user removed them, however often the Node is reconciled", func() {
 			f := joined(func(n *corev1.Node) { n.Spec.Taints = nil })
 			for range 3 {
 				f.node = next(f)
 				Expect(f.node.Spec.Taints).To(BeEmpty())
 			}
-			By("also when the pool declares another beside")
+			By("declaring another taint, which alone is added")
 			declares(nil, infraTaint, quiet)(&f)
 			Expect(next(f).Spec.Taints).To(ConsistOf(quiet))
 		})
 
-		It("come back after a person removed them when they are declared anew, with another value, or by the pool that it moves to", func() {
+		It("are added again after a user removed them if they are declared again, with another value, or by the pool that the Node moves to", func() {
 			removed := joined(declares(nil), func(n *corev1.Node) { n.Spec.Taints = nil })
 			removed.node = next(removed)
 			declares(nil, infraTaint)(&removed)
@@ -106,12 +106,12 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 			Expect(next(moves).Spec.Taints).To(ConsistOf(infraTaint, quiet))
 		})
 
-		It("come back on a Node that registers anew", func() {
+		It("are added again to a Node that registers again", func() {
 			Expect(next(situation(revoked, bare, ready)).Spec.Taints).To(ConsistOf(infraTaint))
 		})
 	})
 
-	It("does not reach the Node of another pool", func() {
+	It("is not added to the Node of another pool", func() {
 		node := next(joined(func(f *facts) {
 			f.pools[2].Spec.NodeLabels, f.pools[2].Spec.NodeTaints = map[string]string{"example.com/edge": ""}, declared(quiet)
 		}))
@@ -119,7 +119,7 @@ var _ = Describe("What a pool declares for a Node that stands", func() {
 		Expect(node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
-	It("reaches the Node once the pool changes, and the record stays", func(ctx SpecContext) {
+	It("is added to the Node when the pool changes, and the record stays", func(ctx SpecContext) {
 		s := newSite(ready, revoked, declares(map[string]string{"example.com/new": "a"}, infraTaint, quiet))
 		config, node := s.settle(ctx)
 		Expect(node.Labels).To(HaveKeyWithValue("example.com/new", "a"))

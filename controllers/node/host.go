@@ -10,7 +10,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
-// hostOf returns the host of a Node that has the label with a host's UID; nil when there is none now.
+// hostOf returns the host of a Node that has the label with a host's UID, or nil if there is none now.
 func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
 	if f.node == nil || f.node.Labels[poolv1.NodeMetal3UUIDLabel] == "" {
 		return nil, nil
@@ -22,9 +22,9 @@ func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
 	return found, err
 }
 
-// followHost keeps the label with the host's UID current: clusterctl move makes the BareMetalHost anew, with another
-// UID, and while its Metal3Machine has no providerID yet, Metal3 finds the Node by nothing but this label. It is
-// Metal3's, no person's.
+// followHost keeps the label with the host's UID current. clusterctl move creates the BareMetalHost again, with another
+// UID, and while the Metal3Machine has no providerID, the Metal3 provider finds the Node only by this label. The label
+// belongs to Metal3, not to users.
 func followHost(wanted *corev1.Node, h *host.Host) {
 	if h != nil && (wanted.Spec.ProviderID == "" || wanted.Spec.ProviderID == h.ProviderID) {
 		wanted.Labels[poolv1.NodeMetal3UUIDLabel] = h.UID

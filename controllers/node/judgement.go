@@ -22,36 +22,36 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// facts is all that a judgement rests on.
+// facts are the input of a judgement.
 type facts struct {
 	config *bootstrapv1.PoolbootConfig
-	// machine is the config's owner; nil without one.
+	// machine is the owner of the config, or nil without one.
 	machine *clusterv1.Machine
-	// node is the Node of the recorded name; nil when it does not stand.
+	// node is the Node with the recorded name, or nil if it does not exist.
 	node *corev1.Node
-	// host is the Machine's; nil when it has none, or when the Node has no label with a host's UID.
+	// host is the host of the Machine. It is nil if there is none, or if the Node has no label with a host's UID.
 	host *host.Host
-	// pools are those of the cluster.
+	// pools are the pools of the cluster.
 	pools []poolv1.MachineConfigPool
 }
 
-// judgement is what is to become of a Node and its record.
+// judgement is what to do with a Node and its record.
 type judgement struct {
-	// condition is NodeInPool; nil when there is nothing to say yet.
+	// condition is NodeInPool, or nil if there is nothing to report yet.
 	condition *metav1.Condition
-	// node is the Node as it is to be; nil leaves it alone.
+	// node is the desired Node, or nil if it needs no change.
 	node *corev1.Node
-	// record is the pool and Node to have on record; nil leaves the record alone.
+	// record is the pool and the Node to record, or nil if the record needs no change.
 	record *nodeRecord
-	// joined is true when the kubelet is Ready in its pool: the boot is over.
+	// joined is true if the kubelet is Ready in its pool, which completes the boot.
 	joined bool
 }
 
-// nodeRecord is what a PoolbootConfig's status says of the Node.
+// nodeRecord is what the status of a PoolbootConfig records about the Node.
 type nodeRecord struct {
 	pool string
 	node bootstrapv1.NodeReference
-	// configuration is the rendered config that the Node booted with, when the record has lost it; else "".
+	// configuration is the rendered config that the Node booted with if the record has lost it, and "" otherwise.
 	configuration string
 }
 
@@ -145,7 +145,7 @@ func inPool(node *corev1.Node, role string, f facts) judgement {
 	if p.Status.Configuration.IsDefined() {
 		setAnnotation(wanted, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
 	}
-	// What was added may have changed the decision.
+	// The added labels can change the decision.
 	if now, problem := decideRole(wanted, f); problem != nil {
 		return *problem
 	} else if now != role {
@@ -192,7 +192,8 @@ func restore(wanted *corev1.Node, f facts) *judgement {
 	if made := f.config.Status.HostRef; made.IsDefined() {
 		registration.AddLabels(wanted, map[string]string{poolv1.NodeMetal3UUIDLabel: made.UID})
 	}
-	// Metal3's remediation may have brought the list back of what was put on the Node before this one.
+	// Metal3's remediation can have restored the list of applied taints from the earlier Node. So the taints are added
+	// even if they are in that list.
 	registration.AddTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
 	registration.DeclareTaints(wanted, nodev1.CoreTaints(p.Spec.NodeTaints))
 	registration.AddTaints(wanted, nodev1.CoreTaints(f.config.Spec.NodeTaints))
@@ -217,7 +218,7 @@ func dropFlags(wanted *corev1.Node, declared map[string]string, f facts) {
 	for key, value := range flags {
 		is, wants := declared[key]
 		_, ofConfig := f.config.Spec.NodeLabels[key]
-		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API's to keep
+		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API keeps it on the Node
 		if wants && is == value || ofConfig || ofMachine || !registration.InKubeletFlags(key) {
 			continue
 		}
@@ -272,6 +273,7 @@ func otherOwner(f facts) string {
 	return fmt.Sprintf("its spec.providerID is %q, the Machine's is %q", f.node.Spec.ProviderID, f.machine.Spec.ProviderID)
 }
 
+// notInPool returns a judgement that only reports why the Node is not in its pool.
 func notInPool(reason, message string, args ...any) judgement {
 	return judgement{condition: &metav1.Condition{
 		Type:    bootstrapv1.NodeInPoolCondition,
@@ -281,7 +283,7 @@ func notInPool(reason, message string, args ...any) judgement {
 	}}
 }
 
-// changed returns the desired Node; nil when the Node needs no change.
+// changed returns the desired Node, or nil if the Node needs no change.
 func changed(is, wanted *corev1.Node) *corev1.Node {
 	sameTaint := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
 	if maps.Equal(is.Labels, wanted.Labels) && maps.Equal(is.Annotations, wanted.Annotations) &&

@@ -39,7 +39,7 @@ func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 	}
 }
 
-// pools are those of the tests: worker, infra with a label and a taint of its own, and edge.
+// pools returns the pools of the tests: worker, infra with its own label and taint, and edge.
 func pools() []poolv1.MachineConfigPool {
 	infra := newPool("infra", map[string]string{"example.com/tier": "infra"})
 	infra.Spec.NodeTaints = declared(infraTaint)
@@ -80,7 +80,7 @@ func newMachine() *clusterv1.Machine {
 	}
 }
 
-// newNode is the Node as it was made beforehand, in pool infra.
+// newNode returns the Node as it was pre-registered, in pool infra.
 func newNode() *corev1.Node {
 	labels := role("infra")
 	maps.Copy(labels, map[string]string{poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/rack": "r1"})
@@ -99,7 +99,7 @@ func newNode() *corev1.Node {
 	}
 }
 
-// bare is a Node that a kubelet registered anew: with what its flags may set, and no annotation.
+// bare turns a Node into one that a kubelet registered again: with the labels from its flags, and without annotations.
 func bare(node *corev1.Node) {
 	node.UID = newUID
 	node.Labels = map[string]string{poolv1.NodePoolLabel: "worker"}
@@ -119,7 +119,7 @@ func labeled(labels map[string]string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Labels = labels }
 }
 
-// situation changes the usual one, in which the Node stands as it was made beforehand.
+// situation returns the usual facts, in which the Node exists as it was pre-registered, with these changes.
 func situation(changes ...any) facts {
 	GinkgoHelper()
 	f := facts{config: newConfig(), machine: newMachine(), node: newNode(), pools: pools()}
@@ -138,7 +138,7 @@ func situation(changes ...any) facts {
 	return f
 }
 
-var _ = Describe("A Node's place in its pool", func() {
+var _ = Describe("The judgement of a Node", func() {
 	noNode := func(f *facts) { f.node = nil }
 	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.NodeRef = bootstrapv1.NodeReference{} }
 	withdrawn := func(config *bootstrapv1.PoolbootConfig) {
@@ -151,7 +151,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		return func(node *corev1.Node) { node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: owner} }
 	}
 
-	DescribeTable("is told by its reason",
+	DescribeTable("reports a reason for",
 		func(reason string, changes ...any) {
 			j := judge(situation(changes...))
 			if reason == "" {
@@ -164,32 +164,32 @@ var _ = Describe("A Node's place in its pool", func() {
 			Expect(j.condition.Status == metav1.ConditionTrue).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
 			Expect(j.joined).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
 		},
-		Entry("Ready in pool", bootstrapv1.NodeReadyInPoolReason, ready),
-		Entry("no kubelet yet", bootstrapv1.WaitingForKubeletReason),
-		Entry("not Ready any more", bootstrapv1.NodeNotReadyReason, revoked),
-		Entry("no Node", bootstrapv1.NodeMissingReason, noNode),
-		Entry("a Node that was deleted with the boot that was taken back", "", noNode, withdrawn),
-		Entry("no Node of a host that joined before its boot was taken back", bootstrapv1.NodeMissingReason, noNode, withdrawn, revoked),
-		Entry("no Node was made yet", "", noNode, noRecord),
-		Entry("a Node that nobody made for the Machine", "", noRecord, annotated("")),
-		Entry("a Node that registered anew while its record was lost, and has no labels of a pool", bootstrapv1.NodeOutsidePoolReason, noRecord, revoked, bare, ready),
-		Entry("one that somebody has labeled", bootstrapv1.NodeReadyInPoolReason, noRecord, revoked, bare, ready, labeled(role("edge"))),
-		Entry("one of another host", "", noRecord, revoked, bare, ready, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
-		Entry("one of which nobody knows whose it is", "", noRecord, revoked, bare, ready, func(f *facts) { f.machine.Spec.ProviderID, f.node.Spec.ProviderID = "", "" }),
-		Entry("a Node that is being made, which is not on record yet", "", noRecord, beingPrepared),
-		Entry("a Node that is not on record and Ready", bootstrapv1.NodeReadyInPoolReason, noRecord, beingPrepared, ready),
-		Entry("a Node that was made before its record was lost", bootstrapv1.WaitingForKubeletReason, noRecord),
-		Entry("a Node made for another Machine", bootstrapv1.NodeNameTakenReason, annotated("site/other")),
+		Entry("a Ready Node in its pool", bootstrapv1.NodeReadyInPoolReason, ready),
+		Entry("a Node without a kubelet yet", bootstrapv1.WaitingForKubeletReason),
+		Entry("a Node that is no longer Ready", bootstrapv1.NodeNotReadyReason, revoked),
+		Entry("a Node that does not exist", bootstrapv1.NodeMissingReason, noNode),
+		Entry("a Node that was deleted with the withdrawn boot", "", noNode, withdrawn),
+		Entry("a missing Node whose host joined before the boot was withdrawn", bootstrapv1.NodeMissingReason, noNode, withdrawn, revoked),
+		Entry("a Node that is not pre-registered yet", "", noNode, noRecord),
+		Entry("a Node that was not pre-registered for the Machine", "", noRecord, annotated("")),
+		Entry("a Node that registered again while its record was lost, without the labels of a pool", bootstrapv1.NodeOutsidePoolReason, noRecord, revoked, bare, ready),
+		Entry("such a Node that a user has labeled", bootstrapv1.NodeReadyInPoolReason, noRecord, revoked, bare, ready, labeled(role("edge"))),
+		Entry("such a Node of another host", "", noRecord, revoked, bare, ready, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
+		Entry("such a Node without a providerID", "", noRecord, revoked, bare, ready, func(f *facts) { f.machine.Spec.ProviderID, f.node.Spec.ProviderID = "", "" }),
+		Entry("a Node that was just created and is not recorded yet", "", noRecord, beingPrepared),
+		Entry("a Ready Node that is not recorded", bootstrapv1.NodeReadyInPoolReason, noRecord, beingPrepared, ready),
+		Entry("a Node that was pre-registered before its record was lost", bootstrapv1.WaitingForKubeletReason, noRecord),
+		Entry("a Node that was pre-registered for another Machine", bootstrapv1.NodeNameTakenReason, annotated("site/other")),
 		Entry("a Node of another host", bootstrapv1.NodeNameTakenReason, bare, func(node *corev1.Node) { node.Spec.ProviderID = "metal3://site/host-4/m4" }),
 		Entry("labels of two pools", bootstrapv1.PoolConflictReason, labeled(role("infra", "edge"))),
 		Entry("labels of no pool", bootstrapv1.NodeOutsidePoolReason, labeled(nil)),
 		Entry("a Windows Node", bootstrapv1.NodeOutsidePoolReason, labeled(map[string]string{corev1.LabelOSStable: "windows"})),
 		Entry("labels of a control plane", bootstrapv1.ControlPlaneNodeReason, labeled(role("control-plane", "infra"))),
-		Entry("a recorded pool that is gone, when the Node registers anew", bootstrapv1.NodeOutsidePoolReason, bare,
+		Entry("a Node that registers again when its recorded pool no longer exists", bootstrapv1.NodeOutsidePoolReason, bare,
 			func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "gone" }),
 	)
 
-	It("is asked of a person only for a Node that joined: any other one is created again by itself", func() {
+	It("asks a user to act only for a missing Node that has joined, because any other one is created again automatically", func() {
 		Expect(judge(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
 		enrolled := func(f *facts) {
 			f.machine, f.config.OwnerReferences = nil, nil
@@ -199,7 +199,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(judge(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))
 	})
 
-	It("ends the boot only with the taint: gone when the kubelet is Ready and every label stands, not before", func() {
+	It("removes the taint unassigned when the kubelet is Ready and the Node has all labels, and not earlier", func() {
 		Expect(judge(situation()).node).To(BeNil())
 		j := judge(situation(ready))
 		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
@@ -211,7 +211,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node).To(BeNil())
 	})
 
-	It("follows the labels of a Node with the recorded UID, and the record follows too", func() {
+	It("follows the labels of a Node with the recorded UID, and updates the record", func() {
 		j := judge(situation(ready, revoked, labeled(role("edge"))))
 		Expect(j.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
@@ -219,20 +219,20 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
 	})
 
-	It("does not follow the pool label alone, which a kubelet may set, but puts it right", func() {
+	It("does not follow the pool label alone, which a kubelet can set, but corrects it", func() {
 		j := judge(situation(ready, func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "edge" }))
 		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
 	})
 
-	It("leaves the labels of the pool that a Node comes from on it", func() {
+	It("keeps the labels of the pool that a Node leaves", func() {
 		j := judge(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { maps.Copy(node.Labels, role("worker")) }))
 		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(j.node.Labels).To(HaveKey(poolv1.NodeRoleLabelPrefix + "worker"))
 	})
 
-	It("gives a Node that registered anew the recorded pool's labels, never those it was first built with", func() {
+	It("gives a Node that registered again the labels of the recorded pool, never those of the pool for which it was first built", func() {
 		j := judge(situation(revoked, bare, ready))
 		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: newUID}}))
 		Expect(j.node.Labels).To(Equal(map[string]string{
@@ -251,7 +251,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
-	DescribeTable("has the label with its host's UID",
+	DescribeTable("sets the label with the host's UID",
 		func(on *host.Host, uid string, changes ...any) {
 			j := judge(situation(append(changes, func(f *facts) {
 				f.node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move"
@@ -265,15 +265,15 @@ var _ = Describe("A Node's place in its pool", func() {
 			}
 			Expect(labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, uid))
 		},
-		Entry("as it is after a move", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after"),
-		Entry("as it is after a move that has lost the record", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after",
+		Entry("to the UID after a move", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after"),
+		Entry("to the UID after a move in which the record was lost", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after",
 			func(config *bootstrapv1.PoolbootConfig) { config.Status = bootstrapv1.PoolbootConfigStatus{} }),
-		Entry("as it is after a move, when its kubelet brings the old one along anew", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after", revoked, bare),
-		Entry("but never another host's", &host.Host{UID: "another", ProviderID: "metal3://site/host-4/m3"}, "before the move"),
-		Entry("while it has no host", nil, "before the move"),
+		Entry("to the UID after a move, when the kubelet registers again with the old one", &host.Host{UID: "after", ProviderID: "metal3://site/host-3/m3"}, "after", revoked, bare),
+		Entry("but never to that of another host", &host.Host{UID: "another", ProviderID: "metal3://site/host-4/m3"}, "before the move"),
+		Entry("but not while the Machine has no host", nil, "before the move"),
 	)
 
-	It("gives a Node that registered anew the labels back that were made of its host's facts", func() {
+	It("gives a Node that registered again its derived labels back", func() {
 		j := judge(situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) {
 			config.Status.DerivedNodeLabels = map[string]string{"node-restriction.kubernetes.io/rack": "r7", "example.com/tier": "another"}
 		}))
@@ -281,12 +281,12 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
 	})
 
-	It("gives a Node that registered anew its pool's taints back, also when remediation gave it the list of them first", func() {
+	It("gives a Node that registered again the taints of its pool back, even if remediation restored the list of applied taints first", func() {
 		j := judge(situation(revoked, bare, ready, func(node *corev1.Node) { node.Annotations = newNode().Annotations }))
 		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
-	It("drops, once, what the flags of a kubelet that registered anew bring along from the pool that its host booted into", func() {
+	It("removes, once, the labels of the pool that the host booted into if the flags of a kubelet that registered again set them", func() {
 		moved := []any{revoked, bare, ready, func(f *facts) {
 			f.config.Status.Configuration.Name = "rendered-edge-0"
 			f.pools[2].Spec.NodeLabels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
@@ -303,7 +303,7 @@ var _ = Describe("A Node's place in its pool", func() {
 			HaveKeyWithValue("example.com/tier", "edge"), HaveKey("example.com/disks")), "by now a person may have set them")
 	})
 
-	It("keeps the record when a Node registered anew comes with another pool's labels by itself", func() {
+	It("keeps the record if a Node registered again with the labels of another pool", func() {
 		f := situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { node.Labels = role("edge") })
 		j := judge(f)
@@ -312,7 +312,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.condition.Reason).To(Equal(bootstrapv1.NodeOutsidePoolReason))
 	})
 
-	It("never overwrites or removes what a person set", func() {
+	It("never overwrites or removes what a user set", func() {
 		mine := func(node *corev1.Node) {
 			node.Labels["example.com/tier"] = "mine"
 			node.Labels["example.com/other"] = "mine"
@@ -326,7 +326,7 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint, HaveField("Key", "example.com/mine")))
 	})
 
-	It("leaves a pool label alone that the Machine has: Cluster API keeps that one", func() {
+	It("keeps a pool label that the Machine has, because Cluster API writes it", func() {
 		j := judge(situation(ready, func(f *facts) { f.machine.Labels[poolv1.NodePoolLabel] = "mine" },
 			func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "mine" }))
 		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "mine"))
@@ -342,13 +342,13 @@ var _ = Describe("A Node's place in its pool", func() {
 		Expect(j.joined).To(BeFalse())
 	})
 
-	It("asks for nothing once all is as it should be", func() {
+	It("changes nothing if everything is correct", func() {
 		f := situation(ready, revoked)
 		f.node = judge(f).node
 		Expect(judge(f).node).To(BeNil())
 	})
 
-	It("is taken on record from the Node when the record is lost", func() {
+	It("restores a lost record from the Node", func() {
 		lost := func(config *bootstrapv1.PoolbootConfig) {
 			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
 		}

@@ -16,7 +16,7 @@ import (
 var _ = Describe("The Node of a BareMetalHost without a Machine", func() {
 	noon := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-	DescribeTable("that is Ready and not on record",
+	DescribeTable("that is Ready and not recorded",
 		func(made time.Time, pointer string, joins bool) {
 			config := newConfig()
 			config.OwnerReferences, config.Status = nil, bootstrapv1.PoolbootConfigStatus{}
@@ -28,9 +28,9 @@ var _ = Describe("The Node of a BareMetalHost without a Machine", func() {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			Expect(judge(facts{config: config, node: n, pools: pools()}).joined).To(Equal(joins))
 		},
-		Entry("is left of an earlier installation when it is older than the host's record", noon.Add(-time.Hour), "config-uid", false),
-		Entry("also before the record has a pointer", noon.Add(-time.Hour), "", false),
-		Entry("is the host's after a move, which makes the record anew", noon.Add(-time.Hour), "uid-before-the-move", true),
-		Entry("is the host's when it was made for this record", noon.Add(time.Minute), "config-uid", true),
+		Entry("belongs to an earlier installation if it is older than the PoolbootConfig", noon.Add(-time.Hour), "config-uid", false),
+		Entry("belongs to an earlier installation, also before the PoolbootConfig has a pointer id", noon.Add(-time.Hour), "", false),
+		Entry("belongs to the host after a move, which creates the PoolbootConfig again", noon.Add(-time.Hour), "uid-before-the-move", true),
+		Entry("belongs to the host if it was pre-registered for this PoolbootConfig", noon.Add(time.Minute), "config-uid", true),
 	)
 })

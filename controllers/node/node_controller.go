@@ -1,5 +1,6 @@
-// Package node watches the Nodes that Poolboot made beforehand: it ends a boot once the kubelet is Ready in its pool,
-// keeps the record of the pool, and restores labels of Nodes that registered again. It creates and deletes no Nodes.
+// Package node watches the Nodes that Poolboot pre-registered. It completes a boot when the kubelet is Ready in its
+// pool, records the pool of the Node, and restores the labels of a Node that registered again. It creates and deletes
+// no Nodes.
 package node
 
 import (
@@ -32,10 +33,10 @@ import (
 )
 
 const (
-	// action is what events say this controller was doing.
+	// action is the action in the events of this controller.
 	action = "CompareNode"
 
-	// watchName tells the watch on Nodes from every other in the manager.
+	// watchName identifies the watch on Nodes in the manager.
 	watchName = "node-nodes"
 )
 
@@ -52,17 +53,17 @@ type Reconciler struct {
 	Client client.Client
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
 	Recorder events.EventRecorder
 
-	// OverlayNamespace is where overlay Secrets are kept: the config server's own namespace.
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// controller is where the watches of workload clusters lead.
+	// controller receives the events of the watches in workload clusters.
 	controller controller.Controller
-	// written are the PoolbootConfigs as this controller left them.
+	// written tracks the versions of PoolbootConfigs that this controller wrote.
 	written ownwrites.Tracker
 }
 
@@ -89,8 +90,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KObj(cluster))
 	err := r.reconcile(ctrl.LoggerInto(ctx, log), key, config)
 	if workload.IsUnreachable(err) {
-		// The cluster source brings every config back once there is a connection; a call that failed without the
-		// connection being given up comes back by itself.
+		// Without a connection, the cluster source triggers every config when there is one. A call that failed on an
+		// existing connection is retried.
 		log.V(2).Info("Workload cluster can't be reached, waiting", "error", err.Error())
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
 			return ctrl.Result{}, nil
@@ -115,8 +116,8 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, co
 	return r.apply(ctx, w, f, judge(f))
 }
 
-// gather reads what a judgement rests on. Without a record, as after clusterctl move, the annotation on the Node tells
-// whether the one that has the name is the right one.
+// gather reads the facts for a judgement. Without a record, as after clusterctl move, the annotation on the Node shows
+// whether the Node with this name belongs to the config.
 func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (facts, error) {
 	f := facts{config: config}
 	var err error
@@ -140,8 +141,8 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 	return f, err
 }
 
-// apply does what a judgement asks for: the Node first, then the end of the boot and what the host keeps, the record
-// last, so that after a crash the next judgement asks for what is left.
+// apply carries out a judgement: first the Node, then the end of the boot and the pool that the host keeps, and the
+// record last. So after a crash, the next judgement contains what is left to do.
 func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judgement) error {
 	if j.node != nil {
 		if err := w.Patch(ctx, j.node, status.Locked(f.node)); err != nil {
@@ -175,14 +176,14 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	if j.condition != nil {
 		conditions.Set(f.config, *j.condition)
 	}
-	if record.IsPrepared(f.config) && record.HasNode(f.config) { // its pool may be another one by now
+	if record.IsPrepared(f.config) && record.HasNode(f.config) { // its pool can have changed
 		conditions.Set(f.config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Configuration.Name))
 	}
 	if err := status.Node.Patch(ctx, r.Client, before, f.config); err != nil {
 		return err
 	}
 	r.written.Record(f.config)
-	if ended { // whether or not an earlier try failed half way
+	if ended { // even if an earlier try did some of it
 		metrics.BootCompleted(f.config)
 		r.Recorder.Eventf(f.config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
 			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")

@@ -41,7 +41,7 @@ type site struct {
 
 	controllertest.Process
 
-	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
+	// cached is the PoolbootConfig in the reconciler's cache, or nil if the cache is current.
 	cached *bootstrapv1.PoolbootConfig
 }
 
@@ -83,7 +83,7 @@ func (s *site) faults() interceptor.Funcs {
 	return faults
 }
 
-// settle reconciles until nothing is written any more, and returns the config and the Node.
+// settle reconciles until nothing more is written, and returns the config and the Node.
 func (s *site) settle(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1.Node) {
 	GinkgoHelper()
 	s.Settle(func() (ctrl.Result, error) { return s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}) })
@@ -107,7 +107,7 @@ var _ = Describe("A boot", func() {
 		return !apierrors.IsNotFound(err)
 	}
 
-	It("goes on while the kubelet is not Ready: token, credential and overlay stand", func() {
+	It("continues while the kubelet is not Ready, and keeps its token, credential and overlay", func() {
 		s := newSite()
 		config, node := s.settle(ctx)
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "abc"))
@@ -117,7 +117,7 @@ var _ = Describe("A boot", func() {
 		Expect(node.Spec.Taints).To(ContainElement(unassigned))
 	})
 
-	It("leaves its last times on record, in the write that it makes anyway", func() {
+	It("records its last times in the write that it needs anyway", func() {
 		came := metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
 		s := newSite(ready, func(node *corev1.Node) {
 			for i, kind := range []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure} {
@@ -137,7 +137,7 @@ var _ = Describe("A boot", func() {
 		Expect(s.Writes).To(Equal(5), "the Node, the token, the overlay, the credential, the status")
 	})
 
-	It("waits for the cache to see what was just written, instead of ending once more", func() {
+	It("waits until the cache contains its last write, instead of being completed again", func() {
 		s := newSite(ready)
 		before := &bootstrapv1.PoolbootConfig{}
 		Expect(s.Get(ctx, key, before)).To(Succeed())
@@ -148,7 +148,7 @@ var _ = Describe("A boot", func() {
 		Expect(s.Writes).To(Equal(writes))
 	})
 
-	It("ends when the kubelet is Ready in its pool, whichever write fails: nothing is left of it", func() {
+	It("is completed when the kubelet is Ready in its pool, whichever write fails, and leaves nothing behind", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := newSite(ready)
@@ -163,7 +163,7 @@ var _ = Describe("A boot", func() {
 				Expect(stands(s.workload, token)).To(BeFalse(), "write %d", failing)
 				Expect(node.Spec.Taints).NotTo(ContainElement(unassigned), "write %d", failing)
 				told := s.told()
-				if !late { // of a write that took effect nothing is told when its answer was lost
+				if !late { // no event reports a write that took effect if its response was lost
 					Expect(strings.Count(told, bootstrapv1.EventTokenRevoked)).To(Equal(1), "write %d: %s", failing, told)
 				}
 				if s.Writes < failing {
@@ -174,7 +174,7 @@ var _ = Describe("A boot", func() {
 		}
 	})
 
-	It("is over: a Node that registers anew gets its labels back and the record its UID", func() {
+	It("is complete: a Node that registers again gets its labels back, and its UID is recorded", func() {
 		s := newSite(revoked, bare, ready)
 		config, node := s.settle(ctx)
 		Expect(config.Status.NodeRef.UID).To(Equal(newUID))
@@ -183,7 +183,7 @@ var _ = Describe("A boot", func() {
 		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventLabelsRestored))
 	})
 
-	It("is over: a relabeled Node moves, and a conflict is told once", func() {
+	It("is complete: a relabeled Node moves, and a conflict is reported once", func() {
 		s := newSite(revoked, ready, labeled(role("edge")), func(config *bootstrapv1.PoolbootConfig) {
 			conditions.Set(config, registration.BootPrepared(config.Status.NodeRef.Name, "infra", "rendered-infra-1"))
 		})

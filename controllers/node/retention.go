@@ -17,8 +17,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
 
-// keepOnHost notes the pool of a Node that has joined on its BareMetalHost, for the Machine that boots there next. The
-// lock keeps a host that has become another Machine's from being written.
+// keepOnHost records the pool of a Node that has joined on its BareMetalHost, for the next Machine that boots there.
+// The lock prevents a write to a host that belongs to another Machine in the meantime.
 func (r *Reconciler) keepOnHost(ctx context.Context, f facts, j judgement) error {
 	if !pool.IsRetainedOnHost(&f.config.Spec.BootSpec) || j.record == nil || f.machine == nil || !f.machine.DeletionTimestamp.IsZero() ||
 		!record.HasJoined(f.config) {

@@ -28,7 +28,7 @@ var _ = Describe("The host of a Node", func() {
 		f.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: metal3, Kind: "Metal3Machine", Name: "m3"}
 	}
 	at := client.ObjectKey{Namespace: namespace, Name: "host-3"}
-	// withHost is a site with the Machine's host, which says that it is the consumer's.
+	// withHost returns a site with the host of the Machine, whose consumerRef names the consumer.
 	withHost := func(consumer string, changes ...any) *site {
 		s := newSite(append(changes, behind)...)
 		metal3Machine := &unstructured.Unstructured{}
@@ -56,7 +56,7 @@ var _ = Describe("The host of a Node", func() {
 		return bmh.Annotations
 	}
 
-	It("is found again by the Node's label after a move, which gives it another UID", func() {
+	It("sets the Node's label to its new UID after a move", func() {
 		s := withHost("m3", func(node *corev1.Node) { node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move" })
 		bmh := &bmov1alpha1.BareMetalHost{}
 		Expect(s.Get(ctx, at, bmh)).To(Succeed())
@@ -68,7 +68,7 @@ var _ = Describe("The host of a Node", func() {
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "after the move"))
 	})
 
-	It("keeps its pool, and follows when it moves, whichever write fails", func() {
+	It("keeps the pool of the Node, also after the Node moves, whichever write fails", func() {
 		for _, move := range []struct {
 			labels map[string]string
 			pool   string
@@ -90,11 +90,11 @@ var _ = Describe("The host of a Node", func() {
 		func(consumer string, changes ...any) {
 			Expect(kept(withHost(consumer, changes...))).To(Equal(map[string]string{"example.com/a": "b"}))
 		},
-		Entry("when nobody asks for it", "m3", ready),
-		Entry("before the boot is over", "m3", retained),
+		Entry("if the Machine does not request it", "m3", ready),
+		Entry("before the boot is complete", "m3", retained),
 		Entry("while labels decide no pool", "m3", retained, revoked, ready, labeled(role("infra", "edge"))),
-		Entry("for a Machine that it does not serve any more", "another", retained, ready),
-		Entry("for a Machine that goes", "m3", retained, ready, func(f *facts) {
+		Entry("for a Machine that it no longer serves", "another", retained, ready),
+		Entry("for a Machine that is being deleted", "m3", retained, ready, func(f *facts) {
 			f.machine.DeletionTimestamp, f.machine.Finalizers = &metav1.Time{}, []string{clusterv1.MachineFinalizer}
 			f.machine.DeletionTimestamp.Time = f.machine.DeletionTimestamp.AddDate(2026, 1, 1)
 		}),

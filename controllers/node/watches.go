@@ -62,8 +62,8 @@ func (r *Reconciler) configOfHost(ctx context.Context, bmh client.Object) []ctrl
 	return workload.ConfigOfHost(ctx, r.Client, bmh)
 }
 
-// hostCame lets a BareMetalHost through that was created, as clusterctl move does, which gives it another UID. One
-// without a Machine is known as the host of a Node only by its state, which the baremetal-operator restores after the
+// hostCame selects a BareMetalHost that was created, as by clusterctl move, which gives it another UID. A host without
+// a Machine is recognized as the host of a Node only by its state, which the baremetal-operator restores after the
 // move.
 func hostCame() predicate.Predicate {
 	return predicate.Funcs{
@@ -88,7 +88,7 @@ func (r *Reconciler) configs(ctx context.Context, cluster client.ObjectKey) []ct
 	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true })
 }
 
-// nodeChanged lets those changes of a Node through that a judgement rests on; not the kubelet's heartbeats.
+// nodeChanged selects the changes of a Node that a judgement depends on. It ignores the heartbeats of the kubelet.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, is := e.ObjectOld.(*corev1.Node)

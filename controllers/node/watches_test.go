@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-var _ = Describe("A BareMetalHost has its Node looked at", func() {
+var _ = Describe("A BareMetalHost triggers a reconcile of its Node", func() {
 	host := func(state bmov1alpha1.ProvisioningState) *bmov1alpha1.BareMetalHost {
 		h := &bmov1alpha1.BareMetalHost{}
 		h.Status.Provisioning.State = state
@@ -22,7 +22,7 @@ var _ = Describe("A BareMetalHost has its Node looked at", func() {
 		Expect(hostCame().Create(event.CreateEvent{Object: host("")})).To(BeTrue())
 	})
 
-	It("without a Machine when its state is restored, which comes later", func() {
+	It("without a Machine, when its state is restored later", func() {
 		Expect(update(host(""), host(bmov1alpha1.StateProvisioned))).To(BeTrue())
 		Expect(update(host(bmov1alpha1.StateProvisioned), host(bmov1alpha1.StateProvisioned))).To(BeFalse())
 		taken := host(bmov1alpha1.StateProvisioned)
