@@ -8,20 +8,19 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// When a MachineDeployment is scaled by a thousand, each write on a new PoolbootConfig is a thousand. What is in this
-// file keeps what is said of one that has just begun in the two writes that its data Secret needs anyway.
+// When a MachineDeployment is scaled up by a thousand, each write to a new PoolbootConfig happens a thousand times. The
+// functions in this file avoid all writes except the two that its data Secret needs anyway.
 
-// isComing says whether a config was just made by a MachineSet, which is about to make its Machine and, if it can't,
-// takes the config back: there is nothing to say yet, and whatever is said would be in the way of Cluster API's own
-// writes.
+// isComing reports whether a MachineSet has just created a config and is about to create its Machine. If it cannot, it
+// deletes the config again. There is nothing to report yet, and a write could conflict with those of Cluster API.
 func isComing(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() &&
 		util.HasOwner(config.OwnerReferences, clusterv1.GroupVersion.String(), []string{"MachineSet"})
 }
 
-// mayLeaveTraces says whether something may stand for a config, or is made next, that does not go with it by itself:
-// only then a finalizer is of use. Before its data Secret is on record, which is its own, a host that has to ask gets
-// nothing.
+// mayLeaveTraces reports whether something exists for a config, or is created next, that is not deleted with it
+// automatically. Only then is a finalizer useful. Before the data Secret is recorded, which the config owns, a host
+// that must send a request gets nothing.
 func mayLeaveTraces(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Spec.IsInline() || record.IsEnrolled(config) || config.Status.DataSecretName != ""
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// obstacle returns the condition that says why no data Secret can be made yet or ever; nil when nothing is in the way.
+// obstacle returns the condition that reports why no data Secret can be created, yet or ever, or nil if there is no
+// obstacle.
 func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cluster *clusterv1.Cluster) *metav1.Condition {
 	no := func(reason, message string, args ...any) *metav1.Condition {
 		return ptr.To(dataSecretMissing(reason, message, args...))
@@ -48,8 +49,8 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	return nil
 }
 
-// ready computes the Ready condition from the others. Ready is never True before the data Secret and its name in the
-// status stand: Cluster API hands it on to the infrastructure provider.
+// ready computes the Ready condition from the others. Ready is never True before the data Secret exists and the status
+// contains its name, because Cluster API passes that name on to the infrastructure provider.
 func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
 	if !config.DeletionTimestamp.IsZero() {

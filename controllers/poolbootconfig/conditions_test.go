@@ -11,13 +11,13 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-var _ = Describe("What keeps a data Secret from being made", func() {
+var _ = Describe("An obstacle to the creation of a data Secret", func() {
 	type world struct {
 		config  *bootstrapv1.PoolbootConfig
 		machine *clusterv1.Machine
 		cluster *clusterv1.Cluster
 	}
-	DescribeTable("is told by its reason",
+	DescribeTable("is reported with a reason:",
 		func(change func(*world), reason string) {
 			w := &world{newConfig(), newMachine(nil), newCluster()}
 			change(w)
@@ -32,13 +32,13 @@ var _ = Describe("What keeps a data Secret from being made", func() {
 			Expect(got.Status).To(Equal(metav1.ConditionFalse))
 			Expect(got.Message).NotTo(BeEmpty())
 		},
-		Entry("nothing", func(*world) {}, ""),
+		Entry("no obstacle", func(*world) {}, ""),
 		Entry("no owner", func(w *world) { w.machine = nil }, bootstrapv1.WaitingForOwnerReason),
 		Entry("a MachinePool as owner", func(w *world) {
 			w.machine = nil
 			w.config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachinePool", Name: "p"}}
 		}, bootstrapv1.MachinePoolNotSupportedReason),
-		Entry("a control plane Machine, before anything that may yet come", func(w *world) {
+		Entry("a control plane Machine, before anything that can still appear", func(w *world) {
 			w.machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 			w.cluster = nil
 		}, bootstrapv1.ControlPlaneNotSupportedReason),
@@ -86,13 +86,13 @@ var _ = Describe("Ready", func() {
 			condition(bootstrapv1.DataSecretAvailableCondition, metav1.ConditionFalse, bootstrapv1.WaitingForControlPlaneReason)),
 		Entry("no pool", metav1.ConditionFalse, bootstrapv1.PoolConflictReason, complete,
 			condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionFalse, bootstrapv1.PoolConflictReason)),
-		Entry("a boot that nobody asked for yet", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
+		Entry("a boot that no host has requested yet", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionUnknown, bootstrapv1.WaitingForHostReason)),
 		Entry("a boot that waits for its host", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.HostNotReadyReason)),
 		Entry("a boot that failed", metav1.ConditionFalse, bootstrapv1.NodeNameTakenReason, complete,
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.NodeNameTakenReason)),
-		Entry("a boot that failed before the host joined all the same", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
+		Entry("a boot that failed although the host joined later", metav1.ConditionTrue, clusterv1.ReadyReason, complete,
 			condition(bootstrapv1.BootPreparedCondition, metav1.ConditionFalse, bootstrapv1.JoinCredentialExpiredReason),
 			func(config *bootstrapv1.PoolbootConfig) {
 				metav1.SetMetaDataAnnotation(&config.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))

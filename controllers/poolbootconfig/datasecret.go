@@ -26,12 +26,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// secretRetry is when to look again at a Secret that stands in the way: the garbage collector may be about to remove
-// it.
+// secretRetry is how soon a Secret that conflicts is checked again. The garbage collector can be about to delete it.
 const secretRetry = 15 * time.Second
 
-// reasonError is something that a user or another controller has to mend, by the reason of the condition that says so.
-// A watch brings the config back when it is mended.
+// reasonError is an error that a user or another controller must fix, with the reason of the condition that reports it.
+// When it is fixed, a watch triggers the config.
 type reasonError struct {
 	reason string
 	err    error
@@ -40,7 +39,7 @@ type reasonError struct {
 func (e *reasonError) Error() string { return e.err.Error() }
 func (e *reasonError) Unwrap() error { return e.err }
 
-// dataSecretStands says whether everything about the data Secret is on record.
+// dataSecretStands reports whether everything about the data Secret is recorded.
 func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 	if config.Status.DataSecretName == "" || !ptr.Deref(config.Status.Initialization.DataSecretCreated, false) {
 		return false
@@ -49,6 +48,7 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && record.TokenOf(config).Exists()
 }
 
+// needNoDataSecret sets the condition of a host that enrolled and needs no data Secret.
 func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
 	conditions.Set(config, metav1.Condition{
 		Type:    bootstrapv1.DataSecretAvailableCondition,
@@ -58,16 +58,17 @@ func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
 	})
 }
 
-// dataSecretMayStand says whether there are signs of a data Secret from before: after clusterctl move the status is
-// gone and the Secret is not.
+// dataSecretMayStand reports whether something indicates an earlier data Secret: after clusterctl move, the Secret
+// exists although the status is lost.
 func dataSecretMayStand(s *scope) bool {
 	return s.config.Status.DataSecretName != "" ||
 		s.config.Annotations[bootstrapv1.PointerIDAnnotation] != "" ||
 		s.machine != nil && ptr.Deref(s.machine.Spec.Bootstrap.DataSecretName, "") == s.config.Name
 }
 
-// presetDataSecret is the name of a Secret that a user gave a Machine to boot with; "" when it is to have Poolboot's,
-// which is named as its PoolbootConfig. Cluster API then looks at no PoolbootConfig.
+// presetDataSecret returns the name of a Secret that a user gave a Machine to boot with. It returns "" if the Machine
+// boots with Poolboot's Secret, which has the name of the PoolbootConfig. With another Secret, Cluster API ignores the
+// PoolbootConfig.
 func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
 	if machine == nil || ptr.Deref(machine.Spec.Bootstrap.DataSecretName, config.Name) == config.Name {
 		return ""
@@ -75,16 +76,16 @@ func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Mac
 	return *machine.Spec.Bootstrap.DataSecretName
 }
 
-// isFirstTry says whether a pointer is next and nothing speaks for a Secret that stands: then the try to make one
-// tells.
+// isFirstTry reports whether a pointer is next and nothing indicates that its Secret exists. Then trying to create the
+// Secret shows whether it does.
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
 	return !s.config.Spec.IsInline() && poolIsDecided(s.config) && !dataSecretMayStand(s) &&
 		(missing == nil || !outlook.IsWrong(missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
-// dataSecretMissed says whether the data Secret on record has to be looked for: something was wrong with it before, or
-// the cache does not have it.
+// dataSecretMissed reports whether the recorded data Secret must be read live: something was wrong with it before, or
+// the cache does not contain it.
 func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, error) {
 	if record.HasJoined(s.config) {
 		return false, nil
@@ -96,9 +97,9 @@ func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, erro
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-// ensureDataSecret takes over the data Secret that stands, or makes it. A host may hold what is in it, so it is only
-// ever created, and changed when somebody asks for that (rotateToken): after a crash between any two writes the token
-// is read back, never made anew.
+// ensureDataSecret uses the existing data Secret, or creates it. A host can have its content, so the Secret is only
+// created, and changed only if a user requests that (rotateToken). After a crash between any two writes, the token is
+// read back and not generated again.
 func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *metav1.Condition) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(s.config)
 	if s.inline != nil {
@@ -139,7 +140,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data: %s",
 			key.Name, conditions.GetMessage(s.config, bootstrapv1.PoolDecidedCondition))
 	case apierrors.IsAlreadyExists(err) && s.config.Spec.IsInline():
-		return ctrl.Result{RequeueAfter: status.ConflictRetry}, nil // it may be for another pool than was just decided
+		return ctrl.Result{RequeueAfter: status.ConflictRetry}, nil // it can be for another pool than the one just decided
 	case apierrors.IsAlreadyExists(err):
 		if err := r.APIReader.Get(ctx, key, secret); err != nil {
 			return ctrl.Result{}, err
@@ -154,8 +155,8 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	return r.adopt(ctx, s, secret)
 }
 
-// retryOf is when to try again after what no watch tells the end of: it is in the workload cluster, or on the way
-// there.
+// retryOf returns how soon to retry if no watch reports that the cause is resolved, because the cause is in the
+// workload cluster or in the connection to it.
 func retryOf(reason string) time.Duration {
 	switch reason {
 	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason:
@@ -164,7 +165,7 @@ func retryOf(reason string) time.Duration {
 	return 0
 }
 
-// newDataSecret makes the data Secret, with the pointer or with everything.
+// newDataSecret returns a new data Secret, with the pointer or with the whole configuration.
 func (r *Reconciler) newDataSecret(ctx context.Context, s *scope) (*corev1.Secret, error) {
 	data := r.pointer
 	if s.config.Spec.IsInline() {
@@ -187,7 +188,7 @@ func (r *Reconciler) newDataSecret(ctx context.Context, s *scope) (*corev1.Secre
 	return secret, controllerutil.SetControllerReference(s.config, secret, r.Client.Scheme())
 }
 
-// pointer returns the Ignition that sends the host to the config server, with a new token.
+// pointer returns the Ignition that directs the host to the config server, with a new token.
 func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]string, error) {
 	id := s.config.UID
 	if s.machine != nil {
@@ -210,7 +211,7 @@ func (r *Reconciler) newPointer(s *scope, role, id string) (ignition.Pointer, er
 	return ignition.Pointer{URL: address.URL(r.ServerURL), Token: hostaccess.NewToken(), CA: ca}, nil
 }
 
-// adopt puts what the data Secret holds on record.
+// adopt records what the data Secret contains.
 func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret) (ctrl.Result, error) {
 	if goes(secret, s.config) {
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.WaitingForSecretDeletionReason,
@@ -239,8 +240,8 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	return ctrl.Result{}, nil
 }
 
-// goes says whether a Secret is about to be deleted: it is being deleted, or it is an earlier PoolbootConfig's of this
-// name, with which it goes.
+// goes reports whether a Secret is going to be deleted: it is being deleted, or its owner is an earlier PoolbootConfig
+// with the same name, so the garbage collector deletes it.
 func goes(secret *corev1.Secret, config *bootstrapv1.PoolbootConfig) bool {
 	owner := metav1.GetControllerOf(secret)
 	earlier := owner != nil && owner.Kind == "PoolbootConfig" && owner.Name == config.Name && owner.UID != config.UID
@@ -258,13 +259,13 @@ func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 	})
 }
 
-// lostDataSecret is about a data Secret that was made and does not exist. A host may hold what was in it, and another
-// one would have another token: so none is made.
+// lostDataSecret returns the condition for a data Secret that was created and no longer exists. A host can have its
+// content, and a new Secret would have another token. So none is created.
 func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, restoreSecret(config))
 }
 
-// restoreSecret is what helps a host whose data Secret is not the one that was made.
+// restoreSecret returns the cure for a data Secret that is missing or was changed.
 func restoreSecret(config *bootstrapv1.PoolbootConfig) string {
 	if !record.IsMachineless(config) {
 		return "restore it, or " + cure.Replace(config)

@@ -45,7 +45,7 @@ var _ = Describe("The data Secret", func() {
 		return newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), newPool("infra"))
 	}
 
-	It("waits for the cache to see what was just written before anything else is", func() {
+	It("is not written again until the cache contains the last write", func() {
 		s := usual()
 		before := &bootstrapv1.PoolbootConfig{}
 		Expect(s.Get(ctx, key, before)).To(Succeed())
@@ -85,14 +85,14 @@ var _ = Describe("The data Secret", func() {
 			Not(ContainSubstring(pointer.Token)))))
 	})
 
-	It("costs three requests: the Secret, its marks on the config, the status", func() {
+	It("takes three requests: the Secret, its annotations on the config, the status", func() {
 		s := usual()
 		s.settle(ctx)
 		Expect(s.Writes).To(Equal(3))
 		Expect(s.reads).To(BeZero(), "what the cache can't tell, the API server was not asked")
 	})
 
-	It("is looked for first when it may be in the way, so that it is not tried for ever", func() {
+	It("is read first if it can be an obstacle, so its creation is not retried forever", func() {
 		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName}})
 		s.settle(ctx)
 		writes := s.Writes
@@ -100,7 +100,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Writes).To(Equal(writes))
 	})
 
-	It("is not on record before a deletion of the config is followed, whichever write fails", func() {
+	It("is not recorded before the config has a finalizer, whichever write fails", func() {
 		for failing := range 5 {
 			s := usual()
 			s.CrashAt, s.Late = failing, true
@@ -113,14 +113,14 @@ var _ = Describe("The data Secret", func() {
 		}
 	})
 
-	It("takes part in no deletion while a MachineSet is only about to make the Machine", func() {
+	It("causes no write while a MachineSet is about to create the Machine", func() {
 		config := newConfig(func(c *bootstrapv1.PoolbootConfig) { c.OwnerReferences[0].Kind = "MachineSet" })
 		s := newSite(newCluster(), config, newPool("worker"))
 		s.settle(ctx)
 		Expect(s.Writes).To(BeZero())
 	})
 
-	It("holds one token, whichever write fails, before or after it is done", func() {
+	It("contains one token, whichever write fails, before or after it takes effect", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := usual()
@@ -138,8 +138,8 @@ var _ = Describe("The data Secret", func() {
 		}
 	})
 
-	// moved is the site to which clusterctl move has brought the config as it is on another, with its Secret: with
-	// other UIDs, and without a status.
+	// moved returns the site to which clusterctl move has brought the config of another site, with its Secret. Both
+	// have other UIDs, and the status is lost.
 	moved := func(s *site, change ...func(*bootstrapv1.PoolbootConfig, *corev1.Secret)) *site {
 		GinkgoHelper()
 		config := &bootstrapv1.PoolbootConfig{}
@@ -158,7 +158,7 @@ var _ = Describe("The data Secret", func() {
 			c(fresh, secret)
 		}
 		cluster := newCluster()
-		cluster.Status = clusterv1.ClusterStatus{} // is lost too, and takes its time to come back
+		cluster.Status = clusterv1.ClusterStatus{} // is also lost, and is restored later
 		return newSite(cluster, machine, fresh, secret, newPool("worker"), newPool("infra"))
 	}
 
@@ -180,7 +180,7 @@ var _ = Describe("The data Secret", func() {
 		}
 	})
 
-	It("keeps its token when it was moved although the status was not lost", func() {
+	It("keeps its token when it is moved with its status", func() {
 		s := usual()
 		token := pointerIn(s.secretAfter(ctx)).Token
 		status := s.settle(ctx).Status
@@ -189,7 +189,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(config.Annotations).To(haveToken(config, token))
 	})
 
-	It("stays expired when it was moved", func() {
+	It("stays expired when it is moved", func() {
 		s := usual()
 		token := pointerIn(s.secretAfter(ctx)).Token
 		m := moved(s, func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
@@ -200,7 +200,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(record.IsTokenExpired(config)).To(BeTrue())
 	})
 
-	It("is rotated when that was under way when it was moved", func() {
+	It("is rotated if it is moved during a rotation", func() {
 		for _, before := range []bool{true, false} {
 			s := usual()
 			old := pointerIn(s.secretAfter(ctx)).Token
@@ -221,7 +221,7 @@ var _ = Describe("The data Secret", func() {
 		}
 	})
 
-	DescribeTable("does not bind anew what somebody has copied", func(reason, why string, change func(*bootstrapv1.PoolbootConfig, *corev1.Secret)) {
+	DescribeTable("is not bound again if it was copied:", func(reason, why string, change func(*bootstrapv1.PoolbootConfig, *corev1.Secret)) {
 		s := usual()
 		s.settle(ctx)
 		m := moved(s, change)
@@ -252,12 +252,12 @@ var _ = Describe("The data Secret", func() {
 			of := client.ObjectKey{Namespace: "elsewhere", Name: machineName}
 			maps.Copy(c.Annotations, hostaccess.Config(of, "its-uid").Annotations(pointerIn(secret).Token))
 		}),
-		Entry("a Secret that belongs to another", bootstrapv1.DataSecretNotOwnedReason, "not controlled", func(_ *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+		Entry("a Secret that belongs to another config", bootstrapv1.DataSecretNotOwnedReason, "not controlled", func(_ *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			secret.OwnerReferences[0].Name, secret.OwnerReferences[0].UID = "another", "another-uid"
 		}),
 	)
 
-	It("leaves a revoked token revoked", func() {
+	It("keeps a revoked token revoked", func() {
 		s := usual()
 		config := s.settle(ctx)
 		record.RevokeToken(config)
@@ -268,7 +268,7 @@ var _ = Describe("The data Secret", func() {
 			Not(HaveKey(bootstrapv1.TokenHashAnnotation))))
 	})
 
-	It("is never made anew for a Machine that names one which is lost", func() {
+	It("is never created again for a Machine that names a lost one", func() {
 		machine := newMachine(nil)
 		machine.Spec.Bootstrap.DataSecretName = ptr.To(machineName)
 		s := newSite(newCluster(), machine, newConfig(), newPool("worker"))
@@ -277,7 +277,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
 
-	It("is not made for a Machine that a user gave another Secret, and that is said", func() {
+	It("is not created for a Machine that a user gave another Secret, which is reported", func() {
 		machine := newMachine(role("infra"))
 		machine.Spec.Bootstrap.DataSecretName = ptr.To("by-hand")
 		s := newSite(newCluster(), machine, newConfig(), newPool("worker"), newPool("infra"))
@@ -288,7 +288,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
 
-	Describe("that somebody deleted before its host has joined", func() {
+	Describe("that a user deleted before its host has joined", func() {
 		lose := func(s *site) *bootstrapv1.PoolbootConfig {
 			GinkgoHelper()
 			Expect(s.Delete(ctx, s.secretAfter(ctx))).To(Succeed())
@@ -309,7 +309,7 @@ var _ = Describe("The data Secret", func() {
 			s.settle(ctx)
 			Expect(s.told()).To(BeEmpty(), "it is told once")
 		}
-		It("is told, not made anew, and all is well when it is put back", func() {
+		It("is reported and not created again, until the user restores it", func() {
 			s := usual()
 			secret := s.secretAfter(ctx)
 			expectLost(s, lose(s), "delete Machine "+machineName)
@@ -319,7 +319,7 @@ var _ = Describe("The data Secret", func() {
 			Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
 		})
 
-		It("is told of a host without a Machine, also when the status was lost with it", func() {
+		It("is reported for a host without a Machine, even if the status was lost too", func() {
 			s := newSite(newCluster(), newConfig(withoutMachine), newPool("worker"), newPool("infra"))
 			expectLost(s, lose(s), "delete PoolbootConfig "+machineName)
 			config := newConfig()
@@ -330,7 +330,7 @@ var _ = Describe("The data Secret", func() {
 			Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 		})
 
-		It("is not taken for the one that was lost when it has another token", func() {
+		It("is not accepted back with another token", func() {
 			s := usual()
 			secret := s.secretAfter(ctx)
 			lose(s)
@@ -341,7 +341,7 @@ var _ = Describe("The data Secret", func() {
 			Expect(available(s.settle(ctx))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("not the one on record"))))
 		})
 
-		It("is looked for by the API server when only the cache does not have it", func() {
+		It("is read from the API server if it is only missing in the cache", func() {
 			s := usual()
 			s.settle(ctx)
 			s.reconciler.Secrets = newSite().Client
@@ -349,7 +349,7 @@ var _ = Describe("The data Secret", func() {
 			Expect(s.reads).To(Equal(1))
 		})
 
-		It("is missed by nobody when the host has joined", func() {
+		It("is not needed after the host has joined", func() {
 			s := usual()
 			config := s.settle(ctx)
 			record.RevokeToken(config)
@@ -357,13 +357,13 @@ var _ = Describe("The data Secret", func() {
 			Expect(s.reconciler.configOfDataSecret(ctx, s.secret(ctx))).To(BeEmpty())
 			Expect(conditions.IsTrue(lose(s), clusterv1.ReadyCondition)).To(BeTrue())
 			config = s.settle(ctx)
-			config.Status = bootstrapv1.PoolbootConfigStatus{} // as after a move without it
+			config.Status = bootstrapv1.PoolbootConfigStatus{} // as after a move without the Secret
 			Expect(s.Status().Update(ctx, config)).To(Succeed())
 			Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
 		})
 	})
 
-	It("is not taken from somebody else, who is named", func() {
+	It("is not taken from another owner, and the condition names the Secret", func() {
 		foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName}}
 		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), foreign)
 		config := s.settle(ctx)
@@ -374,7 +374,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.DataSecretNotOwnedReason)))
 	})
 
-	It("waits for the garbage collector to take that of an earlier config of its name, and asks nobody for anything", func() {
+	It("waits until the garbage collector deletes that of an earlier config with its name, without asking a user to act", func() {
 		earlier := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineName, OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Name: machineName, UID: "earlier", Controller: ptr.To(true)}}}}
 		s := newSite(newCluster(), newMachine(nil), newConfig(), newPool("worker"), earlier)
@@ -391,7 +391,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(metav1.IsControlledBy(s.secret(ctx), config)).To(BeTrue())
 	})
 
-	It("waits for a pool, and its pool is decided anew until a Node was made", func() {
+	It("waits for a pool, which is decided again until the Node is pre-registered", func() {
 		s := newSite(newCluster(), newMachine(role("infra", "edge")), newConfig(), newPool("worker"), newPool("infra"), newPool("edge"))
 		boots := func(outcome string) float64 {
 			return counted("poolboot_boots_total", map[string]string{"stage": "Pending", "outcome": outcome})
@@ -428,7 +428,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(reasonOf(config, bootstrapv1.PoolDecidedCondition)).To(Equal(bootstrapv1.PoolRecordedReason))
 	})
 
-	It("is not made while the Cluster is paused", func() {
+	It("is not created while the Cluster is paused", func() {
 		cluster := newCluster()
 		cluster.Spec.Paused = ptr.To(true)
 		s := newSite(cluster, newMachine(nil), newConfig(), newPool("worker"))
@@ -437,7 +437,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
 
-	It("is not made by a manager with another watch filter", func() {
+	It("is not created by a manager with another watch filter", func() {
 		s := usual()
 		s.reconciler.WatchFilterValue = "mine"
 		s.settle(ctx)
@@ -445,7 +445,7 @@ var _ = Describe("The data Secret", func() {
 	})
 })
 
-// secretAfter is the data Secret once the reconciler has settled.
+// secretAfter returns the data Secret after the reconciler has settled.
 func (s *site) secretAfter(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	s.settle(ctx)

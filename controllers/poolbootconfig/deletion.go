@@ -22,24 +22,24 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// A workload cluster that can't be reached, or refuses, holds a deletion up for cleanupPatience, and one that can't be
-// reached is looked at every unreachableRetry: long enough for a manager that has just started to connect. After that
-// the credential ends by itself, and whatever else is left is told: a Machine must not stay for ever because of a
-// cluster that nobody can write to.
+// A workload cluster that is unreachable, or refuses requests, delays a deletion for cleanupPatience. An unreachable
+// cluster is tried every unreachableRetry, which gives a manager that has just started the time to connect. After that,
+// the join credential expires on its own, and an event reports what remains: a Machine must not stay forever because of
+// a cluster to which nothing can be written.
 const (
 	cleanupPatience  = time.Minute
 	unreachableRetry = 10 * time.Second
 )
 
-// delete deletes what the PoolbootConfig has elsewhere, and then its finalizer. The data Secret is deleted with its
-// owner.
+// delete deletes what exists for the PoolbootConfig elsewhere, and then removes its finalizer. The data Secret is
+// deleted with its owner.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
 	boot := teardown.Boot{
 		Config:           s.config,
 		Management:       r.Client,
 		OverlayNamespace: r.OverlayNamespace,
 		CredentialID:     s.config.Status.Boot.CredentialID,
-		NodeName:         registration.Name(registration.Naming{Config: s.config, Machine: s.machine}), // also of a Node that is not on record
+		NodeName:         registration.Name(registration.Naming{Config: s.config, Machine: s.machine}), // also if the Node is not recorded
 		IsUnused:         s.hasNeverJoined,
 	}
 	if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
@@ -64,7 +64,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.config, status.Locked(before)))
 }
 
-// reportLeft sends the event about what may be left in the workload cluster, about the config and its Machine.
+// reportLeft creates events on the config and its Machine that name what can remain in the workload cluster.
 func (r *Reconciler) reportLeft(s *scope, left *teardown.LeftoverError) {
 	note := fmt.Sprintf("%s may be left in workload cluster %s, which does not let it be deleted: %s. Delete it there, unless the Node is Ready",
 		strings.Join(left.Objects, " and "), klog.KObj(s.cluster), left.Err)
@@ -75,8 +75,8 @@ func (r *Reconciler) reportLeft(s *scope, left *teardown.LeftoverError) {
 }
 
 // hasNeverJoined reports whether a Node was pre-registered for the PoolbootConfig and was never Ready, or its Machine
-// is deleted before Cluster API has found the Node. Cluster API drains and deletes every other Node. The user deletes
-// that of a host without a Machine.
+// is deleted before Cluster API has found the Node. Cluster API drains and deletes the other Nodes of Machines. A user
+// deletes the Node of a host without a Machine.
 func (s *scope) hasNeverJoined(node *corev1.Node) bool {
 	if !record.IsNodeOf(node, s.config) {
 		return false

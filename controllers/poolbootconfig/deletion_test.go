@@ -33,18 +33,18 @@ var _ = Describe("A Node", func() {
 	revoked := func(config *bootstrapv1.PoolbootConfig) {
 		config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 	}
-	DescribeTable("goes with its config only when its kubelet never came",
+	DescribeTable("is deleted with its config only if its kubelet never became Ready",
 		func(node *corev1.Node, goes bool, change ...func(*bootstrapv1.PoolbootConfig)) {
 			Expect((&scope{config: newConfig(change...), machine: newMachine(nil)}).hasNeverJoined(node)).To(Equal(goes))
 		},
-		Entry("made beforehand", newNode(ours, corev1.ConditionFalse), true),
-		Entry("made beforehand, and Kubernetes gave it up", newNode(ours, corev1.ConditionUnknown), true),
+		Entry("pre-registered", newNode(ours, corev1.ConditionFalse), true),
+		Entry("pre-registered, and Unknown after a timeout", newNode(ours, corev1.ConditionUnknown), true),
 		Entry("Ready", newNode(ours, corev1.ConditionTrue), false),
-		Entry("not Ready, once was", newNode(ours, corev1.ConditionUnknown), false, revoked),
-		Entry("made for another", newNode("site/other", corev1.ConditionFalse), false),
-		Entry("made by nobody", newNode("", corev1.ConditionFalse), false),
+		Entry("not Ready, but Ready before", newNode(ours, corev1.ConditionUnknown), false, revoked),
+		Entry("pre-registered for another config", newNode("site/other", corev1.ConditionFalse), false),
+		Entry("not pre-registered", newNode("", corev1.ConditionFalse), false),
 	)
-	DescribeTable("that is Ready goes with its Machine's config only when Cluster API has not heard of it",
+	DescribeTable("that is Ready is deleted with its Machine's config only if Cluster API has not found it:",
 		func(change func(*clusterv1.Machine), goes bool) {
 			machine := newMachine(nil)
 			machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -52,10 +52,10 @@ var _ = Describe("A Node", func() {
 			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode(ours, corev1.ConditionTrue))).To(Equal(goes))
 			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode("site/other", corev1.ConditionTrue))).To(BeFalse())
 		},
-		Entry("neither its name nor its host's", func(*clusterv1.Machine) {}, true),
+		Entry("neither its name nor its provider ID is known", func(*clusterv1.Machine) {}, true),
 		Entry("its provider ID is known", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://site/host-3/m3" }, false),
 		Entry("its name is known", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = machineName }, false),
-		Entry("the Machine stays", func(m *clusterv1.Machine) { m.DeletionTimestamp = nil }, false),
+		Entry("the Machine is not being deleted", func(m *clusterv1.Machine) { m.DeletionTimestamp = nil }, false),
 	)
 })
 
@@ -69,7 +69,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
 		config.Status.Boot.CredentialID = "abcdef"
 	}
-	// world is a booting Machine whose config is being deleted since some time.
+	// world returns a site with a booting Machine whose config is being deleted for some time.
 	world := func(cluster *clusterv1.Cluster, since time.Duration) *site {
 		s := newSite(cluster, newMachine(nil), newConfig(booting, deleted(since)),
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: overlay.Namespace, Name: overlay.Name}})
@@ -84,7 +84,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 	node := client.ObjectKey{Name: machineName}
 	leftBehind := And(HavePrefix("Warning LeftInWorkloadCluster"), ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), ContainSubstring("Node "+machineName))
 
-	It("takes the overlay, the credential and the Node whose kubelet never came, whichever write fails", func() {
+	It("deletes the overlay, the credential and the Node that no kubelet has adopted, whichever write fails", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := world(newCluster(), 0)
@@ -101,11 +101,11 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		}
 	})
 
-	It("waits a while for a workload cluster that can't be reached, not for ever", func() {
+	It("waits for an unreachable workload cluster, but not forever", func() {
 		s := world(newCluster(), 0)
 		s.connected = false
 		result, err := s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
-		for range 2 { // the first only says that it is not paused
+		for range 2 { // the first reconcile only records that the config is not paused
 			Expect(err).NotTo(HaveOccurred())
 			result, err = s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 		}
@@ -119,7 +119,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		Expect(s.told()).To(ConsistOf(leftBehind, leftBehind), "on the config and on the Machine")
 	})
 
-	DescribeTable("waits a while for a workload cluster that refuses, not for ever",
+	DescribeTable("waits for a workload cluster that refuses requests, but not forever",
 		func(refusal error) {
 			refusing := interceptor.Funcs{
 				Delete: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.DeleteOption) error {
@@ -147,7 +147,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		Entry("500", apierrors.NewInternalError(errors.New("no quorum"))),
 	)
 
-	It("deletes the Node although the credential can't be deleted, and tells of that alone", func() {
+	It("deletes the Node even if the credential cannot be deleted, and reports only the credential", func() {
 		s := world(newCluster(), time.Hour)
 		s.reconciler.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
@@ -163,7 +163,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		Expect(s.told()).To(HaveEach(And(ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), Not(ContainSubstring("Node "+machineName)))))
 	})
 
-	It("does not go into a Cluster that is being deleted itself", func() {
+	It("does not connect to a Cluster that is being deleted", func() {
 		cluster := newCluster()
 		cluster.Finalizers = []string{clusterv1.ClusterFinalizer}
 		cluster.DeletionTimestamp = &metav1.Time{Time: time.Now()}

@@ -33,7 +33,7 @@ const (
 	clusterName = "c1"
 	machineName = "infra-x7k"
 	serverURL   = "https://poolboot.example.com:9444"
-	// pointerURL is where the host of newMachine asks.
+	// pointerURL is the URL to which the host of newMachine sends its request.
 	pointerURL = serverURL + "/config/infra/" + namespace + "/" + machineName + "/machine-uid"
 )
 
@@ -48,18 +48,18 @@ func newScheme() *runtime.Scheme {
 type site struct {
 	client.Client
 	workload client.WithWatch
-	// connected is whether the workload cluster can be reached.
+	// connected is true if the workload cluster is reachable.
 	connected bool
-	// approval is what the workload cluster's API server answers when it is asked who may get a certificate.
+	// approval is the answer of the workload cluster's API server to SubjectAccessReviews.
 	approval   authorizationv1.SubjectAccessReviewStatus
 	events     *events.FakeRecorder
 	reconciler *Reconciler
 
 	controllertest.Process
-	// reads counts what the reconciler asked the API server for instead of its cache.
+	// reads counts the reads from the API server instead of the cache.
 	reads int
 
-	// cached is what the reconciler's cache has of the PoolbootConfig; nil when it has what stands.
+	// cached is the PoolbootConfig in the reconciler's cache, or nil if the cache is current.
 	cached *bootstrapv1.PoolbootConfig
 }
 
@@ -89,7 +89,7 @@ func newSite(objects ...client.Object) *site {
 
 func (s *site) faults() interceptor.Funcs {
 	faults := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, write func() error) error {
-		if review, ok := o.(*authorizationv1.SubjectAccessReview); ok { // a question
+		if review, ok := o.(*authorizationv1.SubjectAccessReview); ok { // not a write
 			review.Status = s.approval
 			return nil
 		}
@@ -125,7 +125,7 @@ func (c *connection) GetUncachedClient(ctx context.Context, cluster client.Objec
 	return c.ClusterCache.GetUncachedClient(ctx, cluster)
 }
 
-// settle reconciles until nothing changes any more.
+// settle reconciles until nothing changes.
 func (s *site) settle(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
 	s.Settle(s.reconcile(ctx))
@@ -197,7 +197,7 @@ func inlineSource(config *bootstrapv1.PoolbootConfig) {
 	config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
 }
 
-// deleted makes a config one that is being deleted since a while ago.
+// deleted turns a config into one whose deletion started some time ago.
 func deleted(since time.Duration) func(*bootstrapv1.PoolbootConfig) {
 	return func(config *bootstrapv1.PoolbootConfig) {
 		config.Finalizers = []string{bootstrapv1.Finalizer}
@@ -205,7 +205,7 @@ func deleted(since time.Duration) func(*bootstrapv1.PoolbootConfig) {
 	}
 }
 
-// haveToken matches the annotations of a config whose token is on record, bound to it.
+// haveToken matches the annotations of a config whose token is recorded and bound to it.
 func haveToken(config *bootstrapv1.PoolbootConfig, token string) OmegaMatcher {
 	return And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hostaccess.Config(key, config.UID).Hash(token)),
 		HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, string(config.UID)))

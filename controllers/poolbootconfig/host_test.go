@@ -14,13 +14,13 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// withoutMachine is the config of a host that belongs to no Machine.
+// withoutMachine turns a config into that of a host without a Machine.
 func withoutMachine(config *bootstrapv1.PoolbootConfig) {
 	config.OwnerReferences = nil
 	config.Spec.PoolRole, config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "edge-7", BareMetalHostName: "edge-7"}
 }
 
-// enrolledHost is that of one that came with an enrollment token.
+// enrolledHost turns a config into that of a host that enrolled.
 func enrolledHost(config *bootstrapv1.PoolbootConfig) {
 	withoutMachine(config)
 	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
@@ -36,7 +36,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 	})
 
-	It("needs no data Secret when it enrolled, and keeps the hash of its token", func(ctx SpecContext) {
+	It("needs no data Secret if it enrolled, and keeps the hash of its token", func(ctx SpecContext) {
 		s := newSite(newCluster(), newConfig(enrolledHost), newPool("worker"), newPool("infra"))
 		config := s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("infra"))
@@ -46,7 +46,7 @@ var _ = Describe("A host without a Machine", func() {
 		Expect(s.Get(ctx, key, &corev1.Secret{})).To(Satisfy(apierrors.IsNotFound))
 	})
 
-	DescribeTable("that goes takes its Node along", func(ctx SpecContext, joined bool, gone bool) {
+	DescribeTable("whose config is deleted loses its Node", func(ctx SpecContext, joined bool, gone bool) {
 		s := newSite(newCluster(), newConfig(enrolledHost, deleted(0), func(config *bootstrapv1.PoolbootConfig) {
 			if joined {
 				config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
@@ -58,11 +58,11 @@ var _ = Describe("A host without a Machine", func() {
 		s.settle(ctx)
 		Expect(apierrors.IsNotFound(s.workload.Get(ctx, client.ObjectKeyFromObject(node), node))).To(Equal(gone))
 	},
-		Entry("when it never joined", false, true),
-		Entry("but not when pods may run on it", true, false),
+		Entry("if it never joined", false, true),
+		Entry("but not if Pods can run on it", true, false),
 	)
 
-	It("that goes before it booted leaves the Node alone that the host had before", func(ctx SpecContext) {
+	It("whose config is deleted before it booted keeps the Node that it had before", func(ctx SpecContext) {
 		s := newSite(newCluster(), newConfig(withoutMachine, deleted(0)), newPool("worker"), newPool("infra"))
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: key.String()}}}
 		node.Status.NodeInfo.KubeletVersion = "v1.36.3"

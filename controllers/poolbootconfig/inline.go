@@ -20,9 +20,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// inline returns the machine's whole configuration with its join credential. The credential's ID is written to the
-// status before it is rendered: after a crash the next try renders the same one, and one that a crash kept from the
-// record ends by itself after join.Life. The annotations let the record be read back from the Secret.
+// inline returns the whole configuration of the machine, with its join credential. The ID of the credential is written
+// to the status before the configuration is rendered. So after a crash, the next try uses the same credential, and a
+// credential that a crash left unrecorded expires after join.Life. From the annotations, the record can be read back
+// from the Secret.
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
 	p, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	if err != nil {
@@ -80,7 +81,7 @@ func (r *Reconciler) rendered(ctx context.Context, p *poolv1.MachineConfigPool) 
 	return ignition.Parse(served)
 }
 
-// joinFacts returns how the host reaches its cluster, and its join credential, whose ID is on record then.
+// joinFacts returns how the host reaches its cluster, and its join credential. It records the ID of the credential.
 func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, join.Credential, error) {
 	fail := func(err error) (join.Cluster, join.Credential, error) {
 		if workload.IsUnreachable(err) {
@@ -109,7 +110,7 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 	}
 	recordCredential(s.config, credential.ID, credential.Expires)
 	if err := r.writeStatus(ctx, s); err != nil {
-		if credential.ID != old { // no record, no credential: the next try makes another
+		if credential.ID != old { // an unrecorded credential must not remain; the next try creates another
 			err = errors.Join(err, join.DeleteCredential(ctx, w, credential.ID))
 		}
 		return fail(err)
@@ -127,8 +128,9 @@ func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires tim
 	config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 }
 
-// readInline returns a config's inline data Secret, if it exists and may not be on record: then nothing but the Secret
-// tells which pool it was made for. It is read live, because a crash may have come between the Secret and the record.
+// readInline returns the inline data Secret of a config, if it exists and is possibly not recorded. Then only the
+// Secret shows for which pool it was created. It is read live, because a crash can have happened between the creation
+// of the Secret and the record.
 func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, error) {
 	if !s.config.Spec.IsInline() || s.config.Status.DataSecretName != "" && s.config.Status.PoolRole != "" {
 		return nil, nil
@@ -141,7 +143,8 @@ func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, 
 	return secret, nil
 }
 
-// recordInline puts on record what an inline data Secret says of itself, but for a credential that is no longer valid.
+// recordInline records what the annotations of an inline data Secret contain. It records the join credential only if
+// the host has not joined and no credential is recorded yet.
 func recordInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 	config.Status.Configuration.Name = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
 	if record.HasJoined(config) || record.HasCredential(config) {

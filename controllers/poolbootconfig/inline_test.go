@@ -24,7 +24,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// renderedWorker is a worker pool with one file, and the config that is rendered for it.
+// renderedWorker returns a worker pool with one file, and its rendered config.
 func renderedWorker() (*poolv1.MachineConfigPool, *poolv1.MachineConfig) {
 	GinkgoHelper()
 	worker := newPool("worker")
@@ -53,7 +53,7 @@ func filesIn(secret *corev1.Secret) (paths []string) {
 	return paths
 }
 
-// tokens are the IDs of the bootstrap tokens that live in the workload cluster.
+// tokens returns the IDs of the bootstrap tokens in the workload cluster.
 func (s *site) tokens(ctx context.Context) (ids []string) {
 	GinkgoHelper()
 	secrets := &corev1.SecretList{}
@@ -78,7 +78,7 @@ var _ = Describe("An inline data Secret", func() {
 		return newSite(newCluster(), newMachine(nil), newConfig(append(change, inlineSource)...), worker, rendered)
 	}
 
-	It("holds the pool's configuration, the machine's own, and a credential that is on record", func() {
+	It("contains the configuration of the pool, that of the machine, and a recorded credential", func() {
 		s := usual()
 		config := s.settle(ctx)
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
@@ -90,7 +90,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenHashAnnotation))
 	})
 
-	It("holds the credential that is on record, whichever write fails, and leaves one behind at most", func() {
+	It("contains the recorded credential, whichever write fails, and leaves at most one other behind", func() {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				s := usual()
@@ -107,7 +107,7 @@ var _ = Describe("An inline data Secret", func() {
 		}
 	})
 
-	It("leaves no credential behind when another writer comes before its record", func() {
+	It("leaves no credential behind if another writer changes the config before the record", func() {
 		s := usual()
 		s.connected = false
 		waiting := s.settle(ctx)
@@ -123,7 +123,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
 	})
 
-	It("makes no more credentials, however often the manager ends before the Secret is made", func() {
+	It("takes one credential, however often the manager stops before the Secret is created", func() {
 		s, crashes := usual(), 0
 		s.CrashesAt = func(o client.Object) bool {
 			if _, is := o.(*corev1.Secret); !is || o.GetName() != machineName || crashes == 3 {
@@ -137,7 +137,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
 	})
 
-	It("gives its record back when the status is lost", func() {
+	It("restores the record if the status is lost", func() {
 		s := usual()
 		before := s.settle(ctx)
 		lost := before.DeepCopy()
@@ -149,7 +149,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(s.tokens(ctx)).To(HaveLen(1))
 	})
 
-	It("waits for what it is made of, and says for what", func() {
+	It("waits for what it needs, and reports what that is", func() {
 		bare := worker.DeepCopy()
 		bare.Status.Configuration = poolv1.PoolConfiguration{}
 		s := newSite(newCluster(), newMachine(nil), newConfig(inlineSource), bare, rendered)
@@ -165,7 +165,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
 	})
 
-	It("is not made while the cluster approves certificates for every bootstrap token, and then is", func() {
+	It("is not created until the cluster stops approving the certificates of all bootstrap tokens", func() {
 		s := usual()
 		s.approval = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: `RBAC: allowed by ClusterRoleBinding "auto-approve"`}
 		config := s.settle(ctx)
@@ -182,7 +182,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(s.tokens(ctx)).To(HaveLen(1))
 	})
 
-	DescribeTable("is not made of what a user has to mend",
+	DescribeTable("is not created while a user must fix",
 		func(reason string, change func(*bootstrapv1.PoolbootConfig)) {
 			s := usual(change)
 			config := s.settle(ctx)
@@ -193,7 +193,7 @@ var _ = Describe("An inline data Secret", func() {
 		Entry("labels that contradict the pool's", bootstrapv1.LabelConflictReason, func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.NodeLabels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}
 		}),
-		Entry("an extraConfig that is no Ignition", bootstrapv1.ExtraConfigInvalidReason, func(config *bootstrapv1.PoolbootConfig) {
+		Entry("an extraConfig that is not Ignition", bootstrapv1.ExtraConfigInvalidReason, func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"9.9.9"}}`)}}
 		}),
 	)

@@ -8,7 +8,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
-// counted is the sum of one of the manager's metrics over the label values that fit.
+// counted returns the sum of one of the manager's metrics over the series with these labels.
 func counted(name string, labels map[string]string) float64 {
 	GinkgoHelper()
 	sum, err := scrape.Sum(metrics.Registry, name, labels)

@@ -17,7 +17,7 @@ import (
 // decidePool records the pool, or why there is none.
 func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 	if s.cluster == nil || s.machine == nil && !record.IsMachineless(s.config) {
-		return nil // only a config whose data Secret exists comes here without them
+		return nil // this happens only if the data Secret already exists
 	}
 	pools, err := workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
@@ -37,8 +37,7 @@ func (r *Reconciler) decidePool(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// decide returns the role of the pool to have on record, "" for none, and the condition that says why, or why none is
-// decided.
+// decide returns the pool role to record, or "" for none, and the condition that reports why.
 func decide(boot pool.Boot) (string, metav1.Condition) {
 	assigned, err := pool.ForBoot(boot)
 	if err != nil {
@@ -47,7 +46,7 @@ func decide(boot pool.Boot) (string, metav1.Condition) {
 	return assigned.Role, metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue, Reason: string(assigned.Reason), Message: assigned.Message(boot)}
 }
 
-// poolIsDecided says whether a boot may go on with the pool on record.
+// poolIsDecided reports whether a boot can continue with the recorded pool.
 func poolIsDecided(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.PoolRole != "" && conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)
 }
@@ -64,7 +63,7 @@ func poolErrorReason(err error) string {
 	return bootstrapv1.PoolConflictReason
 }
 
-// is says whether an error is of a kind.
+// is reports whether an error is of a kind.
 func is[Kind error](err error) bool {
 	_, is := errors.AsType[Kind](err)
 	return is

@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// What is decided is in bootstrap/pool/boot_test.go; here is how it is told.
+// The decision itself is tested in bootstrap/pool/boot_test.go. These tests are about how it is reported.
 var _ = Describe("The pool of a Machine that has not booted", func() {
 	unregistrable := newPool("odd")
 	unregistrable.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -32,7 +32,7 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 		labels["example.com/odd"] = "no"
 		return labels
 	}
-	DescribeTable("is decided once, with its ground",
+	DescribeTable("is decided with a reason:",
 		func(labels map[string]string, role, reason string, change ...func(*bootstrapv1.PoolbootConfig)) {
 			got, condition := decide(pool.Boot{Config: newConfig(change...), Machine: newMachine(odd(labels)), Pools: pools})
 			Expect(got).To(Equal(role))
@@ -42,10 +42,10 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 		},
 		Entry("spec.poolRole before labels", role("infra"), "edge", bootstrapv1.PoolSpecifiedInConfigReason, in("edge")),
 		Entry("the Machine's labels", role("infra", "worker"), "infra", bootstrapv1.PoolFromMachineLabelsReason),
-		Entry("not the config's own labels, which may be its template's and reach no Node", map[string]string{}, "worker", bootstrapv1.PoolDefaultedToWorkerReason,
+		Entry("not the labels of the config, which can come from its template and do not reach the Node", map[string]string{}, "worker", bootstrapv1.PoolDefaultedToWorkerReason,
 			func(config *bootstrapv1.PoolbootConfig) { config.Labels[poolv1.NodeRoleLabelPrefix+"infra"] = "" }),
 		Entry("worker without labels", map[string]string{}, "worker", bootstrapv1.PoolDefaultedToWorkerReason),
-		Entry("the record once a Node was made", role("infra"), "edge", bootstrapv1.PoolRecordedReason, recorded),
+		Entry("the recorded pool once a Node is pre-registered", role("infra"), "edge", bootstrapv1.PoolRecordedReason, recorded),
 		Entry("none for two custom pools", role("infra", "edge"), "", bootstrapv1.PoolConflictReason),
 		Entry("none for a pool that does not exist", map[string]string{}, "", bootstrapv1.PoolNotFoundReason, in("gpu")),
 		Entry("none for a role label that no pool selects", role("gpu"), "", bootstrapv1.PoolNotFoundReason),
@@ -55,7 +55,7 @@ var _ = Describe("The pool of a Machine that has not booted", func() {
 })
 
 var _ = Describe("A Machine whose custom pool is missing", func() {
-	DescribeTable("waits instead of booting as a worker, says why, and goes on when the pool is there",
+	DescribeTable("waits instead of booting as a worker, reports why, and continues when the pool exists",
 		func(ctx SpecContext, source func(*bootstrapv1.PoolbootConfig)) {
 			worker, rendered := renderedWorker()
 			infra := newPool("infra")
@@ -80,7 +80,7 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 		Entry("with an inline data Secret", inlineSource),
 	)
 
-	It("stays in it on record when the pool is deleted by force before its host asks, and goes on when it is made again", func(ctx SpecContext) {
+	It("keeps it recorded if the pool is force-deleted before its host sends a request, and continues when the pool is created again", func(ctx SpecContext) {
 		infra := newPool("infra")
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), infra)
 		Expect(s.settle(ctx).Status.PoolRole).To(Equal("infra"))
@@ -92,7 +92,7 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
 	})
 
-	It("boots as a worker when spec.poolRole says so", func(ctx SpecContext) {
+	It("boots as a worker if spec.poolRole is worker", func(ctx SpecContext) {
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(func(c *bootstrapv1.PoolbootConfig) { c.Spec.PoolRole = "worker" }), newPool("worker"))
 		config := s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("worker"))
@@ -116,7 +116,7 @@ var _ = Describe("The pool of an inline data Secret", func() {
 		Expect(s.Update(ctx, machine)).To(Succeed())
 	}
 
-	DescribeTable("stays on record when what it was decided by changes",
+	DescribeTable("stays recorded if the input of the decision changes:",
 		func(ctx SpecContext, change func(context.Context, *site)) {
 			worker, rendered, custom := infra()
 			s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), worker, rendered, custom)
@@ -129,16 +129,16 @@ var _ = Describe("The pool of an inline data Secret", func() {
 			Expect(config.Status.DataSecretName).To(Equal(machineName))
 		},
 		Entry("the Machine's labels", func(ctx context.Context, s *site) { relabel(ctx, s, nil) }),
-		Entry("the Machine's labels, to two pools", func(ctx context.Context, s *site) {
+		Entry("the Machine's labels, to those of two pools", func(ctx context.Context, s *site) {
 			Expect(s.Create(ctx, newPool("edge"))).To(Succeed())
 			relabel(ctx, s, role("infra", "edge"))
 		}),
-		Entry("its pool goes", func(ctx context.Context, s *site) { Expect(s.Delete(ctx, newPool("infra"))).To(Succeed()) }),
-		Entry("another pool comes that selects the Machine too", func(ctx context.Context, s *site) {
+		Entry("its pool is deleted", func(ctx context.Context, s *site) { Expect(s.Delete(ctx, newPool("infra"))).To(Succeed()) }),
+		Entry("another pool is created that selects the Machine too", func(ctx context.Context, s *site) {
 			relabel(ctx, s, role("infra", "edge"))
 			Expect(s.Create(ctx, newPool("edge"))).To(Succeed())
 		}),
-		Entry("the status is lost, as by clusterctl move, and the labels are others", func(ctx context.Context, s *site) {
+		Entry("the status is lost, as by clusterctl move, and the labels change", func(ctx context.Context, s *site) {
 			config := newConfig()
 			Expect(s.Get(ctx, key, config)).To(Succeed())
 			config.Status = bootstrapv1.PoolbootConfigStatus{}
@@ -158,7 +158,7 @@ var _ = Describe("The pool of an inline data Secret", func() {
 		}),
 	)
 
-	It("is the one that is in the Secret, whichever write the manager ends at and however the labels change then", func(ctx SpecContext) {
+	It("is the one in the Secret, at whichever write the manager stops and however the labels change then", func(ctx SpecContext) {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				worker, rendered, custom := infra()

@@ -1,6 +1,7 @@
-// Package poolbootconfig reconciles PoolbootConfigs after the Cluster API contract for bootstrap providers: it decides
-// the pool, makes the bootstrap data Secret, computes Ready, and cleans up when a config goes. What happens when the
-// host asks is the boot controller's, what happens once a kubelet came is the node controller's.
+// Package poolbootconfig reconciles PoolbootConfigs according to the Cluster API contract for bootstrap providers: it
+// decides the pool, creates the bootstrap data Secret, computes Ready, and cleans up when a config is deleted. The boot
+// controller takes over when the host requests its configuration, and the node controller when a kubelet has
+// registered.
 package poolbootconfig
 
 import (
@@ -45,48 +46,49 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: the data Secret, whose token must never be made twice.
+	// APIReader reads from the API server. It reads the data Secret, whose token must never be generated twice.
 	APIReader client.Reader
-	// Secrets reads from a cache which data Secrets stand; left nil, SetupWithManager sets the manager's, which has
-	// those with the label of a Cluster, without data.
+	// Secrets reads from a cache whether a data Secret exists. If it is nil, SetupWithManager sets the manager's cache,
+	// which contains the Secrets with the label of a Cluster, without their data.
 	Secrets client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
 	Recorder events.EventRecorder
 
-	// ServerURL is the config server's address as hosts reach it, https://host:port without a path.
+	// ServerURL is the address of the config server as hosts reach it: https://host:port without a path.
 	ServerURL string
-	// ServerCA returns the PEM certificates by which hosts verify the config server; nothing when hosts know them.
+	// ServerCA returns the PEM certificates with which hosts verify the config server, or nothing if hosts already
+	// trust it.
 	ServerCA func() ([]byte, error)
-	// OverlayNamespace is where overlay Secrets are kept: the config server's own namespace.
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
-	// SyncedLabels are the regular expressions given to Cluster API's --additional-sync-machine-labels.
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// approval remembers which clusters leave it to Poolboot to approve certificates.
+	// approval remembers which workload clusters leave the approval of certificates to Poolboot.
 	approval workload.ApprovalChecker
-	// written are the PoolbootConfigs as this controller left them.
+	// written tracks the versions of PoolbootConfigs that this controller wrote.
 	written ownwrites.Tracker
 }
 
-// scope is what one Reconcile works on.
+// scope is the state of one Reconcile.
 type scope struct {
-	// config is the PoolbootConfig as it is to become, before as the API server has it.
+	// config is the desired PoolbootConfig, and before is the one in the API server.
 	config, before *bootstrapv1.PoolbootConfig
-	// machine is the owner; nil without one, as for a host that belongs to no Machine.
+	// machine is the owner of the config, or nil without one, for example for a host without a Machine.
 	machine *clusterv1.Machine
-	// cluster is nil when it does not exist.
+	// cluster is nil if it does not exist.
 	cluster *clusterv1.Cluster
-	// pools are those of the cluster.
+	// pools are the pools of the cluster.
 	pools []poolv1.MachineConfigPool
-	// inline is the config's own inline data Secret, if it exists and what it was made for is not on record.
+	// inline is the inline data Secret of the config, if it exists and its content is not recorded.
 	inline *corev1.Secret
 }
 
-// Reconcile brings one PoolbootConfig forward.
+// Reconcile reconciles one PoolbootConfig.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	config := &bootstrapv1.PoolbootConfig{}
 	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
@@ -156,8 +158,8 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	return r.ensureDataSecret(ctx, s, obstacle)
 }
 
-// owners returns the Machine that owns a config and its Cluster, each nil when there is none. A config whose Machine is
-// gone already still finds its Cluster, by its label.
+// owners returns the Machine that owns a config, and its Cluster. Each is nil if it does not exist. The Cluster of a
+// config whose Machine is already deleted is found by the label of the config.
 func (r *Reconciler) owners(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*clusterv1.Machine, *clusterv1.Cluster, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if client.IgnoreNotFound(err) != nil {
@@ -174,7 +176,8 @@ func (r *Reconciler) owners(ctx context.Context, config *bootstrapv1.PoolbootCon
 	return machine, cluster, nil
 }
 
-// clusterNameOf returns the name of a config's Cluster, "" when nothing says it. The Machine's word is the truth.
+// clusterNameOf returns the name of a config's Cluster, or "" if it is unknown. The Machine takes precedence over the
+// label.
 func clusterNameOf(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) string {
 	if machine != nil {
 		return machine.Spec.ClusterName
@@ -199,25 +202,25 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 	return nil
 }
 
-// event sends an event about a config.
+// event creates an event about a config.
 func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, action, note string, args ...any) {
 	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
 }
 
-// reportChanges sends the events that a change of the status calls for: which pool was decided, and what this
-// controller finds wrong.
+// reportChanges creates the events for a change of the status: which pool was decided, and what this controller finds
+// wrong.
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {
 		metrics.StagePassed(after, record.StagePending)
 	}
-	if role := after.Status.PoolRole; role != "" && role != before.Status.PoolRole && !passed { // else the event of the Secret says it
+	if role := after.Status.PoolRole; role != "" && role != before.Status.PoolRole && !passed { // otherwise the event of the Secret reports it
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
 		had, has := conditions.Get(before, kind), conditions.Get(after, kind)
 		if kind == bootstrapv1.DataSecretAvailableCondition && has != nil && has.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
-			continue // no pool, no Secret: that is one event
+			continue // without a pool there is no Secret: one event reports both
 		}
 		if outlook.IsWrong(has) && (had == nil || had.Status != has.Status || had.Reason != has.Reason || had.Message != has.Message) {
 			if kind == bootstrapv1.PoolDecidedCondition && has.Reason == bootstrapv1.PoolConflictReason && (had == nil || had.Reason != has.Reason) {

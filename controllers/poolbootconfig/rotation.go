@@ -19,9 +19,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// rotateToken puts a new token into the data Secret and then its hash on record, which ends the old one. Until that is
-// done the config server tells who comes with an unknown token to ask again, so a crash in between harms no host; the
-// next try finds a token in the Secret that is not the one on record, and only records it.
+// rotateToken writes a new token to the data Secret and then records its hash, which revokes the old token. Until the
+// hash is recorded, the config server answers 503 to unknown tokens, so a crash in between harms no host. The next try
+// finds a token in the Secret that differs from the recorded one, and only records it.
 func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	if why := notRotatable(s.config); why != "" {
 		return r.refuseRotation(ctx, s, why)
@@ -61,9 +61,10 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// rotatedRole is the role in the URL of a rotated pointer. While no pool is decided, as when labels name two, it is the
-// one in the URL before: an old token must be ended without waiting for a person, and the role is for people to read.
-// The config server goes by the record, but a URL without a role is not one of its own: the 404 would end the boot.
+// rotatedRole returns the pool role in the URL of a rotated pointer. While no pool is decided, for example because the
+// labels name two, it is the role in the previous URL: the old token must be revoked without waiting for a user, and
+// the role in the URL is only information for users. The config server uses the recorded pool, but it answers 404 to a
+// URL without a role, which would end the boot.
 func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 	if config.Status.PoolRole != "" {
 		return config.Status.PoolRole
@@ -74,7 +75,7 @@ func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 	return poolv1.RoleWorker
 }
 
-// notRotatable says why a config's token can't be rotated; "" when it can.
+// notRotatable returns why the token of a config cannot be rotated, or "" if it can.
 func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case record.IsEnrolled(config):
@@ -87,6 +88,7 @@ func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	return ""
 }
 
+// refuseRotation removes the request for a rotation, and reports the reason in an event.
 func (r *Reconciler) refuseRotation(ctx context.Context, s *scope, why string) error {
 	if err := r.mark(ctx, s, map[string]string{bootstrapv1.RotateTokenAnnotation: ""}); err != nil {
 		return err
@@ -95,7 +97,7 @@ func (r *Reconciler) refuseRotation(ctx context.Context, s *scope, why string) e
 	return nil
 }
 
-// replacePointer writes a data Secret, unless somebody has changed it meanwhile.
+// replacePointer writes a pointer to a data Secret, unless another client has changed the Secret in the meantime.
 func (r *Reconciler) replacePointer(ctx context.Context, secret *corev1.Secret, pointer ignition.Pointer) error {
 	value, err := pointer.Marshal()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
-var _ = Describe("A token that somebody wants rotated", func() {
+var _ = Describe("A token whose rotation a user requests", func() {
 	newSiteWithToken := func(ctx context.Context, change ...func(*bootstrapv1.PoolbootConfig)) (*site, string) {
 		GinkgoHelper()
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(change...), newPool("worker"), newPool("infra"))
@@ -48,7 +48,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 	}
 
-	It("is a new one in the data Secret, with its hash on record, and the wish is gone", func(ctx SpecContext) {
+	It("is replaced in the data Secret, its hash is recorded, and the request is removed", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		rotated := func() float64 {
 			return counted("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenRotated})
@@ -62,7 +62,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(s.told()).To(BeEmpty())
 	})
 
-	It("is a new one also when it has expired", func(ctx SpecContext) {
+	It("is replaced even if it has expired", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, map[string]string{
 			bootstrapv1.RotateTokenAnnotation: "", bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateExpired)})
@@ -71,7 +71,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.TokenStateAnnotation))
 	})
 
-	It("keeps the id of the pointer after its Machine was made anew by clusterctl move", func(ctx SpecContext) {
+	It("keeps the id of the pointer after clusterctl move created its Machine again", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		machine := newMachine(role("infra"))
 		Expect(s.Get(ctx, key, machine)).To(Succeed())
@@ -106,7 +106,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(pointer.Token))
 	})
 
-	It("names the pool on record, also when that is decided anew at the same time", func(ctx SpecContext) {
+	It("gets a URL with the recorded pool, even if the pool is decided again at the same time", func(ctx SpecContext) {
 		s, _ := newSiteWithToken(ctx)
 		Expect(s.Create(ctx, newPool("storage"))).To(Succeed())
 		relabel(ctx, s, role("storage"))
@@ -116,7 +116,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(pointerIn(s.secret(ctx)).URL).To(Equal(strings.Replace(pointerURL, "/infra/", "/"+pool+"/", 1)))
 	})
 
-	It("is rotated with a role in its URL in place of one that had none", func(ctx SpecContext) {
+	It("is rotated with a role in its URL even if the previous URL had none", func(ctx SpecContext) {
 		s, _ := newSiteWithToken(ctx)
 		secret := s.secret(ctx)
 		pointer := pointerIn(secret)
@@ -133,7 +133,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 	})
 
 	for _, late := range []bool{false, true} {
-		DescribeTable("is rotated once, whichever write ends the manager,", func(ctx SpecContext, failing int) {
+		DescribeTable("is rotated once, at whichever write the manager stops:", func(ctx SpecContext, failing int) {
 			s, old := newSiteWithToken(ctx)
 			annotate(ctx, s, wanted)
 			s.Late, s.CrashAt = late, s.Writes+failing
@@ -145,12 +145,12 @@ var _ = Describe("A token that somebody wants rotated", func() {
 				Expect(pointerIn(s.secret(ctx)).Token).To(Equal(left), "which a host may have read by now")
 			}
 		},
-			Entry("the Secret's", 1),
-			Entry("the record's", 2),
+			Entry("that of the Secret", 1),
+			Entry("that of the record", 2),
 		)
 	}
 
-	It("does not win over another writer of its Secret", func(ctx SpecContext) {
+	It("does not overwrite a change by another writer of its Secret", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, wanted)
 		restored := hostaccess.NewToken()
@@ -170,7 +170,7 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(restored))
 	})
 
-	DescribeTable("stays as it is, and an event says why,", func(ctx SpecContext, annotations map[string]string, why string) {
+	DescribeTable("is not rotated, and an event reports why,", func(ctx SpecContext, annotations map[string]string, why string) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, wanted)
 		annotate(ctx, s, annotations)
@@ -179,10 +179,10 @@ var _ = Describe("A token that somebody wants rotated", func() {
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
 		Expect(s.told()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
 	},
-		Entry("when its Node was Ready", map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}, "delete Machine "+machineName),
+		Entry("if its Node was Ready", map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}, "delete Machine "+machineName),
 	)
 
-	It("is no matter of an inline data Secret", func(ctx SpecContext) {
+	It("is not rotated in an inline data Secret", func(ctx SpecContext) {
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), newPool("worker"))
 		annotate(ctx, s, wanted)
 		Expect(s.settle(ctx).Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))

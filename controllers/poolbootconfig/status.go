@@ -21,8 +21,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// mark writes annotations, and the finalizer if it is missing, at once, and removes annotations without a value.
-// Changes of the status remain to be written.
+// mark writes annotations, and the finalizer if it is missing, in one patch. It removes annotations without a value.
+// Changes of the status are written later.
 func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]string) error {
 	written := s.before.DeepCopy()
 	changed := controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)

@@ -14,27 +14,27 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// ownerOf is the owner of a config's token.
+// ownerOf returns the owner of a config's token.
 func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
 	return hostaccess.Config(client.ObjectKeyFromObject(config), config.UID)
 }
 
-// tokenIsBound says whether what is on record of a config's token is bound to it, and not to an earlier object of the
+// tokenIsBound reports whether the recorded token of a config is bound to it, and not to an earlier object with the
 // same name.
 func tokenIsBound(config *bootstrapv1.PoolbootConfig) bool {
 	recorded := record.TokenOf(config)
 	return record.HasJoined(config) || recorded.Hash != "" && recorded.UID == config.UID
 }
 
-// accepts says whether a token is the one on record for a config, expired or not. After clusterctl move, or from a
-// backup, what is on record is still bound to the earlier object of the same name.
+// accepts reports whether a token is the recorded token of a config, expired or not. After clusterctl move or a restore
+// from a backup, the recorded token is still bound to the earlier object with the same name.
 func accepts(config *bootstrapv1.PoolbootConfig, token string) bool {
 	recorded := record.TokenOf(config)
 	return hostaccess.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
 }
 
-// readPointer returns the annotations by which the config server knows the host, read back from the pointer. What is on
-// record stays: a revoked token stays revoked, and one that has expired stays expired when it is bound anew.
+// readPointer returns the annotations by which the config server recognizes the host, read back from the pointer. The
+// recorded state stays: a revoked token stays revoked, and an expired token stays expired when it is bound again.
 func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
 	held, address, err := parsePointer(config, secret)
 	if err != nil {
@@ -56,7 +56,8 @@ func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map
 	return nil, errors.New("its token is not the one on record, and the host would be refused")
 }
 
-// parsePointer reads the pointer in a data Secret, and makes sure that it leads the host to this config.
+// parsePointer reads the pointer in a data Secret. It returns an error if the pointer does not direct the host to this
+// config.
 func parsePointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (ignition.Pointer, hostaccess.Address, error) {
 	held, err := ignition.ParsePointer(secret.Data[bootstrapv1.DataSecretValueKey])
 	if err != nil {

@@ -52,8 +52,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Complete(r)
 }
 
-// configOfDataSecret sends the config of a data Secret that has come, changed or gone since it was on record, as long
-// as its host may need it.
+// configOfDataSecret maps a data Secret to its config if the Secret is recorded, or if the condition reports a problem
+// with it, as long as the host can need it.
 func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	config, key := &bootstrapv1.PoolbootConfig{}, client.ObjectKeyFromObject(secret)
 	if err := r.Client.Get(ctx, key, config); err != nil || record.HasJoined(config) {
@@ -66,7 +66,7 @@ func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Objec
 	return []ctrl.Request{{NamespacedName: key}}
 }
 
-// mapTo sends those configs of the cluster behind an object that the object concerns.
+// mapTo maps an object to those configs of its cluster that the object concerns.
 func (r *Reconciler) mapTo(cluster func(client.Object) client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		return workload.ConfigsOfCluster(ctx, r.Client, cluster(o), concerned)
@@ -81,10 +81,10 @@ func clusterOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromOb
 
 func anyConfig(*bootstrapv1.PoolbootConfig) bool { return true }
 
-// notBooted says whether pools still have a say about a config.
+// notBooted reports whether pools still affect a config.
 func notBooted(config *bootstrapv1.PoolbootConfig) bool { return !record.HasNode(config) }
 
-// waitsForConnection says whether a config has something to do in its workload cluster.
+// waitsForConnection reports whether a config needs its workload cluster.
 func waitsForConnection(config *bootstrapv1.PoolbootConfig) bool {
 	return !config.DeletionTimestamp.IsZero() || config.Spec.IsInline() && config.Status.DataSecretName == ""
 }
