@@ -22,8 +22,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// situations brings the pool infra into a state in which a condition of it has a reason. A message of a condition that
-// is not as it should be says what to do.
+// situations brings the pool infra into a state in which one of its conditions has a reason. If the condition reports a
+// problem, its message says what to do.
 var situations = map[string]struct {
 	condition string
 	bring     func(s *site, infra *poolv1.MachineConfig)
@@ -73,7 +73,7 @@ var situations = map[string]struct {
 	}, `infra and infra-0 all have the role "infra": delete all but one`},
 }
 
-// reasons are all that the API names for pools, by the constants' own names.
+// reasons returns all reasons that the API defines for pools, by the names of their constants.
 func reasons() map[string]string {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../api/pool/v1alpha1/constants.go", nil, parser.ParseComments)
 	if err != nil {
@@ -93,7 +93,7 @@ func reasons() map[string]string {
 	return named
 }
 
-// good is the status that a condition is to have.
+// good returns the status that a condition has if there is no problem.
 func good(conditionType string) metav1.ConditionStatus {
 	if conditionType == poolv1.UpdatedCondition {
 		return yes
@@ -113,7 +113,7 @@ var _ = Describe("The conditions of a pool", func() {
 	})
 
 	for name, reason := range reasons() {
-		It("with "+name+" say why, and what to do where something is not right", func() {
+		It("with "+name+" give the cause, and what to do about a problem", func() {
 			situation, known := situations[reason]
 			Expect(known).To(BeTrue(), "no situation has this reason")
 			situation.bring(s, infra)
@@ -123,7 +123,7 @@ var _ = Describe("The conditions of a pool", func() {
 			var kinds []string
 			for _, c := range p.Status.Conditions {
 				if c.Type == clusterv1.PausedCondition {
-					continue // Cluster API's own
+					continue // it belongs to Cluster API
 				}
 				kinds = append(kinds, c.Type)
 				Expect(c.Reason).NotTo(BeEmpty(), c.Type)
@@ -142,11 +142,11 @@ var _ = Describe("The conditions of a pool", func() {
 		})
 	}
 
-	It("have every reason that is looked at here", func() {
+	It("have exactly the reasons that are tested here", func() {
 		Expect(slices.Sorted(maps.Values(reasons()))).To(Equal(slices.Sorted(maps.Keys(situations))))
 	})
 
-	It("count the Machines that are recorded in it as OpenShift counts", func() {
+	It("count the Machines that are recorded in the pool, as OpenShift does", func() {
 		name := s.pool("infra").Status.Configuration.Name
 		for _, m := range []client.Object{
 			joined(machine("ready", "infra", name, true)),
@@ -174,7 +174,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
-	It("are told apart from hosts without a Machine when they run another configuration: no MachineDeployment renews those", func() {
+	It("distinguish outdated hosts without a Machine, because no MachineDeployment renews them", func() {
 		for _, name := range []string{"edge-7", "infra-x7k2m"} {
 			Expect(s.Create(ctx(), joined(machine(name, "infra", "rendered-infra-0", true)))).To(Succeed())
 		}
@@ -187,7 +187,7 @@ var _ = Describe("The conditions of a pool", func() {
 			"1 of 2 Machines run another configuration, and no MachineDeployment renews them (edge-7): install these hosts again"))
 	})
 
-	It("do not wait for BareMetalHosts on which nothing is being installed, and name them", func() {
+	It("do not wait for BareMetalHosts on which nothing is being installed, but name them", func() {
 		free := machine("rack1-u12", "infra", "", false)
 		free.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: free.Name, BareMetalHostName: free.Name}
 		Expect(s.Create(ctx(), free)).To(Succeed())
@@ -196,7 +196,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason, "1 BareMetalHost(s) wait for spec.image", "rack1-u12"))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.AllMachinesUpdatedReason))
 
-		By("until one is: the host is on record then")
+		By("recording the host when its installation starts")
 		before := free.DeepCopy()
 		free.Status.HostRef = bootstrapv1.HostReference{Name: free.Name, UID: "host-uid"}
 		Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: free})).To(BeTrue())
@@ -206,7 +206,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason, "rack1-u12"))
 	})
 
-	It("of a paused pool count by what waits, and it is never Updating", func() {
+	It("of a paused pool count against what waits, and it is never Updating", func() {
 		name := s.pool("infra").Status.Configuration.Name
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", name, true)))).To(Succeed())
 		s.pause(true)
@@ -228,13 +228,13 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.MachinesPendingReason))
 	})
 
-	It("name both what keeps the pool from being rendered and what its Machines wait for", func() {
+	It("name both the reason why the pool is not rendered and what its Machines wait for", func() {
 		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree"))).To(Succeed())
 		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.WorkerPoolMissingReason, "make it", "m1: make them agree"))
 	})
 
-	DescribeTable("are degraded by a Machine that waits for a person", func(kind, reason string) {
+	DescribeTable("are degraded by a Machine that needs a user to act", func(kind, reason string) {
 		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), kind, reason, "act"))).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: act"))
 	},
@@ -244,7 +244,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Entry("for its data Secret", bootstrapv1.DataSecretAvailableCondition, bootstrapv1.DataSecretFailedReason),
 	)
 
-	It("forget what was the matter with the boot of a Machine that has joined since", func() {
+	It("ignore an earlier problem with the boot of a Machine that has joined", func() {
 		m := troubled(joined(machine("m1", "infra", "", true)), bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, "boom")
 		Expect(s.Create(ctx(), m)).To(Succeed())
 		Expect(s.reconcile("infra").Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(0)))
@@ -258,5 +258,5 @@ var _ = Describe("The conditions of a pool", func() {
 	})
 })
 
-// nextSteps are the words with which a message goes over from what is the matter to what to do.
+// nextSteps matches the words in a message that separate the problem from what to do.
 var nextSteps = regexp.MustCompile(`(: |, |; )(see|set|make|delete|roll out|wait|correct|give|put)\b`)

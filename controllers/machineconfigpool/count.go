@@ -14,18 +14,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// state is what a pool counts of a Machine.
+// state is what the counts of a pool depend on in a Machine.
 type state struct {
 	cluster, pool string
-	// configuration is the rendered config that was handed to its host.
+	// configuration is the rendered config that was handed to the host.
 	configuration string
-	// joined is true once its kubelet has been Ready in the pool: it runs the configuration.
+	// joined is true once the kubelet has been Ready in the pool: the Machine runs the configuration.
 	joined bool
-	// inPool is true while its Node is Ready and in the pool.
+	// inPool is true while the Node is Ready and in the pool.
 	inPool bool
-	// problem is what a person has to put right; "" when nothing has to be.
+	// problem is what a user must fix, or "" if there is nothing to fix.
 	problem string
-	// free is true while it is a BareMetalHost without a Machine that has its user data and no image yet.
+	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
 
@@ -42,27 +42,27 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 	return is
 }
 
-// isFree says whether a config is that of a BareMetalHost by annotation on which nothing is being installed: that it is
-// puts the host on record. One whose user data can't be set waits for a person.
+// isFree reports whether a config belongs to an annotated BareMetalHost on which nothing is being installed. The host
+// is recorded when its installation starts. A host whose user data cannot be set is not free, because a user must act.
 func isFree(c *bootstrapv1.PoolbootConfig) bool {
 	return record.HostKindOf(c) == record.BareMetalHost &&
 		!c.Status.HostRef.IsDefined() && !record.HasNode(c) && !record.HasRequested(c) &&
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
-// count is what the pool's Machines are at. Those that a message names are told by their PoolbootConfigs.
+// count is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
 type count struct {
 	total, updated, ready int32
-	// booting have not joined yet, away have joined and their Nodes are not Ready in the pool: together, the
-	// unavailable.
+	// booting are the Machines that have not joined yet. away are those that have joined and whose Nodes are not Ready
+	// in the pool. Together, they are the unavailable Machines.
 	booting, away []string
-	// outdated have joined and run another configuration than the pool renders, outdatedHosts are those of them without
-	// a Machine.
+	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
+	// such hosts without a Machine.
 	outdated, outdatedHosts []string
-	// degraded can't go on without a person; each is told with what it needs.
+	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
-	// free are BareMetalHosts without a Machine that wait for an image: nothing is being installed on them, so they are
-	// no Machines of the pool yet.
+	// free are BareMetalHosts without a Machine that wait for an image. Nothing is being installed on them, so the pool
+	// does not count them yet.
 	free []string
 }
 
@@ -98,8 +98,8 @@ func (s *scope) count() (n count) {
 	return n
 }
 
-// target is the rendered config that the pool's Machines are to run in the end: what it renders, paused or not, or what
-// it hands out while it can't be rendered.
+// target returns the rendered config that all Machines of the pool are to run: what it renders, paused or not, or what
+// it hands out while it cannot be rendered.
 func (s *scope) target() string {
 	if s.rendered != nil {
 		return s.rendered.Name
@@ -107,7 +107,7 @@ func (s *scope) target() string {
 	return s.pool.Status.Configuration.Name
 }
 
-// waiting says which hosts wait for an image; "" when none does.
+// waiting describes the hosts that wait for an image. It returns "" if there are none.
 func (n count) waiting() string {
 	if len(n.free) == 0 {
 		return ""
@@ -117,7 +117,7 @@ func (n count) waiting() string {
 
 func (n count) unavailable() int { return len(n.booting) + len(n.away) }
 
-// pending says which Machines are not where they are to be, and what to do about it.
+// pending describes the Machines that are not updated and ready, and what to do about it.
 func (n count) pending() string {
 	var parts []string
 	of := func(names []string, is, next string) {
@@ -135,7 +135,7 @@ func (n count) pending() string {
 // maxNames is how many Machines a message names.
 const maxNames = 5
 
-// some names the first of some Machines and says when there are more.
+// some names the first Machines of a list, and how many more there are.
 func some(names []string) string {
 	slices.Sort(names)
 	if more := len(names) - maxNames; more > 0 {

@@ -33,15 +33,15 @@ type site struct {
 	reconciler *Reconciler
 	events     *events.FakeRecorder
 	writes     int
-	// hidden keeps rendered configs from the reconciler's cache.
+	// hidden hides rendered configs from the reconciler's cache.
 	hidden bool
-	// lagging is a pool as the reconciler's cache shows it, although it has changed since.
+	// lagging is an earlier version of a pool in the reconciler's cache.
 	lagging *poolv1.MachineConfigPool
-	// blind keeps PoolbootConfigs from the reconciler's cache.
+	// blind hides PoolbootConfigs from the reconciler's cache.
 	blind bool
-	// crash ends the reconciler at a write: before the first deletion or status patch for which it is true.
+	// crash stops the reconciler at a write: before the first deletion or status patch for which it returns true.
 	crash func(verb string) bool
-	// onPatch comes between what the reconciler read and its next patch of a status.
+	// onPatch is called after the reconciler has read, and before its next patch of a status.
 	onPatch func()
 }
 
@@ -101,7 +101,7 @@ func newSite(objects ...client.Object) *site {
 	return s
 }
 
-// reconcile reconciles pools and returns the last one as it then stands.
+// reconcile reconciles pools and returns the last one.
 func (s *site) reconcile(names ...string) *poolv1.MachineConfigPool {
 	GinkgoHelper()
 	for _, name := range names {
@@ -127,7 +127,7 @@ func (s *site) rendered(p *poolv1.MachineConfigPool) *poolv1.MachineConfig {
 	return config
 }
 
-// set writes a file's content into a MachineConfig.
+// set writes the content of a file into a MachineConfig.
 func (s *site) set(config *poolv1.MachineConfig, content string) {
 	GinkgoHelper()
 	Expect(s.Get(ctx(), client.ObjectKeyFromObject(config), config)).To(Succeed())
@@ -168,7 +168,7 @@ func file(path, content string) *runtime.RawExtension {
 		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":"data:,%s"}}]}}`, path, content)}
 }
 
-// machine returns the PoolbootConfig of a Machine of c1 that is recorded in a pool.
+// machine returns the PoolbootConfig of a Machine of c1 whose recorded pool has this role.
 func machine(name, role, configuration string, inPool bool) *bootstrapv1.PoolbootConfig {
 	c := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
@@ -188,7 +188,7 @@ func troubled(c *bootstrapv1.PoolbootConfig, kind, reason, message string) *boot
 	return c
 }
 
-// joined marks a Machine whose kubelet has been Ready in its pool.
+// joined marks a Machine as one whose kubelet has been Ready in its pool.
 func joined(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
 	return c

@@ -19,12 +19,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// collect deletes the pool's rendered configs that nothing uses, but for the RenderedHistory newest of them, and those
-// that pools which are gone have left behind. It comes after everything else is written: a crash before leaves too
-// many, never too few. The cache says which may go, and the API server whether they still may.
+// collect deletes the rendered configs of the pool that nothing uses, except the RenderedHistory newest of them, and
+// those of pools that no longer exist. It runs after all other writes: a crash before it leaves too many rendered
+// configs, never too few. The cache shows which of them can be deleted, and the API server confirms it.
 func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 	if s.problem != nil || !s.pool.Status.Configuration.IsDefined() {
-		return nil // what the pool is going to need is not known
+		return nil // it is not known what the pool is going to need
 	}
 	cached, err := users(ctx, r.Client, s)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// surplus returns the pool's own rendered configs that are not in use, without the history newest of them.
+// surplus returns the pool's own rendered configs that are not in use, except the newest ones, which the history keeps.
 func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineConfig {
 	var unused []*poolv1.MachineConfig
 	for i := range s.configs {
@@ -73,8 +73,8 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 	return unused[min(history, len(unused)):]
 }
 
-// orphans returns the rendered configs of the Cluster that are not in use and whose pools are gone. The worker pool,
-// from which all others inherit, looks after them.
+// orphans returns the rendered configs of the Cluster that are not in use and whose pools no longer exist. The worker
+// pool, from which all others inherit, deletes them.
 func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
 	if pool.IsCustom(s.pool.Spec.PoolRole) {
 		return nil
@@ -93,7 +93,7 @@ func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.Machi
 	return orphans
 }
 
-// renderedFor returns the name of the pool that a rendered config was made for; "" for every other MachineConfig.
+// renderedFor returns the name of the pool for which a rendered config was created, or "" for any other MachineConfig.
 func renderedFor(c client.Object) string {
 	of := c.GetLabels()[poolv1.RenderedForLabel]
 	if hash, is := strings.CutPrefix(c.GetName(), poolv1.RenderedNamePrefix+of+"-"); !is || strings.Contains(hash, "-") {
@@ -102,7 +102,7 @@ func renderedFor(c client.Object) string {
 	return of
 }
 
-// possibleUsers are all objects of a namespace that may refer to a rendered config.
+// possibleUsers are all objects of a namespace that can refer to a rendered config.
 type possibleUsers struct {
 	pools    poolv1.MachineConfigPoolList
 	machines bootstrapv1.PoolbootConfigList
@@ -119,9 +119,9 @@ func users(ctx context.Context, reader client.Reader, s *scope) (*possibleUsers,
 	return u, nil
 }
 
-// inUse returns the names of the rendered configs that pools hand out, or are to hand out, and that Machines booted
-// with, which are also what their Nodes' annotations name. They are not known when a Machine that has joined has none
-// on record, as just after clusterctl move: then each may be its.
+// inUse returns the names of the rendered configs that pools hand out, or are to hand out, and those that Machines
+// booted with, which the annotations of their Nodes repeat. The names are not known if a Machine that has joined has
+// none recorded, as just after clusterctl move: it can run any of them.
 func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
@@ -140,8 +140,8 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	return names, true
 }
 
-// booting returns the names of the rendered configs that hosts may still be sent to: those in overlays, and those in
-// inline bootstrap Secrets, which stand before they are on record.
+// booting returns the names of the rendered configs that hosts can still be told to fetch: those in overlays, and those
+// in inline bootstrap Secrets, which exist before they are recorded.
 func (r *Reconciler) booting(ctx context.Context, s *scope, u *possibleUsers) (map[string]bool, error) {
 	ours := map[string]bool{"": true} // inline Secrets have no such label
 	for i := range u.machines.Items {

@@ -17,7 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// overlay is what a host is told that boots with a rendered config.
+// overlay returns the overlay of a host that boots with a rendered config.
 func overlay(uid, configuration string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "poolboot-system", Name: bootstrapv1.OverlayNamePrefix + uid,
 		Labels:      map[string]string{bootstrapv1.OverlayLabel: uid},
@@ -30,7 +30,7 @@ var _ = Describe("Rendered configs", func() {
 		s     *site
 		made  []string // the names of what the pool infra rendered, in order
 	)
-	// render changes the pool's MachineConfig and returns the name of what the pool then hands out.
+	// render changes the pool's MachineConfig and returns the name of what the pool hands out afterwards.
 	render := func(content string) string {
 		GinkgoHelper()
 		s.set(infra, content)
@@ -54,7 +54,7 @@ var _ = Describe("Rendered configs", func() {
 	BeforeEach(func() {
 		infra = config("50-infra", "infra", "0")
 		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
-		// Eight, of which the last is the pool's; a minute lies between each and the next.
+		// There are eight rendered configs, created one minute apart. The pool hands out the last one.
 		made = nil
 		s.reconciler.RenderedHistory = 100
 		for i := range 8 {
@@ -68,7 +68,7 @@ var _ = Describe("Rendered configs", func() {
 		s.reconciler.RenderedHistory = 2
 	})
 
-	It("that nothing uses go, but for the newest of them", func() {
+	It("that nothing uses are deleted, except the newest of them", func() {
 		s.reconcile("infra")
 		Expect(left()).To(ConsistOf(made[5:]))
 		s.reconciler.RenderedHistory = 0
@@ -85,7 +85,7 @@ var _ = Describe("Rendered configs", func() {
 		Entry("a Machine that booted with it, and so its Node", func(name string) {
 			Expect(s.Create(ctx(), machine("m1", "infra", name, true))).To(Succeed())
 		}),
-		Entry("a Machine that booted with it and is recorded in another pool now", func(name string) {
+		Entry("a Machine that booted with it and is now recorded in another pool", func(name string) {
 			Expect(s.Create(ctx(), machine("m1", "worker", name, true))).To(Succeed())
 		}),
 		Entry("a Machine that is being deleted", func(name string) {
@@ -94,13 +94,13 @@ var _ = Describe("Rendered configs", func() {
 			Expect(s.Create(ctx(), m)).To(Succeed())
 			Expect(s.Delete(ctx(), m)).To(Succeed())
 		}),
-		Entry("the overlay of a host that may be asking for it now", func(name string) {
+		Entry("the overlay of a host that can be requesting it now", func(name string) {
 			m := machine("m1", "infra", made[7], false)
 			m.UID = "m1"
 			Expect(s.Create(ctx(), m)).To(Succeed())
 			Expect(s.Create(ctx(), overlay("m1", name))).To(Succeed())
 		}),
-		Entry("an inline bootstrap Secret that is not on record yet", func(name string) {
+		Entry("an inline bootstrap Secret that is not recorded yet", func(name string) {
 			Expect(s.Create(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m1",
 				Labels:      map[string]string{clusterv1.ClusterNameLabel: "c1"},
 				Annotations: map[string]string{bootstrapv1.OverlayConfigurationAnnotation: name}}})).To(Succeed())
@@ -112,7 +112,7 @@ var _ = Describe("Rendered configs", func() {
 		}),
 	)
 
-	It("stay while their own pool is paused on them, and so does what waits", func() {
+	It("stay while a paused pool hands them out, and so does the one that waits", func() {
 		p := s.pool("infra")
 		p.Spec.Paused = new(true)
 		Expect(s.Update(ctx(), p)).To(Succeed())
@@ -123,7 +123,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(s.pool("infra").Status.Configuration.Name).To(Equal(made[7]))
 	})
 
-	It("all stay while it is not known what a Machine that has joined runs, as just after a move", func() {
+	It("all stay while it is unknown what a Machine that has joined runs, as just after a move", func() {
 		moved := machine("m1", "infra", "", false)
 		moved.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		Expect(s.Create(ctx(), moved)).To(Succeed())
@@ -135,14 +135,14 @@ var _ = Describe("Rendered configs", func() {
 		Expect(left()).To(ConsistOf(made[0], made[5], made[6], made[7]))
 	})
 
-	It("all stay while the pool can't be rendered", func() {
+	It("all stay while the pool cannot be rendered", func() {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
 		s.reconcile("infra")
 		Expect(left()).To(ConsistOf(made))
 	})
 
-	It("go when only a Machine elsewhere has one of that name", func() {
+	It("are deleted if only a Machine in another namespace has one with that name", func() {
 		elsewhere := machine("m1", "infra", made[1], true)
 		elsewhere.Namespace, elsewhere.UID = "elsewhere", "m2"
 		Expect(s.Create(ctx(), elsewhere)).To(Succeed())
@@ -151,7 +151,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(left()).To(ConsistOf(made[5:]))
 	})
 
-	It("of other pools, and MachineConfigs of people, are none of its business", func() {
+	It("of other pools, and MachineConfigs of users, stay", func() {
 		foreign := config("rendered-like", "gpu", "")
 		foreign.Labels[poolv1.RenderedForLabel] = "infra"
 		Expect(s.Create(ctx(), foreign)).To(Succeed())
@@ -162,7 +162,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: worker}, &poolv1.MachineConfig{})).To(Succeed())
 	})
 
-	It("of a pool that is gone stay while a Machine runs them, and go with the last one", func() {
+	It("of a deleted pool stay while a Machine runs them, and are deleted with the last one", func() {
 		s.reconcile("worker")
 		moved := machine("m1", "worker", made[3], true)
 		Expect(s.Create(ctx(), moved)).To(Succeed())
@@ -178,7 +178,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(left()).To(BeEmpty())
 	})
 
-	It("come back under their name, byte for byte, when a change is taken back after they went", func() {
+	It("are created again with the same name and bytes if a change is undone after they were deleted", func() {
 		first := &poolv1.MachineConfig{}
 		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[0]}, first)).To(Succeed())
 		s.reconcile("infra")
@@ -190,7 +190,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(s.pool("infra")).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
 	})
 
-	It("are not deleted before the status is written, and all of the surplus is in the end, whichever write fails", func() {
+	It("are not deleted before the status is written, and the whole surplus is deleted in the end, whichever write fails", func() {
 		s.set(infra, "8")
 		s.crash = func(verb string) bool { return verb == "patch status" }
 		Expect(reconcile()).To(MatchError(errCrash))
@@ -209,7 +209,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(left()).To(ConsistOf(made[6], made[7], s.pool("infra").Status.Configuration.Name))
 	})
 
-	It("are not deleted when the cache has not seen yet who uses them", func() {
+	It("are not deleted if the cache does not contain their users yet", func() {
 		Expect(s.Create(ctx(), machine("m1", "infra", made[1], true))).To(Succeed())
 		s.blind = true
 		s.reconcile("infra")

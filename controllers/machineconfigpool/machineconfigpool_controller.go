@@ -1,7 +1,7 @@
-// Package machineconfigpool renders the MachineConfigs of every pool into one immutable MachineConfig and keeps the
-// pool's status: which rendered config its Machines boot with, how many of them do, and what keeps it from being
-// rendered. It deletes rendered configs that nothing uses any more. What a pool renders is decided in bootstrap/pool.
-// It never touches Machines or Nodes.
+// Package machineconfigpool renders the MachineConfigs of each pool into one immutable MachineConfig. It writes the
+// pool's status: which rendered config its Machines boot with, how many of them run it, and what prevents it from being
+// rendered. It deletes rendered configs that nothing uses. The package bootstrap/pool decides what a pool renders. This
+// package never changes Machines or Nodes.
 package machineconfigpool
 
 import (
@@ -39,32 +39,33 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// fieldOwner owns what Poolboot writes beside the status: somebody else who applies a pool and leaves that out does not
-// remove it.
+// fieldOwner is the field manager of what Poolboot writes outside the status. Another client that applies a pool
+// without these fields does not remove them.
 const fieldOwner = client.FieldOwner("poolboot")
 
 // Reconciler reconciles MachineConfigPools.
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads live: a rendered config that the cache does not know yet, and who uses one that is to be deleted.
+	// APIReader reads from the API server: a rendered config that the cache does not contain yet, and the users of one
+	// that is to be deleted.
 	APIReader client.Reader
-	// Recorder takes events; left nil, SetupWithManager sets the manager's.
+	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
 	Recorder events.EventRecorder
 
-	// OverlayNamespace is where overlay Secrets are kept: the config server's own namespace.
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
-	// RenderedHistory is how many rendered configs of a pool are kept although nothing uses them.
+	// RenderedHistory is the number of unused rendered configs that each pool keeps.
 	RenderedHistory int
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// memories hold a *memory by the pool's name.
+	// memories contains a *memory for each pool, by the name of the pool.
 	memories sync.Map
 	written  ownwrites.Tracker
 }
 
-// Reconcile renders one pool and brings its status up to date.
+// Reconcile renders one pool and updates its status.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	p := &poolv1.MachineConfigPool{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); apierrors.IsNotFound(err) {
@@ -83,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.cluster != nil { // or anybody who may write pools could name any number of clusters
+	if s.cluster != nil { // otherwise every user who can write pools could create counters for any number of clusters
 		s.memory.counted = metrics.NewPoolCounters(p)
 	}
 	before := p.DeepCopy()
@@ -104,13 +105,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.collect(ctx, s)
 }
 
-// adopt makes the pool the Cluster's, so that it moves and goes with it. It is no controller reference: many pools
-// belong to one Cluster.
+// adopt makes the Cluster an owner of the pool, so the pool is moved and deleted with it. The Cluster is not the
+// controller, because it owns many pools.
 func (s *scope) adopt() {
 	if s.cluster == nil {
 		return
 	}
-	before := s.pool.DeepCopy() // owned by whom it was until now
+	before := s.pool.DeepCopy() // with its owners until now
 	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, ownedBy(s.cluster))
 	metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.ClusterIdentityAnnotation, pool.ClusterIdentity(before, s.cluster.UID, s.pools))
 	if s.pool.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name {
@@ -118,14 +119,14 @@ func (s *scope) adopt() {
 	}
 }
 
-// ownedBy is a reference to a Cluster that is no controller's.
+// ownedBy returns an owner reference to a Cluster that is not a controller reference.
 func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
-// write patches what differs from before, and nothing when nothing does; the pool has the version that then exists, and
-// a status that describes it. What a paused pool hands out is written first: nothing in the status rests on what is not
-// on record. Its error is a conflict when the pool was changed since it was read.
+// write patches what differs from before, and does nothing if nothing differs. Afterwards, the pool has its current
+// version, and a status that describes it. What a paused pool hands out is written first, because the status must not
+// depend on anything that is not recorded. The error is a conflict if the pool was changed after it was read.
 func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
 	p := s.pool
 	base := before.DeepCopy()
@@ -148,7 +149,7 @@ func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool
 	return nil
 }
 
-// reportChanges sends events about a failure or a configuration that is new.
+// reportChanges creates the events for a new failure or a new configuration.
 func (r *Reconciler) reportChanges(before *poolv1.MachineConfigPool, s *scope, made bool) {
 	if s.problem != nil {
 		if c := meta.FindStatusCondition(before.Status.Conditions, poolv1.RenderDegradedCondition); c == nil || c.Message != s.problem.message {
@@ -161,7 +162,7 @@ func (r *Reconciler) reportChanges(before *poolv1.MachineConfigPool, s *scope, m
 	}
 }
 
-// clusterOf returns the pool's Cluster, or nil when there is none.
+// clusterOf returns the Cluster of the pool, or nil if it does not exist.
 func (r *Reconciler) clusterOf(ctx context.Context, p *poolv1.MachineConfigPool) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}

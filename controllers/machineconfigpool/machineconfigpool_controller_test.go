@@ -22,7 +22,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// haveCondition matches a pool whose condition has a status, a reason and each of some words in its message.
+// haveCondition matches a pool whose condition has this status and reason, and all of these words in its message.
 func haveCondition(conditionType string, status metav1.ConditionStatus, reason string, words ...string) gomegatypes.GomegaMatcher {
 	of := func(p *poolv1.MachineConfigPool) metav1.Condition {
 		return ptr.Deref(meta.FindStatusCondition(p.Status.Conditions, conditionType), metav1.Condition{})
@@ -52,7 +52,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), base, infra)
 	})
 
-	It("renders the worker pool's MachineConfigs and then a custom pool's own into one that the pool controls", func() {
+	It("renders the MachineConfigs of the worker pool, then those of a custom pool, into one that the pool controls", func() {
 		p := s.reconcile("infra")
 
 		Expect(p.Status.Configuration.Source).To(Equal([]poolv1.MachineConfigSource{{Name: "00-base"}, {Name: "50-infra"}}))
@@ -69,20 +69,20 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.events.Events).To(Receive(And(HavePrefix("Normal Rendered"), ContainSubstring(rendered.Name))))
 	})
 
-	It("belongs to its Cluster, so that it moves and goes with it", func() {
+	It("makes the Cluster an owner of the pool, so the pool is moved and deleted with it", func() {
 		p := s.reconcile("infra")
 		Expect(p.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "c1"))
 		Expect(p.OwnerReferences).To(ConsistOf(And(HaveField("Kind", "Cluster"), HaveField("Name", "c1"), HaveField("Controller", BeNil()))))
 	})
 
-	It("writes nothing when nothing changed", func() {
+	It("writes nothing if nothing changed", func() {
 		s.reconcile("worker", "infra")
 		before := s.writes
 		s.reconcile("worker", "infra", "worker", "infra")
 		Expect(s.writes).To(Equal(before))
 	})
 
-	It("hands a change of the worker pool on to the custom pool and leaves the old rendered config in place", func() {
+	It("renders a change of the worker pool for the custom pool too, and keeps the old rendered config", func() {
 		old := s.rendered(s.reconcile("infra"))
 		s.set(base, "changed")
 		p := s.reconcile("infra")
@@ -106,7 +106,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 			return found
 		}
 
-		It("that begin at 0 before a host boots, and end with the pool", func() {
+		It("that start at 0 before a host boots, and are deleted with the pool", func() {
 			p := newPool("counted", "counted", 0)
 			Expect(s.Create(ctx(), p)).To(Succeed())
 			s.reconcile("counted")
@@ -129,7 +129,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		})
 	})
 
-	It("renders the kubelet sections of both pools and says so", func() {
+	It("renders the kubeletConfigurations of both pools and reports that", func() {
 		for _, name := range []string{"worker", "infra"} {
 			p := s.pool(name)
 			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":%d}`, 100*len(name))}
@@ -141,7 +141,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("worker")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, "spec.kubeletConfiguration of worker"))
 	})
 
-	It("gives back the old name when a change is taken back", func() {
+	It("uses the old name again if a change is undone", func() {
 		old := s.reconcile("infra").Status.Configuration.Name
 		s.set(base, "changed")
 		s.reconcile("infra")
@@ -149,7 +149,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra").Status.Configuration.Name).To(Equal(old))
 	})
 
-	It("makes a rendered config again that was deleted by hand", func() {
+	It("creates a rendered config again that was deleted by hand", func() {
 		rendered := s.rendered(s.reconcile("infra"))
 		Expect(s.Delete(ctx(), rendered)).To(Succeed())
 		again := s.rendered(s.reconcile("infra"))
@@ -157,7 +157,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(again.Spec).To(Equal(rendered.Spec))
 	})
 
-	It("never takes a rendered config that holds something else than its name says", func() {
+	It("never accepts a rendered config whose content does not match its name", func() {
 		rendered := s.rendered(s.reconcile("infra"))
 		rendered.Spec.KernelArguments = []string{"quiet"}
 		Expect(s.Update(ctx(), rendered)).To(Succeed())
@@ -167,7 +167,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.pool("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.RenderFailedReason, rendered.Name))
 	})
 
-	It("takes a rendered config that stands although the cache does not show it yet", func() {
+	It("accepts an existing rendered config that the cache does not contain yet", func() {
 		s.rendered(s.reconcile("infra"))
 		p := s.pool("infra")
 		p.Status = poolv1.MachineConfigPoolStatus{}
@@ -176,7 +176,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
-	It("leaves the pool to the next time when what it read is out of date", func() {
+	It("retries if the pool was changed after it was read", func() {
 		s.reconcile("infra")
 		s.set(infra, "changed")
 		s.onPatch = func() {
@@ -190,7 +190,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason))
 	})
 
-	DescribeTable("leaves a pool alone while Cluster API has it paused, and says so", func(pause func(client.Object, bool), what client.Object, why string) {
+	DescribeTable("does not change a pool while Cluster API has paused it, and reports that", func(pause func(client.Object, bool), what client.Object, why string) {
 		set := func(is bool) {
 			Expect(s.Get(ctx(), client.ObjectKeyFromObject(what), what)).To(Succeed())
 			pause(what, is)
@@ -215,19 +215,19 @@ var _ = Describe("MachineConfigPool controller", func() {
 		}, newPool("infra", "infra", 0), clusterv1.PausedAnnotation),
 	)
 
-	It("says of a pool that is not paused that it is not, in the write that says the rest", func() {
+	It("reports that a pool is not paused in the same write as the rest of the status", func() {
 		s.reconcile("worker")
 		before := s.writes
 		Expect(s.reconcile("infra")).To(haveCondition(clusterv1.PausedCondition, no, clusterv1.NotPausedReason))
 		Expect(s.writes-before).To(Equal(3), "the rendered config, the owner, the status")
 	})
 
-	It("leaves a pool alone that has not the watch filter's label", func() {
+	It("ignores a pool without the label of the watch filter", func() {
 		s.reconciler.WatchFilterValue = "other"
 		Expect(s.reconcile("infra").Status).To(BeZero())
 	})
 
-	DescribeTable("names what keeps it from rendering, keeps what it had, and tells once",
+	DescribeTable("names what prevents it from rendering, keeps what it had, and creates one event:",
 		func(spoil func(), reason string, words ...string) {
 			old := s.reconcile("worker", "infra").Status.Configuration
 			for len(s.events.Events) > 0 {
@@ -249,19 +249,19 @@ var _ = Describe("MachineConfigPool controller", func() {
 			infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 			Expect(s.Update(ctx(), infra)).To(Succeed())
 		}, poolv1.RenderFailedReason, "50-infra", "ignition.version"),
-		Entry("a path that is Poolboot's", func() {
+		Entry("a path that belongs to Poolboot", func() {
 			infra.Spec.Config = file("/etc/hostname", "mine")
 			Expect(s.Update(ctx(), infra)).To(Succeed())
 		}, poolv1.RenderFailedReason, "50-infra", "/etc/hostname"),
-		Entry("a kubelet section that no kubelet takes", func() {
+		Entry("a kubeletConfiguration that no kubelet accepts", func() {
 			p := s.pool("infra")
 			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPod":5}`)}
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field`),
-		Entry("more than etcd takes", func() {
+		Entry("more than etcd accepts", func() {
 			s.set(infra, strings.Repeat("x", 1600000))
 		}, poolv1.RenderFailedReason, "50-infra", "bytes"),
-		Entry("a cluster without worker pool", func() {
+		Entry("a Cluster without a worker pool", func() {
 			Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
 		}, poolv1.WorkerPoolMissingReason, "c1", "worker"),
 		Entry("a Cluster that does not exist", func() {
@@ -269,7 +269,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		}, poolv1.ClusterNotFoundReason, "site/c1"),
 	)
 
-	It("renders once the Cluster is there", func() {
+	It("renders once the Cluster exists", func() {
 		Expect(s.Delete(ctx(), cluster())).To(Succeed())
 		Expect(s.reconcile("infra")).To(And(
 			haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.ClusterNotFoundReason),
@@ -279,7 +279,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
-	It("renders none of two pools with one role, whichever is older, says so on both, and goes on with what they hand out", func() {
+	It("renders none of two pools with one role, whichever is older, reports that on both, and keeps what they hand out", func() {
 		before := s.reconcile("infra").Status.Configuration
 		Expect(s.Create(ctx(), newPool("infra-2", "infra", 0))).To(Succeed())
 		for _, name := range []string{"infra", "infra-2"} {
@@ -292,7 +292,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.reconcile("infra-2")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
-	It("carries its Cluster's identity, which stays when the Cluster is moved and goes when it is made again", func() {
+	It("sets the identity of the Cluster on the pool, which stays when the Cluster is moved and changes when it is created again", func() {
 		identity := func() string { return s.reconcile("infra").Annotations[poolv1.ClusterIdentityAnnotation] }
 		first := string(cluster().UID)
 		Expect(first).NotTo(BeEmpty())
@@ -307,13 +307,13 @@ var _ = Describe("MachineConfigPool controller", func() {
 			p.OwnerReferences[0].UID = owner
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}
-		another("after-the-move", "after-the-move") // clusterctl points owner references to the new object
+		another("after-the-move", "after-the-move") // clusterctl updates owner references to the new object
 		Expect(identity()).To(Equal(first))
 		another("made-again", "after-the-move")
 		Expect(identity()).To(Equal("made-again"))
 	})
 
-	It("counts a Machine that booted with the same content in another pool as up to date", func() {
+	It("counts a Machine that booted with the same content in another pool as updated", func() {
 		worker := s.reconcile("worker").Status.Configuration.Name
 		plain := newPool("plain", "plain", time.Minute)
 		Expect(s.Create(ctx(), plain)).To(Succeed())
@@ -324,7 +324,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
 	})
 
-	It("does nothing for a pool that is gone", func() {
+	It("does nothing for a pool that does not exist", func() {
 		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "gone"}})
 		Expect(client.IgnoreNotFound(err)).To(Succeed())
 		Expect(apierrors.IsNotFound(err)).To(BeFalse())

@@ -20,43 +20,44 @@ var renderSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 
 func init() { ctrlmetrics.Registry.MustRegister(renderSeconds) }
 
-// memory is what is known of a pool from its last reconcile, so that a Machine that boots costs no render. It holds
-// names and hashes, no contents, and nothing depends on it: a manager that has just started renders every pool once.
+// memory is what the last reconcile of a pool has computed, so a Machine that boots does not cause the pool to be
+// rendered. It contains names and hashes, but no contents. No decision depends on it: a manager that has just started
+// renders every pool once.
 type memory struct {
-	// inputs are what the pool was rendered from, see pool.InputsHash. What came of it is rendered, without its spec,
-	// or err.
+	// inputs is the hash of what the pool was rendered from (see pool.InputsHash). The result is rendered, without its
+	// spec, or err.
 	inputs   string
 	rendered *pool.Rendered
 	err      error
-	// fitting are the versions of the rendered configs that were found to hold what their names say, by name.
+	// fitting contains, by name, the versions of the rendered configs whose content was found to match their names.
 	fitting map[string]version
-	// counted is the pool as its counters name it.
+	// counted identifies the pool in its counters.
 	counted metrics.PoolCounters
 }
 
-// maxFitting bounds what is known of rendered configs that a pool had once. It hands out one at a time.
+// maxFitting limits how many earlier rendered configs of a pool are remembered. A pool hands out one at a time.
 const maxFitting = 8
 
-// version is one content of one object.
+// version identifies one content of one object.
 type version struct {
 	uid             types.UID
 	resourceVersion string
 }
 
-// remember returns what is known of a pool. Only the reconcile of the pool may use it: there is one at a time.
+// remember returns the memory of a pool. Only the reconcile of the pool uses it, and there is one at a time.
 func (r *Reconciler) remember(name types.NamespacedName) *memory {
 	known, _ := r.memories.LoadOrStore(name, &memory{fitting: map[string]version{}})
 	return known.(*memory)
 }
 
-// forget drops what is known of a pool that no longer exists, and its counters.
+// forget deletes the memory of a pool that no longer exists, and its counters.
 func (r *Reconciler) forget(name types.NamespacedName) {
 	if known, is := r.memories.LoadAndDelete(name); is {
 		known.(*memory).counted.Delete()
 	}
 }
 
-// render renders the pool of a scope, unless nothing has changed that it is rendered from. Then the spec is missing.
+// render renders the pool of a scope, unless its input is unchanged. In that case, the result has no spec.
 func (m *memory) render(s *scope) (*pool.Rendered, error) {
 	inputs, err := pool.InputsHash(s.pool.Spec.PoolRole, s.pools, s.configs)
 	if err != nil {
@@ -75,13 +76,13 @@ func (m *memory) render(s *scope) (*pool.Rendered, error) {
 	return rendered, err
 }
 
-// renderAnew renders the pool of a scope in any case.
+// renderAnew renders the pool of a scope, even if its input is unchanged.
 func (s *scope) renderAnew() (*pool.Rendered, error) {
 	defer func(start time.Time) { renderSeconds.Observe(time.Since(start).Seconds()) }(time.Now())
 	return pool.Render(s.pool.Spec.PoolRole, s.pools, s.configs)
 }
 
-// fits says whether a rendered config of a pool holds what its name says.
+// fits reports whether the content of a rendered config matches its name.
 func (m *memory) fits(poolName string, config *poolv1.MachineConfig) bool {
 	is := version{config.UID, config.ResourceVersion}
 	if m.fitting[config.Name] == is {
@@ -98,7 +99,7 @@ func (m *memory) fits(poolName string, config *poolv1.MachineConfig) bool {
 	return true
 }
 
-// knows says whether a rendered config of this name was made or found.
+// knows reports whether a rendered config with this name was created or found before.
 func (m *memory) knows(name string) bool {
 	_, knows := m.fitting[name]
 	return knows

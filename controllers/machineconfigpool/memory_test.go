@@ -49,7 +49,7 @@ var _ = Describe("A pool that was rendered", func() {
 		Entry("when nothing happened", func() {}),
 		Entry("when a Machine is recorded in it", func() { Expect(s.Create(ctx(), machine("m1", "infra", "", true))).To(Succeed()) }),
 		Entry("when a MachineConfig changes that it does not select", func() { s.set(mconf("50-other"), "changed") }),
-		Entry("when a MachineConfig is made that it does not select", func() { Expect(s.Create(ctx(), config("51-other", "other", ""))).To(Succeed()) }),
+		Entry("when a MachineConfig is created that it does not select", func() { Expect(s.Create(ctx(), config("51-other", "other", ""))).To(Succeed()) }),
 	)
 
 	DescribeTable("is rendered again, once", func(happens func(), content string) {
@@ -60,17 +60,17 @@ var _ = Describe("A pool that was rendered", func() {
 	},
 		Entry("when its MachineConfig changes", func() { s.set(mconf("50-infra"), "changed") }, "data:,changed"),
 		Entry("when a MachineConfig changes that it inherits", func() { s.set(mconf("00-base"), "changed") }, "data:,changed"),
-		Entry("when it gets another", func() { Expect(s.Create(ctx(), config("51-infra", "infra", "more"))).To(Succeed()) }, "data:,more"),
+		Entry("when another MachineConfig is created for it", func() { Expect(s.Create(ctx(), config("51-infra", "infra", "more"))).To(Succeed()) }, "data:,more"),
 		Entry("when one is labeled for it", func() {
 			o := mconf("50-other")
 			change(o, func() { o.Labels["role"] = "infra" })
 		}, "data:,other"),
-		Entry("when one is no longer", func() {
+		Entry("when one is no longer labeled for it", func() {
 			o := mconf("50-infra")
 			change(o, func() { o.Labels["role"] = "nobody" })
 		}, "data:,base"),
 		Entry("when one is deleted", func() { Expect(s.Delete(ctx(), config("50-infra", "infra", ""))).To(Succeed()) }, "data:,base"),
-		Entry("when one is deleted and made again", func() {
+		Entry("when one is deleted and created again", func() {
 			Expect(s.Delete(ctx(), config("50-infra", "infra", ""))).To(Succeed())
 			again := config("50-infra", "infra", "again")
 			again.UID = "another"
@@ -84,10 +84,10 @@ var _ = Describe("A pool that was rendered", func() {
 			o := pool("worker")
 			change(o, func() { o.Spec.MachineConfigSelector.MatchLabels["role"] = "other" })
 		}, "data:,other"),
-		Entry("when its rendered config is gone", func() { Expect(s.Delete(ctx(), s.rendered(s.pool("infra")))).To(Succeed()) }, "data:,infra"),
+		Entry("when its rendered config is deleted", func() { Expect(s.Delete(ctx(), s.rendered(s.pool("infra")))).To(Succeed()) }, "data:,infra"),
 	)
 
-	It("says what is wrong for as long as it is, although it is found once", func() {
+	It("reports an error as long as it persists, although it is found once", func() {
 		s.set(mconf("50-infra"), "a b")
 		before := renders()
 		for range 3 {
@@ -98,7 +98,7 @@ var _ = Describe("A pool that was rendered", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
-	It("is left alone while the cache does not show what was written to it, but not for long", func() {
+	It("is not reconciled while the cache does not contain the last write to it, but only for a limited time", func() {
 		s.lagging = s.pool("infra")
 		s.set(mconf("50-infra"), "changed")
 		wrote := s.reconcile("infra")
@@ -109,14 +109,14 @@ var _ = Describe("A pool that was rendered", func() {
 		Expect(s.pool("infra")).To(Equal(wrote))
 		Expect(s.writes).To(Equal(before))
 
-		s.reconciler.written = ownwrites.Tracker{} // as after its patience
+		s.reconciler.written = ownwrites.Tracker{} // as after this time
 		s.reconcile("infra")
 		Expect(s.writes).To(BeNumerically(">", before))
 		s.lagging = nil
 		Expect(string(s.rendered(s.reconcile("infra")).Spec.Config.Raw)).To(ContainSubstring("again"))
 	})
 
-	It("is not made a second time while the cache does not show what was made", func() {
+	It("is not created a second time while the cache does not contain its rendered config", func() {
 		s.set(mconf("50-infra"), "changed")
 		s.reconcile("infra")
 		rendered, written := renders(), s.writes
@@ -126,7 +126,7 @@ var _ = Describe("A pool that was rendered", func() {
 		Expect(renders()).To(Equal(rendered))
 	})
 
-	It("is forgotten when it goes", func() {
+	It("is forgotten when it is deleted", func() {
 		p := s.pool("infra")
 		Expect(s.Delete(ctx(), p)).To(Succeed())
 		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})

@@ -7,8 +7,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// hold sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer paused. It is
-// spec and not status, so that it survives clusterctl move.
+// hold sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer paused. It is in
+// the spec and not in the status, because it must survive clusterctl move.
 func (s *scope) hold() {
 	switch held := &s.pool.Spec.PausedConfiguration; {
 	case !s.pool.Spec.IsPaused():
@@ -18,9 +18,10 @@ func (s *scope) hold() {
 	}
 }
 
-// running is the rendered config that a pool which is paused now hands out: the one that it had, unless no Machine
-// booted with it while others run an earlier one of the pool's; then the one that most run. Without a status, as after
-// clusterctl move, it is "" as long as a Machine that has joined has no record: it may be the pool's.
+// running returns the rendered config that a pool hands out from the start of a pause. This is the one that it handed
+// out before, unless no Machine booted with it and other Machines run earlier ones of the pool. Then it is the one that
+// most Machines run. Without a status, as after clusterctl move, it is "" while a Machine that has joined has no
+// recorded configuration, because that Machine can belong to the pool.
 func (s *scope) running() string {
 	had := ""
 	if c := s.pool.Status.Configuration; c.IsDefined() {
@@ -51,13 +52,13 @@ func (s *scope) running() string {
 	}).Name
 }
 
-// owns says whether a MachineConfig is one that the pool rendered.
+// owns reports whether the pool rendered a MachineConfig.
 func (s *scope) owns(c *poolv1.MachineConfig) bool {
 	return renderedFor(c) == s.pool.Name
 }
 
-// configuration is what the pool's Machines are to boot with: the rendered config, what a paused pool holds, or what
-// there was before when the pool can't be rendered. It is empty while none of them is known.
+// configuration returns what the Machines of the pool boot with: the rendered config, what a paused pool holds, or the
+// previous one if the pool cannot be rendered. It is empty while none of these is known.
 func (s *scope) configuration() poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
 	held := s.pool.Spec.PausedConfiguration.Name

@@ -29,13 +29,13 @@ var _ = Describe("A paused pool", func() {
 		}
 		return c.Name
 	}
-	// change changes the pool's MachineConfig and returns what the pool then hands out.
+	// change changes the pool's MachineConfig and returns what the pool hands out afterwards.
 	change := func(content string) string {
 		GinkgoHelper()
 		s.set(infra, content)
 		return handsOut()
 	}
-	// move leaves of the status what clusterctl move does: nothing.
+	// move drops the status, as clusterctl move does.
 	move := func(machines ...*bootstrapv1.PoolbootConfig) {
 		GinkgoHelper()
 		p := s.pool("infra")
@@ -47,7 +47,7 @@ var _ = Describe("A paused pool", func() {
 		}
 	}
 
-	It("goes on rendering but hands out what it had, until it is no longer paused", func() {
+	It("continues to render but hands out what it had, until it is no longer paused", func() {
 		old := s.reconcile("infra").Status.Configuration
 		s.pause(true)
 		s.set(infra, "changed")
@@ -66,7 +66,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(p.Spec.PausedConfiguration).To(BeZero())
 	})
 
-	It("writes nothing when nothing changed", func() {
+	It("writes nothing if nothing changed", func() {
 		s.pause(true)
 		s.reconcile("infra")
 		s.set(infra, "changed")
@@ -76,7 +76,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(s.writes).To(Equal(before))
 	})
 
-	It("says so when what it hands out was deleted and can't be rendered any more", func() {
+	It("reports if what it hands out was deleted and can no longer be rendered", func() {
 		old := s.rendered(s.reconcile("infra"))
 		s.pause(true)
 		s.set(infra, "changed")
@@ -84,7 +84,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason, old.Name, "backup", "spec.paused"))
 	})
 
-	Describe("whose spec.pausedConfiguration a person sets", func() {
+	Describe("whose spec.pausedConfiguration a user sets", func() {
 		var old, current string
 		BeforeEach(func() {
 			old, current = change("old"), change("current")
@@ -97,7 +97,7 @@ var _ = Describe("A paused pool", func() {
 			return s.reconcile("infra")
 		}
 
-		It("hands that out, and leaves it as it is until the pool is no longer paused", func() {
+		It("hands that out, and keeps the field until the pool is no longer paused", func() {
 			p := pin(old)
 			Expect(p.Status.Configuration.Name).To(Equal(old))
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, old, current+" waits"))
@@ -109,19 +109,19 @@ var _ = Describe("A paused pool", func() {
 			Expect(s.pool("infra").Spec.PausedConfiguration).To(BeZero())
 		})
 
-		It("hands out another one as soon as another is named", func() {
+		It("hands out another one as soon as the field names it", func() {
 			pin(old)
 			Expect(pin(current).Status.Configuration.Name).To(Equal(current))
 		})
 
-		It("decides anew when it is removed, and nothing changes by that", func() {
+		It("sets the field again when it is removed, with the same value", func() {
 			pin(old)
 			p := pin("")
 			Expect(p.Spec.PausedConfiguration.Name).To(Equal(old))
 			Expect(p.Status.Configuration.Name).To(Equal(old))
 		})
 
-		It("keeps a rendered config that is named before it is handed out", func() {
+		It("keeps a rendered config from when the field names it, even before it is handed out", func() {
 			s.reconciler.RenderedHistory = 0
 			p := s.pool("infra")
 			p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), old
@@ -131,7 +131,7 @@ var _ = Describe("A paused pool", func() {
 			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: old}, &poolv1.MachineConfig{})).To(Succeed())
 		})
 
-		DescribeTable("says what is wrong with it, and hands out what it had", func(name func() string, words ...string) {
+		DescribeTable("reports an error in the field, and hands out what it had,", func(name func() string, words ...string) {
 			p := pin(name())
 			Expect(p.Status.Configuration.Name).To(Equal(current))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason,
@@ -145,17 +145,17 @@ var _ = Describe("A paused pool", func() {
 		},
 			Entry("when it does not exist", func() string { return "rendered-infra-0" }, "does not exist"),
 			Entry("when another pool rendered it", func() string { return s.reconcile("worker").Status.Configuration.Name }, "is not a rendered config of this pool"),
-			Entry("when nobody rendered it", func() string { return "50-infra" }, "is not a rendered config of this pool"),
+			Entry("when no pool rendered it", func() string { return "50-infra" }, "is not a rendered config of this pool"),
 		)
 
-		It("is not taken for lost when the cache does not have it yet, as just after a move", func() {
+		It("finds a rendered config that the cache does not contain yet, as just after a move", func() {
 			s.hidden = true
 			p := pin(old)
 			Expect(p.Status.Configuration.Name).To(Equal(old))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 		})
 
-		It("hands out what it had while the pool can't be rendered either", func() {
+		It("hands out what it had while the pool cannot be rendered either", func() {
 			infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 			Expect(s.Get(ctx(), client.ObjectKeyFromObject(infra), &poolv1.MachineConfig{})).To(Succeed())
 			Expect(s.Update(ctx(), infra)).To(Succeed())
@@ -166,7 +166,7 @@ var _ = Describe("A paused pool", func() {
 		})
 	})
 
-	It("puts what it hands out on record before it hands it out, whichever write ends the manager", func() {
+	It("records what it hands out before it hands it out, at whichever write the manager stops", func() {
 		runs := change("runs")
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", runs, true)))).To(Succeed())
 		change("nobodys")
@@ -179,7 +179,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(handsOut()).To(Equal(runs))
 	})
 
-	It("is not written by what the cache had before somebody else named a configuration", func() {
+	It("is not overwritten from a stale cache after a user named a configuration", func() {
 		old := change("old")
 		change("current")
 		s.pause(true)
@@ -192,12 +192,12 @@ var _ = Describe("A paused pool", func() {
 		Expect(handsOut()).To(Equal(old))
 	})
 
-	It("renders a first configuration all the same", func() {
+	It("renders its first configuration", func() {
 		s.pause(true)
 		Expect(handsOut()).NotTo(BeEmpty())
 	})
 
-	It("hands out what its Nodes run when no Machine booted with what it had last", func() {
+	It("hands out what its Nodes run if no Machine booted with the latest configuration", func() {
 		runs, ran := change("runs"), change("ran")
 		for name, configuration := range map[string]string{"a": runs, "b": runs, "c": ran} {
 			Expect(s.Create(ctx(), joined(machine(name, "infra", configuration, true)))).To(Succeed())
@@ -206,14 +206,14 @@ var _ = Describe("A paused pool", func() {
 		s.pause(true)
 		Expect(handsOut()).To(Equal(runs))
 
-		By("and stays with it, whatever becomes of those Machines")
+		By("keeping it, whatever happens to those Machines")
 		for _, name := range []string{"a", "b"} {
 			Expect(s.Delete(ctx(), machine(name, "infra", "", false))).To(Succeed())
 		}
 		Expect(change("again")).To(Equal(runs))
 	})
 
-	It("hands out what it had when a Machine has booted with that, however many run others", func() {
+	It("hands out the latest configuration if a Machine has booted with it, however many run others", func() {
 		old := change("old")
 		for _, name := range []string{"a", "b"} {
 			Expect(s.Create(ctx(), joined(machine(name, "infra", old, true)))).To(Succeed())
@@ -224,7 +224,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(handsOut()).To(Equal(current))
 	})
 
-	It("never hands out what another pool rendered, with which a Node came that moved here", func() {
+	It("never hands out what another pool rendered, even if a Node that moved to this pool runs it", func() {
 		worker := s.reconcile("worker").Status.Configuration.Name
 		Expect(s.Create(ctx(), joined(machine("moved", "infra", worker, true)))).To(Succeed())
 		current := handsOut()
@@ -233,7 +233,7 @@ var _ = Describe("A paused pool", func() {
 	})
 
 	Describe("after clusterctl move, which drops the status", func() {
-		It("hands out what it did before, at once and without any Machine", func() {
+		It("hands out the same as before, immediately and without any Machine", func() {
 			old := s.reconcile("infra").Status.Configuration.Name
 			s.pause(true)
 			waits := change("waits")
@@ -244,13 +244,13 @@ var _ = Describe("A paused pool", func() {
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, old))
 		})
 
-		It("waits to be told what its Nodes run when that was not noted, and then hands it out", func() {
+		It("waits until it knows what its Nodes run if that was not recorded, and then hands it out", func() {
 			old := s.reconcile("infra").Status.Configuration.Name
 			m := joined(machine("m1", "infra", old, true))
 			Expect(s.Create(ctx(), m)).To(Succeed())
 			s.pause(true)
 			s.set(infra, "waits")
-			move(m) // before the controller saw the pause
+			move(m) // before the controller sees the pause
 			p := s.reconcile("infra")
 			Expect(p.Status.Configuration).To(BeZero())
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "set spec.paused to false"))

@@ -14,15 +14,15 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// keepRendered makes the rendered MachineConfig unless it stands, and says whether it did. One that stands must hold
-// what its name says; it is never changed. A write that fails is a problem of the pool and an error, so that it is
-// tried again.
+// keepRendered creates the rendered MachineConfig if it does not exist, and reports whether it did. The content of an
+// existing one must match its name, and is never changed. A failed write is a problem of the pool and also an error, so
+// it is retried.
 func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err error) {
 	if s.rendered == nil {
 		return false, nil
 	}
 	stands, err := r.stands(ctx, r.Client, s, s.rendered.Name)
-	if err == nil && !stands && s.memory.knows(s.rendered.Name) { // the cache may not show yet what was made just now
+	if err == nil && !stands && s.memory.knows(s.rendered.Name) { // the cache can be behind a recent write
 		stands, err = r.stands(ctx, r.APIReader, s, s.rendered.Name)
 	}
 	if err == nil && !stands {
@@ -37,8 +37,8 @@ func (r *Reconciler) keepRendered(ctx context.Context, s *scope) (made bool, err
 	return made, nil
 }
 
-// stands says whether a rendered config of the pool exists. Its error tells of one whose content is not what its name
-// says.
+// stands reports whether a rendered config of the pool exists. It returns an error if the content does not match the
+// name.
 func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope, name string) (bool, error) {
 	config := &poolv1.MachineConfig{}
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
@@ -53,8 +53,9 @@ func (r *Reconciler) stands(ctx context.Context, reader client.Reader, s *scope,
 	return true, nil
 }
 
-// makeRendered makes the rendered config; false without an error when it exists although the cache does not know it.
-// The Cluster owns it beside the pool, so that Kubernetes does not delete it with the pool: Machines may run it still.
+// makeRendered creates the rendered config. It returns false without an error if the config exists although the cache
+// does not contain it. The Cluster is an owner besides the pool, so the garbage collector does not delete the config
+// with the pool: Machines can still run it.
 func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	if s.rendered.Spec.Config == nil { // it is from memory
 		whole, err := s.renderAnew()
@@ -80,12 +81,13 @@ func (r *Reconciler) makeRendered(ctx context.Context, s *scope) (bool, error) {
 	} else if err != nil {
 		return false, fmt.Errorf("MachineConfig %s can't be stored, which is tried again until it can: %w", client.ObjectKeyFromObject(config), err)
 	}
-	s.memory.fits(s.pool.Name, config) // from now on it is known
+	s.memory.fits(s.pool.Name, config) // the pool remembers it from now on
 	return true, nil
 }
 
-// findHeld sets the problem of a paused pool whose spec.pausedConfiguration can't be handed out: it was deleted, or a
-// person named what is no rendered config of the pool. What the pool renders exists.
+// findHeld sets the problem of a paused pool whose spec.pausedConfiguration cannot be handed out: the rendered config
+// was deleted, or a user named a MachineConfig that the pool did not render. The config that the pool renders now
+// always exists, so it is not read.
 func (r *Reconciler) findHeld(ctx context.Context, s *scope) error {
 	name := s.pool.Spec.PausedConfiguration.Name
 	if name == "" || s.rendered != nil && s.rendered.Name == name {
@@ -94,7 +96,7 @@ func (r *Reconciler) findHeld(ctx context.Context, s *scope) error {
 	config := &poolv1.MachineConfig{}
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
 	err := r.Client.Get(ctx, key, config, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) { // as the cache has it, just after clusterctl move
+	if apierrors.IsNotFound(err) { // the cache can be behind, as just after clusterctl move
 		err = r.APIReader.Get(ctx, key, config)
 	}
 	what := ""

@@ -12,7 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 )
 
-// setStatus computes the whole status anew.
+// setStatus computes the whole status.
 func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
@@ -25,8 +25,8 @@ func (s *scope) setStatus() {
 	s.setDegraded(n)
 }
 
-// setUpdated sets Updated and Updating. As in OpenShift a paused pool is never Updating, and one of which a Node is not
-// Ready is never Updated.
+// setUpdated sets Updated and Updating. As in OpenShift, a paused pool is never Updating, and a pool is not Updated
+// while one of its Nodes is not Ready.
 func (s *scope) setUpdated(n count) {
 	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.IsPaused()
 	is := func(updated, updating bool, reason, message string) {
@@ -51,7 +51,7 @@ func (s *scope) setUpdated(n count) {
 	}
 }
 
-// setDegraded sets the two exact conditions and Degraded, which says what both say.
+// setDegraded sets RenderDegraded and NodeDegraded, and Degraded, which combines both.
 func (s *scope) setDegraded(n count) {
 	reason, messages := poolv1.AsExpectedReason, []string{}
 	if s.problem == nil {

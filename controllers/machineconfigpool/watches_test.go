@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("Watches", func() {
-	DescribeTable("lead to the pools that an object concerns",
+	DescribeTable("trigger the pools that an object concerns",
 		func(o client.Object, concerns func(client.Object, []poolv1.MachineConfigPool) poolFilter, names ...string) {
 			otherCluster, otherNamespace := newPool("worker-c2", "worker", 0), newPool("elsewhere", "worker", 0)
 			otherCluster.Spec.ClusterName, otherNamespace.Namespace = "c2", "elsewhere"
@@ -32,14 +32,14 @@ var _ = Describe("Watches", func() {
 		Entry("a pool: those of its Cluster", newPool("worker", "worker", 0), ofPool, "worker", "infra"),
 		Entry("a MachineConfig of worker: every pool of the Clusters whose worker pool selects it", config("00-base", "worker", ""), ofMachineConfig, "worker", "infra", "worker-c2"),
 		Entry("a custom pool's MachineConfig: that pool only", config("50-infra", "infra", ""), ofMachineConfig, "infra"),
-		Entry("a MachineConfig that nobody selects: none", config("50-other", "other", ""), ofMachineConfig),
-		Entry("a rendered config: the pool that it was made for", rendered(), ofMachineConfig, "infra"),
-		Entry("a PoolbootConfig: the pool that it is recorded in", machine("m1", "infra", "", false), ofPoolbootConfig, "infra"),
+		Entry("a MachineConfig that no pool selects: none", config("50-other", "other", ""), ofMachineConfig),
+		Entry("a rendered config: the pool for which it was created", rendered(), ofMachineConfig, "infra"),
+		Entry("a PoolbootConfig: its recorded pool", machine("m1", "infra", "", false), ofPoolbootConfig, "infra"),
 		Entry("a PoolbootConfig that has joined and lost its record: all of the Cluster", joined(machine("m1", "", "", false)), ofPoolbootConfig, "worker", "infra"),
 		Entry("a PoolbootConfig without a pool yet: none", machine("m1", "", "", false), ofPoolbootConfig),
 	)
 
-	It("gather what happens to many PoolbootConfigs into one count", func() {
+	It("combine the events of many PoolbootConfigs into one count", func() {
 		s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0))
 		clock := clocktesting.NewFakeClock(time.Now())
 		q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](),
@@ -58,7 +58,7 @@ var _ = Describe("Watches", func() {
 		Consistently(q.Len, "50ms").Should(Equal(2))
 	})
 
-	DescribeTable("pass over what a pool does not count",
+	DescribeTable("ignore what a pool does not count",
 		func(change func(*bootstrapv1.PoolbootConfig), counts bool) {
 			before := machine("m1", "infra", "rendered-infra-0", false)
 			after := before.DeepCopy()
@@ -72,7 +72,7 @@ var _ = Describe("Watches", func() {
 			c.Status.Conditions = machine("m1", "", "", true).Status.Conditions
 		}, true),
 		Entry("a kubelet that joined", func(c *bootstrapv1.PoolbootConfig) { joined(c) }, true),
-		Entry("a boot that needs a person", func(c *bootstrapv1.PoolbootConfig) {
+		Entry("a boot that needs a user to act", func(c *bootstrapv1.PoolbootConfig) {
 			troubled(c, bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree")
 		}, true),
 		Entry("a boot that waits", func(c *bootstrapv1.PoolbootConfig) {
