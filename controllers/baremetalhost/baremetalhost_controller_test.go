@@ -30,12 +30,12 @@ var (
 	request = ctrl.Request{NamespacedName: key}
 )
 
-// world is a management cluster with one host that asks for the pool infra.
+// world is a management cluster with one host whose annotations name the pool infra.
 type world struct {
 	client.WithWatch
 	events     *events.FakeRecorder
 	reconciler *Reconciler
-	// writes counts those of the reconciler; beforeWrite is called ahead of each.
+	// writes counts the reconciler's writes. beforeWrite is called before each of them.
 	writes      int
 	beforeWrite func(context.Context)
 }
@@ -76,7 +76,7 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 	return w
 }
 
-// settle reconciles until nothing is written any more.
+// settle reconciles until nothing more is written.
 func (w *world) settle(ctx context.Context) {
 	GinkgoHelper()
 	for range 10 {
@@ -96,7 +96,7 @@ func (w *world) host(ctx context.Context) *bmov1alpha1.BareMetalHost {
 	return host
 }
 
-// config is the host's record; nil when there is none or it is going.
+// config returns the PoolbootConfig of the host, or nil if there is none or it is being deleted.
 func (w *world) config(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	GinkgoHelper()
 	config := &bootstrapv1.PoolbootConfig{}
@@ -108,7 +108,7 @@ func (w *world) config(ctx context.Context) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// change changes the host, and changeConfig its record, as somebody else.
+// change changes the host, and changeConfig its PoolbootConfig, as another client would.
 func (w *world) change(ctx context.Context, change func(*bmov1alpha1.BareMetalHost)) {
 	GinkgoHelper()
 	host := w.host(ctx)
@@ -126,7 +126,7 @@ func (w *world) changeConfig(ctx context.Context, change func(*bootstrapv1.Poolb
 	Expect(w.Status().Update(ctx, status)).To(Succeed())
 }
 
-// pointed settles with the data Secret on record.
+// pointed settles with a recorded data Secret.
 func (w *world) pointed(ctx context.Context) {
 	GinkgoHelper()
 	w.settle(ctx)
@@ -156,8 +156,8 @@ func consumed(h *bmov1alpha1.BareMetalHost) {
 
 var own = &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}
 
-var _ = Describe("A BareMetalHost that asks for a pool", func() {
-	It("gets a record by the pool's template, which goes with it, and user data once there is a Secret", func(ctx SpecContext) {
+var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
+	It("gets a PoolbootConfig from the template of the pool, which is deleted with it, and user data once the Secret exists", func(ctx SpecContext) {
 		w := newWorld()
 		w.settle(ctx)
 		config := w.config(ctx)
@@ -172,7 +172,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 is created: the host boots into pool infra of Cluster site"))
 	})
 
-	DescribeTable("gets no record under a name that stands for something else than a Node",
+	DescribeTable("gets no PoolbootConfig if its name identifies something other than a Node:",
 		func(name, why string) {
 			host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 				poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: "site"}}}
@@ -190,7 +190,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Entry("the control plane endpoint", "api.site.example.com", "the cluster's control plane endpoint"),
 	)
 
-	DescribeTable("gets nothing, and is told why once,",
+	DescribeTable("gets nothing, and one event reports why,",
 		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), why string) {
 			w := newWorld(change)
 			w.settle(ctx)
@@ -201,20 +201,20 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 			Expect(told).To(And(HavePrefix("Warning "), ContainSubstring(why)))
 			Expect(strings.Count(told, "\n")).To(BeZero(), told)
 		},
-		Entry("when another one provisions it", consumed, "Metal3Machine m1 is the consumer of the host"),
+		Entry("when another consumer provisions it", consumed, "Metal3Machine m1 is the consumer of the host"),
 		Entry("without a Cluster", annotated(poolv1.HostClusterAnnotation, ""), "add "+poolv1.HostClusterAnnotation),
 		Entry("without a pool", annotated(poolv1.HostPoolAnnotation, ""), "add "+poolv1.HostPoolAnnotation),
-		Entry("of a pool that is not there", annotated(poolv1.HostPoolAnnotation, "gpu"), "has no MachineConfigPool with role gpu"),
-		Entry("of another Cluster", annotated(poolv1.HostClusterAnnotation, "elsewhere"), "Cluster elsewhere does not exist"),
-		Entry("of a pool that takes Machines only", annotated(poolv1.HostPoolAnnotation, "worker"), "takes Machines only"),
-		Entry("of a pool without its template", annotated(poolv1.HostPoolAnnotation, "edge"), "PoolbootConfigTemplate none"),
-		Entry("when it boots an image that reads no user data", func(h *bmov1alpha1.BareMetalHost) {
+		Entry("with a pool that does not exist", annotated(poolv1.HostPoolAnnotation, "gpu"), "has no MachineConfigPool with role gpu"),
+		Entry("with a Cluster that does not exist", annotated(poolv1.HostClusterAnnotation, "elsewhere"), "Cluster elsewhere does not exist"),
+		Entry("with a pool that takes Machines only", annotated(poolv1.HostPoolAnnotation, "worker"), "takes Machines only"),
+		Entry("with a pool whose template does not exist", annotated(poolv1.HostPoolAnnotation, "edge"), "PoolbootConfigTemplate none"),
+		Entry("when its image gets no user data", func(h *bmov1alpha1.BareMetalHost) {
 			h.Spec.Image = &bmov1alpha1.Image{DiskFormat: ptr.To("live-iso")}
 		}, "HostImageIgnoresUserData"),
-		Entry("when somebody else provisioned it", func(h *bmov1alpha1.BareMetalHost) { h.Spec.ExternallyProvisioned = true }, "enrollment token"),
+		Entry("when it is externally provisioned", func(h *bmov1alpha1.BareMetalHost) { h.Spec.ExternallyProvisioned = true }, "enrollment token"),
 	)
 
-	It("gets nothing when the record of its name is another's", func(ctx SpecContext) {
+	It("gets nothing if it does not own the PoolbootConfig with its name", func(ctx SpecContext) {
 		w := newWorld()
 		theirs := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		Expect(w.Create(ctx, theirs)).To(Succeed())
@@ -223,7 +223,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.config(ctx).Spec.Host).To(BeZero())
 	})
 
-	It("is not touched while its Cluster or the host is paused, as during a move", func(ctx SpecContext) {
+	It("is not changed while its Cluster or the host is paused, as during a move", func(ctx SpecContext) {
 		w := newWorld(annotated(bmov1alpha1.PausedAnnotation, "metal3.io/capm3"))
 		w.settle(ctx)
 		Expect(w.config(ctx)).To(BeNil())
@@ -236,7 +236,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.config(ctx)).To(BeNil())
 	})
 
-	It("keeps the user data that a person gave it, and is told the cure by condition and event", func(ctx SpecContext) {
+	It("keeps the user data that a user gave it, and a condition and an event name the cure", func(ctx SpecContext) {
 		mine := &corev1.SecretReference{Namespace: key.Namespace, Name: "mine"}
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = mine })
 		w.pointed(ctx)
@@ -249,7 +249,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(BeTrue())
 	})
 
-	It("keeps the user data that a person gives it at the same moment", func(ctx SpecContext) {
+	It("keeps the user data that a user gives it at the same moment", func(ctx SpecContext) {
 		w := newWorld()
 		w.settle(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = c.Name })
@@ -261,7 +261,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.host(ctx).Spec.UserData.Name).To(Equal("mine"))
 	})
 
-	It("is told that it was provisioned without user data, which comes too late then", func(ctx SpecContext) {
+	It("is reported if it was provisioned without user data, which then has no effect", func(ctx SpecContext) {
 		w := newWorld(inState(bmov1alpha1.StateProvisioned))
 		w.pointed(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(BeNil())
@@ -269,7 +269,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(ContainSubstring("remove its spec.image"))
 	})
 
-	It("moves to another pool before it boots, by that one's template and with the same user data", func(ctx SpecContext) {
+	It("moves to another pool before it boots, with the template of that pool and the same user data", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		w.told()
@@ -281,7 +281,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(ContainSubstring("boots into pool storage instead of infra"))
 	})
 
-	It("does not move by its annotation once its Node stands: labels decide then", func(ctx SpecContext) {
+	It("does not move by its annotation once its Node exists, because labels decide then", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		w.told()
@@ -297,13 +297,13 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(ContainSubstring("change the Node's labels"))
 	})
 
-	It("is told once that its record is deleted, also by a cache that does not show that yet", func(ctx SpecContext) {
+	It("gets no second event about the deletion of its PoolbootConfig if the cache does not show the deletion yet", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		w.told()
 		w.change(ctx, annotated(poolv1.HostPoolAnnotation, ""))
 		w.beforeWrite = func(ctx context.Context) {
-			if config := w.config(ctx); config != nil && w.host(ctx).Spec.UserData == nil { // the next write deletes the record
+			if config := w.config(ctx); config != nil && w.host(ctx).Spec.UserData == nil { // the next write deletes the PoolbootConfig
 				Expect(w.Delete(ctx, config)).To(Succeed())
 			}
 		}
@@ -312,7 +312,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).NotTo(ContainSubstring(poolv1.EventPoolbootConfigDeleted), "who deleted it has told")
 	})
 
-	DescribeTable("loses its record",
+	DescribeTable("loses its PoolbootConfig",
 		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), left *corev1.SecretReference) {
 			w := newWorld()
 			w.pointed(ctx)
@@ -323,17 +323,17 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 			Expect(w.host(ctx).Spec.UserData).To(Equal(left))
 			Expect(w.told()).To(ContainSubstring(poolv1.EventPoolbootConfigDeleted))
 		},
-		Entry("when it asks no more", annotated(poolv1.HostPoolAnnotation, ""), nil),
-		Entry("when it asks for another Cluster's pool", annotated(poolv1.HostClusterAnnotation, "elsewhere"), own),
-		Entry("when a Machine takes it", consumed, nil),
-		Entry("when a Machine takes it and gives it other user data", func(h *bmov1alpha1.BareMetalHost) {
+		Entry("when its annotation is removed", annotated(poolv1.HostPoolAnnotation, ""), nil),
+		Entry("when its annotation names another Cluster", annotated(poolv1.HostClusterAnnotation, "elsewhere"), own),
+		Entry("when a Machine uses it", consumed, nil),
+		Entry("when a Machine uses it and gives it other user data", func(h *bmov1alpha1.BareMetalHost) {
 			consumed(h)
 			h.Spec.UserData = &corev1.SecretReference{Name: "of-the-machine"}
 		}, &corev1.SecretReference{Name: "of-the-machine"}),
 		Entry("when it is deprovisioned", inState(bmov1alpha1.StateDeprovisioning), own),
 	)
 
-	It("loses its record when it was deprovisioned while no manager ran, and gets another one", func(ctx SpecContext) {
+	It("loses its PoolbootConfig if it was deprovisioned while no manager ran, and gets another one", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
@@ -345,7 +345,7 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 		Expect(w.told()).To(ContainSubstring("was deprovisioned"))
 	})
 
-	It("loses its record when it is deleted", func(ctx SpecContext) {
+	It("loses its PoolbootConfig when it is deleted", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		Expect(w.Delete(ctx, w.host(ctx))).To(Succeed())
@@ -354,8 +354,8 @@ var _ = Describe("A BareMetalHost that asks for a pool", func() {
 	})
 })
 
-var _ = Describe("A BareMetalHost that asks for nothing", func() {
-	It("is never written, nor is a record of its name that is not its own", func(ctx SpecContext) {
+var _ = Describe("A BareMetalHost without annotations", func() {
+	It("is never changed, and neither is a PoolbootConfig with its name that it does not own", func(ctx SpecContext) {
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Annotations = nil })
 		Expect(w.Create(ctx, &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 			Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: key.Name, Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}}})).To(Succeed())

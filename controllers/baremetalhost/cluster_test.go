@@ -18,7 +18,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// cluster reads the host's Cluster.
+// cluster returns the Cluster of the host.
 func (w *world) cluster(ctx context.Context) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -26,7 +26,8 @@ func (w *world) cluster(ctx context.Context) *clusterv1.Cluster {
 	return cluster
 }
 
-// What the garbage collector, and whoever deletes a Cluster, does to what a host's record rests on.
+// deletions are what the garbage collector, or a user who deletes a Cluster, does to the objects that the
+// PoolbootConfig of a host depends on.
 var deletions = map[string]func(context.Context, *world){
 	"deletion": func(ctx context.Context, w *world) {
 		cluster := w.cluster(ctx)
@@ -50,7 +51,7 @@ var deletions = map[string]func(context.Context, *world){
 	},
 }
 
-var _ = Describe("The record of a BareMetalHost whose Cluster is deleted", func() {
+var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted", func() {
 	DescribeTable("is deleted, and the host's user data with it, in the order",
 		func(ctx SpecContext, order string) {
 			w := newWorld()
@@ -78,7 +79,7 @@ var _ = Describe("The record of a BareMetalHost whose Cluster is deleted", func(
 		Entry(nil, "deletion pools Cluster"),
 	)
 
-	It("is deleted when all of it went while no manager ran", func(ctx SpecContext) {
+	It("is deleted if everything was deleted while no manager ran", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		for _, part := range []string{"Cluster", "pools", "templates"} {
@@ -89,7 +90,7 @@ var _ = Describe("The record of a BareMetalHost whose Cluster is deleted", func(
 		Expect(w.host(ctx).Spec.UserData).To(BeNil())
 	})
 
-	It("is deleted when a Cluster of the same name took the place of its own, and the host gets another one", func(ctx SpecContext) {
+	It("is deleted if a later Cluster with the same name replaced its own, and the host gets another one", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Finalizers = nil })
@@ -101,7 +102,7 @@ var _ = Describe("The record of a BareMetalHost whose Cluster is deleted", func(
 		Expect(w.told()).To(ContainSubstring("it belongs to an earlier Cluster site"))
 	})
 
-	It("leaves no user data when a person deletes it at the same time", func(ctx SpecContext) {
+	It("leaves no user data if a user deletes it at the same time", func(ctx SpecContext) {
 		w := newWorld()
 		w.pointed(ctx)
 		Expect(w.Delete(ctx, w.config(ctx))).To(Succeed(), "its finalizer keeps it")

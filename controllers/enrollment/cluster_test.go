@@ -14,7 +14,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// withoutCluster is a cache that does not have the Cluster.
+// withoutCluster is a cache that does not contain the Cluster.
 type withoutCluster struct{ client.Reader }
 
 func (w withoutCluster) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -31,7 +31,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		GinkgoHelper()
 		Expect(w.manager(w).Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 	}
-	It("admits nobody, and is not written again and again", func(ctx SpecContext) {
+	It("admits no host, and is not written repeatedly", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.settle(ctx)
 		Expect(w.Delete(ctx, cluster.DeepCopy())).To(Succeed())
@@ -44,7 +44,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(w.enrollment(ctx).ResourceVersion).To(Equal(version))
 	})
 
-	It("does not serve a later Cluster of that name, which would inherit whom it admitted", func(ctx SpecContext) {
+	It("does not serve a later Cluster with that name, which would inherit the admitted hosts", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1")
@@ -59,7 +59,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(e.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("cluster-uid"))), "the garbage collector deletes it")
 		Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.ClusterNotFoundReason), HaveField("Message", ContainSubstring("create it again")))))
 
-		By("being created again, as by GitOps: it has admitted nobody")
+		By("creating it again, as GitOps does: it has admitted no host")
 		e.ObjectMeta, e.Spec.Admitted = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, nil
 		Expect(w.Delete(ctx, e.DeepCopy())).To(Succeed())
 		Expect(w.Create(ctx, e)).To(Succeed())
@@ -68,7 +68,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentAdmitsReason)))
 	})
 
-	It("is the Cluster's before it admits a host, whichever write fails", func(ctx SpecContext) {
+	It("is owned by the Cluster before it admits a host, whichever write fails", func(ctx SpecContext) {
 		for failing := 1; failing < 5; failing++ {
 			w := newWorld(1)
 			w.CrashAt, w.Late = failing, false
@@ -92,7 +92,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(w.enrollment(ctx)).To(And(HaveField("OwnerReferences", before.OwnerReferences), HaveField("Spec", before.Spec)))
 	})
 
-	It("has no owner when its Cluster was being deleted already when it was created, and brings nothing back", func(ctx SpecContext) {
+	It("gets no owner if its Cluster was already being deleted when it was created", func(ctx SpecContext) {
 		w := newWorld(1)
 		going := cluster.DeepCopy()
 		Expect(w.Get(ctx, client.ObjectKeyFromObject(going), going)).To(Succeed())
@@ -102,7 +102,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(w.settle(ctx).OwnerReferences).To(BeEmpty())
 	})
 
-	It("admits nobody while the Cluster is being deleted", func(ctx SpecContext) {
+	It("admits no host while the Cluster is being deleted", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.settle(ctx)
 		going := cluster.DeepCopy()

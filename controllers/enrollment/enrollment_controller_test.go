@@ -24,8 +24,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
-var _ = Describe("An enrollment", func() {
-	It("says the hash of its token and where to ask, and not the token", func(ctx SpecContext) {
+var _ = Describe("An Enrollment", func() {
+	It("reports the hash of its token and the URL for requests, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
 		Expect(e.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token0)))
 		Expect(e.Status.TokenSecretUID).To(Equal("secret-uid"))
@@ -37,7 +37,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(fmt.Sprint(e)).NotTo(ContainSubstring(token0))
 	})
 
-	It("creates the record of a host out of the pool's template, for the Cluster and not for the Enrollment", func(ctx SpecContext) {
+	It("creates the PoolbootConfig of a host from the template of the pool, owned by the Cluster and not by the Enrollment", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
@@ -71,13 +71,13 @@ var _ = Describe("An enrollment", func() {
 		w.settle(ctx)
 		Expect(w.told()).To(BeEmpty(), "a refusal is told once")
 
-		By("admitting who was refused once there are more uses")
+		By("admitting the refused host once there are more uses")
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.MaxUses = 3 })
 		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
 		Expect(w.hosts(ctx)).To(HaveLen(3))
 	})
 
-	It("spends no use on a name whose Node exists already, and admits the host once that is gone", func(ctx SpecContext) {
+	It("counts no use for the name of an existing Node, and admits the host once that Node is deleted", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.settle(ctx)
 		taken := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7"}}
@@ -93,7 +93,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
 	})
 
-	It("spends no use, and creates no record, while it can't tell whether the Node exists", func(ctx SpecContext) {
+	It("counts no use, and creates no PoolbootConfig, while it is unknown whether the Node exists", func(ctx SpecContext) {
 		w := newWorld(2)
 		left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", UID: "old", Annotations: map[string]string{poolv1.NodeConfigAnnotation: "site/edge-7"}}}
 		left.Status.NodeInfo.KubeletVersion = "v1.36.3"
@@ -111,7 +111,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(BeNumerically("<=", time.Minute))
 
-		By("going on by itself once there is a connection")
+		By("continuing on its own once there is a connection")
 		w.unreachable = false
 		e = w.settle(ctx)
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Message", Not(ContainSubstring("can't be read")))))
@@ -120,7 +120,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", ContainSubstring("Node edge-7 exists already")))))
 	})
 
-	It("creates no record for a name that has its use, while it can't tell whether the Node of an earlier host exists", func(ctx SpecContext) {
+	It("creates no PoolbootConfig for an admitted name while it is unknown whether the Node of an earlier host exists", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
@@ -140,7 +140,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
 	})
 
-	It("looks at the Node live before it admits a host", func(ctx SpecContext) {
+	It("reads the Node live before it admits a host", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.settle(ctx)
 		w.staleNodes = true
@@ -149,7 +149,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
 	})
 
-	It("stops after a slow answer of the workload cluster, which holds the worker for five seconds at most, and goes on with the rest", func(ctx SpecContext) {
+	It("stops after a slow answer of the workload cluster, which occupies the worker for at most five seconds, and continues with the rest", func(ctx SpecContext) {
 		w := newWorld(3)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1", "edge-2", "edge-3")
@@ -178,7 +178,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.settle(ctx).Spec.Admitted).To(HaveLen(3))
 	})
 
-	It("admits no more than it has uses when two managers work at the same time, each not seeing the other", func(ctx SpecContext) {
+	It("admits no more hosts than it has uses if two managers work at the same time without seeing each other's writes", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1")
@@ -195,7 +195,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-2"))
 	})
 
-	It("admits each host once, and no other, whichever write fails, before or after it is done", func(ctx SpecContext) {
+	It("admits each host once, and no other, whichever write fails, before or after it takes effect", func(ctx SpecContext) {
 		for _, late := range []bool{false, true} {
 			for failing := 1; ; failing++ {
 				w := newWorld(1)
@@ -246,7 +246,7 @@ var _ = Describe("An enrollment", func() {
 		return config.Annotations
 	}
 
-	It("binds its token, and the records of the hosts that it admitted, to the Secret that clusterctl move has created, whichever write fails", func(ctx SpecContext) {
+	It("binds its token, and the PoolbootConfigs of the hosts that it admitted, to the Secret that clusterctl move created, whichever write fails", func(ctx SpecContext) {
 		for failing := 1; ; failing++ {
 			w := newWorld(3)
 			w.settle(ctx)
@@ -274,7 +274,7 @@ var _ = Describe("An enrollment", func() {
 		}
 	})
 
-	It("binds no record anew whose host came with another token, or that somebody has copied", func(ctx SpecContext) {
+	It("does not bind a PoolbootConfig again whose host presented another token, or that was copied", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1")
@@ -289,7 +289,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(annotations(ctx, w, "copy")).To(Equal(beforeCopy))
 	})
 
-	It("is dead with its Secret, and remembers whom it admitted", func(ctx SpecContext) {
+	It("accepts no token when its Secret is deleted, and keeps the names that it admitted", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
@@ -303,7 +303,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(strings.Join(w.told(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
 	})
 
-	It("touches nothing while its Cluster is paused, as during a move", func(ctx SpecContext) {
+	It("changes nothing while its Cluster is paused, as during a move", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1"}}
@@ -316,7 +316,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(paused).To(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", clusterv1.PausedReason), HaveField("Message", ContainSubstring("Cluster spec.paused")))))
 		Expect(meta.IsStatusConditionTrue(e.Status.Conditions, poolv1.EnrollmentReadyCondition)).To(BeTrue(), "beside Ready, which stays as it was")
 
-		By("going on when only its own annotation pauses it, and that is taken off")
+		By("continuing when its own annotation, which alone pauses it, is removed")
 		Expect(w.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":null}}`)))).To(Succeed())
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		paused = meta.FindStatusCondition(w.settle(ctx).Status.Conditions, clusterv1.PausedCondition)
@@ -344,7 +344,7 @@ var _ = Describe("An enrollment", func() {
 			w.ask(ctx, "edge-7")
 			Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
 
-			By("coming back when it is valid again")
+			By("using the token again when the Secret is valid")
 			secret.ResourceVersion, secret.UID, secret.Type, secret.Data = "", "another-secret", poolv1.EnrollmentTokenType, map[string][]byte{"token": []byte(token0)}
 			Expect(client.IgnoreNotFound(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}}))).To(Succeed())
 			Expect(w.Create(ctx, secret)).To(Succeed())
@@ -356,7 +356,7 @@ var _ = Describe("An enrollment", func() {
 		Entry("that has no token", poolv1.EnrollmentInvalidSecretReason, "data.token", func(s *corev1.Secret) { s.Data = nil }),
 	)
 
-	It("takes a token that ended out of its status before anything else, also when nothing else can be written", func(ctx SpecContext) {
+	It("removes an invalid token from its status before anything else, even if nothing else can be written", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
@@ -366,7 +366,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(w.enrollment(ctx).Status.TokenSHA256).To(BeEmpty())
 	})
 
-	It("shares a Secret with another Enrollment, each with a hash of its own", func(ctx SpecContext) {
+	It("can share a Secret with another Enrollment, each with its own hash", func(ctx SpecContext) {
 		w := newWorld(2)
 		first := w.settle(ctx)
 		second := first.DeepCopy()
@@ -378,7 +378,7 @@ var _ = Describe("An enrollment", func() {
 		Expect(second.Status.TokenSHA256).NotTo(Equal(first.Status.TokenSHA256))
 	})
 
-	It("admits nobody by a pattern all of whose names no Node may have", func(ctx SpecContext) {
+	It("admits no host if its pattern matches only names that no Node can have", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.NamePattern = "*.default.svc" })
 		Expect(w.settle(ctx).Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.EnrollmentInvalidNamePatternReason), HaveField("Message", HavePrefix("spec.namePattern: ")))))

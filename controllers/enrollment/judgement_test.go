@@ -17,7 +17,7 @@ import (
 var _ = Describe("A host that presents an enrollment token", func() {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-	// fresh is a host that asks for the first time, with one use of two left.
+	// fresh returns the facts of a host that sends its first request, with one of two uses left.
 	fresh := func() *facts {
 		return &facts{
 			namespace: "site", name: "edge-7",
@@ -27,7 +27,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			now:       now,
 		}
 	}
-	// known is one that has been admitted, and asked a minute ago.
+	// known returns the facts of a host that was admitted, and sent a request a minute ago.
 	known := func() *facts {
 		f := fresh()
 		f.spec.Admitted = append(f.spec.Admitted, "edge-7")
@@ -63,20 +63,20 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.MaxUses = 1 }),
 		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.spec.Admitted = 1, []string{"edge-7"} }),
 		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.ExpirationTime = metav1.Time{Time: now} }),
-		Entry("is refused under a name that is not in the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
-		Entry("is refused under a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.NamePattern = "Edge_7", "*" }),
-		Entry("is refused under the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.NamePattern = "kubernetes.default.svc", "*" }),
-		Entry("is refused under the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.NamePattern = "localhost", "*" }),
-		Entry("is refused under the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
+		Entry("is refused with a name that does not match the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
+		Entry("is refused with a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.NamePattern = "Edge_7", "*" }),
+		Entry("is refused with the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.NamePattern = "kubernetes.default.svc", "*" }),
+		Entry("is refused with the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.NamePattern = "localhost", "*" }),
+		Entry("is refused with the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
 			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
 		}),
-		Entry("is refused under the name of a Node that somebody else made", refuse, "Node edge-7 exists already", func(f *facts) { f.node = nodeOf("", "") }),
-		Entry("is refused under the name of a Node that another PoolbootConfig's host has", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/other", "") }),
-		Entry("is refused under the name of a Node that is left of a host which joined", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/edge-7", "v1.36.3") }),
-		Entry("is admitted when the Node was pre-registered for a host of this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
-		Entry("is refused with a token that the Secret no longer holds", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
+		Entry("is refused with the name of a Node that was not pre-registered", refuse, "Node edge-7 exists already", func(f *facts) { f.node = nodeOf("", "") }),
+		Entry("is refused with the name of a Node that was pre-registered for another PoolbootConfig", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/other", "") }),
+		Entry("is refused with the name of the Node of an earlier host that joined", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/edge-7", "v1.36.3") }),
+		Entry("is admitted when the Node was pre-registered for a host with this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
+		Entry("is refused with a token that the Secret no longer contains", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.tokenSHA256 = "", "" }),
-		Entry("is refused by a pool that takes nobody", refuse, "takes Machines only", func(f *facts) { f.obstacle = &hostpool.Obstacle{Message: "it takes Machines only"} }),
+		Entry("is refused by a pool that takes only Machines", refuse, "takes Machines only", func(f *facts) { f.obstacle = &hostpool.Obstacle{Message: "it takes Machines only"} }),
 	)
 
 	DescribeTable("after it was admitted",
@@ -87,35 +87,35 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			Expect(became).To(Equal(expected))
 			Expect(because).To(ContainSubstring(why))
 		},
-		Entry("is no further use", forget, "", func(*facts) {}),
-		Entry("goes on although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
-		Entry("is another host when it asks from another address", refuse, "another host asks", func(f *facts) { f.request.Address = "192.0.2.8" }),
-		Entry("is the same with a new address when it was silent for long", relocate, "", func(f *facts) {
+		Entry("does not count as another use", forget, "", func(*facts) {}),
+		Entry("continues although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
+		Entry("counts as another host when it sends a request from another address", refuse, "another host asks", func(f *facts) { f.request.Address = "192.0.2.8" }),
+		Entry("is the same host with a new address after a long silence", relocate, "", func(f *facts) {
 			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 		}),
 		Entry("is not silent while it installs what it was served", refuse, "another host asks", func(f *facts) {
 			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		}),
-		Entry("is refused when a host of its name has joined", refuse, "has joined", func(f *facts) {
+		Entry("is refused when a host with its name has joined", refuse, "has joined", func(f *facts) {
 			f.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		}),
-		Entry("is refused when it came with another token before", refuse, "earlier token", func(f *facts) {
+		Entry("is refused when it presented another token before", refuse, "earlier token", func(f *facts) {
 			f.config.Annotations[bootstrapv1.TokenHashAnnotation] = "of-another"
 		}),
-		Entry("waits while its record is being deleted", wait, "", func(f *facts) { f.config.DeletionTimestamp = &metav1.Time{Time: now} }),
-		Entry("is refused under the name of a Machine's PoolbootConfig", refuse, "another host's", func(f *facts) {
+		Entry("waits while its PoolbootConfig is being deleted", wait, "", func(f *facts) { f.config.DeletionTimestamp = &metav1.Time{Time: now} }),
+		Entry("is refused with the name of a Machine's PoolbootConfig", refuse, "another host's", func(f *facts) {
 			f.config.Annotations, f.config.Spec.Host = map[string]string{bootstrapv1.PointerIDAnnotation: "machine-uid"}, bootstrapv1.HostWithoutMachine{}
 		}),
 	)
 
-	DescribeTable("is heard of last when it asked, but not in a future that only a wrong clock knows", func(asked, heard time.Duration) {
+	DescribeTable("has its last contact when it sent a request, unless only a wrong clock explains that time:", func(asked, heard time.Duration) {
 		f := known()
 		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
 		Expect(lastContact(f.config, now)).To(BeTemporally("==", now.Add(heard)))
 	},
 		Entry("a minute ago", -time.Minute, -time.Minute),
-		Entry("by a clock that is ahead a little", time.Minute, time.Minute),
+		Entry("by a clock that is slightly ahead", time.Minute, time.Minute),
 		Entry("in a year", 365*24*time.Hour, -time.Hour),
 	)
 })

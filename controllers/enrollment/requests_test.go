@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("The requests of an Enrollment", func() {
-	It("are forgotten a while after they were refused", func(ctx SpecContext) {
+	It("are removed some time after they were refused", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "core-7")
@@ -31,7 +31,7 @@ var _ = Describe("The requests of an Enrollment", func() {
 		Expect(w.enrollment(ctx).Status.Requests).To(BeEmpty())
 	})
 
-	It("are forgotten when they are of a time to come, which only a wrong clock knows", func(ctx SpecContext) {
+	It("are removed if their time is in the future, which only a wrong clock explains", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
 		e := w.enrollment(ctx)
@@ -42,7 +42,7 @@ var _ = Describe("The requests of an Enrollment", func() {
 		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
 	})
 
-	It("are refused when the API server refuses the host's record, with no more words than the status takes, and others are admitted", func(ctx SpecContext) {
+	It("are refused if the API server refuses the PoolbootConfig, with a message that fits into the status, and others are admitted", func(ctx SpecContext) {
 		w := newWorld(10)
 		w.settle(ctx)
 		r := w.manager(w)

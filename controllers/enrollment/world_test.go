@@ -28,20 +28,20 @@ var key = client.ObjectKey{Namespace: "site", Name: "edge"}
 
 var secretKey = client.ObjectKey{Namespace: "site", Name: "edge-token"}
 
-// world is a management cluster with one token, and managers that work on it.
+// world is a management cluster with one Enrollment, and managers that work on it.
 type world struct {
 	client.WithWatch
 	events *events.FakeRecorder
 	controllertest.Process
 	// workload is the cluster that hosts join.
 	workload client.WithWatch
-	// unreachable says that there is no connection to it.
+	// unreachable is true if there is no connection to the workload cluster.
 	unreachable bool
-	// staleNodes says that the cache of the workload cluster has none of its Nodes yet.
+	// staleNodes is true if the cache of the workload cluster does not contain its Nodes yet.
 	staleNodes bool
 }
 
-// behindCache is a connection whose cache has nothing yet.
+// behindCache is a connection whose cache is empty.
 type behindCache struct {
 	clustercache.ClusterCache
 	empty client.Client
@@ -51,7 +51,7 @@ func (b behindCache) GetClient(context.Context, client.ObjectKey) (client.Client
 	return b.empty, nil
 }
 
-// liveBy is a connection that reads live by a client.
+// liveBy is a connection that uses another client for live reads.
 type liveBy struct {
 	clustercache.ClusterCache
 	live client.Client
@@ -89,7 +89,7 @@ func newWorld(uses int) *world {
 	return w
 }
 
-// manager is a manager's reconciler, whose cache is what reads from it.
+// manager returns the reconciler of a manager with this cache.
 func (w *world) manager(cache client.Reader) *Reconciler {
 	funcs := controllertest.InterceptWrites(w.Write)
 	funcs.Get = func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -111,7 +111,7 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 	}
 }
 
-// settle reconciles, each time as a new process, until nothing is written any more.
+// settle reconciles, each time as a new process, until nothing more is written.
 func (w *world) settle(ctx context.Context) *poolv1.Enrollment {
 	GinkgoHelper()
 	w.Settle(func() (ctrl.Result, error) { return w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: key}) })
@@ -125,7 +125,7 @@ func (w *world) enrollment(ctx context.Context) *poolv1.Enrollment {
 	return e
 }
 
-// ask lets hosts ask, as the config server records it.
+// ask records requests of hosts, as the config server does.
 func (w *world) ask(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	e := w.enrollment(ctx)
@@ -139,7 +139,7 @@ func (w *world) ask(ctx context.Context, names ...string) {
 	Expect(w.Status().Patch(ctx, e, client.MergeFrom(before))).To(Succeed())
 }
 
-// edit changes the Enrollment as a user does.
+// edit changes the Enrollment as a user would.
 func (w *world) edit(ctx context.Context, change func(*poolv1.Enrollment)) {
 	GinkgoHelper()
 	e := w.enrollment(ctx)
@@ -159,7 +159,7 @@ func (w *world) hosts(ctx context.Context) (names []string) {
 
 func (w *world) told() []string { return controllertest.Events(w.events) }
 
-// stale is a cache that lags: it shows an enrollment as it was.
+// stale is a stale cache, which contains an earlier version of an Enrollment.
 type stale struct {
 	client.Reader
 	enrollment *poolv1.Enrollment

@@ -10,6 +10,6 @@ import (
 
 func TestMachineConfigPool(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute) // a machine may be busy
+	SetDefaultEventuallyTimeout(time.Minute) // the machine can be busy
 	RunSpecs(t, "MachineConfigPool controller")
 }

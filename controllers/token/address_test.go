@@ -19,10 +19,10 @@ import (
 
 const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
 
-// digits tell the token from those before it.
+// digits distinguish the token from earlier ones.
 var digits = hash[:bootstrapv1.TokenHashPrefixLength]
 
-// came notes that a token came from addresses, one after the other, as the config server does.
+// came records that a token was used from addresses, one after the other, as the config server does.
 func (w *world) came(token string, addresses ...string) {
 	for _, address := range addresses {
 		at := time.Now().Add(time.Duration(len(w.config.Status.Boot.Addresses)-20) * time.Second).Truncate(time.Microsecond)
@@ -37,7 +37,7 @@ func (w *world) save(ctx SpecContext) {
 	Expect(w.Status().Update(ctx, w.config)).To(Succeed())
 }
 
-// has gives the host addresses, by inspection.
+// has sets the addresses of the host that the inspection found.
 func (w *world) has(addresses ...string) {
 	w.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{}
 	for _, address := range addresses {
@@ -52,8 +52,8 @@ func counted(reason string) float64 {
 	return sum
 }
 
-var _ = Describe("A token that comes from a second address", func() {
-	It("is told of by a Warning that names both and the cure, and counted, once for each address", func(ctx SpecContext) {
+var _ = Describe("A token that is used from a second address", func() {
+	It("is reported by a Warning that names both and the cure, and counted, once for each address", func(ctx SpecContext) {
 		w := newWorld(0)
 		w.came(digits, own)
 		w.start()
@@ -79,7 +79,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		Expect(counted(bootstrapv1.EventTokenUsedFromSecondAddress) - before).To(Equal(2.0))
 	})
 
-	It("is told of also when its Node was Ready first", func(ctx SpecContext) {
+	It("is reported even if its Node was Ready first", func(ctx SpecContext) {
 		w := newWorld(0)
 		w.came(digits, own, second)
 		w.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
@@ -90,7 +90,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		Expect(w.told.Events).NotTo(Receive())
 	})
 
-	It("is told of with what is known of its host", func(ctx SpecContext) {
+	It("is reported with what is known about its host", func(ctx SpecContext) {
 		w := newWorld(0)
 		w.came(digits, own, second)
 		w.has(second)
@@ -99,7 +99,7 @@ var _ = Describe("A token that comes from a second address", func() {
 		Expect(w.told.Events).To(Receive(ContainSubstring(second + ", a known address of BareMetalHost rack1-u12, but first from " + own)))
 	})
 
-	DescribeTable("is not told of", func(ctx SpecContext, change func(*world)) {
+	DescribeTable("is not reported", func(ctx SpecContext, change func(*world)) {
 		w := newWorld(0)
 		change(w)
 		w.start()
@@ -107,11 +107,11 @@ var _ = Describe("A token that comes from a second address", func() {
 		Expect(w.told.Events).NotTo(Receive())
 		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
 	},
-		Entry("when the other address is that of a token before it", func(w *world) {
+		Entry("when the other address is that of an earlier token", func(w *world) {
 			w.came("0123456789abcdef", second)
 			w.came(digits, own)
 		}),
-		Entry("when it is none", func(w *world) { w.came(digits, own, "not-an-address") }),
+		Entry("when it is not an address", func(w *world) { w.came(digits, own, "not-an-address") }),
 		Entry("while the Cluster is paused", func(w *world) {
 			w.came(digits, own, second)
 			w.cluster.Spec.Paused = ptr.To(true)
@@ -128,7 +128,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		return w
 	}
 
-	It("has them on record, as inspection found them and a person set them, as long as it is", func(ctx SpecContext) {
+	It("has them recorded, from the inspection and from a user, as long as it is bound", func(ctx SpecContext) {
 		w := newBound(0)
 		w.start()
 		w.reconcile(ctx)
@@ -148,7 +148,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		Expect(w.config.Status.HostAddresses).To(BeEmpty())
 	})
 
-	It("has none while its host is another's, or is not installed", func(ctx SpecContext) {
+	It("has none while its host is not installed", func(ctx SpecContext) {
 		w := newBound(0)
 		w.config.Status.HostAddresses = []string{own}
 		w.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
@@ -157,7 +157,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		Expect(w.config.Status.HostAddresses).To(BeEmpty())
 	})
 
-	It("is told of when it comes from another, with the cure, and not when it comes from one of them", func(ctx SpecContext) {
+	It("is reported, with the cure, if it is used from another address, and not if it is used from one of them", func(ctx SpecContext) {
 		w := newBound(0)
 		w.came(digits, second)
 		w.start()
@@ -176,7 +176,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		Expect(w.told.Events).NotTo(Receive())
 	})
 
-	It("watches what inspection finds later", func(ctx SpecContext) {
+	It("watches what the inspection finds later", func(ctx SpecContext) {
 		w := newBound(0)
 		w.start()
 		w.reconciler.watchHardware = func() error { return errors.New("seen") }

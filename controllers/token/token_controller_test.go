@@ -28,7 +28,7 @@ const (
 	hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 )
 
-// world is a host that boots, of a PoolbootConfig of its name, and the reconciler of its token.
+// world is a booting host, whose PoolbootConfig has the same name, and the reconciler of its token.
 type world struct {
 	client.Client
 	cluster    *clusterv1.Cluster
@@ -39,7 +39,7 @@ type world struct {
 	reconciler *Reconciler
 }
 
-// newWorld has a host that was provisioned a while ago.
+// newWorld returns a world whose host was provisioned some time ago.
 func newWorld(ago time.Duration) *world {
 	meta := metav1.ObjectMeta{Namespace: "metal", Name: "rack1-u12"}
 	w := &world{
@@ -57,7 +57,7 @@ func newWorld(ago time.Duration) *world {
 	return w
 }
 
-// start starts a reconciler before the world.
+// start creates the objects of the world, and starts a reconciler.
 func (w *world) start() {
 	GinkgoHelper()
 	w.Client = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(w.cluster, w.machine, w.config, w.host).
@@ -66,12 +66,12 @@ func (w *world) start() {
 	w.restart()
 }
 
-// restart ends the reconciler and starts another one.
+// restart replaces the reconciler by a new one.
 func (w *world) restart() {
 	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Lifetime: life, watchHardware: func() error { return nil }}
 }
 
-// reconcile reconciles once, and returns the config as it stands then and when it is looked at again.
+// reconcile reconciles once, reads the config again, and returns the time until the next reconcile.
 func (w *world) reconcile(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	result, err := w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.config)})
@@ -81,7 +81,7 @@ func (w *world) reconcile(ctx context.Context) time.Duration {
 }
 
 var _ = Describe("The token of a host that does not join", func() {
-	It("ends when its time after the provisioning is over, and a condition and an event name the cure", func(ctx SpecContext) {
+	It("expires when its lifetime after the provisioning has passed, and a condition and an event name the cure", func(ctx SpecContext) {
 		w := newWorld(life + time.Minute)
 		w.start()
 		Expect(w.reconcile(ctx)).To(BeZero())
@@ -94,7 +94,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		w.reconcile(ctx)
 		Expect(w.told.Events).NotTo(Receive())
 
-		By("being rotated")
+		By("rotating it")
 		delete(w.config.Annotations, bootstrapv1.TokenStateAnnotation)
 		w.config.Annotations[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
 		Expect(w.Update(ctx, w.config)).To(Succeed())
@@ -103,7 +103,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		Expect(conditions.IsTrue(w.config, bootstrapv1.TokenUsableCondition)).To(BeTrue())
 	})
 
-	It("is told as expired also when the manager was killed before it could", func(ctx SpecContext) {
+	It("is reported as expired even if the manager was killed before it could report that", func(ctx SpecContext) {
 		w := newWorld(life + time.Minute)
 		w.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateExpired)
 		w.start()
@@ -112,7 +112,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		Expect(w.told.Events).To(Receive())
 	})
 
-	DescribeTable("lives on, at no cost,", func(ctx SpecContext, change func(*world)) {
+	DescribeTable("stays valid, without a write,", func(ctx SpecContext, change func(*world)) {
 		w := newWorld(life + time.Minute)
 		change(w)
 		w.start()
@@ -122,17 +122,17 @@ var _ = Describe("The token of a host that does not join", func() {
 		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
 		Expect(w.told.Events).NotTo(Receive())
 	},
-		Entry("while its time is not over", func(w *world) {
+		Entry("while its lifetime has not passed", func(w *world) {
 			w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-life / 2))
 		}),
-		Entry("while its host is provisioned once more", func(w *world) { w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning }),
+		Entry("while its host is provisioned again", func(w *world) { w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning }),
 		Entry("while its host is being wiped", func(w *world) { w.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning }),
 		Entry("while its host has another consumer", func(w *world) {
 			w.host.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "other"}
 		}),
 		Entry("while it waits to be rotated", func(w *world) { w.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
 		Entry("while the Cluster is paused", func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }),
-		Entry("when its Machine is another infrastructure provider's, whose hosts nobody here knows", func(w *world) {
+		Entry("when its Machine belongs to another infrastructure provider, whose hosts are unknown to Poolboot", func(w *world) {
 			w.config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: w.machine.Name, UID: "u"}}
 			w.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "BareMachine", Name: "b"}
 		}),
@@ -142,7 +142,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		}),
 	)
 
-	It("lives for ever when nobody set an end", func(ctx SpecContext) {
+	It("never expires if no lifetime is set", func(ctx SpecContext) {
 		w := newWorld(1000 * life)
 		w.start()
 		w.reconciler.Lifetime = 0

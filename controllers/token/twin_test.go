@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A copied pointer id", func() {
-	It("is told by an event on each of the two, once", func(ctx SpecContext) {
+	It("is reported by one event on each of the two objects", func(ctx SpecContext) {
 		w := newWorld(0)
 		w.config.UID, w.config.CreationTimestamp = "own", metav1.NewTime(time.Now().Add(-time.Hour))
 		w.config.Annotations[bootstrapv1.PointerIDAnnotation] = "id"

@@ -11,12 +11,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// BenchmarkAnswer is what an answer costs beyond TLS and net/http: the handler alone.
+// BenchmarkAnswer measures the handler of the config server alone, without TLS and net/http.
 //
-//   - config is a machine's own configuration.
-//   - rendered is the pool's bytes.
-//   - unknown is the refusal of a host whose machine is not known (503), and not-ready that of one whose overlay does
-//     not come in time (503, here after no time at all).
+//   - config is a request for the configuration of a machine.
+//   - rendered is a request for the configuration of the pool.
+//   - unknown is a request for a machine that is not known (503), and not-ready is one for a machine whose overlay does
+//     not exist in time (503, here without waiting).
 func BenchmarkAnswer(b *testing.B) {
 	m, err := newMachine(usual)
 	if err != nil {
@@ -52,7 +52,7 @@ func answer(b *testing.B, handler http.Handler, path string, code int) {
 	}
 }
 
-// discarded is an answer of which only the code is kept.
+// discarded is a response of which only the status code is kept.
 type discarded struct {
 	header http.Header
 	code   int

@@ -42,7 +42,7 @@ func (b boot) done() bool {
 		b.machine.Status.NodeRef.IsDefined()
 }
 
-// boots returns all machines of the site, ordered by pool.
+// readBoots returns all machines of the site, ordered by name, and so by pool.
 func readBoots(ctx context.Context, s *site.Site) ([]boot, error) {
 	var list clusterv1.MachineList
 	if err := s.ManagementClient.List(ctx, &list, client.InNamespace(site.Namespace)); err != nil {
@@ -133,7 +133,7 @@ func explain(ctx context.Context, s *site.Site) string {
 	return text.String()
 }
 
-// printTimeline prints when each machine took each step.
+// printTimeline prints when each machine completed each step.
 func printTimeline(boots []boot, timeline *site.Timeline) {
 	fmt.Println("\n==> Timeline (seconds since the Machine was created)")
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)

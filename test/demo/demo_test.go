@@ -22,10 +22,10 @@ func TestDemo(t *testing.T) {
 	RunSpecs(t, "make demo")
 }
 
-// marker is in the environment of a demo and of all that it starts.
+// marker is a variable in the environment of a demo and of all programs that it starts.
 const marker = "DEMO_OF_TEST"
 
-// running are the programs that have the marker with a value.
+// running returns the programs in whose environment the marker has this value.
 func running(value string) (found []string) {
 	GinkgoHelper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
@@ -33,7 +33,7 @@ func running(value string) (found []string) {
 	for _, process := range processes {
 		environment, err := os.ReadFile(filepath.Join(process, "environ"))
 		if err != nil || !slices.ContainsFunc(bytes.Split(environment, []byte{0}), func(setting []byte) bool { return string(setting) == marker+"="+value }) {
-			continue // gone, or another's
+			continue // it has ended, or another program started it
 		}
 		if name, err := os.ReadFile(filepath.Join(process, "comm")); err == nil {
 			found = append(found, filepath.Base(process)+" "+string(bytes.TrimSpace(name)))
@@ -44,11 +44,11 @@ func running(value string) (found []string) {
 
 var _ = Describe("make demo", func() {
 	DescribeTable("stops everything that it started when only make receives", func(ctx SpecContext, interrupt syscall.Signal) {
-		tmp, err := os.MkdirTemp("", "d") // short: sockets live below it
+		tmp, err := os.MkdirTemp("", "d") // a short path, because the paths of sockets in it have a maximum length
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, tmp)
 		value, output := fmt.Sprintf("%d-%d", os.Getpid(), interrupt), gbytes.NewBuffer()
-		// What the demo needs is there: the suite's own programs.
+		// The programs that the demo needs are already built, for this suite.
 		command := exec.Command("make", "-C", "../..", "--old-file=binaries", "demo", "KEEP=1")
 		command.Env = append(slices.DeleteFunc(os.Environ(), func(setting string) bool { return regexp.MustCompile("^(MAKE|MFLAGS)").MatchString(setting) }),
 			marker+"="+value, "TMPDIR="+tmp)

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// run is the whole demo.
+// run runs the demo.
 func run(ctx context.Context, keep bool) (err error) {
 	began := time.Now()
 	fmt.Println("==> Setting up a site: two clusters, Cluster API, Poolboot, six servers")

@@ -16,7 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// result has the numbers in the summary of the demo.
+// result contains the numbers in the summary of the demo.
 type result struct {
 	machines, ready, bornInPool, poolChanges int
 	// outside is the number of versions of Nodes that were not in the pool of the Node. filesOff is the number of hosts
@@ -25,7 +25,7 @@ type result struct {
 	seconds           int
 }
 
-// String is the demo's last line.
+// String returns the last line of the demo.
 func (r result) String() string {
 	return fmt.Sprintf("demo: machines=%d ready=%d born-in-pool=%d pool-changes=%d seconds=%d", r.machines, r.ready, r.bornInPool, r.poolChanges, r.seconds)
 }

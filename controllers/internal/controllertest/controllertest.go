@@ -1,5 +1,5 @@
-// Package controllertest is the fixture that the tests of the controllers share: a scheme, clients whose writes can
-// fail, and the events of a recorder. What a test is about, such as its objects, stays with the test.
+// Package controllertest has what the tests of several controllers share: a scheme, clients whose writes can fail, and
+// the events of a recorder. What is specific to a test, such as its objects, is in the test.
 package controllertest
 
 import (

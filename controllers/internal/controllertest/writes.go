@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// InterceptWrites returns functions that call around for each write of a client. write does the write. object is nil
-// for server-side apply.
+// InterceptWrites returns functions that call around for each write of a client. The function write does the write. The
+// object is nil for server-side apply.
 func InterceptWrites(around func(ctx context.Context, object client.Object, write func() error) error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -34,24 +34,24 @@ func InterceptWrites(around func(ctx context.Context, object client.Object, writ
 	}
 }
 
-// ErrCrash is the error of all writes from a crash on.
+// ErrCrash is the error of each write at and after a crash.
 var ErrCrash = errors.New("connection reset")
 
-// Process is the process that a reconciler runs in. It counts writes, and can crash at one of them.
+// Process is the process in which a reconciler runs. It counts writes, and can crash at one of them.
 type Process struct {
-	// Writes counts the writes that the reconciler has tried.
+	// Writes is the number of writes that the reconciler has tried.
 	Writes int
-	// CrashAt is the number of the write at which the process crashes; 0 means none.
+	// CrashAt is the number of the write at which the process crashes, or 0 for none.
 	CrashAt int
-	// CrashesAt reports whether the process crashes at a write of this object; nil means none.
+	// CrashesAt reports whether the process crashes at a write of this object. Nil means that it does not.
 	CrashesAt func(client.Object) bool
-	// Late has the write at which the process crashes take effect.
+	// Late is true if the write at which the process crashes takes effect.
 	Late bool
 	// Crashed is true after the crash, until the next process.
 	Crashed bool
 }
 
-// Write is a parameter of InterceptWrites.
+// Write does a write, or crashes. It is an argument for InterceptWrites.
 func (p *Process) Write(_ context.Context, object client.Object, write func() error) error {
 	p.Writes++
 	if p.Crashed {

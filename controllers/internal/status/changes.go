@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reportedTime is the field of an address whose owner is not that of the address.
+// reportedTime is the field of an address that has another owner than the address.
 const reportedTime = "reportedTime"
 
 // changes returns the paths in the status that differ between two versions of an object, sorted. They are the keys of
@@ -75,7 +75,7 @@ func differences(was, now map[string]any) (keys []string) {
 	return keys
 }
 
-// byKey returns the entries of a list by the field that tells them apart.
+// byKey returns the entries of a list by the field that identifies them.
 func byKey(list any, key string) map[string]any {
 	entries, _ := list.([]any)
 	found := map[string]any{}
@@ -87,7 +87,7 @@ func byKey(list any, key string) map[string]any {
 	return found
 }
 
-// onlyReported reports whether two lists of addresses differ in nothing but when they were reported.
+// onlyReported reports whether two lists of addresses differ only in when the addresses were reported.
 func onlyReported(was, now map[string]any) bool {
 	without := func(addresses map[string]any) map[string]any {
 		bare := map[string]any{}

@@ -14,7 +14,7 @@ import (
 // Owner is the name of a controller that writes status.
 type Owner string
 
-// The owners of status. ConfigServer is a program of its own: it patches its fields by name, and writes no other.
+// The owners of status. ConfigServer is a separate program: it patches its fields by name, and writes no others.
 const (
 	PoolbootConfig    Owner = "poolbootconfig"
 	Boot              Owner = "boot"
@@ -27,11 +27,13 @@ const (
 	ConfigServer      Owner = "config server"
 )
 
-// ForeignError is about a change of status that is another controller's to make. It is an error of the program.
+// ForeignError is the error of a change to a part of the status that another controller owns. It indicates a bug in
+// Poolboot.
 type ForeignError struct {
 	// Object is the object's kind, namespace and name.
 	Object string
-	// Path is the part of the status, Writer who changed it, and Owner whose it is.
+	// Path is the changed part of the status, Writer is the controller that changed it, and Owner is the controller
+	// that owns it.
 	Path          string
 	Writer, Owner Owner
 }
@@ -50,10 +52,11 @@ func changeOf(before, after *bootstrapv1.PoolbootConfig) change {
 	return change{was: &before.Status, now: &after.Status, isInline: after.Spec.IsInline()}
 }
 
-// part is a part of a PoolbootConfig's status. It has one owner, unless it is handed over.
+// part is a part of a PoolbootConfig's status. It has one owner, unless controllers hand it over.
 type part struct {
 	owner Owner
-	// handover names the owner of a change where controllers hand a part over. It replaces owner, who begins.
+	// handover returns the owner of a change, if controllers hand the part over. It replaces owner, which is the first
+	// owner.
 	handover func(change) Owner
 }
 
@@ -91,10 +94,10 @@ var parts = map[string]part{
 	"conditions[NodeInPool]":          {owner: Boot, handover: nodeInPool},
 }
 
-// record is whose the record of the Node, its pool and its configuration is. It goes from controller to controller by
-// a write that only the next one makes: the poolbootconfig controller decides the pool until it puts a data Secret on
-// record and beyond, the boot controller takes the record over when it prepares or withdraws a boot, and the node
-// controller has it as long as a Node is on record.
+// record returns the owner of the record of the Node, its pool and its configuration. The record passes from one
+// controller to the next by a write that only the next one makes. The poolbootconfig controller decides the pool,
+// before and after it records a data Secret. The boot controller takes the record over when it prepares or withdraws a
+// boot. The node controller owns it as long as a Node is recorded.
 func record(c change) Owner {
 	switch {
 	case c.was.DataSecretName == "" && c.now.DataSecretName != "":
@@ -107,9 +110,9 @@ func record(c change) Owner {
 	return PoolbootConfig
 }
 
-// credential is whose the record of the join credential is. One in an inline data Secret is the poolbootconfig
-// controller's until both are on record. From then on, and for every other host, it is the boot controller's, until the
-// node controller deletes it.
+// credential returns the owner of the record of the join credential. The poolbootconfig controller owns that of an
+// inline data Secret until both are recorded. From then on, and for all other hosts, the boot controller owns it, until
+// the node controller deletes it.
 func credential(c change) Owner {
 	switch {
 	case !c.was.Boot.TokenRevokedTime.Equal(c.now.Boot.TokenRevokedTime):
@@ -122,8 +125,8 @@ func credential(c change) Owner {
 	return Boot
 }
 
-// certificate is whose the grant of a certificate is: the boot controller withdraws it, and finds it again after
-// clusterctl move.
+// certificate returns the owner of the record of a granted certificate. The boot controller removes the record, and
+// restores it after clusterctl move.
 func certificate(c change) Owner {
 	if c.prepares() || !c.now.Boot.Certificate.IsDefined() {
 		return Boot
@@ -131,7 +134,8 @@ func certificate(c change) Owner {
 	return Certificate
 }
 
-// requests is whose the record of a host's requests is: the boot controller drops that of a host that leaves.
+// requests returns the owner of the record of a host's requests. The boot controller removes the record of a host that
+// is replaced.
 func requests(c change) Owner {
 	if c.was.HostRef != c.now.HostRef {
 		return Boot
@@ -139,8 +143,8 @@ func requests(c change) Owner {
 	return ConfigServer
 }
 
-// bootPrepared is whose the condition BootPrepared is: while it stays True, the node controller keeps the pool in its
-// message current.
+// bootPrepared returns the owner of the condition BootPrepared. While the condition stays True, the node controller
+// updates the pool in its message.
 func bootPrepared(c change) Owner {
 	if !c.prepares() && isTrue(c.was, bootstrapv1.BootPreparedCondition) && isTrue(c.now, bootstrapv1.BootPreparedCondition) {
 		return Node
@@ -148,8 +152,8 @@ func bootPrepared(c change) Owner {
 	return Boot
 }
 
-// nodeInPool is whose the condition NodeInPool is: the boot controller sets the first one with its record, which saves
-// a write, and removes it with the record.
+// nodeInPool returns the owner of the condition NodeInPool. The boot controller sets the first one with its record,
+// which saves a write, and removes it with the record.
 func nodeInPool(c change) Owner {
 	if c.prepares() {
 		return Boot
@@ -157,8 +161,8 @@ func nodeInPool(c change) Owner {
 	return Node
 }
 
-// prepares reports whether a change is the boot controller's record of a boot, or of its withdrawal: only these set the
-// time.
+// prepares reports whether a change is the boot controller's record of a boot, or of its withdrawal. Only these set
+// preparedTime.
 func (c change) prepares() bool {
 	return !c.was.Boot.PreparedTime.Equal(c.now.Boot.PreparedTime)
 }
@@ -176,7 +180,7 @@ func ownerOf(path string, c change) Owner {
 	return p.owner
 }
 
-// mayWrite returns a ForeignError unless all changed parts of an object's status are the owner's.
+// mayWrite returns a ForeignError unless this owner owns all changed parts of an object's status.
 func (o Owner) mayWrite(before, after client.Object, changed []string) error {
 	for _, path := range changed {
 		owner := Owner("")

@@ -24,10 +24,10 @@ import (
 
 type configStatus = bootstrapv1.PoolbootConfigStatus
 
-// owners are all that write the status of a PoolbootConfig.
+// owners are all writers of the status of a PoolbootConfig.
 var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, Token, BareMetalHost, ConfigServer}
 
-// samples change one part of a status each.
+// samples are changes of one part of a status each.
 var samples = map[string]func(*configStatus){
 	"observedGeneration":              func(s *configStatus) { s.ObservedGeneration = 7 },
 	"initialization":                  func(s *configStatus) { s.Initialization.DataSecretCreated = ptr.To(true) },
@@ -71,7 +71,7 @@ func condition(kind string, value metav1.ConditionStatus) func(*configStatus) {
 	}
 }
 
-// written is a status of which a data Secret and a request are on record, and as changes say more.
+// written returns a config whose status has a data Secret and a request, and these changes.
 func written(changes ...func(*configStatus)) *bootstrapv1.PoolbootConfig {
 	config := &bootstrapv1.PoolbootConfig{}
 	s := &config.Status
@@ -83,7 +83,7 @@ func written(changes ...func(*configStatus)) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// writers are those of the owners that may change one version into the next.
+// writers returns the owners that are allowed to change one version into the next.
 func writers(before, after *bootstrapv1.PoolbootConfig) (may []Owner) {
 	GinkgoHelper()
 	changed, err := changes(before, after)
@@ -116,7 +116,7 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 	})
 
 	for path, change := range samples {
-		It("is written by nobody else: "+path, func() {
+		It("is written by no other controller: "+path, func() {
 			before := written()
 			after := before.DeepCopy()
 			change(&after.Status)
@@ -164,20 +164,20 @@ var _ = DescribeTable("A part that is handed over has one owner at a time",
 		was, now := written(before...), written(append(before, after...)...)
 		Expect(writers(was, now)).To(Equal([]Owner{owner}))
 	},
-	Entry("the pool, before a host asks", with(), with(samples["poolRole"]), PoolbootConfig),
+	Entry("the pool, before a host sends a request", with(), with(samples["poolRole"]), PoolbootConfig),
 	Entry("the pool, with the boot's record", with(), with(samples["poolRole"], samples["nodeRef"], samples["boot.preparedTime"]), Boot),
-	Entry("the pool, once a Node is on record", with(samples["nodeRef"]), with(samples["poolRole"]), Node),
+	Entry("the pool, once a Node is recorded", with(samples["nodeRef"]), with(samples["poolRole"]), Node),
 	Entry("the pool, with a Node that was found after a move", with(), with(samples["poolRole"], samples["nodeRef"]), Node),
-	Entry("the pool, with an inline data Secret that is put on record again", with(samples["nodeRef"], noDataSecret),
+	Entry("the pool, with an inline data Secret that is recorded again", with(samples["nodeRef"], noDataSecret),
 		with(samples["poolRole"], samples["configuration"], samples["dataSecretName"]), PoolbootConfig),
 	Entry("the pool of another Node, when the boot is prepared again", with(samples["nodeRef"]), with(samples["poolRole"], samples["boot.preparedTime"]), Boot),
-	Entry("the life of the credential of a host that enrolled, which has no data Secret", with(noDataSecret, credentialOnRecord),
+	Entry("the expiration time of the credential of a host that enrolled, which has no data Secret", with(noDataSecret, credentialOnRecord),
 		with(samples["boot.credentialExpirationTime"]), Boot),
 	Entry("the credential, with the boot's record", with(), with(samples["boot.credentialID"], samples["boot.preparedTime"]), Boot),
-	Entry("the life of the credential", with(credentialOnRecord), with(samples["boot.credentialExpirationTime"]), Boot),
+	Entry("the expiration time of the credential", with(credentialOnRecord), with(samples["boot.credentialExpirationTime"]), Boot),
 	Entry("the credential, when the token is revoked", with(credentialOnRecord), with(samples["boot.tokenRevokedTime"], noCredential), Node),
 	Entry("the certificate of a credential", with(), with(samples["boot.certificate"]), Certificate),
-	Entry("the certificate that is forgotten", with(samples["boot.certificate"]), with(func(s *configStatus) { s.Boot.Certificate = bootstrapv1.GrantedCertificate{} }), Boot),
+	Entry("a certificate whose record is removed", with(samples["boot.certificate"]), with(func(s *configStatus) { s.Boot.Certificate = bootstrapv1.GrantedCertificate{} }), Boot),
 	Entry("the requests of a host", with(), with(samples["boot.firstRequestedTime"], samples["boot.addresses"]), ConfigServer),
 	Entry("the requests of a host that another one replaces", with(), with(samples["boot.firstRequestedTime"], samples["boot.addresses"], samples["hostRef"]), Boot),
 	Entry("BootPrepared", with(), with(samples["conditions[BootPrepared]"]), Boot),
@@ -194,9 +194,9 @@ var _ = DescribeTable("The credential of an inline data Secret",
 		was.Spec.ConfigSource.Type, now.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline, bootstrapv1.ConfigSourceTypeInline
 		Expect(writers(was, now)).To(Equal([]Owner{owner}))
 	},
-	Entry("is the poolbootconfig controller's until the data Secret is on record", with(noDataSecret, credentialOnRecord), PoolbootConfig),
-	Entry("is the poolbootconfig controller's while it is not on record", with(), PoolbootConfig),
-	Entry("is the boot controller's from then on", with(credentialOnRecord), Boot),
+	Entry("belongs to the poolbootconfig controller until the data Secret is recorded", with(noDataSecret, credentialOnRecord), PoolbootConfig),
+	Entry("belongs to the poolbootconfig controller until the credential is recorded", with(), PoolbootConfig),
+	Entry("belongs to the boot controller from then on", with(credentialOnRecord), Boot),
 )
 
 func with(changes ...func(*configStatus)) []func(*configStatus) { return changes }

@@ -16,13 +16,14 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// ConflictRetry is when a reconcile that met another writer is repeated: by then the cache has the other write.
+// ConflictRetry is how soon a reconcile that conflicted with another writer is repeated. By then, the cache contains
+// the other write.
 const ConflictRetry = 200 * time.Millisecond
 
-// Patch writes what differs between the status of two versions of an object, and nothing if they are equal. The object
-// after becomes what the API server returns. The error is a conflict if the object has changed since it was read: the
-// lock protects the lists, which a merge patch replaces as a whole. It is a ForeignError if the change is not the
-// owner's.
+// Patch writes what differs between the status of two versions of an object, and nothing if they are equal. It updates
+// after with the response of the API server. The error is a conflict if the object has changed since it was read: the
+// lock protects the lists, which a merge patch replaces as a whole. The error is a ForeignError if another controller
+// owns a changed part.
 func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.Object) error {
 	changed, err := changes(before, after)
 	if err != nil || len(changed) == 0 {
@@ -37,9 +38,9 @@ func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.
 	return nil
 }
 
-// Change records what was done elsewhere and must not be done again for a conflict: it applies a change to the status
-// of a PoolbootConfig, and if the object has changed meanwhile, to its current version, read live. It returns the
-// version that it leaves, and a NotFound error if the PoolbootConfig is being deleted.
+// Change records something that was done elsewhere and must not be repeated after a conflict. It applies a change to
+// the status of a PoolbootConfig. If the object has changed in the meantime, it applies the change to the current
+// version, which it reads live. It returns the new version, or a NotFound error if the PoolbootConfig is being deleted.
 func (o Owner) Change(ctx context.Context, c client.Client, live client.Reader, config *bootstrapv1.PoolbootConfig, change func(*bootstrapv1.PoolbootConfig)) (*bootstrapv1.PoolbootConfig, error) {
 	key := client.ObjectKeyFromObject(config)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -64,13 +65,14 @@ func (o Owner) Change(ctx context.Context, c client.Client, live client.Reader, 
 	return config, err
 }
 
-// Locked is a merge patch from a version of an object that the API server refuses if the object has changed since.
+// Locked returns a merge patch from a version of an object. The API server refuses it if the object has changed since
+// that version.
 func Locked(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
 }
 
-// RetryConflict turns a conflict into a repetition of the reconcile after ConflictRetry, because its decisions rest on
-// what another writer has changed.
+// RetryConflict turns a conflict into another reconcile after ConflictRetry, because the decisions depend on what
+// another writer has changed.
 func RetryConflict(ctx context.Context, result ctrl.Result, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).V(4).Info("Another client wrote first, retrying", "error", err.Error())

@@ -44,7 +44,7 @@ var _ = Describe("A patch of a status", func() {
 		return after
 	}
 
-	It("is one request for all that differs", func(ctx SpecContext) {
+	It("is one request for all differences", func(ctx SpecContext) {
 		after := changed(samples["poolRole"], samples["conditions[PoolDecided]"], samples["conditions[Ready]"])
 		Expect(PoolbootConfig.Patch(ctx, c, config, after)).To(Succeed())
 		Expect(patches).To(Equal(1))
@@ -54,12 +54,12 @@ var _ = Describe("A patch of a status", func() {
 		Expect(current.Status.Conditions).To(HaveLen(2))
 	})
 
-	It("is no request when nothing differs", func(ctx SpecContext) {
+	It("is no request if nothing differs", func(ctx SpecContext) {
 		Expect(PoolbootConfig.Patch(ctx, c, config, config.DeepCopy())).To(Succeed())
 		Expect(patches).To(BeZero())
 	})
 
-	It("is refused, and not sent, when it changes what another controller owns", func(ctx SpecContext) {
+	It("is refused, and not sent, if it changes what another controller owns", func(ctx SpecContext) {
 		err := Node.Patch(ctx, c, config, changed(samples["hostRef"], samples["boot.nodeReadyTime"]))
 		var foreign *ForeignError
 		Expect(errors.As(err, &foreign)).To(BeTrue())
@@ -67,14 +67,14 @@ var _ = Describe("A patch of a status", func() {
 		Expect(patches).To(BeZero())
 	})
 
-	It("is refused of a kind that the controller does not write", func(ctx SpecContext) {
+	It("is refused for a kind that the controller does not write", func(ctx SpecContext) {
 		pool := &poolv1.MachineConfigPool{}
 		after := pool.DeepCopy()
 		after.Status.ObservedGeneration = 1
 		Expect(Boot.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("which the machineconfigpool controller owns")))
 	})
 
-	It("is a conflict when the object has changed since it was read, which repeats the reconcile", func(ctx SpecContext) {
+	It("is a conflict if the object has changed since it was read, and the reconcile is repeated", func(ctx SpecContext) {
 		Expect(Token.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
 		err := Node.Patch(ctx, c, config, changed(samples["boot.nodeReadyTime"]))
 		Expect(apierrors.IsConflict(err)).To(BeTrue())
@@ -82,7 +82,7 @@ var _ = Describe("A patch of a status", func() {
 		Expect(RetryConflict(ctx, ctrl.Result{}, errors.New("other"))).Error().To(MatchError("other"))
 	})
 
-	It("of what was done elsewhere is applied to the current version after a conflict", func(ctx SpecContext) {
+	It("that records what was done elsewhere is applied to the current version after a conflict", func(ctx SpecContext) {
 		Expect(Token.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
 		after, err := Boot.Change(ctx, c, c, config, func(config *bootstrapv1.PoolbootConfig) { samples["boot.preparedTime"](&config.Status) })
 		Expect(err).NotTo(HaveOccurred())
@@ -91,7 +91,7 @@ var _ = Describe("A patch of a status", func() {
 		Expect(patches).To(Equal(3))
 	})
 
-	It("of what was done elsewhere finds a PoolbootConfig that is being deleted", func(ctx SpecContext) {
+	It("that records what was done elsewhere fails if the PoolbootConfig is being deleted", func(ctx SpecContext) {
 		now := metav1.Now()
 		config.DeletionTimestamp = &now
 		_, err := Boot.Change(ctx, c, c, config, func(*bootstrapv1.PoolbootConfig) { Fail("nothing is left to record") })

@@ -19,11 +19,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// Boot is a boot that ends, and what is deleted with it.
+// Boot describes a boot that ends, and what is deleted with it.
 type Boot struct {
 	// Config is the PoolbootConfig of the boot.
 	Config *bootstrapv1.PoolbootConfig
-	// HasJoined revokes the token of the host.
+	// HasJoined is true if the host has joined. Its token is revoked then.
 	HasJoined bool
 
 	// Management writes to the management cluster.
@@ -31,19 +31,19 @@ type Boot struct {
 	// OverlayNamespace is the namespace of overlay Secrets.
 	OverlayNamespace string
 
-	// Workload connects to the workload cluster; nil when the cluster does not exist any more.
+	// Workload connects to the workload cluster. It is nil if the cluster no longer exists.
 	Workload func(context.Context) (client.Client, error)
-	// CredentialID is the ID of the join credential; empty when there is none.
+	// CredentialID is the ID of the join credential, or empty if there is none.
 	CredentialID string
-	// NodeName is the name of the Node to delete; empty to delete no Node.
+	// NodeName is the name of the Node to delete, or empty to delete no Node.
 	NodeName string
-	// IsUnused reports whether the Node of that name belongs to this boot, and no kubelet uses it. Other Nodes stay.
+	// IsUnused reports whether the Node with that name belongs to this boot, and no kubelet uses it. Other Nodes stay.
 	IsUnused func(*corev1.Node) bool
 }
 
-// LeftoverError is the error of a boot of which everything is deleted except objects in the workload cluster.
+// LeftoverError is the error of a boot whose objects are deleted, except objects in the workload cluster.
 type LeftoverError struct {
-	// Objects are the objects that may be left.
+	// Objects are the objects that can remain.
 	Objects []string
 	// Err is why they could not be deleted.
 	Err error
@@ -58,13 +58,12 @@ func (e *LeftoverError) Error() string {
 func (e *LeftoverError) Unwrap() error { return e.Err }
 
 // Delete revokes the token, if the host has joined, and deletes the overlay, the join credential and the Node, in this
-// order. First comes what lets a host continue: no controller extends a credential whose token is revoked, and no host
+// order. What lets a host continue is first: no controller extends a credential whose token is revoked, and no host
 // receives an overlay whose credential is deleted. If the token cannot be revoked, nothing is deleted. After that, an
-// object that cannot be deleted does not keep the others from being deleted.
+// object that cannot be deleted does not prevent the deletion of the others.
 //
 // Delete can be repeated after every failure. So the caller removes the ID of the credential from the record, or the
-// finalizer, only when Delete succeeded. The error is a *LeftoverError if only objects in the workload cluster are
-// left.
+// finalizer, only if Delete succeeded. The error is a *LeftoverError if only objects in the workload cluster remain.
 func (b Boot) Delete(ctx context.Context) error {
 	if b.HasJoined {
 		if err := b.revokeToken(ctx); err != nil {
@@ -82,7 +81,7 @@ func (b Boot) Delete(ctx context.Context) error {
 	return errors.Join(err, left.Err)
 }
 
-// revokeToken revokes the token of the host, unless it is revoked already. The lock keeps the annotations that another
+// revokeToken revokes the token of the host, unless it is already revoked. The lock protects annotations that another
 // writer has changed.
 func (b Boot) revokeToken(ctx context.Context) error {
 	if record.HasJoined(b.Config) {
@@ -105,7 +104,7 @@ func (b Boot) deleteOverlay(ctx context.Context) error {
 	return nil
 }
 
-// deleteInWorkloadCluster deletes the join credential and the Node. It returns nil when neither is left.
+// deleteInWorkloadCluster deletes the join credential and the Node. It returns nil if neither remains.
 func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 	if b.Workload == nil || b.CredentialID == "" && b.NodeName == "" {
 		return nil
@@ -136,7 +135,8 @@ func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 	return &left
 }
 
-// deleteNode deletes the Node if it is unused. The preconditions keep a Node that a kubelet starts to use meanwhile.
+// deleteNode deletes the Node if it is unused. The preconditions protect a Node that a kubelet starts to use in the
+// meantime.
 func (b Boot) deleteNode(ctx context.Context, w client.Client) error {
 	if b.NodeName == "" {
 		return nil

@@ -24,7 +24,8 @@ import (
 type clusters struct {
 	management, workload client.WithWatch
 	config               *bootstrapv1.PoolbootConfig
-	// writes are the writes in their order; the write at the index failing fails, before or after it takes effect.
+	// writes are the names of the writes, in order. The write with the index failing fails, before it takes effect or,
+	// if late is true, after.
 	writes  []string
 	failing int
 	late    bool
@@ -79,7 +80,7 @@ func (c *clusters) boot() teardown.Boot {
 	}
 }
 
-// left returns which of the objects still exist.
+// left returns the names of the objects that still exist.
 func (c *clusters) left(ctx context.Context) (left []string) {
 	GinkgoHelper()
 	for _, object := range []struct {
@@ -129,7 +130,7 @@ var _ = Describe("The teardown of a boot", func() {
 		}
 	}
 
-	DescribeTable("deletes the rest when one object cannot be deleted", func(ctx context.Context, failing int, left []string, leftovers []string) {
+	DescribeTable("deletes the rest if one object cannot be deleted", func(ctx context.Context, failing int, left []string, leftovers []string) {
 		c := newClusters()
 		c.failing = failing
 		err := c.boot().Delete(ctx)
@@ -147,7 +148,7 @@ var _ = Describe("The teardown of a boot", func() {
 		Entry("the Node", 3, []string{nodeName}, []string{"Node " + nodeName}),
 	)
 
-	It("reports everything in a workload cluster that it cannot connect to as left", func(ctx context.Context) {
+	It("reports everything in a workload cluster to which it cannot connect", func(ctx context.Context) {
 		c := newClusters()
 		boot := c.boot()
 		boot.Workload = func(context.Context) (client.Client, error) { return nil, errBroken }
@@ -165,7 +166,7 @@ var _ = Describe("The teardown of a boot", func() {
 		Expect(boot.Delete(ctx)).To(Succeed(), "the workload cluster does not exist any more")
 	})
 
-	It("keeps a Node that a kubelet uses, and one that it starts to use meanwhile", func(ctx context.Context) {
+	It("keeps a Node that a kubelet uses, or starts to use in the meantime", func(ctx context.Context) {
 		c := newClusters()
 		boot := c.boot()
 		boot.IsUnused = func(node *corev1.Node) bool {
@@ -181,7 +182,7 @@ var _ = Describe("The teardown of a boot", func() {
 		Expect(c.left(ctx)).To(Equal([]string{nodeName}))
 	})
 
-	It("leaves the token as it is when the host has not joined", func(ctx context.Context) {
+	It("does not revoke the token if the host has not joined", func(ctx context.Context) {
 		c := newClusters()
 		boot := c.boot()
 		boot.HasJoined = false
