@@ -25,7 +25,7 @@ const WaitingForKubeletReason = "PoolbootWaitingForKubelet"
 // never been Ready.
 func WaitingForKubelet(name, role string) metav1.Condition {
 	return metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.WaitingForKubeletReason,
-		Message: fmt.Sprintf("Node %s stands in pool %q, its kubelet is not Ready yet", name, role)}
+		Message: fmt.Sprintf("Node %s is in pool %q; its kubelet is not Ready yet", name, role)}
 }
 
 // BootPrepared returns the condition BootPrepared of a PoolbootConfig whose host has everything that it needs to boot.
@@ -120,7 +120,7 @@ func (r Registration) Node() *corev1.Node {
 			Type:               corev1.NodeReady,
 			Status:             corev1.ConditionFalse,
 			Reason:             WaitingForKubeletReason,
-			Message:            "Poolboot made this Node beforehand; its kubelet has not registered yet",
+			Message:            "Poolboot pre-registered this Node; its kubelet has not registered yet",
 			LastHeartbeatTime:  now,
 			LastTransitionTime: now,
 		}}},

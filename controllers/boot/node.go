@@ -62,7 +62,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		err = s.adoptNode(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("making Node %s beforehand: %w", s.registration.Name, err)
+		return fmt.Errorf("pre-register Node %s: %w", s.registration.Name, err)
 	}
 	outcome := metrics.NodeCreated
 	if s.triedBefore {
