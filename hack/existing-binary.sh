@@ -5,9 +5,9 @@ set -eu
 file=$1 wanted=$2 link=$3
 program=$(basename "$file")
 minor=${wanted%.*}
-cure="put one of $minor there, remove $file to have it built from source, or unset KUBERNETES_BIN and KUBEBUILDER_ASSETS to have all of them built"
+remedy="put one of $minor there, remove $file to have it built from source, or unset KUBERNETES_BIN and KUBEBUILDER_ASSETS to have all of them built"
 fail() {
-	echo "$file $1, but $wanted is wanted, or another patch release of $minor. What to do: $cure." >&2
+	echo "$file $1, but $wanted is wanted, or another patch release of $minor. What to do: $remedy." >&2
 	exit 1
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# progress.sh WHAT CURE COMMAND...: runs a command without its output, prints a line every ten seconds while it runs, and
+# progress.sh WHAT REMEDY COMMAND...: runs a command without its output, prints a line every ten seconds while it runs, and
 # on failure prints the end of its output and what to do. When make gets SIGINT or SIGTERM, the command gets SIGTERM.
 set -u
-what=$1 cure=$2
+what=$1 remedy=$2
 shift 2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -37,6 +37,6 @@ wait "$pid"
 code=$?
 if ((code != 0)); then
 	tail -n 60 "$log"
-	echo "==> $what: FAILED after $((SECONDS - start)) s. What to do: $cure" >&2
+	echo "==> $what: FAILED after $((SECONDS - start)) s. What to do: $remedy" >&2
 fi
 exit "$code"

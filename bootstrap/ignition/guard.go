@@ -138,8 +138,8 @@ func (g *guard) directories(directories []types.Directory) {
 		name := cleaned(directory.Path)
 		unit, dropin := unitAt(name)
 		switch {
-		case cureFor(name) != "":
-			g.refuse(place+".path", "%s is reserved for Poolboot: %s", name, cureFor(name))
+		case remedyFor(name) != "":
+			g.refuse(place+".path", "%s is reserved for Poolboot: %s", name, remedyFor(name))
 		case g.takenPath(place+".path", name):
 		case dropin == "" && (unit == KubeletUnit || isOwn(unit) && path.Ext(unit) != ".d"):
 			g.refuse(place+".path", "%s is the path of a unit that Poolboot depends on: leave it out", name)
@@ -220,8 +220,8 @@ func (g *guard) links(links []types.Link) {
 
 // reserved refuses a file or a link at a reserved path, or at the path of a directory above one.
 func (g *guard) reserved(place, name string) bool {
-	if cure := cureFor(name); cure != "" {
-		g.refuse(place, "%s is reserved for Poolboot: %s", name, cure)
+	if remedy := remedyFor(name); remedy != "" {
+		g.refuse(place, "%s is reserved for Poolboot: %s", name, remedy)
 		return true
 	}
 	if leadsToReserved(name) {

@@ -147,7 +147,7 @@ func (r redirects) leadsIn() bool {
 // that Poolboot depends on.
 func isKept(name string) bool {
 	unit, _ := unitAt(name)
-	return cureFor(name) != "" || appliesToKubelet(unit) || isOwn(unit) || isDropinDirectory(name) || isBelow(name, KubeletConfigDirectory) ||
+	return remedyFor(name) != "" || appliesToKubelet(unit) || isOwn(unit) || isDropinDirectory(name) || isBelow(name, KubeletConfigDirectory) ||
 		isEnablementOfOwn(name)
 }
 

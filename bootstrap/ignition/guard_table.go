@@ -155,7 +155,7 @@ func (g *guard) tmpfiles(place, name, text string) {
 	g.text(place, name, []byte(text))
 }
 
-const cureTmpfiles = "remove the line, or use another path"
+const remedyTmpfiles = "remove the line, or use another path"
 
 // tmpfilesLine returns why a line is refused, or "". A path is checked where it resolves to. A pattern is checked
 // against all paths below the directory where it begins.
@@ -174,7 +174,7 @@ func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 	parent, parentOK := g.ways.resolve(path.Dir(path.Clean(literal)))
 	switch {
 	case !ok || !parentOK:
-		return line.path + " is a loop of links: " + cureTmpfiles
+		return line.path + " is a loop of links: " + remedyTmpfiles
 	case isPattern && strings.Contains(line.path, ".."):
 		return line.path + " is a pattern with .., which can't be checked: use the full path"
 	case isPattern:
@@ -201,11 +201,11 @@ func tmpfilesPath(line tmpfilesLine, at string) string {
 	keeps := strings.IndexByte(tmpfilesKeeping, line.kind) >= 0 && line.age == ""
 	switch {
 	case isKept(at):
-		return described(line.path, at) + " is reserved for Poolboot: " + cureTmpfiles
+		return described(line.path, at) + " is reserved for Poolboot: " + remedyTmpfiles
 	case isOutside(at):
 		return described(line.path, at) + " is not a regular path of the host's files, and can't be checked: use the file's own path"
 	case !keeps && (leadsToReserved(at) || at == "/"):
-		return described(line.path, at) + " contains files of Poolboot, and a line of type " + string(line.kind) + " would change all of its contents: " + cureTmpfiles
+		return described(line.path, at) + " contains files of Poolboot, and a line of type " + string(line.kind) + " would change all of its contents: " + remedyTmpfiles
 	case !keeps && (isGenerator(at) || isTmpfiles(at) || at == fstab || isPreset(at) || isUnit(at)):
 		return described(line.path, at) + " is read by systemd, and its contents can't be checked: define it as a file or under systemd.units"
 	}

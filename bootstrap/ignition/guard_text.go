@@ -41,7 +41,7 @@ var (
 	telltales = [][]byte{[]byte("KUBELET_"), []byte("hostname"), kubeletConfiguration}
 )
 
-const curePool = "set nodeLabels and nodeTaints of the MachineConfigPool or the PoolbootConfig"
+const remedyPool = "set nodeLabels and nodeTaints of the MachineConfigPool or the PoolbootConfig"
 
 // text checks unit files, scripts, environment files and any other text for settings that identify the kubelet's Node.
 // Comments are not checked.
@@ -56,11 +56,11 @@ func (g *guard) text(place, what string, data []byte) {
 	plain = unquoted(withoutComments(data))
 	switch flag, variable := identityFlags.Find(plain), assignments.FindSubmatch(plain); {
 	case flag != nil:
-		g.refuse(place, "%s: the kubelet flag %s is reserved for Poolboot: %s", what, flag, curePool)
+		g.refuse(place, "%s: the kubelet flag %s is reserved for Poolboot: %s", what, flag, remedyPool)
 	case variable != nil:
 		g.refuse(place, "%s: the variable %s is reserved for Poolboot: use another name", what, variable[1])
 	case renamings.Match(plain):
-		g.refuse(place, "%s: %q would change the host's name: %s", what, renamings.Find(plain), cures[HostnamePath])
+		g.refuse(place, "%s: %q would change the host's name: %s", what, renamings.Find(plain), remedies[HostnamePath])
 	case bytes.Contains(plain, kubeletConfiguration):
 		if setting := settingLines.FindSubmatch(plain); setting != nil {
 			g.refuseSetting(place, what, string(setting[1]))
@@ -84,7 +84,7 @@ func (g *guard) kubeletConfig(place, name string, data []byte) {
 }
 
 func (g *guard) refuseSetting(place, what, setting string) {
-	g.refuse(place, "%s: %s is reserved for Poolboot: %s", what, setting, curePool)
+	g.refuse(place, "%s: %s is reserved for Poolboot: %s", what, setting, remedyPool)
 }
 
 func isKubeletConfig(name string) bool {

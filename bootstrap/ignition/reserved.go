@@ -64,45 +64,45 @@ const (
 	kubeadmDropin = "10-kubeadm.conf"
 )
 
-// cures has, for every reserved file, what to do instead.
-var cures = map[string]string{
-	BootstrapKubeconfigPath: cureLeaveOut,
-	KubeconfigPath:          cureLeaveOut,
-	ClusterCAPath:           cureLeaveOut,
-	KubeadmJoinPath:         cureLeaveOut,
-	SentinelPath:            cureLeaveOut,
-	KubeadmFlagsPath:        cureLeaveOut,
+// remedies has, for every reserved file, what to do instead.
+var remedies = map[string]string{
+	BootstrapKubeconfigPath: remedyLeaveOut,
+	KubeconfigPath:          remedyLeaveOut,
+	ClusterCAPath:           remedyLeaveOut,
+	KubeadmJoinPath:         remedyLeaveOut,
+	SentinelPath:            remedyLeaveOut,
+	KubeadmFlagsPath:        remedyLeaveOut,
 
 	kubeadmKubeletConfigPath: "put a drop-in into " + KubeletConfigDirectory,
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
-	WorkerKubeletPath:        cureKubelet,
-	PoolKubeletPath:          cureKubelet,
+	WorkerKubeletPath:        remedyKubelet,
+	PoolKubeletPath:          remedyKubelet,
 	HostnamePath:             "the host's name is that of its Node: set nodeNameSource of the PoolbootConfig",
 }
 
 const (
-	cureLeaveOut = "leave it out: it is written when the host joins"
-	cureKubelet  = "set spec.kubeletConfiguration of the MachineConfigPool, or give your drop-in another name"
+	remedyLeaveOut = "leave it out: it is written when the host joins"
+	remedyKubelet  = "set spec.kubeletConfiguration of the MachineConfigPool, or give your drop-in another name"
 )
 
 // reservedDirectories are reserved including everything below them.
 var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory}
 
-// cureFor returns what to do instead if a path is reserved, and "" if it is not.
-func cureFor(name string) string {
+// remedyFor returns what to do instead if a path is reserved, and "" if it is not.
+func remedyFor(name string) string {
 	for _, directory := range reservedDirectories {
 		if name == directory || isBelow(name, directory) {
-			return cureLeaveOut
+			return remedyLeaveOut
 		}
 	}
-	return cures[name]
+	return remedies[name]
 }
 
 // leadsToReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit
 // directory. A file or a link there would replace it.
 func leadsToReserved(name string) bool {
 	below := func(reserved string) bool { return isBelow(reserved, name) }
-	for reserved := range cures {
+	for reserved := range remedies {
 		if below(reserved) {
 			return true
 		}
@@ -132,7 +132,7 @@ func isOutside(name string) bool {
 // keptPaths are the protected paths. For a directory it has one example of a file in it.
 var keptPaths = func() map[string]bool {
 	kept := map[string]bool{KubeletConfigDirectory + "/a": true}
-	for name := range cures {
+	for name := range remedies {
 		kept[name] = true
 	}
 	for _, directory := range slices.Concat(reservedDirectories, unitDirectories) {
@@ -201,7 +201,7 @@ func Allowed() [3][]string { return [3][]string{allowedDirectives, allowedForEve
 // Reserved returns what Guard and GuardArguments refuse, for the documentation: paths (a directory ends in a slash),
 // units, drop-ins, kubelet flags and settings, variables, kernel arguments.
 func Reserved() []string {
-	all := slices.Collect(maps.Keys(cures))
+	all := slices.Collect(maps.Keys(remedies))
 	for _, directory := range reservedDirectories {
 		all = append(all, directory+"/")
 	}

@@ -71,7 +71,7 @@ var _ = Describe("A kubelet section", func() {
 		Entry("zeros, which mean the defaults of the kubelet", `{"maxPods":0,"port":0,"nodeLeaseDurationSeconds":0}`),
 	)
 
-	DescribeTable("is refused with an error for each wrong field that names the cure",
+	DescribeTable("is refused with an error for each wrong field that names the remedy",
 		func(raw string, all ...string) { Expect(refused(raw)).To(Equal(all)) },
 		Entry("an unknown field", `{"maxPod":5}`, "spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
 		Entry("a field with the wrong case", `{"maxpods":5}`, "spec.kubeletConfiguration.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),

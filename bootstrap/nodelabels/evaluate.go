@@ -87,7 +87,7 @@ const (
 	maxMessage = 280
 )
 
-// Error names the object, field and key of each rule, with the problem and the cure.
+// Error names the object, field and key of each rule, with the problem and the remedy.
 func (e *BlockedError) Error() string {
 	var rules []string
 	for _, r := range e.Results[:min(len(e.Results), maxNamed)] {

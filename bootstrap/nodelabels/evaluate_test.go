@@ -182,11 +182,11 @@ func nothingKnown() Facts {
 	return NewFacts(&bmov1alpha1.BareMetalHost{}, &bmov1alpha1.HardwareDetails{}, nil, nil)
 }
 
-var _ = DescribeTable("A missing fact that blocks a host is reported with a cure that is possible",
-	func(host bootstrapv1.HostWithoutMachine, expression, cure string) {
+var _ = DescribeTable("A missing fact that blocks a host is reported with a remedy that is possible",
+	func(host bootstrapv1.HostWithoutMachine, expression, remedy string) {
 		config := &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: host}}
 		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []nodev1.NodeLabelRule{{Key: "a", ValueExpression: expression, OnMissing: nodev1.OnMissingBlock}}})
-		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(cure)))))
+		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(remedy)))))
 	},
 	Entry("of the host of a Machine", nil, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
 	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: give the Machine this fact, or set onMissing: Skip"),

@@ -25,12 +25,12 @@ func noText(_ *cel.Env, checked *cel.Ast) *ExpressionError {
 	if result.IsExactType(cel.StringType) || result.IsExactType(cel.OptionalType(cel.StringType)) {
 		return nil
 	}
-	cure := "make a text of it with string(…)"
+	remedy := "make a text of it with string(…)"
 	if result.IsExactType(cel.NullType) {
-		cure = "say optional.none() for no label"
+		remedy = "say optional.none() for no label"
 	}
 	return &ExpressionError{Line: 1, Column: 1,
-		Problem: fmt.Sprintf("it gives %s, and a label's value is a string: %s", cel.FormatCELType(result), cure)}
+		Problem: fmt.Sprintf("it gives %s, and a label's value is a string: %s", cel.FormatCELType(result), remedy)}
 }
 
 // noOrder refuses a loop over a map that is not a fact. Such a map has no order, so the result could differ each time.

@@ -12,8 +12,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // Reason is why a host boots into its pool. It is a reason of the condition PoolDecided.
@@ -72,7 +72,7 @@ type Assignment struct {
 // *ControlPlaneError.
 func ForBoot(b Boot) (Assignment, error) {
 	decided, err := b.decide()
-	err = b.withCure(err)
+	err = b.withRemedy(err)
 	recorded := b.finalRole()
 	switch {
 	case recorded == "" && err != nil:
@@ -88,28 +88,28 @@ func ForBoot(b Boot) (Assignment, error) {
 // Pool returns the pool of a role for the host.
 func (b Boot) Pool(role string) (*poolv1.MachineConfigPool, error) {
 	p, err := OfRole(b.Pools, role)
-	return p, b.withCure(err)
+	return p, b.withRemedy(err)
 }
 
-// withCure adds the cure for this host to an error about a pool that does not exist.
-func (b Boot) withCure(err error) error {
+// withRemedy adds the remedy for this host to an error about a pool that does not exist.
+func (b Boot) withRemedy(err error) error {
 	if missing, ok := errors.AsType[*NotFoundError](err); ok {
-		return &NotFoundError{Role: missing.Role, Cure: missingPoolCure(b.Config, missing.Role)}
+		return &NotFoundError{Role: missing.Role, Remedy: missingPoolRemedy(b.Config, missing.Role)}
 	}
 	return err
 }
 
-// missingPoolCure returns what to do about a host whose pool does not exist.
-func missingPoolCure(config *bootstrapv1.PoolbootConfig, role string) string {
+// missingPoolRemedy returns what to do about a host whose pool does not exist.
+func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
-		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, cure.Whose(config))
+		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, remedy.Whose(config))
 	case record.EnrolledHost:
-		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", cure.Whose(config))
+		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", remedy.Whose(config))
 	}
 	switch {
 	case config.Spec.IsInline() && config.Status.DataSecretName != "":
-		return fmt.Sprintf("create it, or %s. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels", cure.Replace(config))
+		return fmt.Sprintf("create it, or %s. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels", remedy.Replace(config))
 	case config.Spec.PoolRole != "":
 		return "create it, or correct spec.poolRole of the PoolbootConfig and of its template"
 	case role == poolv1.RoleWorker:
@@ -261,7 +261,7 @@ func (a Assignment) recordedMessage(b Boot) string {
 	}
 	message := fmt.Sprintf("pool %q is recorded, because the data Secret was created for it and never changes", a.Role)
 	if a.WithoutRecord != "" && a.WithoutRecord != a.Role {
-		message += fmt.Sprintf("; to boot into pool %q, to which the Machine belongs now, %s", a.WithoutRecord, cure.Replace(b.Config))
+		message += fmt.Sprintf("; to boot into pool %q, to which the Machine belongs now, %s", a.WithoutRecord, remedy.Replace(b.Config))
 	}
 	return message
 }

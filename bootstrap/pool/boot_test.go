@@ -155,14 +155,14 @@ var _ = Describe("ForBoot", func() {
 		Entry("labels of two pools, other than the recorded one", &pool.ConflictError{}, "", "edge and infra", record("edge"), labels(infraLabel, edgeLabel)),
 	)
 
-	DescribeTable("names the cure for a host whose pool does not exist",
-		func(cure string, changes ...change) {
+	DescribeTable("names the remedy for a host whose pool does not exist",
+		func(remedy string, changes ...change) {
 			b := asked(changes...)
 			assigned, err := pool.ForBoot(b)
 			if err == nil { // the pool is recorded
 				_, err = b.Pool(assigned.Role)
 			}
-			Expect(err).To(MatchError(And(ContainSubstring("no MachineConfigPool of role"), HaveSuffix(cure))))
+			Expect(err).To(MatchError(And(ContainSubstring("no MachineConfigPool of role"), HaveSuffix(remedy))))
 		},
 		Entry("a Machine with spec.poolRole", "create it, or correct spec.poolRole of the PoolbootConfig and of its template", spec("nowhere")),
 		Entry("a Machine of the worker pool", "create it", without("worker")),
@@ -176,7 +176,7 @@ var _ = Describe("ForBoot", func() {
 		}),
 	)
 
-	It("names the pool that a Machine with an inline data Secret belongs to now, and the cure", func() {
+	It("names the pool that a Machine with an inline data Secret belongs to now, and the remedy", func() {
 		b := asked(inline, record("edge"), secretOnRecord, labels(infraLabel))
 		assigned, err := pool.ForBoot(b)
 		Expect(err).NotTo(HaveOccurred())

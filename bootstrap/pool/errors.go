@@ -11,7 +11,7 @@ type ConflictError struct {
 	Roles []string
 }
 
-// Error names the pools and the cure.
+// Error names the pools and the remedy.
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("the labels belong to the pools %s, and a Node can be in one custom pool only: "+
 		"remove the labels of all but one", strings.Join(e.Roles, " and "))
@@ -21,17 +21,17 @@ func (e *ConflictError) Error() string {
 type NotFoundError struct {
 	// Role is the requested role.
 	Role string
-	// Cure is what to do about the host that boots into the pool. It is empty if the error is not about a host.
-	Cure string
+	// Remedy is what to do about the host that boots into the pool. It is empty if the error is not about a host.
+	Remedy string
 }
 
-// Error names the role and the cure.
+// Error names the role and the remedy.
 func (e *NotFoundError) Error() string {
-	cure := e.Cure
-	if cure == "" {
-		cure = "create it, or correct the role"
+	remedy := e.Remedy
+	if remedy == "" {
+		remedy = "create it, or correct the role"
 	}
-	return fmt.Sprintf("the Cluster has no MachineConfigPool of role %q: %s", e.Role, cure)
+	return fmt.Sprintf("the Cluster has no MachineConfigPool of role %q: %s", e.Role, remedy)
 }
 
 // UnselectedError is the error for a Machine with role labels that no pool selects.
@@ -40,7 +40,7 @@ type UnselectedError struct {
 	Labels []string
 }
 
-// Error names the labels and the cures.
+// Error names the labels and the remedies.
 func (e *UnselectedError) Error() string {
 	return fmt.Sprintf("no MachineConfigPool selects the label %s of the Machine, and it does not boot as worker instead: create that pool, "+
 		"or correct the labels of the MachineDeployment; if the label does not name a pool, set spec.poolRole: worker in the PoolbootConfig and its template",
@@ -55,7 +55,7 @@ type DuplicateError struct {
 	Pools []string
 }
 
-// Error names the pools and the cure.
+// Error names the pools and the remedy.
 func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("the MachineConfigPools %s all have the role %q: delete all but one",
 		strings.Join(e.Pools, " and "), e.Role)
@@ -71,7 +71,7 @@ type NotRegistrableError struct {
 	Why string
 }
 
-// Error names the pool, the field and the cure.
+// Error names the pool, the field and the remedy.
 func (e *NotRegistrableError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q: %s: %s", e.Pool, e.Path, e.Why)
 }
@@ -100,7 +100,7 @@ type ControlPlaneError struct {
 	Unsupported []string
 }
 
-// Error names the custom pools and the cure.
+// Error names the custom pools and the remedy.
 func (e *ControlPlaneError) Error() string {
 	unsupported := ""
 	if len(e.Unsupported) > 0 {

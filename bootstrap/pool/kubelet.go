@@ -23,7 +23,7 @@ type KubeletError struct {
 	Inherited bool
 }
 
-// Error names the pool, the fields and the cures.
+// Error names the pool, the fields and the remedies.
 func (e *KubeletError) Error() string {
 	together := ""
 	if e.Inherited {

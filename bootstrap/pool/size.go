@@ -26,7 +26,7 @@ type TooManyError struct {
 	Count, Limit int
 }
 
-// Error names the pool, the numbers and the cure.
+// Error names the pool, the numbers and the remedy.
 func (e *TooManyError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q selects %d MachineConfigs, including those of worker, and at most %d can be rendered: "+
 		"merge several of them into one, or narrow spec.machineConfigSelector", e.Pool, e.Count, e.Limit)
@@ -50,7 +50,7 @@ type SourceSize struct {
 	Size int
 }
 
-// Error names the sizes, the largest MachineConfigs and the cure.
+// Error names the sizes, the largest MachineConfigs and the remedy.
 func (e *TooLargeError) Error() string {
 	largest := make([]string, len(e.Largest))
 	for i, source := range e.Largest {

@@ -78,7 +78,7 @@ var _ = Describe("No other code decides", func() {
 	})
 	It("which pool is retained on a host: use pool.ForBoot", func() {
 		Expect(of(mentions, "HostRetainedPoolAnnotation", "bootstrap/pool/",
-			"controllers/node/retention.go", "controllers/boot/retention.go", // who writes it, and who names it in a cure
+			"controllers/node/retention.go", "controllers/boot/retention.go", // who writes it, and who names it in a remedy
 		)).To(BeEmpty())
 	})
 	It("which pool spec.poolRole names: use pool.ForBoot", func() {

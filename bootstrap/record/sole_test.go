@@ -106,7 +106,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateRevoked", "TokenStateExpired"})).To(BeEmpty())
 		Expect(files(read, []string{"RotateTokenAnnotation"},
-			"bootstrap/cure/", "controllers/poolbootconfig/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
+			"bootstrap/remedy/", "controllers/poolbootconfig/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
 		)).To(BeEmpty())
 	})
 })

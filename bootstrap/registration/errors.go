@@ -37,10 +37,10 @@ type OutsidePoolError struct {
 	// Why describes where the labels put the Node, or which requirement of the pool they do not meet.
 	Why string
 
-	// Cure describes which labels to change.
-	Cure string
+	// Remedy describes which labels to change.
+	Remedy string
 }
 
 func (e *OutsidePoolError) Error() string {
-	return fmt.Sprintf("the Node's labels don't put it in the pool %q: %s; %s", e.Role, e.Why, e.Cure)
+	return fmt.Sprintf("the Node's labels don't put it in the pool %q: %s; %s", e.Role, e.Why, e.Remedy)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // refusal is an answer other than success. It is written as JSON: {"error": a word, "message": a sentence with the
-// cure}.
+// remedy}.
 type refusal struct {
 	code    int
 	Word    string `json:"error"`

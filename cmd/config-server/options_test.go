@@ -5,12 +5,12 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = DescribeTable("Invalid flags are refused with the remedy", func(change func(*options), cure string) {
+var _ = DescribeTable("Invalid flags are refused with the remedy", func(change func(*options), remedy string) {
 	o := newOptions()
 	o.overlayNamespace, o.externalURL = "poolboot-system", "https://boot.example:8443/prefix"
 	Expect(o.validate()).To(Succeed())
 	change(o)
-	Expect(o.validate()).To(MatchError(ContainSubstring(cure)))
+	Expect(o.validate()).To(MatchError(ContainSubstring(remedy)))
 },
 	Entry("no namespace", func(o *options) { o.overlayNamespace = "" }, "POD_NAMESPACE"),
 	Entry("a watch filter that is not a label value", func(o *options) { o.watchFilter = "a b" }, "--watch-filter"),

@@ -1,5 +1,5 @@
 // Package admission has the validating webhooks of Poolboot's kinds. They refuse objects that would otherwise fail
-// hours later on a host, and name the object, the field and the cure. The decisions are in bootstrap/; this package
+// hours later on a host, and name the object, the field and the remedy. The decisions are in bootstrap/; this package
 // converts them to field errors. Rules that a schema or CEL can express are in the CRDs.
 //
 // An update that does not change the spec is always allowed. So an object that was stored under older rules can still

@@ -29,7 +29,7 @@ var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", fu
 		return err
 	}
 
-	DescribeTable("is refused with the field and the cure, in a creation and in an update",
+	DescribeTable("is refused with the field and the remedy, in a creation and in an update",
 		func(p, other *poolv1.MachineConfigPool, fieldPath string, words ...string) {
 			for _, update := range []bool{false, true} {
 				Expect(validate(update, p, other)).To(beRefusedAt(fieldPath, words...))

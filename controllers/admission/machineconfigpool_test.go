@@ -84,7 +84,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			metav1.LabelSelectorRequirement{Key: "node-restriction.kubernetes.io/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a"}}))),
 	)
 
-	DescribeTable("refuses pools that cannot work, and names the field and the cure",
+	DescribeTable("refuses pools that cannot work, and names the field and the remedy",
 		func(p *poolv1.MachineConfigPool, fieldPath string, words ...string) {
 			others := []client.Object{newPool("worker", "worker"), newPool("gpu", "gpu", nodeLabels(map[string]string{"example.com/site": "a"}))}
 			_, err := newWebhook(others...).ValidateCreate(ctx(), p)
@@ -168,9 +168,9 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			return warnings
 		}
 		DescribeTable("that names the other pools",
-			func(p *poolv1.MachineConfigPool, names, cure string) {
+			func(p *poolv1.MachineConfigPool, names, remedy string) {
 				Expect(warningsFor(p)).To(ConsistOf(And(ContainSubstring("MachineConfigPool(s) "+names+", but can be in only one custom pool"),
-					ContainSubstring(cure))))
+					ContainSubstring(remedy))))
 			},
 			Entry("a role beside a site", newPool("infra", "infra"), "far", "Change these pools to select only by their node-role.kubernetes.io/ label"),
 			Entry("a rack beside a role and a site", newPool("rack", "rack", nodeSelector(map[string]string{restricted("rack"): "1"})), "far, gpu", "Select only by node-role.kubernetes.io/rack"),

@@ -40,7 +40,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		return err
 	}
 
-	It("is refused while Machines are recorded in it, and names them and the cures", func() {
+	It("is refused while Machines are recorded in it, and names them and the remedies", func() {
 		err := deletion(newPool("infra", "infra"), cluster(), machine("infra-b", "c1", "infra"), machine("infra-a", "c1", "infra"), machine("plain", "c1", "worker"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("infra-a, infra-b;"), Not(ContainSubstring("plain")),

@@ -46,12 +46,12 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 		warnings = append(warnings, "spec.pausedConfiguration: the pool is not paused, so Poolboot removes it: leave it out, or set paused to true")
 	}
 	if names := overlappingPools(*p, others); len(names) > 0 {
-		cure := fmt.Sprintf("Select only by node-role.kubernetes.io/%s, or by another value of a label by which they select", p.Spec.PoolRole)
+		remedy := fmt.Sprintf("Select only by node-role.kubernetes.io/%s, or by another value of a label by which they select", p.Spec.PoolRole)
 		if selectsByRole(*p) {
-			cure = "Change these pools to select only by their node-role.kubernetes.io/ label, or exclude their labels with NotIn or DoesNotExist"
+			remedy = "Change these pools to select only by their node-role.kubernetes.io/ label, or exclude their labels with NotIn or DoesNotExist"
 		}
 		warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a Node can have these labels and those of MachineConfigPool(s) %s, but can be in only one "+
-			"custom pool: such a Machine does not boot, and such a Node is reported as an error. %s", joinNames(names), cure))
+			"custom pool: such a Machine does not boot, and such a Node is reported as an error. %s", joinNames(names), remedy))
 	}
 	return warnings, nil
 }

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -50,15 +50,15 @@ func (*PoolbootConfig) ValidateDelete(context.Context, *bootstrapv1.PoolbootConf
 
 // validateImmutable refuses a change of what is in the bootstrap Secret or on the Node.
 func validateImmutable(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
-	remedy := ": change the PoolbootConfigTemplate, and " + cure.Replace(config)
+	suffix := ": change the PoolbootConfigTemplate, and " + remedy.Replace(config)
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
 	case hasSecret && before.Spec.IsInline() != config.Spec.IsInline():
-		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "its type cannot change after the bootstrap Secret exists"+remedy)}
+		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "its type cannot change after the bootstrap Secret exists"+suffix)}
 	case hasSecret && before.Spec.IsInline():
-		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline, the bootstrap Secret contains all of it and is written only once"+remedy)}
+		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline, the bootstrap Secret contains all of it and is written only once"+suffix)}
 	case record.HasNode(before) && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
-		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it cannot change after Node "+before.Status.NodeRef.Name+" exists"+remedy)}
+		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it cannot change after Node "+before.Status.NodeRef.Name+" exists"+suffix)}
 	}
 	return nil
 }

@@ -236,7 +236,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		Expect(w.config(ctx)).To(BeNil())
 	})
 
-	It("keeps the user data that a user gave it, and a condition and an event name the cure", func(ctx SpecContext) {
+	It("keeps the user data that a user gave it, and a condition and an event name the remedy", func(ctx SpecContext) {
 		mine := &corev1.SecretReference{Namespace: key.Namespace, Name: "mine"}
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = mine })
 		w.pointed(ctx)

@@ -59,12 +59,12 @@ func readsUserData(h *host.Host) error {
 	if h.Object == nil || !h.Object.Spec.Image.IsLiveISO() {
 		return nil
 	}
-	cure := "give it a disk image"
+	remedy := "give it a disk image"
 	if h.Metal3Machine.Name != "" {
-		cure = "give the Metal3MachineTemplate of Metal3Machine " + h.Metal3Machine.Name + " a disk image"
+		remedy = "give the Metal3MachineTemplate of Metal3Machine " + h.Metal3Machine.Name + " a disk image"
 	}
 	return fault(bootstrapv1.HostImageIgnoresUserDataReason, "BareMetalHost %s: spec.image.format is live-iso, and such an image gets no user data, so the host "+
-		"will never ask for its configuration: %s", h.Name, cure)
+		"will never ask for its configuration: %s", h.Name, remedy)
 }
 
 // isDeployed reports whether a host runs what its Machine deploys, or is about to.

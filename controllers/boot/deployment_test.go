@@ -73,7 +73,7 @@ var _ = Describe("The deployment of a host", func() {
 			s.host.Spec.Image = &bmov1alpha1.Image{URL: "http://images/live.iso", DiskFormat: ptr.To("live-iso")}
 		})
 
-		It("is reported immediately, with host, field and cure, because such a host never sends a request", func(ctx SpecContext) {
+		It("is reported immediately, with host, field and remedy, because such a host never sends a request", func(ctx SpecContext) {
 			w = s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())
 			expectNotPrepared(ctx, w, bootstrapv1.HostImageIgnoresUserDataReason, "BareMetalHost "+hostName, "spec.image.format", "Metal3MachineTemplate")

@@ -19,7 +19,7 @@ import (
 type failure struct {
 	// reason is the condition's reason.
 	reason string
-	// err is the condition's message: the object, the field and the cure.
+	// err is the condition's message: the object, the field and the remedy.
 	err error
 	// waits is true if the cause resolves on its own. Every other failure is an error, retried with increasing delays.
 	waits bool

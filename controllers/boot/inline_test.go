@@ -198,7 +198,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(w.credentials(ctx)).To(BeEmpty())
 		})
 
-		It("cannot join if a user deleted the credential earlier, and the condition names the cure", func(ctx SpecContext) {
+		It("cannot join if a user deleted the credential earlier, and the condition names the remedy", func(ctx SpecContext) {
 			aboutToEnd()
 			w := s.world(secret(value))
 			_, err := w.reconcile(ctx)
@@ -210,7 +210,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(w.credentials(ctx)).To(BeEmpty())
 		})
 
-		DescribeTable("cannot join if the credential cannot be restored, and the condition names the cure,",
+		DescribeTable("cannot join if the credential cannot be restored, and the condition names the remedy,",
 			func(ctx SpecContext, make func() *corev1.Secret, why string) {
 				w := s.world(make())
 				_, err := w.reconcile(ctx)

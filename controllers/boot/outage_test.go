@@ -76,7 +76,7 @@ var _ = Describe("A workload cluster that", func() {
 		Expect(w.reconciler.outages.down).To(BeEmpty())
 	})
 
-	DescribeTable("refuses a request is reported with the cure, and not as an outage:",
+	DescribeTable("refuses a request is reported with the remedy, and not as an outage:",
 		func(ctx SpecContext, refusal error) {
 			askWhileIt(ctx, refusal)
 			Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.BootFailedReason))
@@ -87,7 +87,7 @@ var _ = Describe("A workload cluster that", func() {
 		Entry("401", apierrors.NewUnauthorized("who are you")),
 	)
 
-	It("has an invalid kubeconfig is reported with the error and the cure", func(ctx SpecContext) {
+	It("has an invalid kubeconfig is reported with the error and the remedy", func(ctx SpecContext) {
 		w = newSetting().world()
 		w.reconciler.ClusterCache = workload.Restrict(clustercache.NewFakeEmptyClusterCache(), w.management)
 		result, err := w.ask(ctx)

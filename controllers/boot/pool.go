@@ -80,7 +80,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		SyncedLabels:   r.SyncedLabels,
 	})
 	if err != nil {
-		return s.withCure(err)
+		return s.withRemedy(err)
 	}
 	s.registration = registration
 	return s.checkExtraConfig()

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -34,7 +34,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 		key = client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
 	}
 	lost := func(format string, args ...any) (time.Time, error) {
-		return time.Time{}, fault(s.lostReason(), "the join credential %s in Secret %s %w: %s", boot.CredentialID, key, fmt.Errorf(format, args...), s.lostCure())
+		return time.Time{}, fault(s.lostReason(), "the join credential %s in Secret %s %w: %s", boot.CredentialID, key, fmt.Errorf(format, args...), s.lostRemedy())
 	}
 	if expires := boot.CredentialExpirationTime; expires == nil || time.Now().Before(expires.Time) {
 		// Without a recorded expiration time, a later reconcile still knows that the credential was deleted and did not
@@ -89,12 +89,12 @@ func (s *scope) lostReason() string {
 	return bootstrapv1.JoinCredentialExpiredReason
 }
 
-// lostCure returns the cure for such a host.
-func (s *scope) lostCure() string {
+// lostRemedy returns the remedy for such a host.
+func (s *scope) lostRemedy() string {
 	if s.config.Spec.IsInline() {
-		return cure.Replace(s.config)
+		return remedy.Replace(s.config)
 	}
-	return "if the host does not ask for its configuration again, " + cure.Replace(s.config)
+	return "if the host does not ask for its configuration again, " + remedy.Replace(s.config)
 }
 
 // giveUp reports that a host can no longer join with the configuration that it has, unless a kubelet has registered.
@@ -145,7 +145,7 @@ func (r *Reconciler) keepStanding(ctx context.Context, s *scope) (ctrl.Result, e
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	err := r.giveUp(ctx, s, fmt.Errorf("the host has not joined within %s of getting its configuration, and its join credential %s has expired: %s",
-		joinPatience, s.config.Status.Boot.CredentialID, s.lostCure()))
+		joinPatience, s.config.Status.Boot.CredentialID, s.lostRemedy()))
 	if failed := failureOf(err); err != nil && failed.waits {
 		return ctrl.Result{RequeueAfter: failed.retry}, nil
 	}

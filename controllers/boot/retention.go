@@ -7,28 +7,28 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // A host can keep the pool of the Machine that it served before. This file contains what that changes in a boot. The
 // node controller records the pool on the host.
 
-// withCure adds the cure to an error about labels that would take the Node out of the pool that its host keeps, or that
-// its data Secret was created for. Cluster API syncs the labels of the Machine to the Node, so the Node cannot have
-// both.
-func (s *scope) withCure(err error) error {
+// withRemedy adds the remedy to an error about labels that would take the Node out of the pool that its host keeps, or
+// that its data Secret was created for. Cluster API syncs the labels of the Machine to the Node, so the Node cannot
+// have both.
+func (s *scope) withRemedy(err error) error {
 	isConflict := is[*registration.ConflictError](err) || is[*registration.OutsidePoolError](err)
 	if isConflict && s.config.Spec.IsInline() {
 		return fmt.Errorf("%w; or %s. The data Secret was made for pool %q and is written once; the replacement boots into the pool of its labels",
-			err, cure.Replace(s.config), s.assigned.Role)
+			err, remedy.Replace(s.config), s.assigned.Role)
 	}
 	if s.assigned.Reason != pool.FromHost || !isConflict {
 		return err
 	}
 	return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, to boot into the pool that %s names",
-		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, cure.Whose(s.config))
+		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, remedy.Whose(s.config))
 }
 
 // reportPool reports that a Machine boots into another pool than the one that was recorded before its host was known,

@@ -65,7 +65,7 @@ var _ = Describe("A host that keeps a pool", func() {
 			"Warning "+bootstrapv1.EventRetainedPoolNotFound+" BareMetalHost "+hostName+" keeps pool gone"),
 	)
 
-	It("waits if the labels of the Machine name another pool, and each cure in the message works", func(ctx SpecContext) {
+	It("waits if the labels of the Machine name another pool, and each remedy in the message works", func(ctx SpecContext) {
 		s.machine.Labels[infraLabel] = ""
 		w := s.world(storage.DeepCopy())
 		Expect(w.ask(ctx)).Error().To(HaveOccurred())

@@ -28,19 +28,19 @@ type addresses struct {
 	known []netip.Addr
 	// usedBy has the other user of known addresses. An address that an administrator set for the host is never in it.
 	usedBy map[netip.Addr]string
-	// cure is what to do about an address that is unknown, or that something else uses.
-	cure string
+	// remedy is what to do about an address that is unknown, or that something else uses.
+	remedy string
 }
 
 // gatherAddresses reads the known addresses of the host of a PoolbootConfig. w reads the Nodes of its cluster.
 func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if err != nil {
-		return addresses{cure: "wait for its Machine"}, client.IgnoreNotFound(err)
+		return addresses{remedy: "wait for its Machine"}, client.IgnoreNotFound(err)
 	}
 	found, err := host.ForConfig(ctx, r.Client, config, machine)
 	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
-		return addresses{cure: "correct this: " + notReady.Why}, nil
+		return addresses{remedy: "correct this: " + notReady.Why}, nil
 	}
 	if err != nil {
 		return addresses{}, err
@@ -49,7 +49,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 		return r.addressesWithoutHost(ctx, w, config)
 	}
 	a := addresses{usedBy: map[netip.Addr]string{},
-		cure: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, found.Name)}
+		remedy: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, found.Name)}
 	if a.known, err = host.Addresses(ctx, r.Client, found.Object); err != nil {
 		return a, err
 	}
@@ -69,7 +69,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
 	stated := host.StatedAddresses(config.Annotations)
 	a := addresses{known: stated, usedBy: map[netip.Addr]string{},
-		cure: fmt.Sprintf("add it to the annotation %s of PoolbootConfig %s", poolv1.HostAddressesAnnotation, config.Name)}
+		remedy: fmt.Sprintf("add it to the annotation %s of PoolbootConfig %s", poolv1.HostAddressesAnnotation, config.Name)}
 	address, ok := enrollmentAddress(config)
 	if !ok {
 		return a, nil
@@ -79,7 +79,7 @@ func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, 
 		return a, err
 	}
 	if !enroll.InRanges(ranges, address) {
-		a.cure = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Spec.EnrollmentName(), a.cure)
+		a.remedy = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Spec.EnrollmentName(), a.remedy)
 		return a, nil
 	}
 	a.known = append(a.known, address)

@@ -79,10 +79,10 @@ func decideServing(f facts) (verdict, string) {
 			return abstain, fmt.Sprintf("the address %s cannot be an address of Node %s: %s", address, name, why)
 		}
 		if !slices.Contains(f.addresses.known, address) {
-			return abstain, fmt.Sprintf("the address %[2]s is not a known address of the host of Node %[1]s: if the host has it, %[3]s", name, address, f.addresses.cure)
+			return abstain, fmt.Sprintf("the address %[2]s is not a known address of the host of Node %[1]s: if the host has it, %[3]s", name, address, f.addresses.remedy)
 		}
 		if other, used := f.addresses.usedBy[address]; used {
-			return abstain, fmt.Sprintf("%s also has the address %s: if it is an address of the host of Node %s, %s", other, address, name, f.addresses.cure)
+			return abstain, fmt.Sprintf("%s also has the address %s: if it is an address of the host of Node %s, %s", other, address, name, f.addresses.remedy)
 		}
 	}
 	return approve, fmt.Sprintf("it is for the name of Node %s and known addresses of its host", name)

@@ -43,7 +43,7 @@ var _ = Describe("A request of a kubelet for its serving certificate", func() {
 	DescribeTable("is approved only for the name of its Node and known addresses of its host",
 		func(want verdict, change func(*facts)) {
 			f := facts{request: newServingRequest(), config: newConfig(), node: newNode(), cluster: identity.Of(newCluster()),
-				addresses: addresses{known: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}, cure: "set the address"}}
+				addresses: addresses{known: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}, remedy: "set the address"}}
 			f.cluster.ServiceAddresses = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
 			change(&f)
 			got, why := decideServing(f)

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // state is what the counts of a pool depend on in a Machine.
@@ -126,7 +126,7 @@ func (n count) pending() string {
 		}
 	}
 	of(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
-	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+cure.Renewing)
+	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+remedy.Renewing)
 	of(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
 	of(n.away, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
 	return strings.Join(parts, "; ")

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // setStatus computes the whole status.
@@ -41,7 +41,7 @@ func (s *scope) setUpdated(n count) {
 		is(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
 	case paused && c.Name != target:
 		is(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
-			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+cure.Renewing, c.Name, target))
+			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+remedy.Renewing, c.Name, target))
 	case n.updated < n.total:
 		is(false, !paused, poolv1.MachinesPendingReason, n.pending())
 	case n.ready < n.total:

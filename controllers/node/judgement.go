@@ -15,11 +15,11 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // facts are the input of a judgement.
@@ -68,12 +68,12 @@ func judge(f facts) judgement {
 	case f.node == nil && !record.HasJoined(f.config):
 		return notInPool(bootstrapv1.NodeMissingReason, "Node %s, which was pre-registered, does not exist: its host has not joined, and Poolboot creates the Node again while it may join", recorded.Name)
 	case f.node == nil:
-		return notInPool(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, cure.Remove(f.config))
+		return notInPool(bootstrapv1.NodeMissingReason, "Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, remedy.Remove(f.config))
 	case !recorded.IsDefined() && !registeredWithoutRecord(f) && (!record.IsNodeOf(f.node, f.config) || isFromPreviousInstall(f.node, f.config) || isBeingPrepared(f)):
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
-		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, cure.Whose(f.config), other)
+		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, remedy.Whose(f.config), other)
 	}
 	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	wanted := f.node.DeepCopy()

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -265,10 +265,10 @@ func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, restoreSecret(config))
 }
 
-// restoreSecret returns the cure for a data Secret that is missing or was changed.
+// restoreSecret returns the remedy for a data Secret that is missing or was changed.
 func restoreSecret(config *bootstrapv1.PoolbootConfig) string {
 	if !record.IsMachineless(config) {
-		return "restore it, or " + cure.Replace(config)
+		return "restore it, or " + remedy.Replace(config)
 	}
 	return fmt.Sprintf("restore it, or delete PoolbootConfig %s: the next one of the host gets another Secret", config.Name)
 }

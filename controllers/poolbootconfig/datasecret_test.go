@@ -298,10 +298,10 @@ var _ = Describe("The data Secret", func() {
 		available := func(config *bootstrapv1.PoolbootConfig) *metav1.Condition {
 			return conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
 		}
-		expectLost := func(s *site, config *bootstrapv1.PoolbootConfig, cure string) {
+		expectLost := func(s *site, config *bootstrapv1.PoolbootConfig, remedy string) {
 			GinkgoHelper()
 			Expect(available(config)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.DataSecretFailedReason),
-				HaveField("Message", And(ContainSubstring("Secret "+machineName), ContainSubstring(cure)))))
+				HaveField("Message", And(ContainSubstring("Secret "+machineName), ContainSubstring(remedy)))))
 			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.DataSecretFailedReason))
 			Expect(config.Status.DataSecretName).To(Equal(machineName), "the Machine has it for good")
 			Expect(s.told()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.DataSecretFailedReason)))

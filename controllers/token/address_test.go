@@ -53,7 +53,7 @@ func counted(reason string) float64 {
 }
 
 var _ = Describe("A token that is used from a second address", func() {
-	It("is reported by a Warning that names both and the cure, and counted, once for each address", func(ctx SpecContext) {
+	It("is reported by a Warning that names both and the remedy, and counted, once for each address", func(ctx SpecContext) {
 		w := newWorld(0)
 		w.came(digits, own)
 		w.start()
@@ -157,7 +157,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		Expect(w.config.Status.HostAddresses).To(BeEmpty())
 	})
 
-	It("is reported, with the cure, if it is used from another address, and not if it is used from one of them", func(ctx SpecContext) {
+	It("is reported, with the remedy, if it is used from another address, and not if it is used from one of them", func(ctx SpecContext) {
 		w := newBound(0)
 		w.came(digits, second)
 		w.start()

@@ -81,7 +81,7 @@ func (w *world) reconcile(ctx context.Context) time.Duration {
 }
 
 var _ = Describe("The token of a host that does not join", func() {
-	It("expires when its lifetime after the provisioning has passed, and a condition and an event name the cure", func(ctx SpecContext) {
+	It("expires when its lifetime after the provisioning has passed, and a condition and an event name the remedy", func(ctx SpecContext) {
 		w := newWorld(life + time.Minute)
 		w.start()
 		Expect(w.reconcile(ctx)).To(BeZero())

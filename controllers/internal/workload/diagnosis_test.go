@@ -36,7 +36,7 @@ var _ = Describe("The diagnosis of a missing connection to a workload cluster", 
 		DeferCleanup(server.Close)
 		file = filepath.Join(GinkgoT().TempDir(), "file")
 	})
-	const cure = "correct the kubeconfig in Secret metal/edge-kubeconfig"
+	const remedy = "correct the kubeconfig in Secret metal/edge-kubeconfig"
 	secretWith := func(kubeconfig []byte) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "edge-kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}}
 	}
@@ -68,7 +68,7 @@ var _ = Describe("The diagnosis of a missing connection to a workload cluster", 
 			user.Exec = &clientcmdapi.ExecConfig{Command: "touch", Args: []string{file}, APIVersion: "client.authentication.k8s.io/v1",
 				InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}))
-		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.exec"), HaveSuffix(cure))))
+		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.exec"), HaveSuffix(remedy))))
 		Expect(file).NotTo(BeAnExistingFile())
 		Expect(requests.Load()).To(BeZero())
 	})
@@ -76,7 +76,7 @@ var _ = Describe("The diagnosis of a missing connection to a workload cluster", 
 	It("reads no file that the kubeconfig names", func(ctx SpecContext) {
 		Expect(os.WriteFile(file, []byte("the manager's own token"), 0o600)).To(Succeed())
 		err := errorFor(ctx, kubeconfigWith(func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.TokenFile = file }))
-		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.tokenFile"), HaveSuffix(cure))))
+		Expect(err).To(MatchError(And(ContainSubstring("users[0].user.tokenFile"), HaveSuffix(remedy))))
 		Expect(workload.UnreachableReason(err)).To(Equal(bootstrapv1.KubeconfigInvalidReason))
 		Expect(requests.Load()).To(BeZero())
 	})
@@ -115,9 +115,9 @@ var _ = Describe("The diagnosis of a missing connection to a workload cluster", 
 		Expect(reads).To(Equal(1))
 	})
 
-	DescribeTable("names the Secret and the cure for",
+	DescribeTable("names the Secret and the remedy for",
 		func(ctx SpecContext, problem string, objects ...client.Object) {
-			Expect(errorFor(ctx, objects...)).To(MatchError(And(ContainSubstring(problem), Not(ContainSubstring("hunter2")), HaveSuffix(cure))))
+			Expect(errorFor(ctx, objects...)).To(MatchError(And(ContainSubstring(problem), Not(ContainSubstring("hunter2")), HaveSuffix(remedy))))
 		},
 		Entry("a Secret that does not exist", "not found"),
 		Entry("a Secret without a kubeconfig", "not a kubeconfig", secretWith([]byte("hunter2"))),

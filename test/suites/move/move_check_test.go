@@ -23,7 +23,10 @@ import (
 )
 
 // moveTrap is a trap that kubectl poolboot move-check reports.
-type moveTrap struct{ Effect, Object, Cure string }
+type moveTrap struct {
+	Effect, Object string
+	Remedy         string `json:"cure"`
+}
 
 // checkMove runs kubectl poolboot move-check, and returns its exit code and its traps except notes.
 func checkMove(ctx context.Context, s *site.Site, t *tenant.Tenant) (code int, traps []moveTrap) {

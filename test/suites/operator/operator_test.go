@@ -32,7 +32,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 			Expect(expectSuccess(run("curl", "--silent", "--fail", demo.configServer))).To(MatchRegexp(`(?m)^poolboot_config_server_requests_total\{.*\} 0$`))
 		})
 
-		It("reads the reason and the cure in boots, in explain machine and on the pool", func() {
+		It("reads the reason and the remedy in boots, in explain machine and on the pool", func() {
 			Eventually(func() string { machine = getMachine("edge"); return machine }).ShouldNot(BeEmpty())
 			Eventually(func() string { return getCondition("BootPrepared", "poolbootconfig", machine) }).Should(HavePrefix("False HostFactMissing"))
 			Expect(getBoot(machine).Message).To(And(ContainSubstring("door"), ContainSubstring("give the BareMetalHost this fact")))
@@ -84,7 +84,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 			Eventually(func() int { code, _ := host.request(acceptNewestIgnition); return code }).Should(Equal(200))
 		})
 
-		It("finds a blocked host by the name of its Node, with a cure that applies to it", func() {
+		It("finds a blocked host by the name of its Node, with a remedy that applies to it", func() {
 			host := newHost("edge", "far-2")
 			code, body := host.request(acceptNewestIgnition)
 			Expect(code).To(Equal(503), body)

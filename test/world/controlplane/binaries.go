@@ -8,7 +8,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
-// binaries returns the directory of the programs, or an error with the cure if one is missing.
+// binaries returns the directory of the programs, or an error with the remedy if one is missing.
 func binaries(options Options) (string, error) {
 	dir := options.BinDir
 	if dir == "" {

@@ -157,7 +157,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Labels).To(HaveEach(HaveField("State", StateNotSeen)))
 	})
 
-	It("give the cure that a condition names", func() {
+	It("give the remedy that a condition names", func() {
 		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "LabelConflict", Message: "make them agree"})
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(Equal(2))

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 )
 
@@ -104,7 +104,7 @@ func (b *bootExplained) compareConfiguration(s *subject) {
 	}
 	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
 	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
-		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", cure.Whose(s.config), b.Pool, cure.Renew(s.config)))
+		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", remedy.Whose(s.config), b.Pool, remedy.Renew(s.config)))
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *Source) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return fmt.Errorf("get %s %s: %w", reflect.TypeOf(object).Elem().Name(), klog.KRef(key.Namespace, key.Name), err)
 }
 
-// ExplainMissing adds the cure to the error that there is no pool with a role, which names --pool when the flag has
+// ExplainMissing adds the remedy to the error that there is no pool with a role, which names --pool when the flag has
 // this role. Other errors are returned as they are.
 func (s *Source) ExplainMissing(err error, role string) error {
 	missing := (*pool.NotFoundError)(nil)

@@ -1,5 +1,5 @@
 // Package movecheck is the command kubectl poolboot move-check: it reports what would hang or be lost if clusterctl
-// move moved a namespace, and the cure for each.
+// move moved a namespace, and the remedy for each.
 package movecheck
 
 import (
@@ -46,9 +46,9 @@ type trap struct {
 	Effect Effect `json:"effect"`
 	// Object is the object that it is about, as Kind namespace/name.
 	Object string `json:"object"`
-	// Message is what would happen and why, Cure what to do about it.
+	// Message is what would happen and why, Remedy what to do about it.
 	Message string `json:"message"`
-	Cure    string `json:"cure"`
+	Remedy  string `json:"cure"`
 }
 
 // report is what move-check prints.
@@ -71,11 +71,11 @@ func newCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move-check [-n NAMESPACE] [--to-kubeconfig FILE]",
 		Short: "Report what would hang or be lost in clusterctl move",
-		Long: `Report what would hang or be lost if clusterctl move moved a namespace now, and the cure for each: paused Clusters, Machines
+		Long: `Report what would hang or be lost if clusterctl move moved a namespace now, and the remedy for each: paused Clusters, Machines
 without a Node, annotations that block the move, hosts that would be wiped or installed again, objects that would not be moved,
 token rotations and boots in progress. With --to-kubeconfig it also checks the other management cluster.
 
-Nothing is written. Run it again after each cure, and immediately before the move.
+Nothing is written. Run it again after each remedy, and immediately before the move.
 
 Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 for an error.`,
 		Example: `  # Is it safe to move the namespace?
@@ -149,7 +149,7 @@ func (c *report) print(out io.Writer) error {
 	lines := printers.GetNewTabWriter(out)
 	for _, t := range c.Traps {
 		fmt.Fprintf(lines, "%s\t%s\n", t.Effect, cli.Printable(t.Object))
-		fmt.Fprintf(lines, "\t%s\n\tTo do: %s\n", cli.Printable(t.Message), cli.Printable(t.Cure))
+		fmt.Fprintf(lines, "\t%s\n\tTo do: %s\n", cli.Printable(t.Message), cli.Printable(t.Remedy))
 	}
 	if err := lines.Flush(); err != nil {
 		return err

@@ -149,12 +149,12 @@ var _ = Describe("move-check", func() {
 		Expect(shown).To(Equal("namespace metal: 8 objects would be moved; safe to move\n"))
 	})
 
-	DescribeTable("names the trap and its cure", func(effect Effect, object, message, cure string, set func(*movable)) {
+	DescribeTable("names the trap and its remedy", func(effect Effect, object, message, remedy string, set func(*movable)) {
 		m := newMovable()
 		set(m)
 		code, checked, shown := m.run("--to-kubeconfig", "other.kubeconfig")
 		Expect(checked.Traps).To(ConsistOf(And(HaveField("Effect", effect), HaveField("Object", object),
-			HaveField("Message", ContainSubstring(message)), HaveField("Cure", ContainSubstring(cure)))))
+			HaveField("Message", ContainSubstring(message)), HaveField("Remedy", ContainSubstring(remedy)))))
 		Expect(checked.Safe).To(Equal(effect == Note))
 		if effect == Note {
 			Expect(code).To(BeZero())

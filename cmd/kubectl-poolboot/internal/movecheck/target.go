@@ -34,8 +34,8 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 			continue
 		}
 		at := slices.IndexFunc(definitions.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return d.Name == kind.definition })
-		hangs := func(message, cure string) {
-			traps = append(traps, trap{Hangs, "CustomResourceDefinition " + kind.definition + " at the target", message, cure})
+		hangs := func(message, remedy string) {
+			traps = append(traps, trap{Hangs, "CustomResourceDefinition " + kind.definition + " at the target", message, remedy})
 		}
 		switch {
 		case at < 0:

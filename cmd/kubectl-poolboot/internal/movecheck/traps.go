@@ -42,7 +42,7 @@ func (f *facts) clusterTraps() (traps []trap) {
 	for i := range f.clusters.Items {
 		c := &f.clusters.Items[i]
 		at := "Cluster " + c.Namespace + "/" + c.Name
-		hangs := func(message, cure string) { traps = append(traps, trap{Hangs, at, message, cure}) }
+		hangs := func(message, remedy string) { traps = append(traps, trap{Hangs, at, message, remedy}) }
 		switch {
 		case ptr.Deref(c.Spec.Paused, false):
 			hangs("spec.paused is true, maybe because a move was aborted: clusterctl refuses to start",
@@ -167,14 +167,14 @@ func (f *facts) blockMoveTraps() (traps []trap) {
 		if _, blocks := n.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks || !n.moves {
 			continue
 		}
-		cure := fmt.Sprintf("kubectl -n %s annotate %s %s %s-", n.GetNamespace(), strings.ToLower(n.GetKind()), n.GetName(), clusterctlv1.BlockMoveAnnotation)
+		remedy := fmt.Sprintf("kubectl -n %s annotate %s %s %s-", n.GetNamespace(), strings.ToLower(n.GetKind()), n.GetName(), clusterctlv1.BlockMoveAnnotation)
 		at := slices.IndexFunc(f.hosts.Items, func(h bmov1alpha1.BareMetalHost) bool { return h.UID == n.GetUID() })
 		switch {
 		case at < 0:
-			traps = append(traps, trap{Note, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + ": clusterctl waits until its controller removes the annotation", "if no controller does, " + cure})
+			traps = append(traps, trap{Note, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + ": clusterctl waits until its controller removes the annotation", "if no controller does, " + remedy})
 		case f.consumer(&f.hosts.Items[at]) == nil:
 			traps = append(traps, trap{Hangs, n.String(), "it has the annotation " + clusterctlv1.BlockMoveAnnotation + " from a deleted Metal3Machine, and no controller removes it: clusterctl waits until it times out " +
-				"and leaves the Cluster paused", cure})
+				"and leaves the Cluster paused", remedy})
 		}
 	}
 	return traps
@@ -196,18 +196,18 @@ func (f *facts) leftBehindTraps() (traps []trap) {
 			shown = append(slices.Clone(shown[:5]), fmt.Sprintf("and %d more", len(shown)-5))
 		}
 		at := fmt.Sprintf("%s %s/%s", kind, f.namespace, strings.Join(shown, ", "))
-		cure := fmt.Sprintf("kubectl -n %s label %s %s %s=", f.namespace, strings.ToLower(kind), strings.Join(names[kind], " "), clusterctlv1.ClusterctlMoveLabel)
-		if label := kindCure(kind, f.kinds); label != "" {
-			cure = label
+		remedy := fmt.Sprintf("kubectl -n %s label %s %s %s=", f.namespace, strings.ToLower(kind), strings.Join(names[kind], " "), clusterctlv1.ClusterctlMoveLabel)
+		if label := kindRemedy(kind, f.kinds); label != "" {
+			remedy = label
 		}
-		traps = append(traps, trap{Lost, at, "no moved object owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would not be moved", cure})
+		traps = append(traps, trap{Lost, at, "no moved object owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would not be moved", remedy})
 	}
 	return traps
 }
 
-// kindCure returns the command after which clusterctl moves all objects of a kind; "" when that is done already, or
+// kindRemedy returns the command after which clusterctl moves all objects of a kind; "" when that is done already, or
 // must not be done for the kind.
-func kindCure(kind string, known []movableKind) string {
+func kindRemedy(kind string, known []movableKind) string {
 	definitions := map[string]string{
 		"BareMetalHost":          "baremetalhosts.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "= " + clusterctlv1.ClusterctlMoveHierarchyLabel + "=",
 		"HardwareData":           "hardwaredata.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "=",

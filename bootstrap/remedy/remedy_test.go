@@ -1,4 +1,4 @@
-package cure_test
+package remedy_test
 
 import (
 	"testing"
@@ -8,25 +8,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/cure"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
-func TestCure(t *testing.T) {
+func TestRemedy(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "what a person can do about a host")
 }
 
-var _ = DescribeTable("Every kind of host has cures that are possible for it",
+var _ = DescribeTable("Every kind of host has remedies that are possible for it",
 	func(config *bootstrapv1.PoolbootConfig, kind record.HostKind, whose, remove, replace, renew, rotate, relabel string) {
 		config.Name = "edge-7"
 		Expect(record.HostKindOf(config)).To(Equal(kind))
-		Expect(cure.Whose(config)).To(Equal(whose))
-		Expect(cure.Remove(config)).To(Equal(remove))
-		Expect(cure.Replace(config)).To(Equal(replace))
-		Expect(cure.Renew(config)).To(Equal(renew))
-		Expect(cure.Rotate(config)).To(Equal(rotate))
-		Expect(cure.Relabel(config)).To(Equal(relabel))
+		Expect(remedy.Whose(config)).To(Equal(whose))
+		Expect(remedy.Remove(config)).To(Equal(remove))
+		Expect(remedy.Replace(config)).To(Equal(replace))
+		Expect(remedy.Renew(config)).To(Equal(renew))
+		Expect(remedy.Rotate(config)).To(Equal(rotate))
+		Expect(remedy.Relabel(config)).To(Equal(relabel))
 	},
 	Entry("a Machine", &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "infra-x7k2m"}}}},
 		record.MachineHost, "Machine infra-x7k2m", "delete Machine infra-x7k2m", "delete Machine infra-x7k2m: another one takes its place", "roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines",

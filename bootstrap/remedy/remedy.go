@@ -1,7 +1,7 @@
-// Package cure returns what a user can do about a host. This depends on the kind of host: the host of a Machine, a
-// BareMetalHost with an annotation that requests a pool, or a host that enrolled with a token. A cure for one kind can
-// be impossible for another. For example, an enrolled host has no Machine to delete. The package is pure.
-package cure
+// Package remedy returns what a user can do about a host. This depends on the kind of host: the host of a Machine, a
+// BareMetalHost with an annotation that requests a pool, or a host that enrolled with a token. A remedy for one kind
+// can be impossible for another. For example, an enrolled host has no Machine to delete. The package is pure.
+package remedy
 
 import (
 	"fmt"
