@@ -105,9 +105,6 @@ With --watch, print a line for every change. "kubectl poolboot explain machine" 
 
 func (o *options) run(ctx context.Context, names []string) error {
 	o.names = names
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	cluster, err := o.connection.Open()
 	if err != nil {
 		return err

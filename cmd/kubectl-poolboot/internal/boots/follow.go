@@ -1,6 +1,7 @@
 package boots
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -140,9 +141,9 @@ func (t *table) print(boots []boot) error {
 	for _, b := range boots {
 		rows.Rows = append(rows.Rows, metav1.TableRow{
 			Cells: []any{
-				cli.OrNone(b.Machine), cli.OrNone(b.Host), cli.OrNone(b.Pool), string(b.Stage),
+				cmp.Or(b.Machine, cli.None), cmp.Or(b.Host, cli.None), cmp.Or(b.Pool, cli.None), string(b.Stage),
 				duration.HumanDuration(now.Sub(b.Since)), duration.HumanDuration(now.Sub(b.Created)),
-				cli.OrNone(b.Cluster), cli.OrNone(b.Node), cli.OrNone(b.Configuration), cli.OrNone(JoinAddresses(b.Addresses, ",")), cli.Printable(b.Message),
+				cmp.Or(b.Cluster, cli.None), cmp.Or(b.Node, cli.None), cmp.Or(b.Configuration, cli.None), cmp.Or(JoinAddresses(b.Addresses, ","), cli.None), cli.Printable(b.Message),
 			},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace}}},
 		})

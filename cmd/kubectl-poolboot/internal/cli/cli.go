@@ -9,7 +9,9 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/exec"
 	"k8s.io/component-base/version"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -44,30 +46,24 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 	return exitCode(ran, err)
 }
 
-// AddPoolFlag defines the required flag --pool.
-func AddPoolFlag(cmd *cobra.Command, role *string) {
+// AddPoolFlag defines the required flag --pool and its completion.
+func AddPoolFlag(cmd *cobra.Command, role *string, complete cobra.CompletionFunc) {
 	cmd.Flags().StringVar(role, "pool", "", "the pool's role; an OpenShift pool's role is its name")
-	Must(cmd.MarkFlagRequired("pool"))
+	utilruntime.Must(cmd.MarkFlagRequired("pool"))
+	AddCompletion(cmd, "pool", complete)
 }
 
 // AddCompletion sets what the shell completes a flag to.
 func AddCompletion(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	Must(cmd.RegisterFlagCompletionFunc(flag, complete))
-}
-
-// Must panics on an error that only a mistake in this program causes.
-func Must(err error) {
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(cmd.RegisterFlagCompletionFunc(flag, complete))
 }
 
 // Exit codes of all commands but diff, whose exit codes are those of kubectl diff.
 const (
 	// ExitFailure is every error without a code of its own.
 	ExitFailure = 1
-	// ExitActionRequired means that the command gave its answer, and that the answer needs a person: labels of several
-	// custom pools, a pool in which no Node can be registered, rules that block a host, or something to do.
+	// ExitActionRequired means that the command printed its result, and that a person must act on it: labels of several
+	// custom pools, a pool in which no Node can be registered, rules that block a host, or tasks.
 	ExitActionRequired = 2
 )
 
@@ -79,32 +75,15 @@ func SetFailureCode(cmd *cobra.Command, code int) {
 	cmd.Annotations = map[string]string{failureCode: strconv.Itoa(code)}
 }
 
-// ExitError is an error with an exit code of its own.
-type ExitError struct {
-	Code int
-	// Err is what is printed; nothing is when it is nil.
-	Err error
-}
-
-func (e *ExitError) Error() string {
-	if e.Err == nil {
-		return ""
-	}
-	return e.Err.Error()
-}
-
-// Unwrap returns the error that is printed.
-func (e *ExitError) Unwrap() error { return e.Err }
-
 // ActionRequired returns an error with the exit code ExitActionRequired.
-func ActionRequired(err error) error { return &ExitError{Code: ExitActionRequired, Err: err} }
+func ActionRequired(err error) error { return exec.CodeExitError{Code: ExitActionRequired, Err: err} }
 
 // exitCode returns the exit code of a command that returned an error or nil.
 func exitCode(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return 0
 	}
-	if exit := (*ExitError)(nil); errors.As(err, &exit) {
+	if exit := (exec.CodeExitError{}); errors.As(err, &exit) {
 		return exit.Code
 	}
 	if conflict := (*pool.ConflictError)(nil); errors.As(err, &conflict) {
@@ -116,7 +95,7 @@ func exitCode(cmd *cobra.Command, err error) int {
 	return ExitFailure
 }
 
-// ToDo returns an error with the exit code ExitActionRequired when a person has things to do, which the answer names.
-func ToDo(about string, things int) error {
-	return ActionRequired(fmt.Errorf("%s: %d to do, as the answer says", about, things))
+// TasksRemain returns an error with the exit code ExitActionRequired..
+func TasksRemain(subject string, tasks int) error {
+	return ActionRequired(fmt.Errorf("%s: %d to do: see the output", subject, tasks))
 }

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
 
@@ -19,6 +21,9 @@ const (
 	FormatYAML = "yaml"
 )
 
+// None is what kubectl prints for an empty cell of a table.
+const None = "<none>"
+
 // Output is the flag --output of one command.
 type Output struct {
 	// Format is the value of the flag; empty for the default.
@@ -26,23 +31,24 @@ type Output struct {
 	formats []string
 }
 
-// AddFlag defines --output. Formats are its values beside the empty one.
+// AddFlag defines --output, which the command validates before it runs. The formats are the values beside the empty one.
 func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
 	o.formats = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", "", usage)
 	AddCompletion(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.validate() }
 }
 
-// Validate refuses an unknown format.
-func (o *Output) Validate() error {
+// validate returns an error for an unknown format.
+func (o *Output) validate() error {
 	if o.Format == "" || slices.Contains(o.formats, o.Format) {
 		return nil
 	}
-	known := o.formats[len(o.formats)-1]
+	formats := o.formats[len(o.formats)-1]
 	if others := o.formats[:len(o.formats)-1]; len(others) > 0 {
-		known = strings.Join(others, ", ") + " or " + known
+		formats = strings.Join(others, ", ") + " or " + formats
 	}
-	return fmt.Errorf("--output %s is not known: use %s, or leave the flag out", o.Format, known)
+	return fmt.Errorf("--output %s is not known: use %s, or leave the flag out", o.Format, formats)
 }
 
 // Print prints an answer as JSON or YAML, or with a function in every other format.
@@ -68,12 +74,15 @@ func PrintJSON(out io.Writer, answer any) error {
 	return encoder.Encode(answer)
 }
 
-// OrNone returns a text, or <none> for an empty one, as kubectl prints it.
-func OrNone(text string) string {
-	if text == "" {
-		return "<none>"
+// PrintManifest prints objects as YAML documents.
+func PrintManifest(out io.Writer, objects ...runtime.Object) error {
+	printer := &printers.YAMLPrinter{}
+	for _, object := range objects {
+		if err := printer.PrintObj(object, out); err != nil {
+			return err
+		}
 	}
-	return text
+	return nil
 }
 
 // Printable quotes a text with characters that would control the terminal or break a table.

@@ -11,9 +11,9 @@ import (
 
 	types2 "github.com/coreos/ignition/config/v2_4/types"
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -63,8 +63,8 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
-	cli.Must(cmd.MarkFlagFilename("ignition", "ign", "json"))
-	cli.Must(cmd.MarkFlagFilename("butane", "bu", "yaml", "yml"))
+	utilruntime.Must(cmd.MarkFlagFilename("ignition", "ign", "json"))
+	utilruntime.Must(cmd.MarkFlagFilename("butane", "bu", "yaml", "yml"))
 	cmd.MarkFlagsRequiredTogether("filename", "cluster", "namespace")
 	cmd.MarkFlagsOneRequired("filename", "ignition", "butane")
 	cmd.MarkFlagsMutuallyExclusive("filename", "ignition", "butane")
@@ -96,16 +96,7 @@ func (o *options) convertObjects(args []string) error {
 	if err != nil {
 		return err
 	}
-	var documents []string
-	for _, object := range converted {
-		document, err := yaml.Marshal(object)
-		if err != nil {
-			return err
-		}
-		documents = append(documents, string(document))
-	}
-	_, err = io.WriteString(o.streams.Out, strings.Join(documents, "---\n"))
-	return err
+	return cli.PrintManifest(o.streams.Out, converted...)
 }
 
 // convertDocument prints the Ignition that a parser returns for a file's text.

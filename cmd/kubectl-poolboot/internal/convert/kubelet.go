@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -73,7 +73,7 @@ func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []po
 		for i := range pools {
 			if slices.Contains(of, pools[i].Name) && len(section) > 0 {
 				raw, err := json.Marshal(section)
-				cli.Must(err)
+				utilruntime.Must(err)
 				pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
 			}
 		}
@@ -91,7 +91,7 @@ func latest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
 			last = &of[i]
 			continue
 		}
-		before, after := numberOf(last), numberOf(&of[i])
+		before, after := parseSuffix(last), parseSuffix(&of[i])
 		switch {
 		case before != after:
 		case last.CreationTimestamp.IsZero() || of[i].CreationTimestamp.IsZero() || last.CreationTimestamp.Equal(&of[i].CreationTimestamp):
@@ -107,8 +107,8 @@ func latest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
 	return last, nil
 }
 
-// numberOf returns the number that OpenShift gave a KubeletConfig.
-func numberOf(k *input.KubeletConfig) int {
+// parseSuffix returns the number that OpenShift gave a KubeletConfig.
+func parseSuffix(k *input.KubeletConfig) int {
 	number, _ := strconv.Atoi(k.Annotations[suffixAnnotation])
 	return number
 }
@@ -176,15 +176,6 @@ func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]
 	return section, nil
 }
 
-// checkKubelet refuses a pool's kubelet section as the webhook would.
-func checkKubelet(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
-	worker, err := pool.OfRole(pools, poolv1.RoleWorker)
-	if err != nil {
-		worker = nil // the files don't hold it
-	}
-	return pool.CheckKubelet(&p, worker)
-}
-
 // warnOfInherited names the fields that custom pools inherit from worker's section in Poolboot but not in OpenShift,
 // where their own KubeletConfig replaces worker's.
 func warnOfInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
@@ -194,7 +185,7 @@ func warnOfInherited(pools []poolv1.MachineConfigPool, remark func(string, ...an
 			continue
 		}
 		var own map[string]any
-		cli.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
+		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
 		if !pool.IsCustom(p.Spec.PoolRole) {
 			worker = own
 			continue

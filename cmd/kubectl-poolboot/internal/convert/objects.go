@@ -11,7 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -22,44 +26,45 @@ import (
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
 // applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The error names
 // every object that Poolboot would refuse to store.
-func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []any, remarks []string, err error) {
+func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []runtime.Object, remarks []string, err error) {
 	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
-	pools, controlPlane := theirPools(objects, remark)
+	pools, controlPlane := selectPools(objects, remark)
 	errs := setKubeletSections(objects.KubeletConfigs, pools, controlPlane, remark)
-	configs := theirConfigs(objects, pools, controlPlane, remark)
+	configs := selectConfigs(objects, pools, controlPlane, remark)
+	kept := sets.New[string]()
+	for _, config := range objects.KubeletConfigs {
+		kept.Insert(input.OpenShiftKubeletKind.Kind + " " + config.Name)
+	}
+	keep := func(object client.Object, kind schema.GroupVersionKind, err error) {
+		key := kind.Kind + " " + object.GetName()
+		if kept.Has(key) {
+			errs = append(errs, fmt.Errorf("%s %q is given twice: remove one", kind.Kind, object.GetName()))
+		}
+		kept.Insert(key)
+		object.GetObjectKind().SetGroupVersionKind(kind)
+		converted, errs = append(converted, object), append(errs, err)
+	}
+	for i := range configs {
+		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
+		keep(&configs[i], input.ConfigKind, checkConfig(configs[i]))
+	}
 	for i := range pools {
-		pools[i].ObjectMeta = portable(pools[i].ObjectMeta, namespace)
-		pools[i].SetGroupVersionKind(input.PoolKind)
+		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
 		pools[i].Spec.ClusterName = cluster
 	}
-	kept := map[string]bool{}
-	for _, config := range objects.KubeletConfigs {
-		kept[input.OpenShiftKubeletKind.Kind+" "+config.Name] = true
-	}
-	for _, config := range configs {
-		config.ObjectMeta = portable(config.ObjectMeta, namespace)
-		config.SetGroupVersionKind(input.ConfigKind)
-		converted = append(converted, config)
-		kept[input.ConfigKind.Kind+" "+config.Name] = true
-		errs = append(errs, checkConfig(config))
-	}
-	for _, p := range pools {
-		converted = append(converted, p)
-		kept[input.PoolKind.Kind+" "+p.Name] = true
-		errs = append(errs, checkPool(p, pools))
+	for i := range pools {
+		keep(&pools[i], input.PoolKind, checkPool(pools[i], pools))
 	}
 	for _, field := range objects.Dropped {
-		if kept[field.Object] {
+		if kept.Has(field.Object) {
 			remark("warning: %s: %s is left out: Poolboot does not have this field", field.Object, field.Path)
 		}
 	}
-	errs = append(errs, checkNames("MachineConfig", configs, func(c poolv1.MachineConfig) string { return c.Name }),
-		checkNames("MachineConfigPool", pools, func(p poolv1.MachineConfigPool) string { return p.Name }))
 	return converted, remarks, errors.Join(errs...)
 }
 
-// theirPools returns OpenShift's pools, worker first, and separately the pools of the control plane.
-func theirPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool) {
+// selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane.
+func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool) {
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
 		switch {
 		case !input.IsOpenShift(p.TypeMeta):
@@ -83,9 +88,9 @@ func theirPools(objects *input.Objects, remark func(string, ...any)) (pools, con
 	return pools, controlPlane
 }
 
-// theirConfigs returns OpenShift's MachineConfigs in the order of their names, without rendered ones and those that
+// selectConfigs returns OpenShift's MachineConfigs in the order of their names, without rendered ones and those that
 // only the control plane has.
-func theirConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (configs []poolv1.MachineConfig) {
+func selectConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (configs []poolv1.MachineConfig) {
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
 		isIn := func(p poolv1.MachineConfigPool) bool { return selects(p.Spec.MachineConfigSelector, config.Labels) }
 		switch {
@@ -116,11 +121,11 @@ func selects(selector *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && !parsed.Empty() && parsed.Matches(labels.Set(of))
 }
 
-// portable returns the metadata of an object that does not belong to one cluster.
-func portable(theirs metav1.ObjectMeta, namespace string) metav1.ObjectMeta {
-	annotations := maps.Clone(theirs.Annotations)
+// convertMeta returns the metadata of an object without the fields of the cluster that it was read from.
+func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta {
+	annotations := maps.Clone(original.Annotations)
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
-	return metav1.ObjectMeta{Name: theirs.Name, Namespace: namespace, Labels: theirs.Labels, Annotations: annotations}
+	return metav1.ObjectMeta{Name: original.Name, Namespace: namespace, Labels: original.Labels, Annotations: annotations}
 }
 
 // checkConfig refuses a MachineConfig as the webhook would.
@@ -153,7 +158,8 @@ func checkPool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) err
 		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: "+
 			"set node-role.kubernetes.io/%[1]s, or leave the pool out", p.Name)
 	}
-	if err := checkKubelet(p, pools); err != nil {
+	worker, _ := pool.OfRole(pools, poolv1.RoleWorker) // nil when the files do not have it
+	if err := pool.CheckKubelet(&p, worker); err != nil {
 		return err
 	}
 	nodeLabels, err := pool.Labels(p)
@@ -169,16 +175,6 @@ func checkPool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) err
 		return err
 	case decision.Role != p.Spec.PoolRole:
 		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: Nodes with these labels are in the pool %q: select another label", p.Name, decision.Role)
-	}
-	return nil
-}
-
-// checkNames refuses a name that two objects of a kind have.
-func checkNames[T any](kind string, sorted []T, name func(T) string) error {
-	for i := range len(sorted) - 1 {
-		if name(sorted[i]) == name(sorted[i+1]) {
-			return fmt.Errorf("%s %q is given twice: remove one", kind, name(sorted[i]))
-		}
 	}
 	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
 // item is one thing that a rendered config configures on a host.
@@ -205,9 +205,9 @@ func reboot(changes []change) string {
 // propertiesOf returns the fields of an Ignition entry, in JSON, without empty ones.
 func propertiesOf(entry any, except ...string) properties {
 	raw, err := json.Marshal(entry)
-	cli.Must(err)
+	utilruntime.Must(err)
 	var fields map[string]json.RawMessage
-	cli.Must(json.Unmarshal(raw, &fields))
+	utilruntime.Must(json.Unmarshal(raw, &fields))
 	of := properties{}
 	for name, value := range fields {
 		shown := string(value)

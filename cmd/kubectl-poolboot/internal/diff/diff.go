@@ -4,11 +4,13 @@ package diff
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/exec"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -96,7 +98,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(differences) > 0 {
-		return &cli.ExitError{Code: exitDifferent}
+		return exec.CodeExitError{Code: exitDifferent, Err: errors.New("")} // nothing more to print
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -130,7 +131,7 @@ func printProperty(out *strings.Builder, name string, of, to properties) {
 // printLines prints a unified diff of two texts.
 func printLines(out *strings.Builder, before, after string) {
 	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: lines(before), B: lines(after), Context: 3})
-	cli.Must(err)
+	utilruntime.Must(err)
 	for line := range strings.Lines(unified) {
 		out.WriteString("        " + line)
 	}

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
 const (
@@ -88,7 +88,7 @@ func summary(value string) string {
 // elsewhere returns contents that are not in the document, as their URL without the parts that can contain credentials.
 func elsewhere(resource types.Resource) property {
 	all, err := json.Marshal(resource)
-	cli.Must(err)
+	utilruntime.Must(err)
 	shown := "contents that can't be decoded"
 	if source, err := url.Parse(*resource.Source); err == nil && source.Scheme != "data" {
 		shown = "from " + (&url.URL{Scheme: source.Scheme, Host: source.Host, Path: source.Path}).String()

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
@@ -60,16 +60,15 @@ The command creates no object: apply what it prints, and keep it secret.`,
 			return nil
 		},
 	}
-	cli.AddPoolFlag(cmd, &o.spec.PoolRole)
+	cli.AddPoolFlag(cmd, &o.spec.PoolRole, input.CompleteFromCluster(to, input.PoolRoles))
 	cmd.Flags().StringVar(&o.spec.ClusterName, "cluster", "", "the Cluster that the hosts join")
 	cmd.Flags().StringVar(&o.spec.NamePattern, "name-pattern", "", "pattern of the names that hosts can take, such as 'edge-*', in quotes so that the shell does not expand it")
 	cmd.Flags().StringSliceVar(&o.spec.AddressRanges, "address-ranges", nil, "address ranges of the hosts (CIDRs): a serving certificate can contain the address that the host enrolled from only within them")
 	cmd.Flags().Int32Var(&o.spec.MaxUses, "max-uses", 1, "how many names hosts can take")
 	cmd.Flags().DurationVar(&o.life, "expires-in", 24*time.Hour, "how long the token is valid")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pool; without it, kubectl apply sets the namespace")
-	cli.Must(cmd.MarkFlagRequired("cluster"))
-	cli.Must(cmd.MarkFlagRequired("name-pattern"))
-	cli.AddCompletion(cmd, "pool", input.CompleteFromCluster(to, input.PoolRoles))
+	utilruntime.Must(cmd.MarkFlagRequired("cluster"))
+	utilruntime.Must(cmd.MarkFlagRequired("name-pattern"))
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.Clusters))
 	cli.AddCompletion(cmd, "namespace", input.CompleteFromCluster(to, input.Namespaces))
 	for _, flag := range []string{"name-pattern", "address-ranges", "max-uses", "expires-in"} {
@@ -101,26 +100,13 @@ func (o *options) run(name string, now time.Time) error {
 		Type:       poolv1.EnrollmentTokenType,
 		StringData: map[string]string{poolv1.EnrollmentTokenKey: base64.RawURLEncoding.EncodeToString(bits[:])},
 	}
-	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 	enrollment := &poolv1.Enrollment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "Enrollment"},
 		ObjectMeta: meta,
 		Spec:       spec,
 	}
-	for i, object := range []any{secret, enrollment} {
-		printed, err := yaml.Marshal(object)
-		if err != nil {
-			return err
-		}
-		separator := ""
-		if i > 0 {
-			separator = "---\n"
-		}
-		if _, err := fmt.Fprintf(o.streams.Out, "%s%s", separator, printed); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cli.PrintManifest(o.streams.Out, secret, enrollment)
 }
 
 // warn warns on standard error when no host would be admitted, if the management cluster can be read. The condition
@@ -169,7 +155,7 @@ enrollment token and the name of the host. It contains the token: keep it secret
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&o.host, "host", "", "the name of the host's Node")
-	cli.Must(cmd.MarkFlagRequired("host"))
+	utilruntime.Must(cmd.MarkFlagRequired("host"))
 	cli.AddCompletion(cmd, "host", cobra.NoFileCompletions)
 	input.AddConnectionFlags(cmd, to)
 	return cmd

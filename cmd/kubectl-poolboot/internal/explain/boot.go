@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -108,9 +109,6 @@ Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, ki
 }
 
 func (o *bootOptions) run(ctx context.Context, name string, files []string, gather func(*gatherer, context.Context) (*subject, error)) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	synced, err := registration.CompileSyncedLabels(o.syncedLabels)
 	if err != nil {
 		return fmt.Errorf("--additional-sync-machine-labels: %w", err)
@@ -128,7 +126,7 @@ func (o *bootOptions) run(ctx context.Context, name string, files []string, gath
 		return err
 	}
 	if len(answer.Todo) > 0 {
-		return cli.ToDo(name, len(answer.Todo))
+		return cli.TasksRemain(name, len(answer.Todo))
 	}
 	return nil
 }
@@ -148,7 +146,7 @@ func (b *bootExplained) print(out io.Writer) error {
 		head = append(head, [2]string{"Stage", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})
 	}
 	for _, line := range head {
-		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cli.Printable(cli.OrNone(line[1])))
+		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cli.Printable(cmp.Or(line[1], cli.None)))
 	}
 	for _, text := range b.Unseen {
 		fmt.Fprintf(lines, "Not seen:\t%s\n", cli.Printable(text))

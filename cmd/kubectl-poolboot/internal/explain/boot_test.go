@@ -107,7 +107,7 @@ var _ = Describe("explain machine and explain node", func() {
 		node.Spec.Taints = nil
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(Equal(2))
-		Expect(r.ErrOut).To(Equal("error: infra-x7k2m: 3 to do, as the answer says\n"))
+		Expect(r.ErrOut).To(Equal("error: infra-x7k2m: 3 to do: see the output\n"))
 		Expect(answer.Todo).To(ConsistOf(
 			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels declares it, and the Node does not have it"),
 			And(HavePrefix("kubectl label node infra-x7k2m example.com/tier=infra --overwrite"), ContainSubstring(`"gold" was set by kubelet, and Poolboot does not overwrite it`)),

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -65,18 +66,14 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would bl
 	}
 	o.files.AddFlag(cmd, "filename", "f", "the BareMetalHost, its HardwareData and the rules")
 	cmd.Flags().StringVar(&o.role, "pool", "", "only the rules of the pool with this role, and those of PoolbootConfigs")
-	input.AddClusterFlag(cmd, &o.cluster)
+	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(1, input.PoolClusters, to))
 	cli.AddCompletion(cmd, "pool", o.files.Complete(1, input.PoolRoles, to))
-	cli.AddCompletion(cmd, "cluster", o.files.Complete(1, input.PoolClusters, to))
 	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
 	input.AddConnectionFlags(cmd, to)
 	return cmd
 }
 
 func (o *hostOptions) run(ctx context.Context, name string, files []string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	source, err := input.OpenSource(&o.files, files, o.connection)
 	if err != nil {
 		return err
@@ -115,7 +112,7 @@ func (o *hostOptions) run(ctx context.Context, name string, files []string) erro
 func (h hostExplained) print(out io.Writer) error {
 	lines := printers.GetNewTabWriter(out)
 	for _, line := range [][2]string{{"Host", h.Host}, {"Hardware", h.Hardware}, {"Machine", h.Machine}, {"Cluster", h.Cluster}} {
-		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cli.OrNone(line[1]))
+		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cmp.Or(line[1], cli.None))
 	}
 	fmt.Fprintln(lines)
 	if err := lines.Flush(); err != nil {
@@ -124,7 +121,7 @@ func (h hostExplained) print(out io.Writer) error {
 	table := printers.GetNewTabWriter(out) // with column widths of its own
 	fmt.Fprintln(table, "KEY\tVALUE\tRESULT\tFROM\tWHY")
 	for _, rule := range h.Rules {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Printable(rule.Key), cli.OrNone(rule.Value), rule.Outcome, rule.From, rule.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Printable(rule.Key), cmp.Or(rule.Value, cli.None), rule.Outcome, rule.From, rule.Why)
 	}
 	return table.Flush()
 }

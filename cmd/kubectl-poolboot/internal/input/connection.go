@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +21,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
 // Timeout is how long the plugin waits for a workload cluster, and for what it can do without.
@@ -112,11 +112,8 @@ func OpenFile(path string) (client.Reader, error) {
 // Scheme returns the scheme of all kinds that are read.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, addTo := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, admissionv1.AddToScheme, poolv1.AddToScheme, bootstrapv1.AddToScheme, clusterv1.AddToScheme,
-		bmov1alpha1.AddToScheme, apiextensionsv1.AddToScheme, // the versions of Metal3Machine
-	} {
-		cli.Must(addTo(scheme))
-	}
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, admissionv1.AddToScheme,
+		apiextensionsv1.AddToScheme, poolv1.AddToScheme, bootstrapv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme)
+	utilruntime.Must(builder.AddToScheme(scheme))
 	return scheme
 })

@@ -13,11 +13,10 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
 // Stdin is the file name for standard input.
@@ -43,7 +42,7 @@ type Files struct {
 // AddRequiredFlag defines the flag for files and directories, which must be set, and --recursive.
 func (f *Files) AddRequiredFlag(cmd *cobra.Command, flag, shorthand, usage string) {
 	f.AddFlag(cmd, flag, shorthand, usage)
-	cli.Must(cmd.MarkFlagRequired(flag))
+	utilruntime.Must(cmd.MarkFlagRequired(flag))
 }
 
 // AddFlag defines the flag for files and directories, and --recursive.
@@ -51,7 +50,7 @@ func (f *Files) AddFlag(cmd *cobra.Command, flag, shorthand, usage string) {
 	cmd.Flags().StringSliceVarP(&f.Names, flag, shorthand, nil, usage+
 		": file, directory (its *.yaml, *.yml and *.json), or - for standard input; may be repeated, and arguments are files too")
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of directories too")
-	cli.Must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))
+	utilruntime.Must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))
 }
 
 // Objects reads all objects in the files of the flag and of arguments.

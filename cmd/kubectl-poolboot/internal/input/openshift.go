@@ -3,6 +3,7 @@ package input
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -145,17 +146,12 @@ type DroppedField struct {
 	Path string
 }
 
-// IsEmpty reports whether a value means the same as a field that is not set.
+// IsEmpty reports whether a value of a JSON field means the same as a field that is not set.
 func IsEmpty(value any) bool {
-	switch value := value.(type) {
-	case nil:
-		return true
-	case string:
-		return value == ""
-	case []any:
-		return len(value) == 0
-	case map[string]any:
-		return len(value) == 0
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String, reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	default:
+		return value == nil
 	}
-	return false
 }

@@ -61,18 +61,13 @@ Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 fo
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	o.files.AddRequiredFlag(cmd, "filename", "f", "the MachineConfigPools")
-	cli.AddPoolFlag(cmd, &o.role)
-	input.AddClusterFlag(cmd, &o.cluster)
-	cli.AddCompletion(cmd, "pool", o.files.Complete(0, input.PoolRoles, nil))
-	cli.AddCompletion(cmd, "cluster", o.files.Complete(0, input.PoolClusters, nil))
+	cli.AddPoolFlag(cmd, &o.role, o.files.Complete(0, input.PoolRoles, nil))
+	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
 	o.output.AddFlag(cmd, "json; without it, lines of text", cli.FormatJSON)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	if input.IsControlPlane(o.role) {
 		return fmt.Errorf("--pool %s: control plane machines are in no pool: name another pool", o.role)
 	}

@@ -94,9 +94,6 @@ Exit codes: 0 when the move is safe, 2 when something would hang or be lost, 1 f
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	cluster, err := o.connection.Open()
 	if err != nil {
 		return err
@@ -121,7 +118,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if !checked.Safe {
-		return cli.ToDo("clusterctl move of namespace "+cluster.Namespace, checked.count())
+		return cli.TasksRemain("clusterctl move of namespace "+cluster.Namespace, checked.count())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -39,15 +40,12 @@ func (o origins) table(out io.Writer) error {
 	lines := printers.GetNewTabWriter(out)
 	fmt.Fprintln(lines, "KIND\tNAME\tMACHINECONFIG\tOVER")
 	for _, entry := range o.Entries {
-		over := "<none>"
-		if len(entry.Overrides) > 0 {
-			over = strings.Join(entry.Overrides, ",")
-		}
-		from := entry.MachineConfig
+		source := entry.MachineConfig
 		if entry.Pool != "" {
-			from = "spec.kubeletConfiguration of pool " + entry.Pool
+			source = "spec.kubeletConfiguration of pool " + entry.Pool
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, cli.Printable(entry.Name), from, over)
+		overridden := cmp.Or(strings.Join(entry.Overrides, ","), cli.None)
+		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, cli.Printable(entry.Name), source, overridden)
 	}
 	return lines.Flush()
 }

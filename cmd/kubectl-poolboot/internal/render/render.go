@@ -78,10 +78,8 @@ pbpool,pbmconf -o yaml prints them for a file.`,
 	o.files.AddFlag(cmd, "filename", "f", "the MachineConfigPools and MachineConfigs")
 	cmd.Flags().BoolVar(&o.live, "live", false, "read the MachineConfigPools and MachineConfigs of the namespace from the management cluster instead of files")
 	cmd.MarkFlagsMutuallyExclusive("filename", "live")
-	cli.AddPoolFlag(cmd, &o.role)
-	input.AddClusterFlag(cmd, &o.cluster)
-	cli.AddCompletion(cmd, "pool", o.files.Complete(0, input.PoolRoles, to))
-	cli.AddCompletion(cmd, "cluster", o.files.Complete(0, input.PoolClusters, to))
+	cli.AddPoolFlag(cmd, &o.role, o.files.Complete(0, input.PoolRoles, to))
+	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, to))
 	cmd.Flags().BoolVar(&o.explain, "explain", false, "print which MachineConfig each entry came from, as a table, json or yaml")
 	o.output.AddFlag(cmd, "json (default), yaml, or ignition for only the Ignition document", cli.FormatJSON, cli.FormatYAML, formatIgnition)
 	input.AddConnectionFlags(cmd, to)
@@ -89,9 +87,6 @@ pbpool,pbmconf -o yaml prints them for a file.`,
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	if input.IsControlPlane(o.role) {
 		return fmt.Errorf("--pool %s: control plane machines are in no pool, and nothing is rendered for them: name another pool", o.role)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -71,18 +72,14 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 	cmd.Flags().StringVar(&o.nodes, "nodes", "", "file with any number of Nodes, for a table of all; - for standard input")
 	cmd.MarkFlagsOneRequired("labels", "node", "nodes")
 	cmd.MarkFlagsMutuallyExclusive("labels", "node", "nodes")
-	cli.Must(cmd.MarkFlagFilename("node", "json", "yaml", "yml"))
-	cli.Must(cmd.MarkFlagFilename("nodes", "json", "yaml", "yml"))
-	input.AddClusterFlag(cmd, &o.cluster)
-	cli.AddCompletion(cmd, "cluster", o.pools.Complete(0, input.PoolClusters, nil))
+	utilruntime.Must(cmd.MarkFlagFilename("node", "json", "yaml", "yml"))
+	utilruntime.Must(cmd.MarkFlagFilename("nodes", "json", "yaml", "yml"))
+	input.AddClusterFlag(cmd, &o.cluster, o.pools.Complete(0, input.PoolClusters, nil))
 	o.output.AddFlag(cmd, "json; without it, text", cli.FormatJSON)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	if err := o.output.Validate(); err != nil {
-		return err
-	}
 	objects, err := o.pools.Objects(args)
 	if err != nil {
 		return err
