@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -63,6 +64,8 @@ type Reconciler struct {
 	approval workload.ApprovalChecker
 	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
 	rights sync.Map
+	// ensuring combines the calls that ensure the same rights at the same time.
+	ensuring singleflight.Group
 }
 
 // Reconcile does what the boot of one PoolbootConfig needs next.

@@ -40,17 +40,24 @@ type clusterRights struct {
 	kubeadm bool
 }
 
-// ensureRights grants join credentials their rights, once for each cluster, way to join, and process.
+// ensureRights grants join credentials their rights, once for each cluster, way to join, and process, also if many hosts
+// boot at the same time.
 func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
-	seenTo := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm}
-	if _, done := r.rights.Load(seenTo); done {
+	key := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm}
+	if _, done := r.rights.Load(key); done {
 		return nil
 	}
-	if err := join.EnsureRBAC(ctx, s.workload, seenTo.kubeadm); err != nil {
-		return err
-	}
-	r.rights.Store(seenTo, true)
-	return nil
+	_, err, _ := r.ensuring.Do(fmt.Sprint(key), func() (any, error) {
+		if _, done := r.rights.Load(key); done {
+			return nil, nil
+		}
+		err := join.EnsureRBAC(ctx, s.workload, key.kubeadm)
+		if err == nil {
+			r.rights.Store(key, true)
+		}
+		return nil, err
+	})
+	return err
 }
 
 // ensureNode pre-registers the Node, or updates the Node that was pre-registered for this config if no kubelet has

@@ -128,6 +128,7 @@ var _ = Describe("Derived labels", func() {
 
 		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Labels = map[string]string{"zone": "dallas-b"} })
 		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.told()).To(ConsistOf(HavePrefix("Normal "+bootstrapv1.EventBootPrepared)), "the problem is resolved")
 		expectPrepared(ctx, w, machineName)
 		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(zone.Key, "dallas-b"))
 	})

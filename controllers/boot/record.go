@@ -83,6 +83,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		metrics.BootPrepared(now.Sub(first).Seconds())
 	}
 	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
+	wasReported := conditions.IsFalse(s.config, bootstrapv1.BootPreparedCondition)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		recorded := &config.Status
 		recorded.PoolRole = s.pool.Spec.PoolRole
@@ -105,7 +106,9 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	}
 	r.reportPool(s)
 	metrics.StagePassed(s.config, record.StagePreparing)
-	r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
+	if wasReported {
+		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,7 +34,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&bootstrapv1.PoolbootConfig{}, gathered(r.pools(ofPoolbootConfig)),
+		Watches(&bootstrapv1.PoolbootConfig{}, newCountHandler(r.pools(ofPoolbootConfig), clock.RealClock{}),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofCluster)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

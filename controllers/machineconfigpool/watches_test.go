@@ -45,17 +45,35 @@ var _ = Describe("Watches", func() {
 		q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](),
 			workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Clock: clock})
 		DeferCleanup(q.ShutDown)
-		watch := gathered(s.reconciler.pools(ofPoolbootConfig))
-		for range 3 {
-			watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
-			watch.Update(ctx(), event.UpdateEvent{ObjectOld: machine("m2", "worker", "", false), ObjectNew: machine("m2", "infra", "", false)}, q)
-			watch.Delete(ctx(), event.DeleteEvent{Object: machine("m3", "infra", "", false)}, q)
+		watch := newCountHandler(s.reconciler.pools(ofPoolbootConfig), clock)
+		send := func() {
+			for range 3 {
+				watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
+				watch.Update(ctx(), event.UpdateEvent{ObjectOld: machine("m2", "worker", "", false), ObjectNew: machine("m2", "infra", "", false)}, q)
+				watch.Delete(ctx(), event.DeleteEvent{Object: machine("m3", "infra", "", false)}, q)
+			}
 		}
-		Expect(q.Len()).To(BeZero(), "before the interval is over")
+		drain := func() {
+			GinkgoHelper()
+			for range 2 {
+				request, _ := q.Get()
+				q.Done(request)
+			}
+			Expect(q.Len()).To(BeZero())
+		}
+		send()
+		Expect(q.Len()).To(Equal(2), "the pool that they are in and the one that one has left")
+		drain()
+		send()
+		clock.Step(countInterval - 1)
+		Consistently(q.Len, "50ms").Should(BeZero(), "before the interval has passed")
 		Eventually(clock.HasWaiters).Should(BeTrue())
-		clock.Step(countInterval)
-		Eventually(q.Len).Should(Equal(2), "the pool that they are in and the one that one has left")
-		Consistently(q.Len, "50ms").Should(Equal(2))
+		clock.Step(1)
+		Eventually(q.Len).Should(Equal(2))
+		drain()
+		clock.Step(2 * countInterval)
+		send()
+		Expect(q.Len()).To(Equal(2), "after a quiet time")
 	})
 
 	DescribeTable("ignore what a pool does not count",

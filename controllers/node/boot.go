@@ -66,7 +66,7 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 		return
 	}
 	switch {
-	case has.Status == metav1.ConditionTrue:
+	case has.Status == metav1.ConditionTrue && outlook.IsWrong(had):
 		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", has.Message)
 	case outlook.IsWrong(has):
 		if has.Reason == bootstrapv1.PoolConflictReason {

@@ -185,8 +185,6 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 	r.written.Record(f.config)
 	if ended { // even if an earlier try did some of it
 		metrics.BootCompleted(f.config)
-		r.Recorder.Eventf(f.config, nil, corev1.EventTypeNormal, bootstrapv1.EventTokenRevoked, action,
-			"The Node is Ready in its pool: the host's token is revoked, its join credential and overlay are deleted")
 	}
 	r.reportChanges(before, f.config)
 	return nil

@@ -136,9 +136,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	}
 	var reason *reasonError
 	switch {
-	case err == nil:
-		r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s holds the bootstrap data: %s",
-			key.Name, conditions.GetMessage(s.config, bootstrapv1.PoolDecidedCondition))
+	case err == nil: // it is adopted below
 	case apierrors.IsAlreadyExists(err) && s.config.Spec.IsInline():
 		return ctrl.Result{RequeueAfter: status.ConflictRetry}, nil // it can be for another pool than the one just decided
 	case apierrors.IsAlreadyExists(err):

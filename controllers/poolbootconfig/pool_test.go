@@ -88,8 +88,20 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 		config := s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
+		s.told()
 		Expect(s.Create(ctx, newPool("infra"))).To(Succeed())
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+		Expect(s.told()).To(ConsistOf(HavePrefix("Normal "+bootstrapv1.EventPoolDecided)), "the problem is resolved")
+	})
+
+	It("gets its data Secret when its pool is created, and an event reports this", func(ctx SpecContext) {
+		s := newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"))
+		Expect(reasonOf(s.settle(ctx), clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
+		s.told()
+		Expect(s.Create(ctx, newPool("infra"))).To(Succeed())
+		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
+		Expect(s.told()).To(ConsistOf(And(HavePrefix("Normal "+bootstrapv1.EventDataSecretCreated), ContainSubstring(`pool "infra", by the Machine's labels`),
+			Not(ContainSubstring(pointerIn(s.secret(ctx)).Token)))))
 	})
 
 	It("boots as a worker if spec.poolRole is worker", func(ctx SpecContext) {

@@ -207,14 +207,20 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
 }
 
-// reportChanges creates the events for a change of the status: which pool was decided, and what this controller finds
-// wrong.
+// reportChanges creates the events for a change of the status: a pool that was decided for an existing data Secret, what
+// this controller finds wrong, and that it is resolved.
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {
 		metrics.StagePassed(after, record.StagePending)
+		if outlook.IsWrong(conditions.Get(before, bootstrapv1.DataSecretAvailableCondition)) {
+			r.event(after, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s has the bootstrap data: %s",
+				after.Status.DataSecretName, conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
+		}
 	}
-	if role := after.Status.PoolRole; role != "" && role != before.Status.PoolRole && !passed { // otherwise the event of the Secret reports it
+	isDecided := conditions.IsTrue(after, bootstrapv1.PoolDecidedCondition) &&
+		(outlook.IsWrong(conditions.Get(before, bootstrapv1.PoolDecidedCondition)) || after.Status.PoolRole != before.Status.PoolRole)
+	if isDecided && !passed {
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {

@@ -153,8 +153,8 @@ const (
 	DeletingReason                        = "Deleting"
 )
 
-// Reasons of events about a PoolbootConfig. Errors are reported by events with the reason of the condition that becomes
-// false.
+// Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the
+// condition that becomes false. A boot without a problem creates no event, because its times are in status.boot.
 const (
 	EventPoolDecided                   = "PoolDecided"
 	EventPoolChanged                   = "PoolChanged"
@@ -163,7 +163,6 @@ const (
 	EventBootPrepared                  = "BootPrepared"
 	EventBootWithdrawn                 = "BootWithdrawn"
 	EventNodeReady                     = "NodeReady"
-	EventTokenRevoked                  = "TokenRevoked"
 	EventTokenRotated                  = "TokenRotated"
 	EventTokenNotRotated               = "TokenNotRotated"
 	EventTokenUsedFromSecondAddress    = "TokenUsedFromSecondAddress"

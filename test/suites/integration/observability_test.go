@@ -99,7 +99,7 @@ func sumManagerMetric(ctx context.Context, name string, labels map[string]string
 }
 
 var _ = Describe("A boot", func() {
-	It("can be followed on its PoolbootConfig, by its events, in clusterctl describe cluster and by the metrics", func(ctx SpecContext) {
+	It("can be followed on its PoolbootConfig, in clusterctl describe cluster and by the metrics", func(ctx SpecContext) {
 		start := time.Now().Truncate(time.Second)
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
@@ -146,23 +146,9 @@ var _ = Describe("A boot", func() {
 		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boots_total", with("outcome", "Done"))).Should(Equal(3.0), "Pending, Preparing, Joining")
 		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boot_stage_seconds", map[string]string{"stage": "Joining"})).Should(BeNumerically(">=", 1))
 
-		Eventually(ctx, func() ([]string, error) {
-			var reasons []string
-			events := &eventsv1.EventList{}
-			err := lab.ManagementClient.List(ctx, events, client.InNamespace(t.Namespace))
-			for _, event := range events.Items {
-				if event.Regarding.UID == config.UID && event.Series == nil {
-					reasons = append(reasons, event.Reason)
-				}
-			}
-			return reasons, err
-		}).Should(ConsistOf(bootstrapv1.EventDataSecretCreated, bootstrapv1.EventBootPrepared,
-			bootstrapv1.EventNodeReady, bootstrapv1.EventTokenRevoked))
-
-		By("sorting its events by time, as the documentation shows")
+		By("creating no event, because there was no problem")
 		shell := &terminal{dir: GinkgoT().TempDir()}
-		Expect(shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)).To(MatchRegexp(
-			`(?s)^LAST SEEN .* DataSecretCreated .* BootPrepared .* (NodeReady .* TokenRevoked|TokenRevoked .* NodeReady) `))
+		Expect(shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)).To(ContainSubstring("No events found"))
 		Expect(shell.run(ctx, "kubectl events --for machineconfigpool.pool.cluster.x-k8s.io/"+t.Pool("infra").Name+" -n "+t.Namespace)).NotTo(ContainSubstring("error"))
 		Expect(shell.code).To(BeZero())
 	})

@@ -181,7 +181,7 @@ spec:
 
 		It("lists the events of an object, the newest last", func() {
 			machine := getMachine("edge")
-			Expect(kubectl("events", "--for", "poolbootconfig/"+machine)).To(MatchRegexp(`(?s)DataSecretCreated.*NodeReady`))
+			Expect(kubectl("events", "--for", "poolbootconfig/"+machine)).To(MatchRegexp(`(?s)HostFactMissing.*BootPrepared`))
 		})
 	})
 
