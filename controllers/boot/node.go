@@ -40,8 +40,8 @@ type clusterRights struct {
 	kubeadm bool
 }
 
-// ensureRights grants join credentials their rights, once for each cluster, way to join, and process, also if many hosts
-// boot at the same time.
+// ensureRights grants join credentials their rights, once for each cluster, way to join, and process, also if many
+// hosts boot at the same time.
 func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
 	key := clusterRights{cluster: s.cluster.UID, kubeadm: s.config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm}
 	if _, done := r.rights.Load(key); done {

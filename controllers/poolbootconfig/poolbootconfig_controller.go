@@ -207,8 +207,8 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
 }
 
-// reportChanges creates the events for a change of the status: a pool that was decided for an existing data Secret, what
-// this controller finds wrong, and that it is resolved.
+// reportChanges creates the events for a change of the status: a pool that was decided for an existing data Secret,
+// what this controller finds wrong, and that it is resolved.
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
 	if passed {

@@ -31,7 +31,8 @@ type Output struct {
 	formats []string
 }
 
-// AddFlag defines --output, which the command validates before it runs. The formats are the values beside the empty one.
+// AddFlag defines --output, which the command validates before it runs. The formats are the values beside the empty
+// one.
 func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
 	o.formats = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", "", usage)
