@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -118,51 +120,55 @@ func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 	return "create it, or set spec.poolRole of the PoolbootConfig (worker, for example) to boot into another pool"
 }
 
-// decide decides without a record.
+// decide decides without a record. If it returns an error, the Assignment has only the retained role.
 func (b Boot) decide() (Assignment, error) {
-	kept := ""
+	retained := ""
 	if b.isRetainedOnHost() && b.Host != nil {
-		if kept = retained(b.Host, b.Pools); kept != "" {
-			a, err := b.assign(kept, FromHost, kept)
-			if _, gone := errors.AsType[*NotFoundError](err); !gone {
-				return a, err
-			}
+		retained = retainedRole(b.Host, b.Pools)
+	}
+	role, reason, err := b.decideRole(retained)
+	if err != nil {
+		return Assignment{Retained: retained}, err
+	}
+	return Assignment{Role: role, Reason: reason, Retained: retained, WithoutRecord: role}, nil
+}
+
+// decideRole decides without a record. retained is the role that is retained on the host, if any.
+func (b Boot) decideRole(retained string) (string, Reason, error) {
+	if retained != "" {
+		err := b.checkRole(retained)
+		if _, isMissing := errors.AsType[*NotFoundError](err); !isMissing {
+			return retained, FromHost, err
 		}
 	}
 	if role := b.Config.Spec.PoolRole; role != "" {
-		return b.assign(role, FromSpec, kept)
+		return role, FromSpec, b.checkRole(role)
 	}
 	decision, err := Decide(b.machineLabels(), b.Pools)
-	switch {
+	switch unselected := b.unselectedLabels(); {
 	case err != nil:
-		return Assignment{Retained: kept}, err
+		return "", "", err
 	case decision.ControlPlane:
-		return Assignment{Retained: kept}, &ControlPlaneError{Unsupported: decision.Unsupported}
+		return "", "", &ControlPlaneError{Unsupported: decision.Unsupported}
 	case IsCustom(decision.Role):
-		return b.assign(decision.Role, FromLabels, kept)
+		return decision.Role, FromLabels, b.checkRole(decision.Role)
+	case len(unselected) > 0:
+		return "", "", &UnselectedError{Labels: unselected}
+	case b.missingRole() != "":
+		return "", "", &NotFoundError{Role: b.missingRole()}
+	case decision.Role == poolv1.RoleWorker:
+		return decision.Role, FromLabels, b.checkRole(decision.Role)
 	}
-	if unselected := b.unselectedLabels(); len(unselected) > 0 {
-		return Assignment{Retained: kept}, &UnselectedError{Labels: unselected}
-	}
-	if missing := b.missingRole(); missing != "" {
-		return Assignment{Retained: kept}, &NotFoundError{Role: missing}
-	}
-	if decision.Role == poolv1.RoleWorker {
-		return b.assign(decision.Role, FromLabels, kept)
-	}
-	return b.assign(poolv1.RoleWorker, Defaulted, kept)
+	return poolv1.RoleWorker, Defaulted, b.checkRole(poolv1.RoleWorker)
 }
 
-// assign returns the assignment to the pool of a role, if a host can boot into that pool.
-func (b Boot) assign(role string, why Reason, kept string) (Assignment, error) {
+// checkRole returns an error if no host can boot into the pool of a role.
+func (b Boot) checkRole(role string) error {
 	p, err := OfRole(b.Pools, role)
 	if err == nil {
 		_, err = Labels(*p)
 	}
-	if err != nil {
-		return Assignment{Retained: kept}, err
-	}
-	return Assignment{Role: role, Reason: why, Retained: kept, WithoutRecord: role}, nil
+	return err
 }
 
 // finalRole returns the recorded role if it no longer follows labels and pools, otherwise "".
@@ -170,10 +176,7 @@ func (b Boot) finalRole() string {
 	isInline := b.Config.Spec.IsInline()
 	switch status := &b.Config.Status; {
 	case isInline && b.DataSecret != nil:
-		if made := RoleOfDataSecret(b.DataSecret, b.Pools); made != "" {
-			return made
-		}
-		return status.PoolRole
+		return cmp.Or(roleOfDataSecret(b.DataSecret, b.Pools), status.PoolRole)
 	case record.HasNode(b.Config), isInline && status.DataSecretName != "":
 		return status.PoolRole
 	}
@@ -192,21 +195,19 @@ func (b Boot) missingRole() string {
 // unselectedLabels returns the role labels of the Machine that no pool selects, as key=value in order. The caller has
 // checked that no custom pool selects the Machine.
 func (b Boot) unselectedLabels() (unselected []string) {
-	known := map[string]bool{poolv1.NodeRoleLabelPrefix + poolv1.RoleWorker: true}
+	selected := sets.New(poolv1.NodeRoleLabelPrefix + poolv1.RoleWorker)
 	for _, role := range controlPlaneRoles {
-		known[poolv1.NodeRoleLabelPrefix+role] = true
+		selected.Insert(poolv1.NodeRoleLabelPrefix + role)
 	}
 	for _, p := range b.Pools {
 		if !IsCustom(p.Spec.PoolRole) {
-			for _, key := range SelectorKeys(p) {
-				known[key] = true
-			}
+			selected.Insert(SelectorKeys(p)...)
 		}
 	}
-	of := b.machineLabels()
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) && !known[key] {
-			unselected = append(unselected, key+"="+of[key])
+	machineLabels := b.machineLabels()
+	for _, key := range slices.Sorted(maps.Keys(machineLabels)) {
+		if strings.HasPrefix(key, poolv1.NodeRoleLabelPrefix) && !selected.Has(key) {
+			unselected = append(unselected, key+"="+machineLabels[key])
 		}
 	}
 	return unselected
@@ -221,14 +222,14 @@ func (b Boot) machineLabels() map[string]string {
 	return b.Machine.Labels
 }
 
-// RoleOfDataSecret returns the role of the pool for which an inline data Secret was created, or "" if that is unknown.
+// roleOfDataSecret returns the role of the pool for which an inline data Secret was created, or "" if that is unknown.
 // Without the annotation of the role, it uses the annotation with the name of the rendered config.
-func RoleOfDataSecret(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string {
-	made := dataSecret.GetAnnotations()
-	if role := made[bootstrapv1.DataSecretPoolAnnotation]; role != "" {
+func roleOfDataSecret(dataSecret metav1.Object, pools []poolv1.MachineConfigPool) string {
+	annotations := dataSecret.GetAnnotations()
+	if role := annotations[bootstrapv1.DataSecretPoolAnnotation]; role != "" {
 		return role
 	}
-	if p := OfRendered(pools, made[bootstrapv1.OverlayConfigurationAnnotation]); p != nil {
+	if p := OfRendered(pools, annotations[bootstrapv1.OverlayConfigurationAnnotation]); p != nil {
 		return p.Spec.PoolRole
 	}
 	return ""
@@ -236,7 +237,7 @@ func RoleOfDataSecret(dataSecret metav1.Object, pools []poolv1.MachineConfigPool
 
 // Message returns the message of the condition PoolDecided.
 func (a Assignment) Message(b Boot) string {
-	var message string
+	message := fmt.Sprintf("pool %q, because no label of the Machine names another pool", a.Role)
 	switch a.Reason {
 	case FromRecord:
 		return a.recordedMessage(b)
@@ -246,8 +247,6 @@ func (a Assignment) Message(b Boot) string {
 		message = fmt.Sprintf("pool %q, by spec.poolRole", a.Role)
 	case FromLabels:
 		message = fmt.Sprintf("pool %q, by the Machine's labels", a.Role)
-	default:
-		message = fmt.Sprintf("pool %q, because no label of the Machine names another pool", a.Role)
 	}
 	if b.isRetainedOnHost() && b.Host == nil {
 		message += "; a pool that is retained on the host takes precedence once the host is known"

@@ -11,26 +11,36 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
+// inputs are the inputs of Render for one pool.
+type inputs struct {
+	pool, worker *poolv1.MachineConfigPool
+	// sources are the MachineConfigs that the pool renders, in the order of the merge.
+	sources []poolv1.MachineConfig
+}
+
+func inputsOf(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (in inputs, err error) {
+	if in.pool, err = OfRole(pools, role); err != nil {
+		return in, err
+	}
+	if in.worker, err = OfRole(pools, poolv1.RoleWorker); err != nil {
+		return in, err
+	}
+	in.sources, err = sourcesOf(in.pool, in.worker, configs)
+	return in, err
+}
+
 // InputsHash returns a hash of the inputs of Render for a role: while it does not change, Render returns the same
 // result. It covers the specs of the pool and of worker without their pause fields, and the resource versions of the
 // MachineConfigs that they select. The MachineConfigs must be as an API server returned them. The errors are those of
 // Render.
 func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
-	p, err := OfRole(pools, role)
-	if err != nil {
-		return "", err
-	}
-	worker, err := OfRole(pools, poolv1.RoleWorker)
-	if err != nil {
-		return "", err
-	}
-	sources, err := sourcesOf(p, worker, configs)
+	in, err := inputsOf(role, pools, configs)
 	if err != nil {
 		return "", err
 	}
 	hash := sha256.New()
 	specs := json.NewEncoder(hash)
-	for _, of := range []*poolv1.MachineConfigPool{p, worker} {
+	for _, of := range []*poolv1.MachineConfigPool{in.pool, in.worker} {
 		fmt.Fprintln(hash, of.Name)
 		spec := of.Spec
 		spec.Paused, spec.PausedConfiguration = nil, poolv1.RenderedConfigReference{}
@@ -38,8 +48,8 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 			return "", fmt.Errorf("MachineConfigPool %q: %w", of.Name, err)
 		}
 	}
-	for i := range sources {
-		fmt.Fprintln(hash, sources[i].Name, sources[i].UID, sources[i].ResourceVersion)
+	for i := range in.sources {
+		fmt.Fprintln(hash, in.sources[i].Name, in.sources[i].UID, in.sources[i].ResourceVersion)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -1,8 +1,10 @@
 package pool
 
 import (
-	"fmt"
 	"slices"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -108,7 +110,7 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 		{KindOSImageURL, func(spec poolv1.MachineConfigSpec) string { return spec.OSImageURL }},
 		{KindExtensionsImage, func(spec poolv1.MachineConfigSpec) string { return spec.BaseOSExtensionsContainerImage }},
 		{KindFIPS, func(spec poolv1.MachineConfigSpec) string {
-			if spec.FIPS != nil && *spec.FIPS {
+			if ptr.Deref(spec.FIPS, false) {
 				return "true"
 			}
 			return ""
@@ -132,48 +134,39 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 
 // entriesOf returns the entries of an Ignition configuration, in the order of the document. A unit with nothing but
 // drop-ins has no entry of its own.
-func entriesOf(c ignition.Config) (out []entry) {
-	add := func(kind Kind, name string) { out = append(out, entry{kind, name}) }
-	for _, file := range c.Storage.Files {
-		add(KindFile, file.Path)
-	}
-	for _, directory := range c.Storage.Directories {
-		add(KindDirectory, directory.Path)
-	}
-	for _, link := range c.Storage.Links {
-		add(KindLink, link.Path)
-	}
+func entriesOf(c ignition.Config) []entry {
+	var units []entry
 	for _, unit := range c.Systemd.Units {
 		if len(unit.Dropins) == 0 || unit.Contents != nil || unit.Enabled != nil || unit.Mask != nil {
-			add(KindUnit, unit.Name)
+			units = append(units, entry{KindUnit, unit.Name})
 		}
 		for _, dropin := range unit.Dropins {
-			add(KindDropin, fmt.Sprintf("%s.d/%s", unit.Name, dropin.Name))
+			units = append(units, entry{KindDropin, unit.Name + ".d/" + dropin.Name})
 		}
 	}
-	for _, user := range c.Passwd.Users {
-		add(KindUser, user.Name)
-	}
-	for _, group := range c.Passwd.Groups {
-		add(KindGroup, group.Name)
-	}
-	for _, disk := range c.Storage.Disks {
-		add(KindDisk, disk.Device)
-	}
-	for _, raid := range c.Storage.Raid {
-		add(KindRaid, raid.Name)
-	}
-	for _, luks := range c.Storage.Luks {
-		add(KindLuks, luks.Name)
-	}
-	for _, filesystem := range c.Storage.Filesystems {
-		add(KindFilesystem, filesystem.Device)
-	}
-	for _, argument := range c.KernelArguments.ShouldExist {
-		add(KindKernelArgument, string(argument))
-	}
-	for _, argument := range c.KernelArguments.ShouldNotExist {
-		add(KindRemovedKernelArgument, string(argument))
-	}
-	return out
+	return slices.Concat(
+		entriesOfKind(KindFile, c.Storage.Files, types.File.Key),
+		entriesOfKind(KindDirectory, c.Storage.Directories, types.Directory.Key),
+		entriesOfKind(KindLink, c.Storage.Links, types.Link.Key),
+		units,
+		entriesOfKind(KindUser, c.Passwd.Users, types.PasswdUser.Key),
+		entriesOfKind(KindGroup, c.Passwd.Groups, types.PasswdGroup.Key),
+		entriesOfKind(KindDisk, c.Storage.Disks, types.Disk.Key),
+		entriesOfKind(KindRaid, c.Storage.Raid, types.Raid.Key),
+		entriesOfKind(KindLuks, c.Storage.Luks, types.Luks.Key),
+		entriesOfKind(KindFilesystem, c.Storage.Filesystems, types.Filesystem.Key),
+		entriesOfKind(KindKernelArgument, c.KernelArguments.ShouldExist, argumentText),
+		entriesOfKind(KindRemovedKernelArgument, c.KernelArguments.ShouldNotExist, argumentText),
+	)
 }
+
+// entriesOfKind returns the entries for a list of a configuration. key returns the key by which Ignition merges an item.
+func entriesOfKind[T any](kind Kind, items []T, key func(T) string) []entry {
+	entries := make([]entry, 0, len(items))
+	for _, item := range items {
+		entries = append(entries, entry{kind, key(item)})
+	}
+	return entries
+}
+
+func argumentText(argument types.KernelArgument) string { return string(argument) }

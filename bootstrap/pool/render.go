@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -39,22 +42,15 @@ type Rendered struct {
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a
 // MachineConfig, *KubeletError for a kubeletConfiguration, *TooManyError, *TooLargeError.
 func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
-	p, err := OfRole(pools, role)
+	in, err := inputsOf(role, pools, configs)
 	if err != nil {
 		return nil, err
 	}
-	worker, err := OfRole(pools, poolv1.RoleWorker)
-	if err != nil {
-		return nil, err
-	}
-	sources, err := sourcesOf(p, worker, configs)
-	if err != nil {
-		return nil, err
-	}
+	p, sources := in.pool, in.sources
 	if len(sources) > MaxSources {
-		return nil, &TooManyError{Pool: p.Name, Count: len(sources), Limit: MaxSources}
+		return nil, &TooManyError{Pool: p.Name, Count: len(sources)}
 	}
-	sections, err := kubeletParts(p, worker)
+	sections, err := kubeletParts(p, in.worker)
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +89,12 @@ func sourcesOf(p, worker *poolv1.MachineConfigPool, configs []poolv1.MachineConf
 	if err != nil {
 		return nil, err
 	}
-	inherited := map[string]bool{}
+	inherited := sets.New[string]()
 	for _, source := range sources {
-		inherited[source.Name] = true
+		inherited.Insert(source.Name)
 	}
-	for _, config := range own {
-		if !inherited[config.Name] {
-			sources = append(sources, config)
-		}
-	}
-	return sources, nil
+	isInherited := func(config poolv1.MachineConfig) bool { return inherited.Has(config.Name) }
+	return append(sources, slices.DeleteFunc(own, isInherited)...), nil
 }
 
 // selectedBy returns the MachineConfigs that a pool's own machineConfigSelector selects, in the order of their names.
@@ -117,8 +109,7 @@ func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]
 			selected = append(selected, config)
 		}
 	}
-	byName := func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortFunc(selected, byName)
+	slices.SortFunc(selected, func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) })
 	for i := range len(selected) - 1 {
 		if selected[i].Name == selected[i+1].Name {
 			return nil, &RenderError{MachineConfig: selected[i].Name, Err: errors.New("is given twice: remove one")}
@@ -157,16 +148,10 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 		parts = append(parts, part{config: config, machineConfig: source.Name})
 		out.KernelArguments = append(out.KernelArguments, source.Spec.KernelArguments...)
 		out.Extensions = append(out.Extensions, source.Spec.Extensions...)
-		fips = fips || source.Spec.FIPS != nil && *source.Spec.FIPS
-		if source.Spec.KernelType != "" {
-			out.KernelType = source.Spec.KernelType
-		}
-		if source.Spec.OSImageURL != "" {
-			out.OSImageURL = source.Spec.OSImageURL
-		}
-		if source.Spec.BaseOSExtensionsContainerImage != "" {
-			out.BaseOSExtensionsContainerImage = source.Spec.BaseOSExtensionsContainerImage
-		}
+		fips = fips || ptr.Deref(source.Spec.FIPS, false)
+		out.KernelType = cmp.Or(source.Spec.KernelType, out.KernelType)
+		out.OSImageURL = cmp.Or(source.Spec.OSImageURL, out.OSImageURL)
+		out.BaseOSExtensionsContainerImage = cmp.Or(source.Spec.BaseOSExtensionsContainerImage, out.BaseOSExtensionsContainerImage)
 	}
 	if err := checkKernelDevel(out, sources); err != nil {
 		return out, nil, err
@@ -204,20 +189,16 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 		return refuse("spec", err)
 	}
 	hasConfig := source.Spec.Config != nil && len(source.Spec.Config.Raw) > 0
-	var config ignition.Config
-	var path string
+	config, path := ignition.New(), "spec.config"
 	var err error
 	switch {
 	case hasConfig && source.Spec.Butane != "":
 		return refuse("spec", errors.New("set config (Ignition) or butane, not both"))
 	case hasConfig:
-		path = "spec.config"
 		config, err = ignition.Parse(source.Spec.Config.Raw)
 	case source.Spec.Butane != "":
 		path = "spec.butane"
 		config, err = ignition.ParseButane(source.Spec.Butane)
-	default:
-		config = ignition.New()
 	}
 	if err == nil {
 		err = ignition.Guard(config)

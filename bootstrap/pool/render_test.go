@@ -179,7 +179,7 @@ var _ = Describe("Render", func() {
 		_, err := pool.Render("infra", pools, append(slices.Clone(configs), large))
 		var tooLarge *pool.TooLargeError
 		Expect(errors.As(err, &tooLarge)).To(BeTrue(), "%v", err)
-		Expect(tooLarge.Size).To(BeNumerically(">", tooLarge.Limit))
+		Expect(tooLarge.Size).To(BeNumerically(">", pool.MaxSize))
 		Expect(tooLarge.Largest).To(HaveLen(3))
 		Expect(err).To(MatchError(And(ContainSubstring("52-large (14"), ContainSubstring(`MachineConfigPool "infra"`))))
 	})

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -20,32 +21,24 @@ import (
 // UID: the value of the pools that the Cluster owns, first of the pool itself. If none has a value, it is the Cluster's
 // UID. The value of a pool that another Cluster owns is ignored, also if that Cluster had the same name.
 func ClusterIdentity(p *poolv1.MachineConfigPool, cluster types.UID, pools []poolv1.MachineConfigPool) string {
-	if id := p.Annotations[poolv1.ClusterIdentityAnnotation]; id != "" && isOwned(p, cluster) {
-		return id
-	}
-	for i := range pools {
-		if id := pools[i].Annotations[poolv1.ClusterIdentityAnnotation]; id != "" && isOwned(&pools[i], cluster) {
+	for _, p := range slices.Concat([]poolv1.MachineConfigPool{*p}, pools) {
+		isOwned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == cluster })
+		if id := p.Annotations[poolv1.ClusterIdentityAnnotation]; id != "" && isOwned {
 			return id
 		}
 	}
 	return string(cluster)
 }
 
-func isOwned(p *poolv1.MachineConfigPool, cluster types.UID) bool {
-	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == cluster })
-}
-
 // identity returns the identity that the pools of a Cluster have in their annotations, or "" if they have none or
 // different ones.
 func identity(pools []poolv1.MachineConfigPool) (id string) {
 	for i := range pools {
-		switch got := pools[i].Annotations[poolv1.ClusterIdentityAnnotation]; {
-		case got == "" || got == id:
-		case id != "":
+		of := pools[i].Annotations[poolv1.ClusterIdentityAnnotation]
+		if of != "" && id != "" && of != id {
 			return ""
-		default:
-			id = got
 		}
+		id = cmp.Or(id, of)
 	}
 	return id
 }
@@ -65,11 +58,11 @@ func Retention(role string, pools []poolv1.MachineConfigPool) string {
 	return strings.Join([]string{pools[0].Spec.ClusterName, role, id}, "/")
 }
 
-// retained returns the role of the pool that is retained on a host for Machines of the Cluster with these pools. It
+// retainedRole returns the role of the pool that is retained on a host for Machines of the Cluster with these pools. It
 // returns "" if none is, or if it is retained for another Cluster, including an earlier one with the same name.
-func retained(host metav1.Object, pools []poolv1.MachineConfigPool) string {
-	kept := host.GetAnnotations()[poolv1.HostRetainedPoolAnnotation]
-	if parts := strings.Split(kept, "/"); len(parts) == 3 && parts[1] != "" && kept == Retention(parts[1], pools) {
+func retainedRole(host metav1.Object, pools []poolv1.MachineConfigPool) string {
+	value := host.GetAnnotations()[poolv1.HostRetainedPoolAnnotation]
+	if parts := strings.Split(value, "/"); len(parts) == 3 && parts[1] != "" && value == Retention(parts[1], pools) {
 		return parts[1]
 	}
 	return ""

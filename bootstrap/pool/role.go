@@ -11,18 +11,18 @@ import (
 // are several. It does not choose one of several: their ages, for example, change with clusterctl move. A pool that is
 // being deleted counts only if there is no other pool of the role.
 func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfigPool, error) {
-	var found, leaving []*poolv1.MachineConfigPool
+	var found, deleted []*poolv1.MachineConfigPool
 	for i := range pools {
 		switch p := &pools[i]; {
 		case p.Spec.PoolRole != role:
 		case p.DeletionTimestamp.IsZero():
 			found = append(found, p)
 		default:
-			leaving = append(leaving, p)
+			deleted = append(deleted, p)
 		}
 	}
 	if len(found) == 0 {
-		found = leaving
+		found = deleted
 	}
 	switch len(found) {
 	case 0:
@@ -30,27 +30,24 @@ func OfRole(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfi
 	case 1:
 		return found[0], nil
 	}
-	duplicate := &DuplicateError{Role: role}
-	for _, p := range found {
-		duplicate.Pools = append(duplicate.Pools, p.Name)
+	names := make([]string, len(found))
+	for i, p := range found {
+		names[i] = p.Name
 	}
-	slices.Sort(duplicate.Pools)
-	return nil, duplicate
+	slices.Sort(names)
+	return nil, &DuplicateError{Role: role, Pools: names}
 }
 
 // OfRendered returns the pool for which a rendered config was created, by the config's name. It returns nil if that
 // pool does not exist, or if the name is not that of a rendered config.
 func OfRendered(pools []poolv1.MachineConfigPool, rendered string) *poolv1.MachineConfigPool {
 	name, ok := strings.CutPrefix(rendered, poolv1.RenderedNamePrefix)
-	if hash := strings.LastIndexByte(name, '-'); ok && hash > 0 {
-		name = name[:hash]
-	} else {
+	hash := strings.LastIndexByte(name, '-')
+	if !ok || hash <= 0 {
 		return nil
 	}
-	for i := range pools {
-		if pools[i].Name == name {
-			return &pools[i]
-		}
+	if i := slices.IndexFunc(pools, func(p poolv1.MachineConfigPool) bool { return p.Name == name[:hash] }); i >= 0 {
+		return &pools[i]
 	}
 	return nil
 }

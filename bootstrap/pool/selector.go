@@ -49,18 +49,8 @@ func (t term) String() string {
 
 // isMetBy reports whether labels satisfy the requirement.
 func (t term) isMetBy(of map[string]string) bool {
-	value, has := of[t.Key]
-	switch t.Operator {
-	case metav1.LabelSelectorOpIn:
-		return has && slices.Contains(t.Values, value)
-	case metav1.LabelSelectorOpNotIn:
-		return !has || !slices.Contains(t.Values, value)
-	case metav1.LabelSelectorOpExists:
-		return has
-	case metav1.LabelSelectorOpDoesNotExist:
-		return !has
-	}
-	return false
+	selector, err := selectorOf(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{t.LabelSelectorRequirement}})
+	return err == nil && selector.Matches(labels.Set(of))
 }
 
 // Rejection is a requirement of a pool's node selector that labels do not satisfy.

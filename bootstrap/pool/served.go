@@ -8,6 +8,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/vincent-petithory/dataurl"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -44,10 +45,10 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	rest, err := json.Marshal(agentConfig{
 		Name:            name,
 		KernelType:      spec.KernelType,
-		Extensions:      orEmpty(spec.Extensions),
-		FIPS:            spec.FIPS != nil && *spec.FIPS,
+		Extensions:      append([]string{}, spec.Extensions...),
+		FIPS:            ptr.Deref(spec.FIPS, false),
 		OSImageURL:      spec.OSImageURL,
-		KernelArguments: orEmpty(spec.KernelArguments),
+		KernelArguments: append([]string{}, spec.KernelArguments...),
 
 		BaseOSExtensionsContainerImage: spec.BaseOSExtensionsContainerImage,
 	})
@@ -56,10 +57,9 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	}
 	own := ignition.New()
 	own.KernelArguments.ShouldExist = distinctArguments(spec.KernelArguments)
-	source, mode := dataurl.EncodeBytes(rest), machineConfigMode
 	own.Storage.Files = []types.File{{
 		Node:          types.Node{Path: ignition.MachineConfigPath},
-		FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: &source}, Mode: &mode},
+		FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: ptr.To(dataurl.EncodeBytes(rest))}, Mode: ptr.To(machineConfigMode)},
 	}}
 	return ignition.Marshal(ignition.Merge(config, own))
 }
@@ -78,11 +78,4 @@ func distinctArguments(arguments []string) (out []types.KernelArgument) {
 		}
 	}
 	return out
-}
-
-func orEmpty(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }

@@ -22,22 +22,22 @@ const MaxSources = 1000
 type TooManyError struct {
 	// Pool is the pool's name.
 	Pool string
-	// Count is the number of MachineConfigs, including those of worker, and Limit is the maximum.
-	Count, Limit int
+	// Count is the number of MachineConfigs, including those of worker.
+	Count int
 }
 
 // Error names the pool, the numbers and the remedy.
 func (e *TooManyError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q selects %d MachineConfigs, including those of worker, and at most %d can be rendered: "+
-		"merge several of them into one, or narrow spec.machineConfigSelector", e.Pool, e.Count, e.Limit)
+		"merge several of them into one, or narrow spec.machineConfigSelector", e.Pool, e.Count, MaxSources)
 }
 
 // TooLargeError is the error for a pool whose rendered config does not fit into etcd.
 type TooLargeError struct {
 	// Pool is the pool's name.
 	Pool string
-	// Size and Limit are in bytes of JSON.
-	Size, Limit int
+	// Size is in bytes of JSON.
+	Size int
 	// Largest are the largest MachineConfigs, in descending order.
 	Largest []SourceSize
 }
@@ -58,7 +58,7 @@ func (e *TooLargeError) Error() string {
 	}
 	return fmt.Sprintf("the rendered config of MachineConfigPool %q has %d bytes and at most %d can be stored; the largest "+
 		"MachineConfigs are %s: compress their files (compression: gzip), or let the host fetch them from a URL",
-		e.Pool, e.Size, e.Limit, strings.Join(largest, ", "))
+		e.Pool, e.Size, MaxSize, strings.Join(largest, ", "))
 }
 
 // checkSize returns a *TooLargeError if a rendered spec is larger than MaxSize.
@@ -66,7 +66,7 @@ func checkSize(poolName string, size int, sources []poolv1.MachineConfig) error 
 	if size <= MaxSize {
 		return nil
 	}
-	tooLarge := &TooLargeError{Pool: poolName, Size: size, Limit: MaxSize}
+	tooLarge := &TooLargeError{Pool: poolName, Size: size}
 	for _, source := range sources {
 		size, err := sizeOf(source.Spec)
 		if err != nil {
