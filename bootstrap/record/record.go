@@ -19,6 +19,16 @@ func Key(config *bootstrapv1.PoolbootConfig) types.NamespacedName {
 	return types.NamespacedName{Namespace: config.Namespace, Name: config.Name}
 }
 
+// MachineName returns the name of the Machine that owns a PoolbootConfig. It is empty if no Machine does.
+func MachineName(config *bootstrapv1.PoolbootConfig) string {
+	for _, owner := range config.OwnerReferences {
+		if owner.Kind == "Machine" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
 // ClusterName returns the name of a PoolbootConfig's Cluster, from the label that Cluster API's contract requires. It
 // is empty while the label is not set.
 func ClusterName(config *bootstrapv1.PoolbootConfig) string {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
@@ -12,13 +13,9 @@ import (
 // AddLabels adds labels to a Node. It keeps each value that the Node already has, because a user can have set it.
 func AddLabels(node *corev1.Node, labels map[string]string) {
 	for key, value := range labels {
-		if _, has := node.Labels[key]; has {
-			continue
+		if _, exists := node.Labels[key]; !exists {
+			metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
 		}
-		if node.Labels == nil {
-			node.Labels = map[string]string{}
-		}
-		node.Labels[key] = value
 	}
 }
 
@@ -43,8 +40,5 @@ func DeclareTaints(node *corev1.Node, declared []corev1.Taint) {
 		delete(node.Annotations, poolv1.NodeAppliedTaintsAnnotation)
 		return
 	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[poolv1.NodeAppliedTaintsAnnotation] = list
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeAppliedTaintsAnnotation, list)
 }

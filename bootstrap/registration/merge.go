@@ -11,18 +11,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// sourced is a value and the fields that set it.
-type sourced struct {
-	value string
-	from  []string
+// sourcedValue is a value and the fields that set it.
+type sourcedValue struct {
+	value   string
+	sources []string
 }
 
-// labelSet collects labels and the fields that set them.
-type labelSet map[string]sourced
+// sourcedValues collects values and the fields that set them. The keys are those of labels, or the keys and effects of
+// taints as <key>:<effect>: a Node has at most one taint with the same key and effect.
+type sourcedValues map[string]sourcedValue
 
-// add adds the labels that a field sets. It returns an error for a key or value that the API server would reject, and
-// for a key that another field sets to a different value.
-func (s labelSet) add(source string, labels map[string]string) error {
+// set sets a value. It returns a *ConflictError if another field sets the key to a different value.
+func (s sourcedValues) set(key, value, source string) error {
+	old, exists := s[key]
+	if exists && old.value != value {
+		return &ConflictError{Key: key, Sources: []string{
+			fmt.Sprintf("%s (%q)", old.sources[0], old.value), fmt.Sprintf("%s (%q)", source, value),
+		}}
+	}
+	s[key] = sourcedValue{value, append(old.sources, source)}
+	return nil
+}
+
+// addLabels adds the labels that a field sets. It returns an error for a key or value that the API server would reject,
+// and for a key that another field sets to a different value.
+func (s sourcedValues) addLabels(source string, labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[key]
 		if problems := validation.IsQualifiedName(key); problems != nil {
@@ -31,87 +44,61 @@ func (s labelSet) add(source string, labels map[string]string) error {
 		if problems := validation.IsValidLabelValue(value); problems != nil {
 			return &InvalidError{Source: source, Problem: fmt.Sprintf("label %s: value %q: %s", key, value, strings.Join(problems, "; "))}
 		}
-		old, found := s[key]
-		if found && old.value != value {
-			return conflict(key, old, sourced{value, []string{source}})
+		if err := s.set(key, value, source); err != nil {
+			return err
 		}
-		s[key] = sourced{value, append(old.from, source)}
 	}
 	return nil
 }
 
-func (s labelSet) labels() map[string]string {
-	labels := make(map[string]string, len(s))
+// labels returns the labels, and the fields that set each label by its key.
+func (s sourcedValues) labels() (labels map[string]string, sources map[string][]string) {
+	labels, sources = make(map[string]string, len(s)), make(map[string][]string, len(s))
 	for key, label := range s {
-		labels[key] = label.value
+		labels[key], sources[key] = label.value, label.sources
 	}
-	return labels
+	return labels, sources
 }
 
-func (s labelSet) sources() map[string][]string {
-	sources := make(map[string][]string, len(s))
-	for key, label := range s {
-		sources[key] = label.from
-	}
-	return sources
-}
-
-// taintID identifies a taint of a Node. A Node has at most one taint with the same key and effect.
-type taintID struct {
-	key    string
-	effect corev1.TaintEffect
-}
-
-// taintSet collects taints and the fields that set them.
-type taintSet map[taintID]sourced
-
-// add adds the taints that a field sets. It returns an error for a taint that the API server would reject, and for a
-// taint that another field sets to a different value.
-func (s taintSet) add(source string, taints []corev1.Taint) error {
+// addTaints adds the taints that a field sets. It returns an error for a taint that the API server would reject, and
+// for a taint that another field sets to a different value.
+func (s sourcedValues) addTaints(source string, taints []corev1.Taint) error {
 	for _, taint := range taints {
 		if problem := taintProblem(taint); problem != "" {
 			return &InvalidError{Source: source, Problem: fmt.Sprintf("taint %q: %s", taint.ToString(), problem)}
 		}
-		id := taintID{taint.Key, taint.Effect}
-		old, found := s[id]
-		if found && old.value != taint.Value {
-			return conflict(fmt.Sprintf("%s:%s", taint.Key, taint.Effect), old, sourced{taint.Value, []string{source}})
+		if err := s.set(fmt.Sprintf("%s:%s", taint.Key, taint.Effect), taint.Value, source); err != nil {
+			return err
 		}
-		s[id] = sourced{taint.Value, append(old.from, source)}
 	}
 	return nil
 }
 
-// taints returns the taints, sorted by key and effect, without timeAdded.
-func (s taintSet) taints() []corev1.Taint {
-	taints := make([]corev1.Taint, 0, len(s))
-	for id, taint := range s {
-		taints = append(taints, corev1.Taint{Key: id.key, Value: taint.value, Effect: id.effect})
+// taints returns the taints, sorted by key and effect, without timeAdded. It also returns the fields that set each
+// taint, by the taint as text.
+func (s sourcedValues) taints() (taints []corev1.Taint, sources map[string][]string) {
+	taints, sources = make([]corev1.Taint, 0, len(s)), make(map[string][]string, len(s))
+	for id, from := range s {
+		key, effect, _ := strings.Cut(id, ":")
+		taint := corev1.Taint{Key: key, Value: from.value, Effect: corev1.TaintEffect(effect)}
+		taints = append(taints, taint)
+		sources[taint.ToString()] = from.sources
 	}
 	slices.SortFunc(taints, func(a, b corev1.Taint) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 	})
-	return taints
-}
-
-// sources returns the fields that set each taint. The keys are the taints as text.
-func (s taintSet) sources() map[string][]string {
-	sources := make(map[string][]string, len(s))
-	for id, taint := range s {
-		sources[(&corev1.Taint{Key: id.key, Value: taint.value, Effect: id.effect}).ToString()] = taint.from
-	}
-	return sources
+	return taints, sources
 }
 
 // AppliedTaints returns the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool
 // declares. It is empty if the pool declares none.
 func AppliedTaints(declared []corev1.Taint) string {
-	words := make([]string, 0, len(declared))
+	taints := make([]string, len(declared))
 	for i := range declared {
-		words = append(words, declared[i].ToString())
+		taints[i] = declared[i].ToString()
 	}
-	slices.Sort(words)
-	return strings.Join(words, ",")
+	slices.Sort(taints)
+	return strings.Join(taints, ",")
 }
 
 func taintProblem(taint corev1.Taint) string {
@@ -127,11 +114,4 @@ func taintProblem(taint corev1.Taint) string {
 	default:
 		return "effect: must be NoSchedule, PreferNoSchedule or NoExecute"
 	}
-}
-
-func conflict(key string, a, b sourced) error {
-	return &ConflictError{Key: key, Sources: []string{
-		fmt.Sprintf("%s (%q)", a.from[0], a.value),
-		fmt.Sprintf("%s (%q)", b.from[0], b.value),
-	}}
 }

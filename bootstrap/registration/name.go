@@ -45,12 +45,7 @@ func Name(of Naming) string {
 	case of.Machine != nil:
 		return of.Machine.Name
 	}
-	for _, owner := range config.OwnerReferences {
-		if owner.Kind == machineKind {
-			return owner.Name
-		}
-	}
-	return ""
+	return record.MachineName(config)
 }
 
 // NamedAfterHost reports whether a Node gets the name of the BareMetalHost of its Machine.
@@ -76,5 +71,3 @@ func Rename(config *bootstrapv1.PoolbootConfig) string {
 func isAnotherHost(config *bootstrapv1.PoolbootConfig, host string) bool {
 	return host != "" && config.Status.HostRef.IsDefined() && config.Status.HostRef.Name != host
 }
-
-const machineKind = "Machine"

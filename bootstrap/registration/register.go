@@ -2,7 +2,6 @@ package registration
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
-
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels"
 
@@ -32,15 +30,14 @@ func Register(in Input) (Registration, error) {
 	if err := validate(in); err != nil {
 		return Registration{}, err
 	}
-	set, err := nodeLabels(in)
+	labels, labelSources, err := nodeLabels(in)
 	if err != nil {
 		return Registration{}, err
 	}
-	labels := set.labels()
-	if err := inPool(in, set); err != nil {
+	if err := checkPool(in, labels, labelSources); err != nil {
 		return Registration{}, err
 	}
-	taints, err := nodeTaints(in)
+	taints, taintSources, err := nodeTaints(in)
 	if err != nil {
 		return Registration{}, err
 	}
@@ -53,8 +50,8 @@ func Register(in Input) (Registration, error) {
 		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
 	}
 	return Registration{
-		Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints.taints(), Annotations: annotations,
-		LabelSources: set.sources(), TaintSources: taints.sources(),
+		Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints, Annotations: annotations,
+		LabelSources: labelSources, TaintSources: taintSources,
 	}, nil
 }
 
@@ -74,18 +71,17 @@ func validate(in Input) error {
 	return nil
 }
 
-// nodeLabels merges the labels of all sources.
-func nodeLabels(in Input) (labelSet, error) {
-	ofPool, err := pool.Labels(in.Pool)
+// nodeLabels merges the labels of all sources. It also returns the sources of each label.
+func nodeLabels(in Input) (map[string]string, map[string][]string, error) {
+	selected, err := pool.Labels(in.Pool)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	selected := maps.Clone(ofPool)
 	for key := range in.Pool.Spec.NodeLabels {
 		delete(selected, key)
 	}
 	poolName := fmt.Sprintf("MachineConfigPool %s", klog.KObj(&in.Pool))
-	set := labelSet{}
+	merged := sourcedValues{}
 	for _, from := range []struct {
 		source string
 		labels map[string]string
@@ -97,16 +93,17 @@ func nodeLabels(in Input) (labelSet, error) {
 		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
 		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
 	} {
-		if err := set.add(from.source, from.labels); err != nil {
-			return nil, err
+		if err := merged.addLabels(from.source, from.labels); err != nil {
+			return nil, nil, err
 		}
 	}
 	for _, label := range slices.Concat(in.DerivedLabels, reportedLabels(in)) {
-		if err := set.add(label.Source, map[string]string{label.Key: label.Value}); err != nil {
-			return nil, err
+		if err := merged.addLabels(label.Source, map[string]string{label.Key: label.Value}); err != nil {
+			return nil, nil, err
 		}
 	}
-	return set, nil
+	labels, sources := merged.labels()
+	return labels, sources, nil
 }
 
 func uuidLabel(uid string) map[string]string {
@@ -116,9 +113,9 @@ func uuidLabel(uid string) map[string]string {
 	return map[string]string{poolv1.NodeMetal3UUIDLabel: uid}
 }
 
-// nodeTaints merges the taints of all sources and Poolboot's own taints.
-func nodeTaints(in Input) (taintSet, error) {
-	set := taintSet{}
+// nodeTaints merges the taints of all sources and Poolboot's own taints. It also returns the sources of each taint.
+func nodeTaints(in Input) ([]corev1.Taint, map[string][]string, error) {
+	merged := sourcedValues{}
 	for _, from := range []struct {
 		source string
 		taints []corev1.Taint
@@ -127,11 +124,12 @@ func nodeTaints(in Input) (taintSet, error) {
 		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), nodev1.CoreTaints(in.Pool.Spec.NodeTaints)},
 		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), nodev1.CoreTaints(in.Config.Spec.NodeTaints)},
 	} {
-		if err := set.add(from.source, from.taints); err != nil {
-			return nil, err
+		if err := merged.addTaints(from.source, from.taints); err != nil {
+			return nil, nil, err
 		}
 	}
-	return set, nil
+	taints, sources := merged.taints()
+	return taints, sources, nil
 }
 
 // ownTaints returns the taints that keep Pods off a Node until Poolboot and Cluster API have prepared the Node. Without
@@ -144,28 +142,26 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 	return []corev1.Taint{unassigned, clusterv1.NodeUninitializedTaint}
 }
 
-// inPool checks that the labels put the Node in the decided pool. Labels of the Machine or the PoolbootConfig can also
-// match the selector of another pool.
-func inPool(in Input, set labelSet) error {
+// checkPool checks that the labels put the Node in the decided pool. Labels of the Machine or the PoolbootConfig can
+// also match the selector of another pool.
+func checkPool(in Input, labels map[string]string, sources map[string][]string) error {
 	outside := func(why string) error {
 		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: remedy.Relabel(in.Config)}
 	}
-	labels := set.labels()
 	decision, err := pool.Decide(labels, in.Pools)
 	rejected := pool.Rejects(in.Pool, labels)
 	switch {
 	case err != nil:
 		return outside(err.Error())
 	case rejected != nil: // labels from other sources do not meet a requirement of the pool
-		return outside(fmt.Sprintf("%s of the pool asks for %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
-			rejected.Key, labels[rejected.Key], strings.Join(set[rejected.Key].from, " and ")))
+		return outside(fmt.Sprintf("%s of the pool requires %s, and %s=%s comes from %s", rejected.Path, rejected.Requirement,
+			rejected.Key, labels[rejected.Key], strings.Join(sources[rejected.Key], " and ")))
 	case decision.ControlPlane:
 		return outside("they are those of a control plane node")
 	case decision.Role == "":
 		return outside("no pool selects them")
 	case decision.Role != in.Pool.Spec.PoolRole:
 		return outside(fmt.Sprintf("the pool %q selects them", decision.Role))
-	default:
-		return nil
 	}
+	return nil
 }

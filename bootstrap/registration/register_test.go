@@ -298,13 +298,13 @@ var _ = Describe("The registration of a Node", func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "node-role.kubernetes.io/worker", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 				in.MachineLabels = map[string]string{"node-role.kubernetes.io/worker": ""}
-			}, "spec.nodeSelector.matchExpressions[0] of the pool asks for node-role.kubernetes.io/worker DoesNotExist, and node-role.kubernetes.io/worker= comes from Machine metadata.labels"),
+			}, "spec.nodeSelector.matchExpressions[0] of the pool requires node-role.kubernetes.io/worker DoesNotExist, and node-role.kubernetes.io/worker= comes from Machine metadata.labels"),
 		Entry("a derived label has a value that the pool excludes",
 			func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "topology.kubernetes.io/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z-b"}}}}
 				in.DerivedLabels = []registration.DerivedLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
-			}, "asks for topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.nodeLabelRules"),
+			}, "requires topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.nodeLabelRules"),
 		Entry("the pool is not one of the pools of the cluster",
 			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),
 	)

@@ -18,10 +18,8 @@ func Whose(config *bootstrapv1.PoolbootConfig) string {
 	case record.EnrolledHost:
 		return "PoolbootConfig " + config.Name
 	}
-	for _, owner := range config.OwnerReferences {
-		if owner.Kind == "Machine" {
-			return "Machine " + owner.Name
-		}
+	if name := record.MachineName(config); name != "" {
+		return "Machine " + name
 	}
 	return "the Machine"
 }

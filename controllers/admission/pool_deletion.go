@@ -100,23 +100,13 @@ func (w *MachineConfigPool) machineNames(ctx context.Context, p *poolv1.MachineC
 		if c.Status.PoolRole != p.Spec.PoolRole && !bootingInto[c.Name] {
 			continue
 		}
-		name := cmp.Or(machineName(c), c.Name)
+		name := cmp.Or(record.MachineName(c), c.Name)
 		if record.HasNode(c) {
 			name += " (Node " + c.Status.NodeRef.Name + ")"
 		}
 		names = append(names, name)
 	}
 	return names, nil
-}
-
-// machineName returns the name of the Machine that owns a PoolbootConfig, and "" if there is none.
-func machineName(config *bootstrapv1.PoolbootConfig) string {
-	for _, owner := range config.OwnerReferences {
-		if owner.Kind == "Machine" {
-			return owner.Name
-		}
-	}
-	return ""
 }
 
 // configsBootingInto returns the names of the PoolbootConfigs without a recorded pool that would boot into a pool.
@@ -137,7 +127,7 @@ func (w *MachineConfigPool) configsBootingInto(
 	for i := range undecided {
 		boot := pool.Boot{Config: &undecided[i], Pools: pools}
 		for j := range machines.Items {
-			if machines.Items[j].Name == machineName(&undecided[i]) {
+			if machines.Items[j].Name == record.MachineName(&undecided[i]) {
 				boot.Machine = &machines.Items[j]
 			}
 		}

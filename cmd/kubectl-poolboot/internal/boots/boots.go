@@ -200,7 +200,7 @@ func bootsOf(configs []bootstrapv1.PoolbootConfig) []boot {
 
 func bootOf(config *bootstrapv1.PoolbootConfig) boot {
 	b := boot{
-		Namespace: config.Namespace, Machine: input.MachineName(config), PoolbootConfig: config.Name,
+		Namespace: config.Namespace, Machine: record.MachineName(config), PoolbootConfig: config.Name,
 		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,
 		Pool: config.Status.PoolRole, Configuration: config.Status.Configuration.Name, Addresses: AddressesOf(config),
 		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),

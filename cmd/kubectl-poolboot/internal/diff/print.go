@@ -14,7 +14,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // print prints the difference as text: the pool, its Machines, and the changes.
@@ -73,7 +72,7 @@ func (d difference) print(to io.Writer) error {
 // describeMachine returns the names of a Machine and its Node.
 func describeMachine(config bootstrapv1.PoolbootConfig) string {
 	name := "PoolbootConfig " + config.Name
-	if machine := input.MachineName(&config); machine != "" {
+	if machine := record.MachineName(&config); machine != "" {
 		name = "Machine " + machine
 	}
 	if record.HasNode(&config) {

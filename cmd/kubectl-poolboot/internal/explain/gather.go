@@ -58,7 +58,7 @@ func (g *gatherer) node(ctx context.Context) (*subject, error) {
 			return s, err
 		}
 	}
-	if name := input.MachineName(s.config); name != "" {
+	if name := record.MachineName(s.config); name != "" {
 		machine := &clusterv1.Machine{}
 		if err := g.source.Get(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: name}, machine); err == nil {
 			s.machine = machine

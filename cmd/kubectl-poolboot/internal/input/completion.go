@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -28,8 +29,8 @@ type Names func(ctx context.Context, from client.Reader, namespace string) ([]st
 var (
 	PoolRoles     = namesIn[poolv1.MachineConfigPoolList](func(p *poolv1.MachineConfigPool) string { return p.Spec.PoolRole })
 	PoolClusters  = namesIn[poolv1.MachineConfigPoolList](func(p *poolv1.MachineConfigPool) string { return p.Spec.ClusterName })
-	Boots         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return cmp.Or(MachineName(c), c.Name) })
-	Machines      = namesIn[bootstrapv1.PoolbootConfigList](MachineName)
+	Boots         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return cmp.Or(record.MachineName(c), c.Name) })
+	Machines      = namesIn[bootstrapv1.PoolbootConfigList](record.MachineName)
 	Nodes         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return c.Status.NodeRef.Name })
 	Hosts         = namesIn[bmov1alpha1.BareMetalHostList]((*bmov1alpha1.BareMetalHost).GetName)
 	Enrollments   = namesIn[poolv1.EnrollmentList]((*poolv1.Enrollment).GetName)
@@ -58,16 +59,6 @@ func namesIn[L any, T any, P interface {
 		})
 		return names, err
 	}
-}
-
-// MachineName returns the name of the Machine that a PoolbootConfig belongs to; empty for a host without a Machine.
-func MachineName(config *bootstrapv1.PoolbootConfig) string {
-	for _, owner := range config.OwnerReferences {
-		if owner.Kind == "Machine" {
-			return owner.Name
-		}
-	}
-	return ""
 }
 
 // AddConnectionFlags defines the flags of a connection, and completes the namespace.
