@@ -4,6 +4,7 @@
 package baremetalhost
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -25,6 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // action is the action in the events of this controller.
@@ -44,12 +47,12 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads a Cluster from the API server if the cache does not have it.
 	APIReader client.Reader
-	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
+	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// reported has the last reported finding of each host by UID, to report each finding once.
+	// reported has the reason and message of the last event of each host, by UID.
 	reported sync.Map
 }
 
@@ -84,25 +87,24 @@ func (r *Reconciler) gather(ctx context.Context, key client.ObjectKey) (*scope, 
 	if paused || moved || r.WatchFilterValue != "" && !labels.HasWatchLabel(s.host, r.WatchFilterValue) {
 		return nil, nil
 	}
-	config := &bootstrapv1.PoolbootConfig{}
-	if err := r.Client.Get(ctx, key, config); err == nil && isConfigOf(config, s.host) {
-		s.config = config
-	} else if client.IgnoreNotFound(err) != nil {
+	config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.Client, key)
+	if err != nil {
 		return nil, err
 	}
-	if s.config == nil && !requestsPool(s.host) {
+	if config != nil && isConfigOf(config, s.host) {
+		s.config = config
+	} else if !requestsPool(s.host) {
 		return nil, nil
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: s.host.Annotations[poolv1.HostClusterAnnotation]}
 	if s.config != nil {
 		cluster.Name = record.ClusterName(s.config)
 	}
-	var err error
 	if s.target, err = hostpool.Find(ctx, r.Client, cluster, s.host.Annotations[poolv1.HostPoolAnnotation]); err != nil {
 		return nil, err
 	}
-	if s.target.Cluster == nil && s.config != nil {
-		if s.target.Cluster, err = hostpool.LiveCluster(ctx, r.APIReader, cluster); err != nil {
+	if s.target.Cluster == nil && s.config != nil { // clusterctl move creates both within moments
+		if s.target.Cluster, err = workload.GetIfExists[clusterv1.Cluster](ctx, r.APIReader, cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -147,33 +149,30 @@ func (r *Reconciler) create(ctx context.Context, s *scope) error {
 		s.target.Cluster != nil && !s.clusterExists() {
 		return nil
 	}
-	if refused := refusalReason(s.host, s.target.Cluster); refused != nil {
-		r.warn(s, refused)
+	if obstacle := cmp.Or(refusalReason(s.host, s.target.Cluster), s.target.Obstacle()); obstacle != nil {
+		r.warn(s, obstacle)
 		return nil
 	}
-	if obstacle := s.target.Obstacle(); obstacle != nil {
-		r.warn(s, &finding{obstacle.Reason, obstacle.Message})
-		return nil
-	}
-	config := s.target.NewConfig(s.host.Name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name})
+	config := s.target.NewConfig(s.host.Name, bootstrapv1.HostWithoutMachine{
+		Type: bootstrapv1.HostTypeBareMetalHost, NodeName: s.host.Name, BareMetalHostName: s.host.Name,
+	}, s.host)
 	config.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Name: s.host.Name, UID: s.host.UID, Controller: new(true),
 	}}
-	if filter, ok := s.host.Labels[clusterv1.WatchLabel]; ok {
-		config.Labels[clusterv1.WatchLabel] = filter
-	}
 	err := r.Client.Create(ctx, config)
 	if apierrors.IsAlreadyExists(err) {
 		current := &bootstrapv1.PoolbootConfig{}
 		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(config), current); err != nil || isConfigOf(current, s.host) {
 			return err // the cache was stale: its next event triggers a reconcile
 		}
-		r.warn(s, newFinding(poolv1.EventNameTaken, "PoolbootConfig %s already exists and does not belong to this host: use another name for the host, or delete the PoolbootConfig", config.Name))
+		r.warn(s, hostpool.NewObstacle(poolv1.EventNameTaken, "PoolbootConfig %s already exists and does not belong to this host: "+
+			"use another name for the host, or delete the PoolbootConfig", config.Name))
 		return nil
 	}
 	if err == nil {
-		r.report(s, corev1.EventTypeNormal, newFinding(poolv1.EventPoolbootConfigCreated, "PoolbootConfig %s is created: the host boots into pool %s of Cluster %s",
-			config.Name, config.Spec.PoolRole, record.ClusterName(config)))
+		r.report(s, corev1.EventTypeNormal, poolv1.EventPoolbootConfigCreated,
+			"PoolbootConfig %s is created: the host boots into pool %s of Cluster %s",
+			config.Name, config.Spec.PoolRole, record.ClusterName(config))
 	}
 	return err
 }
@@ -188,7 +187,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope, why string) error {
 	if err := r.Client.Delete(ctx, s.config, client.Preconditions{UID: &s.config.UID, ResourceVersion: &s.config.ResourceVersion}); err != nil {
 		return err
 	}
-	r.report(s, corev1.EventTypeNormal, newFinding(poolv1.EventPoolbootConfigDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why))
+	r.report(s, corev1.EventTypeNormal, poolv1.EventPoolbootConfigDeleted, "PoolbootConfig %s is deleted: %s", s.config.Name, why)
 	return nil
 }
 
@@ -211,22 +210,23 @@ func (r *Reconciler) updatePool(ctx context.Context, s *scope) error {
 	}
 	if record.HasNode(s.config) || record.HasJoined(s.config) {
 		if role != s.config.Status.PoolRole {
-			r.warn(s, newFinding(poolv1.EventPoolFixed, "the Node of the host is in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, role))
+			r.warn(s, hostpool.NewObstacle(poolv1.EventPoolFixed,
+				"the Node of the host is in pool %s: to move it to pool %s, change the Node's labels", s.config.Status.PoolRole, role))
 		}
 		return nil
 	}
 	if obstacle := s.target.Obstacle(); obstacle != nil {
-		r.warn(s, &finding{obstacle.Reason, obstacle.Message})
+		r.warn(s, obstacle)
 		return nil
 	}
 	before := s.config.Spec.PoolRole
 	moved := s.config.DeepCopy()
-	moved.Spec = s.target.NewConfig(s.config.Name, s.config.Spec.Host).Spec
+	moved.Spec = s.target.NewConfig(s.config.Name, s.config.Spec.Host, s.host).Spec
 	if err := r.Client.Patch(ctx, moved, status.Locked(s.config)); err != nil {
 		return err
 	}
 	s.config = moved
-	r.report(s, corev1.EventTypeNormal, newFinding(poolv1.EventPoolChanged, "the host boots into pool %s instead of %s", role, before))
+	r.report(s, corev1.EventTypeNormal, poolv1.EventPoolChanged, "the host boots into pool %s instead of %s", role, before)
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (r *Reconciler) ensureUserData(ctx context.Context, s *scope) error {
 		Message: "spec.userData of BareMetalHost " + s.host.Name + " is Secret " + s.config.Name}
 	if problem != nil {
 		r.warn(s, problem)
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, problem.reason, problem.message
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, problem.Reason, problem.Message
 	}
 	if current := conditions.Get(s.config, condition.Type); current != nil && current.Status == condition.Status && current.Reason == condition.Reason && current.Message == condition.Message {
 		return nil
@@ -268,20 +268,19 @@ func (r *Reconciler) setUserData(ctx context.Context, s *scope, to *corev1.Secre
 	return r.Client.Patch(ctx, changed, status.Locked(s.host))
 }
 
-// warn reports a problem of a host, unless it was the last finding that was reported.
-func (r *Reconciler) warn(s *scope, problem *finding) {
+// warn sends a warning about a host, unless it was the last event that was sent.
+func (r *Reconciler) warn(s *scope, problem *hostpool.Obstacle) {
 	if last, _ := r.reported.Load(s.host.UID); last != *problem {
-		r.report(s, corev1.EventTypeWarning, problem)
+		r.report(s, corev1.EventTypeWarning, problem.Reason, "%s", problem.Message)
 	}
 }
 
 // report sends an event about a host.
-func (r *Reconciler) report(s *scope, eventType string, f *finding) {
-	r.reported.Store(s.host.UID, *f)
-	// A nil *PoolbootConfig in the interface would not be nil.
-	if s.config == nil {
-		r.Recorder.Eventf(s.host, nil, eventType, f.reason, action, "%s", f.message)
-		return
+func (r *Reconciler) report(s *scope, eventType, reason, format string, args ...any) {
+	r.reported.Store(s.host.UID, *hostpool.NewObstacle(reason, format, args...))
+	var related runtime.Object
+	if s.config != nil { // a nil *PoolbootConfig in the interface would not be nil
+		related = s.config
 	}
-	r.Recorder.Eventf(s.host, s.config, eventType, f.reason, action, "%s", f.message)
+	r.Recorder.Eventf(s.host, related, eventType, reason, action, format, args...)
 }

@@ -180,8 +180,8 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 			cluster.Spec.ControlPlaneEndpoint.Host = "api.site.example.com"
 			refused := refusalReason(host, cluster)
 			Expect(refused).NotTo(BeNil())
-			Expect(refused.reason).To(Equal(poolv1.EventHostRequestInvalid))
-			Expect(refused.message).To(And(ContainSubstring(why), HaveSuffix("use another name for the host")))
+			Expect(refused.Reason).To(Equal(poolv1.EventHostRequestInvalid))
+			Expect(refused.Message).To(And(ContainSubstring(why), HaveSuffix("use another name for the host")))
 		},
 		Entry("the API server's Service", "kubernetes.default.svc", "the API server's Service"),
 		Entry("a Service", "dns.kube-system.svc", "the form of a Service's name"),

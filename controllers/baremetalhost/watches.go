@@ -21,9 +21,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Client == nil || r.APIReader == nil {
 		return errors.New("baremetalhost controller: Client and APIReader must be set")
 	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("baremetalhost-controller")
-	}
+	r.Recorder = mgr.GetEventRecorder("baremetalhost-controller")
 	builder := ctrl.NewControllerManagedBy(mgr).
 		Named("baremetalhost").
 		For(&bmov1alpha1.BareMetalHost{}).

@@ -14,6 +14,8 @@ import (
 var _ = Describe("A join credential", func() {
 	It("is not created, and nothing else is, until the cluster stops approving the certificates of all bootstrap tokens", func(ctx SpecContext) {
 		w := newSetting().world()
+		clock := clocktesting.NewFakeClock(time.Now())
+		w.reconciler.approval.Clock = clock
 		w.approval = authorizationv1.SubjectAccessReviewStatus{Allowed: true,
 			Reason: `RBAC: allowed by ClusterRoleBinding "auto-approve-csrs-for-group" of ClusterRole "nodeclient" to Group "system:bootstrappers"`}
 		result, err := w.ask(ctx)
@@ -25,7 +27,7 @@ var _ = Describe("A join credential", func() {
 		Expect(w.nodes(ctx)).To(BeEmpty())
 
 		w.approval = authorizationv1.SubjectAccessReviewStatus{}
-		w.reconciler.approval.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(autoApprovedRetry))
+		clock.Step(autoApprovedRetry)
 		Expect(w.reconcile(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 	})

@@ -33,10 +33,8 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.target.Cluster)
 		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.Client)
 	}
-	config := &bootstrapv1.PoolbootConfig{}
-	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.enrollment.Namespace, Name: name}, config); err == nil {
-		f.config = config
-	} else if !apierrors.IsNotFound(err) {
+	key := client.ObjectKey{Namespace: s.enrollment.Namespace, Name: name}
+	if f.config, err = workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, key); err != nil {
 		return false, "", err
 	}
 	verdict, why := decideRequest(f)
@@ -97,20 +95,16 @@ func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect 
 	defer cancel()
 	start := r.Now()
 	defer func() { s.isSlow = r.Now().Sub(start) > slowRead }()
-	node, cluster := &corev1.Node{}, client.ObjectKeyFromObject(s.target.Cluster)
+	cluster := client.ObjectKeyFromObject(s.target.Cluster)
 	c, err := connect(ctx, r.ClusterCache, cluster)
 	if err == nil {
-		err = c.Get(ctx, client.ObjectKey{Name: name}, node)
+		found, err = workload.GetIfExists[corev1.Node](ctx, c, client.ObjectKey{Name: name})
 	}
-	switch {
-	case err == nil:
-		return node, false
-	case apierrors.IsNotFound(err):
-		return nil, false
+	if err != nil {
+		s.nodesErr = err
+		ctrl.LoggerFrom(ctx).V(2).Info("Failed to read a Node: the hosts that enroll wait", "Cluster", cluster, "Node", name, "error", err.Error())
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Failed to read a Node: the hosts that enroll wait", "Cluster", cluster, "Node", name, "error", err.Error())
-	s.nodesErr = err
-	return nil, true
+	return found, err != nil
 }
 
 // admit records the name of a host in the Enrollment, and then creates its PoolbootConfig. After a crash between the
@@ -135,11 +129,12 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 // configFor returns the PoolbootConfig of a host. Its owner is the Cluster and not the Enrollment, which can be deleted
 // after its hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
-	config := s.target.NewConfig(f.name, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: bootstrapv1.EnrolledHost{
+	enrolled := bootstrapv1.EnrolledHost{
 		Name: s.enrollment.Name, Address: f.request.Address, AddressRanges: slices.Clone(f.spec.AddressRanges),
-	}})
+	}
+	host := bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: enrolled}
+	config := s.target.NewConfig(f.name, host, s.enrollment)
 	config.OwnerReferences = []metav1.OwnerReference{ownerReference(s.target.Cluster)}
-	maps.Copy(config.Labels, s.labels())
 	maps.Copy(config.Annotations, map[string]string{
 		bootstrapv1.PointerIDAnnotation: f.pointerID,
 		bootstrapv1.TokenHashAnnotation: s.token.sha256,

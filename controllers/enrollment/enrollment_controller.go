@@ -6,7 +6,6 @@ package enrollment
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ type Reconciler struct {
 	TokenSecrets cache.Cache
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
+	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
 
 	// ServerURL is the URL of the config server for hosts, https://host:port without a path.
@@ -68,7 +67,7 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Enrollments must have; empty means
 	// all.
 	WatchFilterValue string
-	// Now returns the current time. If it is nil, SetupWithManager sets time.Now.
+	// Now returns the current time. SetupWithManager sets it.
 	Now func() time.Time
 }
 
@@ -194,13 +193,14 @@ func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 		return err
 	}
 	if secret.Name == "" || !secret.DeletionTimestamp.IsZero() || secret.Type != poolv1.EnrollmentTokenType {
-		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentSecretNotFoundReason, Message: fmt.Sprintf(
-			"Secret %s of type %s does not exist: create it, with the token in data.%s", key.Name, poolv1.EnrollmentTokenType, poolv1.EnrollmentTokenKey)}
+		s.tokenProblem = hostpool.NewObstacle(poolv1.EnrollmentSecretNotFoundReason,
+			"Secret %s of type %s does not exist: create it, with the token in data.%s",
+			key.Name, poolv1.EnrollmentTokenType, poolv1.EnrollmentTokenKey)
 		return nil
 	}
 	text, err := enroll.Token(secret)
 	if err != nil {
-		s.tokenProblem = &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidSecretReason, Message: fmt.Sprintf("Secret %s: %s", key.Name, err)}
+		s.tokenProblem = hostpool.NewObstacle(poolv1.EnrollmentInvalidSecretReason, "Secret %s: %s", key.Name, err)
 		return nil
 	}
 	owner := hostaccess.Enrollment(client.ObjectKeyFromObject(s.enrollment), secret.UID)
@@ -251,15 +251,6 @@ func isBoundElsewhere(config *bootstrapv1.PoolbootConfig, enrollment string, sec
 	return config.Spec.EnrollmentName() == enrollment && recorded.Hash != "" && recorded.UID != secret
 }
 
-// labels returns the labels of the PoolbootConfigs of admitted hosts.
-func (s *scope) labels() map[string]string {
-	labels := map[string]string{clusterv1.ClusterNameLabel: s.enrollment.Spec.ClusterName}
-	if filter, ok := s.enrollment.Labels[clusterv1.WatchLabel]; ok {
-		labels[clusterv1.WatchLabel] = filter
-	}
-	return labels
-}
-
 // patch writes the metadata and spec of an Enrollment with an optimistic lock, because users write the spec too.
 func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
 	if err := r.Client.Patch(ctx, written, status.Locked(s.enrollment)); err != nil {
@@ -276,12 +267,13 @@ func (s *scope) findObstacle() *hostpool.Obstacle {
 	case s.tokenProblem != nil:
 		return s.tokenProblem
 	case patternErr != nil:
-		return &hostpool.Obstacle{Reason: poolv1.EnrollmentInvalidNamePatternReason, Message: fmt.Sprintf("spec.namePattern: %s", patternErr)}
+		return hostpool.NewObstacle(poolv1.EnrollmentInvalidNamePatternReason, "spec.namePattern: %s", patternErr)
 	case !s.now.Before(spec.ExpirationTime.Time):
-		return &hostpool.Obstacle{Reason: poolv1.EnrollmentExpiredReason, Message: "the token expired: set a later spec.expirationTime, or delete the Enrollment and its Secret"}
+		return hostpool.NewObstacle(poolv1.EnrollmentExpiredReason,
+			"the token expired: set a later spec.expirationTime, or delete the Enrollment and its Secret")
 	case s.target.Cluster != nil && s.target.Cluster.DeletionTimestamp.IsZero() && ownerCluster(s.enrollment) != s.target.Cluster.UID:
-		return &hostpool.Obstacle{Reason: poolv1.ClusterNotFoundReason, Message: fmt.Sprintf(
-			"this Enrollment belongs to an earlier Cluster %s and is deleted with it: create it again for the Cluster of that name that exists now", spec.ClusterName)}
+		return hostpool.NewObstacle(poolv1.ClusterNotFoundReason, "this Enrollment belongs to an earlier Cluster %s and is deleted with it: "+
+			"create it again for the Cluster of that name that exists now", spec.ClusterName)
 	}
 	return s.target.Obstacle()
 }

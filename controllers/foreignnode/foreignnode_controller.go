@@ -67,12 +67,9 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("foreignnode").
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, p client.Object) []ctrl.Request {
-			return []ctrl.Request{{NamespacedName: workload.ClusterOfPool(p)}}
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("foreignnode", func(_ context.Context, cluster client.Object) []ctrl.Request {
-			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
-		})).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.RequestClusterOfPool),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("foreignnode", workload.RequestCluster)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
 		Build(r)
 	return err

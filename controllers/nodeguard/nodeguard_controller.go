@@ -57,7 +57,7 @@ type Reconciler struct {
 	Client client.Client
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
+	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
@@ -73,21 +73,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Client == nil || r.ClusterCache == nil {
 		return errors.New("nodeguard controller: Client and ClusterCache must be set")
 	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("nodeguard-controller")
-	}
+	r.Recorder = mgr.GetEventRecorder("nodeguard-controller")
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "nodeguard")
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{},
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), log), predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, p client.Object) []ctrl.Request {
-			return []ctrl.Request{{NamespacedName: workload.ClusterOfPool(p)}}
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeguard", func(_ context.Context, cluster client.Object) []ctrl.Request {
-			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
-		})).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.RequestClusterOfPool),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("nodeguard", workload.RequestCluster)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
 		Build(r)
 	return err

@@ -167,6 +167,8 @@ var _ = Describe("An inline data Secret", func() {
 
 	It("is not created until the cluster stops approving the certificates of all bootstrap tokens", func() {
 		s := usual()
+		clock := clocktesting.NewFakeClock(time.Now())
+		s.reconciler.approval.Clock = clock
 		s.approval = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: `RBAC: allowed by ClusterRoleBinding "auto-approve"`}
 		config := s.settle(ctx)
 		Expect(reasonOf(config, bootstrapv1.DataSecretAvailableCondition)).To(Equal(bootstrapv1.CertificatesAutoApprovedReason))
@@ -177,7 +179,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(result.RequeueAfter).To(Equal(unreachableRetry))
 
 		s.approval = authorizationv1.SubjectAccessReviewStatus{}
-		s.reconciler.approval.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(unreachableRetry))
+		clock.Step(unreachableRetry)
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
 		Expect(s.tokens(ctx)).To(HaveLen(1))
 	})

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,16 +32,19 @@ type Target struct {
 	duplicateErr *pool.DuplicateError
 }
 
-// Obstacle is why a pool takes no hosts, as the reason and message of a condition or event.
+// Obstacle is why a host cannot boot into a pool, as the reason and message of a condition or event.
 type Obstacle struct{ Reason, Message string }
+
+// NewObstacle returns an obstacle with a formatted message.
+func NewObstacle(reason, format string, args ...any) *Obstacle {
+	return &Obstacle{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
 
 // Find reads the pool with a role in a Cluster, its Cluster and its template.
 func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role string) (Target, error) {
 	target := Target{clusterName: cluster.Name, role: role}
-	found := &clusterv1.Cluster{}
-	if err := c.Get(ctx, cluster, found); err == nil {
-		target.Cluster = found
-	} else if !apierrors.IsNotFound(err) {
+	var err error
+	if target.Cluster, err = workload.GetIfExists[clusterv1.Cluster](ctx, c, cluster); err != nil {
 		return target, err
 	}
 	pools, err := workload.PoolsOfCluster(ctx, c, cluster)
@@ -57,13 +59,9 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 	if target.Pool == nil || target.Pool.Spec.HostTemplateRef.Name == "" {
 		return target, nil
 	}
-	template := &bootstrapv1.PoolbootConfigTemplate{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: target.Pool.Spec.HostTemplateRef.Name}, template); err == nil {
-		target.Template = template
-	} else if !apierrors.IsNotFound(err) {
-		return target, err
-	}
-	return target, nil
+	template := client.ObjectKey{Namespace: cluster.Namespace, Name: target.Pool.Spec.HostTemplateRef.Name}
+	target.Template, err = workload.GetIfExists[bootstrapv1.PoolbootConfigTemplate](ctx, c, template)
+	return target, err
 }
 
 // Obstacle returns why the pool takes no hosts, and nil if it does.
@@ -72,32 +70,37 @@ func (t Target) Obstacle() *Obstacle {
 	case t.duplicateErr != nil:
 		return &Obstacle{poolv1.DuplicateRoleReason, t.duplicateErr.Error()}
 	case t.Pool != nil && !t.Pool.DeletionTimestamp.IsZero():
-		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("MachineConfigPool %s with role %s is being deleted: create another one with this role", t.Pool.Name, t.role)}
+		return NewObstacle(poolv1.EnrollmentPoolNotFoundReason,
+			"MachineConfigPool %s with role %s is being deleted: create another one with this role", t.Pool.Name, t.role)
 	case t.Cluster == nil:
-		return &Obstacle{poolv1.ClusterNotFoundReason, fmt.Sprintf("Cluster %s does not exist in this namespace: create it", t.clusterName)}
+		return NewObstacle(poolv1.ClusterNotFoundReason, "Cluster %s does not exist in this namespace: create it", t.clusterName)
 	case t.Pool == nil:
-		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s has no MachineConfigPool with role %s: create one", t.clusterName, t.role)}
+		return NewObstacle(poolv1.EnrollmentPoolNotFoundReason,
+			"Cluster %s has no MachineConfigPool with role %s: create one", t.clusterName, t.role)
 	case !t.Cluster.DeletionTimestamp.IsZero():
-		return &Obstacle{poolv1.EnrollmentPoolNotFoundReason, fmt.Sprintf("Cluster %s is being deleted and takes no more hosts: enroll them in another Cluster", t.clusterName)}
+		return NewObstacle(poolv1.EnrollmentPoolNotFoundReason,
+			"Cluster %s is being deleted and takes no more hosts: enroll them in another Cluster", t.clusterName)
 	case t.Pool.Spec.HostTemplateRef.Name == "":
-		return &Obstacle{poolv1.EnrollmentPoolTakesMachinesOnlyReason, fmt.Sprintf(
-			"MachineConfigPool %s takes Machines only: set its spec.hostTemplateRef to a PoolbootConfigTemplate", t.Pool.Name)}
+		return NewObstacle(poolv1.EnrollmentPoolTakesMachinesOnlyReason,
+			"MachineConfigPool %s takes Machines only: set its spec.hostTemplateRef to a PoolbootConfigTemplate", t.Pool.Name)
 	case t.Template == nil:
-		return &Obstacle{poolv1.EnrollmentTemplateNotUsableReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: create it", t.Pool.Spec.HostTemplateRef.Name, t.Pool.Name)}
+		return NewObstacle(poolv1.EnrollmentTemplateNotUsableReason,
+			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: create it",
+			t.Pool.Spec.HostTemplateRef.Name, t.Pool.Name)
 	}
 	boot := t.Template.Spec.Template.Spec
 	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != t.role || pool.IsRetainedOnHost(&boot) {
-		return &Obstacle{poolv1.EnrollmentTemplateNotUsableReason, fmt.Sprintf(
-			"PoolbootConfigTemplate %s cannot be used for hosts without a Machine in pool %s: it must have configSource.type Server, no other poolRole and no poolRetention: Host",
-			t.Template.Name, t.role)}
+		return NewObstacle(poolv1.EnrollmentTemplateNotUsableReason,
+			"PoolbootConfigTemplate %s cannot be used for hosts without a Machine in pool %s: it must have configSource.type Server, "+
+				"no other poolRole and no poolRetention: Host", t.Template.Name, t.role)
 	}
 	return nil
 }
 
-// NewConfig returns the PoolbootConfig of a host, from the template of the pool. It omits Poolboot's annotations in the
-// template: they describe one host, such as its addresses or the state of its token. There must be no Obstacle.
-func (t Target) NewConfig(name string, host bootstrapv1.HostWithoutMachine) *bootstrapv1.PoolbootConfig {
+// NewConfig returns the PoolbootConfig of a host, from the template of the pool and with the watch filter of source. It
+// omits Poolboot's annotations in the template: they describe one host, such as its addresses or the state of its
+// token. There must be no Obstacle.
+func (t Target) NewConfig(name string, host bootstrapv1.HostWithoutMachine, source client.Object) *bootstrapv1.PoolbootConfig {
 	template := t.Template.Spec.Template
 	config := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,6 +114,9 @@ func (t Target) NewConfig(name string, host bootstrapv1.HostWithoutMachine) *boo
 	maps.Copy(config.Annotations, template.ObjectMeta.Annotations)
 	maps.DeleteFunc(config.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, poolv1.GroupVersion.Group+"/") })
 	config.Labels[clusterv1.ClusterNameLabel] = t.Cluster.Name
+	if filter, ok := source.GetLabels()[clusterv1.WatchLabel]; ok {
+		config.Labels[clusterv1.WatchLabel] = filter
+	}
 	config.Spec.PoolRole = t.role
 	return config
 }

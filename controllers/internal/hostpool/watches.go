@@ -3,8 +3,6 @@ package hostpool
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,26 +14,15 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // Watches adds watches on the kinds that Find reads to a controller. An event requests a reconcile of the objects of
 // the controller that are in the same namespace and match. list is an empty list of the kind of these objects.
 func Watches(ctx context.Context, b *builder.Builder, c client.Client, list client.ObjectList, matches func(client.Object) bool) *builder.Builder {
-	requestAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (requests []ctrl.Request) {
+	requestAll := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []ctrl.Request {
 		objects := list.DeepCopyObject().(client.ObjectList)
-		err := c.List(ctx, objects, client.InNamespace(changed.GetNamespace()), client.UnsafeDisableDeepCopy)
-		if err == nil {
-			err = meta.EachListItem(objects, func(item runtime.Object) error {
-				if object := item.(client.Object); matches(object) {
-					requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
-				}
-				return nil
-			})
-		}
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to list the objects that need a pool", "namespace", changed.GetNamespace())
-		}
-		return requests
+		return workload.RequestMatching(ctx, c, objects, matches, client.InNamespace(changed.GetNamespace()))
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return b.

@@ -10,6 +10,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // outcomeDone is the outcome of a completed stage. Every other outcome is the reason of a condition.
@@ -89,7 +90,7 @@ func init() {
 // NewPoolCounters creates the counters of a pool and of its Cluster with the value 0. Otherwise the functions rate and
 // increase of Prometheus would not include the first increment. Counters that exist do not change.
 func NewPoolCounters(p *poolv1.MachineConfigPool) PoolCounters {
-	cluster := clusterNameOfPool(p)
+	cluster := workload.ClusterOfPool(p).String()
 	for _, initial := range initialOutcomes {
 		boots.WithLabelValues(cluster, p.Spec.PoolRole, string(initial.stage), initial.outcome)
 	}
@@ -115,14 +116,9 @@ func (p PoolCounters) Delete() {
 	preRegistrations.DeletePartialMatch(pool)
 }
 
-// clusterNameOfPool returns the label value for the Cluster of a pool, as clusterNameOf does.
-func clusterNameOfPool(p *poolv1.MachineConfigPool) string {
-	return p.Namespace + "/" + p.Spec.ClusterName
-}
-
 // clusterNameOf returns the label value for the Cluster of a PoolbootConfig: <namespace>/<name>.
 func clusterNameOf(config *bootstrapv1.PoolbootConfig) string {
-	return config.Namespace + "/" + record.ClusterName(config)
+	return record.ClusterKey(config).String()
 }
 
 // StagePassed counts a boot that completed a stage.

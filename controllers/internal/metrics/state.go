@@ -15,6 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // cacheTimeout is how long a scrape waits for a cache that is not synced yet.
@@ -140,7 +141,7 @@ func (c *StateCollector) countPools(pools []poolv1.MachineConfigPool, counts ser
 		}
 		for _, kind := range []string{poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition} {
 			if condition := meta.FindStatusCondition(p.Status.Conditions, kind); condition != nil && condition.Status == metav1.ConditionTrue {
-				counts[series{degradedDesc, clusterNameOfPool(p), p.Spec.PoolRole, kind, condition.Reason}]++
+				counts[series{degradedDesc, workload.ClusterOfPool(p).String(), p.Spec.PoolRole, kind, condition.Reason}]++
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,62 +29,37 @@ const (
 // cause one API request. The zero value is ready to use.
 type ApprovalChecker struct {
 	// Clock determines when cached results expire. Nil means the real clock.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 
+	once     sync.Once
 	inFlight singleflight.Group
-
-	mu      sync.Mutex
-	results map[types.UID]approvalResult
-}
-
-type approvalResult struct {
-	expires time.Time
-	err     error
+	results  *cache.Expiring // UID of the Cluster → error, nil if it does not approve requests automatically
 }
 
 // Check returns the result of join.CheckApproval for the Cluster with this UID.
 func (a *ApprovalChecker) Check(ctx context.Context, w client.Client, cluster types.UID) error {
-	if result, ok := a.cached(cluster); ok {
-		return result.err
+	if ok, err := a.cached(cluster); ok {
+		return err
 	}
 	_, err, _ := a.inFlight.Do(string(cluster), func() (any, error) {
-		if result, ok := a.cached(cluster); ok {
-			return nil, result.err
-		}
-		err := join.CheckApproval(ctx, w)
-		result := approvalResult{expires: a.now().Add(approvedTTL), err: err}
-		if _, ok := errors.AsType[*join.AutoApprovedError](err); ok {
-			result.expires = a.now().Add(autoApprovedTTL)
-		} else if err != nil {
+		if ok, err := a.cached(cluster); ok {
 			return nil, err
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for other, old := range a.results { // drop the results of deleted Clusters
-			if a.now().After(old.expires) {
-				delete(a.results, other)
-			}
+		err := join.CheckApproval(ctx, w)
+		if _, ok := errors.AsType[*join.AutoApprovedError](err); ok {
+			a.results.Set(cluster, err, autoApprovedTTL)
+		} else if err == nil {
+			a.results.Set(cluster, nil, approvedTTL)
 		}
-		if a.results == nil {
-			a.results = map[types.UID]approvalResult{}
-		}
-		a.results[cluster] = result
 		return nil, err
 	})
 	return err
 }
 
-// cached returns the result for a Cluster, if it has not expired.
-func (a *ApprovalChecker) cached(cluster types.UID) (approvalResult, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	result, ok := a.results[cluster]
-	return result, ok && a.now().Before(result.expires)
-}
-
-func (a *ApprovalChecker) now() time.Time {
-	if a.Clock == nil {
-		return time.Now()
-	}
-	return a.Clock.Now()
+// cached reports whether there is a result for a Cluster that has not expired, and returns it.
+func (a *ApprovalChecker) cached(cluster types.UID) (bool, error) {
+	a.once.Do(func() { a.results = cache.NewExpiringWithClock(cmp.Or[clock.Clock](a.Clock, clock.RealClock{})) })
+	result, ok := a.results.Get(cluster)
+	err, _ := result.(error)
+	return ok, err
 }

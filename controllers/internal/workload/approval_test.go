@@ -24,7 +24,7 @@ var _ = Describe("The check for automatic approval of certificates in a workload
 		reviews  atomic.Int32
 		allowed  atomic.Bool
 		err      error
-		clock    *clocktesting.FakePassiveClock
+		clock    *clocktesting.FakeClock
 		approval *workload.ApprovalChecker
 		w        client.Client
 	)
@@ -32,7 +32,7 @@ var _ = Describe("The check for automatic approval of certificates in a workload
 		reviews.Store(0)
 		allowed.Store(false)
 		err = nil
-		clock = clocktesting.NewFakePassiveClock(time.Now())
+		clock = clocktesting.NewFakeClock(time.Now())
 		approval = &workload.ApprovalChecker{Clock: clock}
 		w = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {

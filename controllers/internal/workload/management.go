@@ -2,9 +2,13 @@ package workload
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -20,26 +24,32 @@ import (
 
 // PoolsOfCluster lists the pools of a Cluster.
 func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]poolv1.MachineConfigPool, error) {
-	list := &poolv1.MachineConfigPoolList{}
-	if err := c.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
-		return nil, err
+	pools := &poolv1.MachineConfigPoolList{}
+	err := c.List(ctx, pools, client.InNamespace(cluster.Namespace))
+	return slices.DeleteFunc(pools.Items, func(p poolv1.MachineConfigPool) bool {
+		return p.Spec.ClusterName != cluster.Name
+	}), err
+}
+
+// GetIfExists reads an object, and returns nil if it does not exist.
+func GetIfExists[T any, Object interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Reader, key client.ObjectKey, options ...client.GetOption) (Object, error) {
+	object := Object(new(T))
+	if err := c.Get(ctx, key, object, options...); err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
-	var pools []poolv1.MachineConfigPool
-	for i := range list.Items {
-		if list.Items[i].Spec.ClusterName == cluster.Name {
-			pools = append(pools, list.Items[i])
-		}
-	}
-	return pools, nil
+	return object, nil
 }
 
 // ClusterWithPools returns a Cluster and its pools for a reconciler of Nodes. It returns no pools if there is nothing
 // to reconcile: the Cluster does not exist, is being deleted, is paused, has no initialized control plane, or does not
 // have watchFilter as the value of its label cluster.x-k8s.io/watch-filter. An empty watchFilter matches every Cluster.
 func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey, watchFilter string) (*clusterv1.Cluster, []poolv1.MachineConfigPool, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := c.Get(ctx, key, cluster); err != nil {
-		return nil, nil, client.IgnoreNotFound(err)
+	cluster, err := GetIfExists[clusterv1.Cluster](ctx, c, key)
+	if err != nil || cluster == nil {
+		return nil, nil, err
 	}
 	if !cluster.DeletionTimestamp.IsZero() || watchFilter != "" && !labels.HasWatchLabel(cluster, watchFilter) ||
 		annotations.IsPaused(cluster, cluster) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
@@ -62,25 +72,43 @@ func ClusterOfPool(pool client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: pool.GetNamespace(), Name: pool.(*poolv1.MachineConfigPool).Spec.ClusterName}
 }
 
-// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that matches. It is for event handlers, so it
-// logs errors. matches must not change the PoolbootConfig, which can be an object in the cache. Use options to narrow
-// the list if the event occurs once for each Machine: the cost must not be quadratic.
+// RequestCluster returns a request for the Cluster of an event.
+func RequestCluster(_ context.Context, cluster client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+}
+
+// RequestClusterOfPool returns a request for the Cluster of a pool.
+func RequestClusterOfPool(_ context.Context, pool client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: ClusterOfPool(pool)}}
+}
+
+// RequestMatching lists objects and returns a request for each that matches. It is for event handlers, so it logs
+// errors. matches must not change the object, which can be in the cache.
+func RequestMatching[Object client.Object](
+	ctx context.Context, c client.Reader, list client.ObjectList, matches func(Object) bool, options ...client.ListOption,
+) (requests []ctrl.Request) {
+	err := c.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
+	if err == nil {
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			if object := item.(Object); matches(object) {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the objects that an event concerns", "kind", fmt.Sprintf("%T", list))
+	}
+	return requests
+}
+
+// ConfigsOfCluster returns a request for each PoolbootConfig of a Cluster that matches, as RequestMatching does. Use
+// options to narrow the list if the event occurs once for each Machine: the cost must not be quadratic.
 func ConfigsOfCluster(
 	ctx context.Context, configs client.Reader, cluster client.ObjectKey, matches func(*bootstrapv1.PoolbootConfig) bool, options ...client.ListOption,
 ) []ctrl.Request {
-	list := &bootstrapv1.PoolbootConfigList{}
-	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy)
-	if err := configs.List(ctx, list, options...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to list PoolbootConfigs", "cluster", cluster)
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if matches(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	return RequestMatching(ctx, configs, &bootstrapv1.PoolbootConfigList{}, matches, options...)
 }
 
 // ConfigOfMachine returns a request for the PoolbootConfig of a Machine. It returns none if the Machine has another

@@ -51,9 +51,7 @@ func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey, pre
 
 // NodesOfCluster watches Nodes and requests a reconcile of their Cluster.
 func (w Watch) NodesOfCluster(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
-	return w.start(ctx, cluster, &corev1.Node{}, func(context.Context, client.Object) []ctrl.Request {
-		return []ctrl.Request{{NamespacedName: cluster}}
-	}, predicates...)
+	return w.start(ctx, cluster, &corev1.Node{}, request(cluster), predicates...)
 }
 
 // ManagedObjects watches objects of a kind that Poolboot manages in the workload cluster, and requests a reconcile of
@@ -62,9 +60,12 @@ func (w Watch) ManagedObjects(ctx context.Context, cluster client.ObjectKey, kin
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	w.Name += "-" + strings.ToLower(kind.Kind)
-	return w.start(ctx, cluster, object, func(context.Context, client.Object) []ctrl.Request {
-		return []ctrl.Request{{NamespacedName: cluster}}
-	})
+	return w.start(ctx, cluster, object, request(cluster))
+}
+
+// request returns a function that maps every object to a request with this key.
+func request(key client.ObjectKey) handler.MapFunc {
+	return func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{{NamespacedName: key}} }
 }
 
 // NodeUserPrefix is the prefix of the user name of a kubelet; the name of its Node follows.

@@ -16,14 +16,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
-// finding is a problem or a change, as the reason and message of an event or condition.
-type finding struct{ reason, message string }
-
-// newFinding returns a finding with a formatted message.
-func newFinding(reason, format string, args ...any) *finding {
-	return &finding{reason: reason, message: fmt.Sprintf(format, args...)}
-}
-
 // requestsPool reports whether a host has an annotation for a pool.
 func requestsPool(host *bmov1alpha1.BareMetalHost) bool {
 	return metav1.HasAnnotation(host.ObjectMeta, poolv1.HostPoolAnnotation) || metav1.HasAnnotation(host.ObjectMeta, poolv1.HostClusterAnnotation)
@@ -63,39 +55,39 @@ func releaseReason(s *scope) string {
 
 // refusalReason returns why a host cannot boot into a pool of a Cluster, and nil if it can. The Cluster is nil if it
 // does not exist.
-func refusalReason(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *finding {
+func refusalReason(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) *hostpool.Obstacle {
 	for _, key := range []string{poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation} {
 		if host.Annotations[key] == "" {
-			return newFinding(poolv1.EventHostRequestInvalid, "the host needs both annotations %s and %s to boot into a pool: add %s",
+			return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the host needs both annotations %s and %s to boot into a pool: add %s",
 				poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation, key)
 		}
 	}
 	switch {
 	case host.Spec.ConsumerRef != nil:
-		return newFinding(poolv1.EventHostHasConsumer, "%s %s is the consumer of the host (spec.consumerRef): remove the annotations %s and %s, or the consumer",
+		return hostpool.NewObstacle(poolv1.EventHostHasConsumer, "%s %s is the consumer of the host (spec.consumerRef): remove the annotations %s and %s, or the consumer",
 			host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation)
 	case enroll.Allows("*", host.Name) != "":
-		return newFinding(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", enroll.Allows("*", host.Name))
+		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", enroll.Allows("*", host.Name))
 	case cluster != nil && identity.Of(cluster).CheckNodeName(host.Name) != nil:
-		return newFinding(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", identity.Of(cluster).CheckNodeName(host.Name))
+		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", identity.Of(cluster).CheckNodeName(host.Name))
 	case host.Spec.ExternallyProvisioned:
-		return newFinding(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: enroll it with an enrollment token")
+		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: enroll it with an enrollment token")
 	case host.Spec.Image.IsLiveISO():
-		return newFinding(bootstrapv1.HostImageIgnoresUserDataReason, "an image with spec.image.format live-iso gets no user data: use a disk image")
+		return hostpool.NewObstacle(bootstrapv1.HostImageIgnoresUserDataReason, "an image with spec.image.format live-iso gets no user data: use a disk image")
 	}
 	return nil
 }
 
 // decideUserData returns a problem with the user data of a host, and whether to set it to the data Secret.
-func decideUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) (problem *finding, set bool) {
+func decideUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) (problem *hostpool.Obstacle, set bool) {
 	switch state := host.Status.Provisioning.State; {
 	case hasOwnUserData(host, config):
 		return nil, false
 	case host.Spec.UserData != nil:
-		return newFinding(bootstrapv1.UserDataTakenReason, "spec.userData of BareMetalHost %s is Secret %s, which is not Poolboot's: remove it, and Poolboot sets its own; or remove the annotation %s",
+		return hostpool.NewObstacle(bootstrapv1.UserDataTakenReason, "spec.userData of BareMetalHost %s is Secret %s, which is not Poolboot's: remove it, and Poolboot sets its own; or remove the annotation %s",
 			host.Name, host.Spec.UserData.Name, poolv1.HostPoolAnnotation), false
 	case state == bmov1alpha1.StateProvisioning || state == bmov1alpha1.StateProvisioned:
-		return newFinding(bootstrapv1.HostProvisionedBeforeReason, "BareMetalHost %s is %s without user data: remove its spec.image, and add it again after the host is available",
+		return hostpool.NewObstacle(bootstrapv1.HostProvisionedBeforeReason, "BareMetalHost %s is %s without user data: remove its spec.image, and add it again after the host is available",
 			host.Name, state), false
 	}
 	return nil, true
