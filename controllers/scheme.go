@@ -1,8 +1,6 @@
 package controllers
 
 import (
-	"errors"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -17,12 +15,7 @@ import (
 // AddToScheme adds all kinds that the reconcilers read or write, except those of the Metal3 provider, which are
 // unstructured.
 func AddToScheme(scheme *runtime.Scheme) error {
-	var errs []error
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
-		bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme,
-	} {
-		errs = append(errs, add(scheme))
-	}
-	return errors.Join(errs...)
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
+		bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme)
+	return builder.AddToScheme(scheme)
 }

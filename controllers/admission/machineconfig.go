@@ -14,6 +14,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -54,11 +55,12 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	if _, isMoved := config.Annotations[clusterctlv1.DeleteForMoveAnnotation]; isMoved || key.Name == "" {
 		return nil, nil
 	}
-	p := &poolv1.MachineConfigPool{}
-	if err := w.Reader.Get(ctx, key, p); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
+	p, err := workload.GetIfExists[poolv1.MachineConfigPool](ctx, w.Reader, key)
+	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPool %s: %w", key, err))
+	}
+	if p == nil {
+		return nil, nil
 	}
 	handedOut := p.Spec.PausedConfiguration.Name
 	if handedOut == "" { // not set yet

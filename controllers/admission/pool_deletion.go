@@ -17,6 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // maxNames is the maximum number of names in a message.
@@ -72,14 +73,18 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 // isClusterDeleted reports whether the Cluster of a pool does not exist or is being deleted. Its pools are deleted with
 // it.
 func isClusterDeleted(ctx context.Context, reader client.Reader, p *poolv1.MachineConfigPool) (bool, error) {
-	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
-	if err := reader.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
-		return true, nil
-	} else if err != nil {
-		return false, apierrors.NewInternalError(fmt.Errorf("the pool's Cluster %s: %w", key, err))
+	cluster, err := clusterOf(ctx, reader, p)
+	return err == nil && (cluster == nil || !cluster.DeletionTimestamp.IsZero()), err
+}
+
+// clusterOf reads the Cluster of a pool, and returns nil if it does not exist.
+func clusterOf(ctx context.Context, reader client.Reader, p *poolv1.MachineConfigPool) (*clusterv1.Cluster, error) {
+	key := workload.ClusterOfPool(p)
+	cluster, err := workload.GetIfExists[clusterv1.Cluster](ctx, reader, key)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the pool's Cluster %s: %w", key, err))
 	}
-	return !cluster.DeletionTimestamp.IsZero(), nil
+	return cluster, nil
 }
 
 // machineNames returns the names of the Machines whose recorded pool is this pool, and of those without a recorded pool

@@ -9,24 +9,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // warnings returns warnings about settings that are allowed but probably a mistake.
 func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) (admission.Warnings, error) {
 	var warnings admission.Warnings
-	cluster := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
-	if err := w.Reader.Get(ctx, cluster, &clusterv1.Cluster{}); apierrors.IsNotFound(err) {
+	cluster, err := clusterOf(ctx, w.Reader, p)
+	if err != nil {
+		return nil, err
+	}
+	if cluster == nil {
 		warnings = append(warnings, fmt.Sprintf("spec.clusterName: Cluster %s does not exist now: the pool renders nothing until it exists; "+
-			"a pool must be in the namespace of its Cluster", cluster))
-	} else if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the pool's Cluster %s: %w", cluster, err))
+			"a pool must be in the namespace of its Cluster", workload.ClusterOfPool(p)))
 	}
 	selects, err := w.selectsAny(ctx, p)
 	if err != nil {

@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,15 +82,13 @@ func UID(object client.Object) []string { return []string{string(object.GetUID()
 
 // SetupWithManager adds the controller to a manager. It creates a separate cache for overlays: the manager's cache has
 // no Secrets except kubeconfigs.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	hasLabel, err := labels.NewRequirement(bootstrapv1.OverlayLabel, selection.Exists, nil)
-	if err != nil {
-		return err
-	}
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, controllerOptions controller.Options) error {
+	var options client.ListOptions
+	client.HasLabels{bootstrapv1.OverlayLabel}.ApplyToList(&options)
 	overlays, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		DefaultNamespaces:    map[string]cache.Config{r.OverlayNamespace: {}},
-		DefaultLabelSelector: labels.NewSelector().Add(*hasLabel),
+		DefaultLabelSelector: options.LabelSelector,
 	})
 	if err != nil {
 		return err
@@ -108,13 +103,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("overlay").
 		WatchesRawSource(source.Kind(overlays, newMetadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
-		WithOptions(options).
+		WithOptions(controllerOptions).
 		Complete(r)
 }
 
 // newMetadata returns the metadata of a Secret.
 func newMetadata() *metav1.PartialObjectMetadata {
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return secret
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -56,7 +57,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads from the API server before a token expires, which cannot be undone.
 	APIReader client.Reader
-	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
+	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
 
 	// Lifetime is how long a token is valid after its host was provisioned or, if that is later, after it was rotated.
@@ -69,8 +70,8 @@ type Reconciler struct {
 	watchHardware func() error
 	// written tracks the PoolbootConfigs that this controller updated.
 	written ownwrites.Tracker
-	// duplicates remembers the reported PoolbootConfigs with the same pointer id.
-	duplicates duplicates
+	// duplicates caches the reported pairs of PoolbootConfigs with the same pointer id, [2]types.UID → nil.
+	duplicates *lru.Cache
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -78,9 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Client == nil || r.APIReader == nil {
 		return errors.New("token controller: Client and APIReader must be set")
 	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("token-controller")
-	}
+	r.Recorder, r.duplicates = mgr.GetEventRecorder("token-controller"), lru.New(maxDuplicates)
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf); err != nil {
 		return err
 	}

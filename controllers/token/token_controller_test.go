@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -68,7 +69,7 @@ func (w *world) start() {
 
 // restart replaces the reconciler by a new one.
 func (w *world) restart() {
-	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Lifetime: life, watchHardware: func() error { return nil }}
+	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Lifetime: life, watchHardware: func() error { return nil }, duplicates: lru.New(maxDuplicates)}
 }
 
 // reconcile reconciles once, reads the config again, and returns the time until the next reconcile.

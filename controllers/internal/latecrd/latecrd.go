@@ -54,8 +54,9 @@ func WhenServed(mgr ctrl.Manager, controller string, kind schema.GroupVersionKin
 // waitForCRD returns when the CustomResourceDefinition of a kind exists, or when the manager stops. It watches only the
 // metadata of CustomResourceDefinitions. Cluster API already has this informer, to find out API versions.
 func waitForCRD(ctx context.Context, informers ctrlcache.Informers, kind schema.GroupKind) error {
-	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{
+		APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition",
+	}}
 	informer, err := informers.GetInformer(ctx, metadata)
 	if err != nil {
 		return fmt.Errorf("watch on CustomResourceDefinitions: %w", err)

@@ -1,11 +1,11 @@
 package status
 
 import (
-	"encoding/json"
-	"maps"
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -15,88 +15,74 @@ const reportedTime = "reportedTime"
 // changes returns the paths in the status that differ between two versions of an object, sorted. They are the keys of
 // parts.
 func changes(before, after client.Object) ([]string, error) {
-	was, err := statusOf(before)
+	oldStatus, err := statusOf(before)
 	if err != nil {
 		return nil, err
 	}
-	now, err := statusOf(after)
+	newStatus, err := statusOf(after)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]bool{}
-	for _, key := range differences(was, now) {
+	found := sets.New[string]()
+	for _, key := range differences(oldStatus, newStatus) {
 		switch key {
 		case "conditions":
-			for _, kind := range differences(byKey(was[key], "type"), byKey(now[key], "type")) {
-				found[key+"["+kind+"]"] = true
+			for _, kind := range differences(byKey(oldStatus[key], "type"), byKey(newStatus[key], "type")) {
+				found.Insert(key + "[" + kind + "]")
 			}
 		case "boot":
-			old, _ := was[key].(map[string]any)
-			current, _ := now[key].(map[string]any)
+			old, current := asMap(oldStatus[key]), asMap(newStatus[key])
 			for _, field := range differences(old, current) {
 				path := key + "." + field
 				if field == "addresses" && onlyReported(byKey(old[field], "address"), byKey(current[field], "address")) {
 					path += "[]." + reportedTime
 				}
-				found[path] = true
+				found.Insert(path)
 			}
 		default:
-			found[key] = true
+			found.Insert(key)
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	return sets.List(found), nil
 }
 
 // statusOf returns the status as the API has it.
 func statusOf(object client.Object) (map[string]any, error) {
-	encoded, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	decoded := struct {
-		Status map[string]any `json:"status"`
-	}{}
-	err = json.Unmarshal(encoded, &decoded)
-	return decoded.Status, err
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return asMap(content["status"]), err
+}
+
+// asMap returns an object in JSON, and nil if the value is not an object.
+func asMap(value any) map[string]any {
+	object, _ := value.(map[string]any)
+	return object
 }
 
 // differences returns the keys whose values differ.
-func differences(was, now map[string]any) (keys []string) {
-	for key := range was {
-		if _, found := now[key]; !found {
-			keys = append(keys, key)
-		}
-	}
-	for key, value := range now {
-		if !reflect.DeepEqual(was[key], value) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+func differences(before, after map[string]any) []string {
+	return slices.DeleteFunc(sets.KeySet(before).Union(sets.KeySet(after)).UnsortedList(), func(key string) bool {
+		return reflect.DeepEqual(before[key], after[key])
+	})
 }
 
 // byKey returns the entries of a list by the field that identifies them.
 func byKey(list any, key string) map[string]any {
 	entries, _ := list.([]any)
-	found := map[string]any{}
+	indexed := map[string]any{}
 	for _, entry := range entries {
-		fields, _ := entry.(map[string]any)
-		name, _ := fields[key].(string)
-		found[name] = entry
+		name, _ := asMap(entry)[key].(string)
+		indexed[name] = entry
 	}
-	return found
+	return indexed
 }
 
 // onlyReported reports whether two lists of addresses differ only in when the addresses were reported.
-func onlyReported(was, now map[string]any) bool {
-	without := func(addresses map[string]any) map[string]any {
-		bare := map[string]any{}
-		for address, entry := range addresses {
-			fields := maps.Clone(entry.(map[string]any))
-			delete(fields, reportedTime)
-			bare[address] = fields
+func onlyReported(before, after map[string]any) bool {
+	for _, address := range differences(before, after) {
+		fields := differences(asMap(before[address]), asMap(after[address]))
+		if before[address] == nil || after[address] == nil || !slices.Equal(fields, []string{reportedTime}) {
+			return false
 		}
-		return bare
 	}
-	return reflect.DeepEqual(without(was), without(now))
+	return true
 }

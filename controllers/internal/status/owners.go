@@ -44,12 +44,12 @@ func (e *ForeignError) Error() string {
 
 // change is a patch of a PoolbootConfig's status, from one version to the next.
 type change struct {
-	was, now *bootstrapv1.PoolbootConfigStatus
-	isInline bool
+	before, after *bootstrapv1.PoolbootConfigStatus
+	isInline      bool
 }
 
 func changeOf(before, after *bootstrapv1.PoolbootConfig) change {
-	return change{was: &before.Status, now: &after.Status, isInline: after.Spec.IsInline()}
+	return change{before: &before.Status, after: &after.Status, isInline: after.Spec.IsInline()}
 }
 
 // part is a part of a PoolbootConfig's status. It has one owner, unless controllers hand it over.
@@ -100,11 +100,11 @@ var parts = map[string]part{
 // boot. The node controller owns it as long as a Node is recorded.
 func record(c change) Owner {
 	switch {
-	case c.was.DataSecretName == "" && c.now.DataSecretName != "":
+	case c.before.DataSecretName == "" && c.after.DataSecretName != "":
 		return PoolbootConfig
 	case c.prepares():
 		return Boot
-	case c.was.NodeRef.IsDefined() || c.now.NodeRef.IsDefined():
+	case c.before.NodeRef.IsDefined() || c.after.NodeRef.IsDefined():
 		return Node
 	}
 	return PoolbootConfig
@@ -115,11 +115,11 @@ func record(c change) Owner {
 // the node controller deletes it.
 func credential(c change) Owner {
 	switch {
-	case !c.was.Boot.TokenRevokedTime.Equal(c.now.Boot.TokenRevokedTime):
+	case !c.before.Boot.TokenRevokedTime.Equal(c.after.Boot.TokenRevokedTime):
 		return Node
 	case c.prepares():
 		return Boot
-	case c.isInline && (c.was.DataSecretName == "" || c.was.Boot.CredentialID == ""):
+	case c.isInline && (c.before.DataSecretName == "" || c.before.Boot.CredentialID == ""):
 		return PoolbootConfig
 	}
 	return Boot
@@ -128,7 +128,7 @@ func credential(c change) Owner {
 // certificate returns the owner of the record of a granted certificate. The boot controller removes the record, and
 // restores it after clusterctl move.
 func certificate(c change) Owner {
-	if c.prepares() || !c.now.Boot.Certificate.IsDefined() {
+	if c.prepares() || !c.after.Boot.Certificate.IsDefined() {
 		return Boot
 	}
 	return Certificate
@@ -137,7 +137,7 @@ func certificate(c change) Owner {
 // requests returns the owner of the record of a host's requests. The boot controller removes the record of a host that
 // is replaced.
 func requests(c change) Owner {
-	if c.was.HostRef != c.now.HostRef {
+	if c.before.HostRef != c.after.HostRef {
 		return Boot
 	}
 	return ConfigServer
@@ -146,7 +146,7 @@ func requests(c change) Owner {
 // bootPrepared returns the owner of the condition BootPrepared. While the condition stays True, the node controller
 // updates the pool in its message.
 func bootPrepared(c change) Owner {
-	if !c.prepares() && isTrue(c.was, bootstrapv1.BootPreparedCondition) && isTrue(c.now, bootstrapv1.BootPreparedCondition) {
+	if !c.prepares() && isTrue(c.before, bootstrapv1.BootPreparedCondition) && isTrue(c.after, bootstrapv1.BootPreparedCondition) {
 		return Node
 	}
 	return Boot
@@ -164,29 +164,28 @@ func nodeInPool(c change) Owner {
 // prepares reports whether a change is the boot controller's record of a boot, or of its withdrawal. Only these set
 // preparedTime.
 func (c change) prepares() bool {
-	return !c.was.Boot.PreparedTime.Equal(c.now.Boot.PreparedTime)
+	return !c.before.Boot.PreparedTime.Equal(c.after.Boot.PreparedTime)
 }
 
 func isTrue(status *bootstrapv1.PoolbootConfigStatus, condition string) bool {
 	return conditions.IsTrue(&bootstrapv1.PoolbootConfig{Status: *status}, condition)
 }
 
-// ownerOf returns the owner of a change of one path.
-func ownerOf(path string, c change) Owner {
-	p := parts[path]
+// ownerOf returns the owner of a change.
+func (p part) ownerOf(c change) Owner {
 	if p.handover != nil {
 		return p.handover(c)
 	}
 	return p.owner
 }
 
-// mayWrite returns a ForeignError unless this owner owns all changed parts of an object's status.
-func (o Owner) mayWrite(before, after client.Object, changed []string) error {
+// checkOwnership returns a ForeignError unless this owner owns all changed parts of an object's status.
+func (o Owner) checkOwnership(before, after client.Object, changed []string) error {
 	for _, path := range changed {
 		owner := Owner("")
-		switch now := after.(type) {
+		switch after := after.(type) {
 		case *bootstrapv1.PoolbootConfig:
-			owner = ownerOf(path, changeOf(before.(*bootstrapv1.PoolbootConfig), now))
+			owner = parts[path].ownerOf(changeOf(before.(*bootstrapv1.PoolbootConfig), after))
 		case *poolv1.MachineConfigPool:
 			owner = MachineConfigPool
 		case *poolv1.Enrollment:

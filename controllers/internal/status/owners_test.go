@@ -90,7 +90,7 @@ func writers(before, after *bootstrapv1.PoolbootConfig) (may []Owner) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(changed).NotTo(BeEmpty())
 	for _, owner := range owners {
-		if owner.mayWrite(before, after, changed) == nil {
+		if owner.checkOwnership(before, after, changed) == nil {
 			may = append(may, owner)
 		}
 	}
@@ -122,9 +122,9 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 			change(&after.Status)
 			Expect(changes(before, after)).To(ConsistOf(path))
 			c := changeOf(before, after)
-			Expect(writers(before, after)).To(Equal([]Owner{ownerOf(path, c)}))
+			Expect(writers(before, after)).To(Equal([]Owner{parts[path].ownerOf(c)}))
 			if parts[path].handover == nil {
-				Expect(ownerOf(path, c)).To(Equal(parts[path].owner))
+				Expect(parts[path].ownerOf(c)).To(Equal(parts[path].owner))
 			}
 		})
 	}

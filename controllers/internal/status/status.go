@@ -29,7 +29,7 @@ func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.
 	if err != nil || len(changed) == 0 {
 		return err
 	}
-	if err := o.mayWrite(before, after, changed); err != nil {
+	if err := o.checkOwnership(before, after, changed); err != nil {
 		return err
 	}
 	if err := c.Status().Patch(ctx, after, Locked(before)); err != nil {

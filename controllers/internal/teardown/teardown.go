@@ -71,14 +71,14 @@ func (b Boot) Delete(ctx context.Context) error {
 		}
 	}
 	err := b.deleteOverlay(ctx)
-	left := b.deleteInWorkloadCluster(ctx)
+	leftover := b.deleteInWorkloadCluster(ctx)
 	switch {
-	case left == nil:
+	case leftover == nil:
 		return err
 	case err == nil:
-		return left
+		return leftover
 	}
-	return errors.Join(err, left.Err)
+	return errors.Join(err, leftover.Err)
 }
 
 // revokeToken revokes the token of the host, unless it is already revoked. The lock protects annotations that another
@@ -109,38 +109,36 @@ func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 	if b.Workload == nil || b.CredentialID == "" && b.NodeName == "" {
 		return nil
 	}
-	credential := "Secret " + metav1.NamespaceSystem + "/" + bootstraputil.BootstrapTokenSecretName(b.CredentialID)
-	node := "Node " + b.NodeName
-	w, err := b.Workload(ctx)
-	if err != nil {
-		left := &LeftoverError{Err: err}
-		if b.CredentialID != "" {
-			left.Objects = append(left.Objects, credential)
+	w, connectErr := b.Workload(ctx)
+	leftover := &LeftoverError{Err: connectErr}
+	deleteOne := func(object string, deleteIn func(context.Context, client.Client) error) {
+		if connectErr == nil {
+			err := deleteIn(ctx, w)
+			if err == nil {
+				return
+			}
+			leftover.Err = errors.Join(leftover.Err, err)
 		}
-		if b.NodeName != "" {
-			left.Objects = append(left.Objects, node)
-		}
-		return left
+		leftover.Objects = append(leftover.Objects, object)
 	}
-	var left LeftoverError
-	if err := join.DeleteCredential(ctx, w, b.CredentialID); err != nil {
-		left.Objects, left.Err = append(left.Objects, credential), err
+	if b.CredentialID != "" {
+		secret := bootstraputil.BootstrapTokenSecretName(b.CredentialID)
+		deleteOne("Secret "+metav1.NamespaceSystem+"/"+secret, func(ctx context.Context, w client.Client) error {
+			return join.DeleteCredential(ctx, w, b.CredentialID)
+		})
 	}
-	if err := b.deleteNode(ctx, w); err != nil {
-		left.Objects, left.Err = append(left.Objects, node), errors.Join(left.Err, err)
+	if b.NodeName != "" {
+		deleteOne("Node "+b.NodeName, b.deleteNode)
 	}
-	if left.Err == nil {
+	if leftover.Err == nil {
 		return nil
 	}
-	return &left
+	return leftover
 }
 
 // deleteNode deletes the Node if it is unused. The preconditions protect a Node that a kubelet starts to use in the
 // meantime.
 func (b Boot) deleteNode(ctx context.Context, w client.Client) error {
-	if b.NodeName == "" {
-		return nil
-	}
 	node := &corev1.Node{}
 	if err := w.Get(ctx, client.ObjectKey{Name: b.NodeName}, node); err != nil {
 		return client.IgnoreNotFound(err)

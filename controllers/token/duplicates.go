@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -28,20 +26,6 @@ func pointerOf(config client.Object) []string {
 	return nil
 }
 
-// duplicates remembers the pairs of PoolbootConfigs that were reported. The zero value is ready to use.
-type duplicates struct {
-	once     sync.Once
-	reported *lru.Cache
-}
-
-// isNew reports whether a pair was not reported before, and remembers it.
-func (d *duplicates) isNew(pair [2]types.UID) bool {
-	d.once.Do(func() { d.reported = lru.New(maxDuplicates) })
-	_, known := d.reported.Get(pair)
-	d.reported.Add(pair, nil)
-	return !known
-}
-
 // reportDuplicates reports once that two PoolbootConfigs have the same pointer id: one of them is a copy. It pairs each
 // only with the oldest, so the number of events is linear. A copy does no harm: hosts send namespace and name, and a
 // copied hash accepts no token.
@@ -57,9 +41,11 @@ func (r *Reconciler) reportDuplicates(ctx context.Context, config *bootstrapv1.P
 	oldest := slices.MinFunc(same.Items, func(a, b bootstrapv1.PoolbootConfig) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
-	if oldest.UID == config.UID || !r.duplicates.isNew([2]types.UID{oldest.UID, config.UID}) {
+	reported := [2]types.UID{oldest.UID, config.UID}
+	if _, ok := r.duplicates.Get(reported); ok || oldest.UID == config.UID {
 		return nil
 	}
+	r.duplicates.Add(reported, nil)
 	for _, pair := range [][2]*bootstrapv1.PoolbootConfig{{config, &oldest}, {&oldest, config}} {
 		r.Recorder.Eventf(pair[0], pair[1], corev1.EventTypeWarning, bootstrapv1.EventPointerIDNotUnique, action,
 			"PoolbootConfig %s has the same pointer id in its annotation %s. The config server serves only the one in the URL in the user data of the host; "+
