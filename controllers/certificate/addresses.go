@@ -9,7 +9,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -20,6 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // addresses has the known addresses of a host, from sources other than the host itself.
@@ -53,14 +53,12 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	if a.known, err = host.Addresses(ctx, r.Client, found.Object); err != nil {
 		return a, err
 	}
-	if err := r.markUsedByHosts(ctx, &a, config.Namespace, found.Name); err != nil {
-		return a, err
-	}
-	if err := markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane); err != nil {
-		return a, err
-	}
+	err = errors.Join(
+		r.markUsedByHosts(ctx, &a, config.Namespace, found.Name),
+		markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane),
+	)
 	a.unmark(host.StatedAddresses(found.Object.Annotations))
-	return a, nil
+	return a, err
 }
 
 // addressesWithoutHost returns the addresses of a host without a BareMetalHost: those that an administrator set on the
@@ -83,19 +81,13 @@ func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, 
 		return a, nil
 	}
 	a.known = append(a.known, address)
-	for _, mark := range []func() error{
-		func() error { return r.markUsedByHosts(ctx, &a, config.Namespace, "") },
-		func() error { return r.markUsedByConfigs(ctx, &a, config) },
-		func() error {
-			return markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, func(*corev1.Node) bool { return true })
-		},
-	} {
-		if err := mark(); err != nil {
-			return a, err
-		}
-	}
+	err = errors.Join(
+		r.markUsedByHosts(ctx, &a, config.Namespace, ""),
+		r.markUsedByConfigs(ctx, &a, config),
+		markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, func(*corev1.Node) bool { return true }),
+	)
 	a.unmark(stated)
-	return a, nil
+	return a, err
 }
 
 // enrollmentAddress returns the address from which a host enrolled. It returns false if it did not enroll.
@@ -111,12 +103,12 @@ func enrollmentAddress(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
 // enrollmentRanges returns the address ranges of the Enrollment that admitted a host: the current ones or, if the
 // Enrollment was deleted, those that the PoolbootConfig recorded.
 func (r *Reconciler) enrollmentRanges(ctx context.Context, config *bootstrapv1.PoolbootConfig) ([]string, error) {
-	enrollment := &poolv1.Enrollment{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.EnrollmentName()}, enrollment)
-	if apierrors.IsNotFound(err) {
-		return config.Spec.Enrolled().AddressRanges, nil
+	key := client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.EnrollmentName()}
+	enrollment, err := workload.GetIfExists[poolv1.Enrollment](ctx, r.Client, key)
+	if err != nil || enrollment == nil {
+		return config.Spec.Enrolled().AddressRanges, err
 	}
-	return enrollment.Spec.AddressRanges, err
+	return enrollment.Spec.AddressRanges, nil
 }
 
 // markUsed records that something else uses an address, if it is a known address.

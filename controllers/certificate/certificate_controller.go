@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -70,7 +71,7 @@ type Reconciler struct {
 	APIReader client.Reader
 	// ClusterCache connects to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// Recorder records events. If it is nil, SetupWithManager sets the manager's.
+	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
@@ -100,11 +101,6 @@ func canRequest(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && (record.HasCredential(config) || record.HasNode(config))
 }
 
-// hasCredential reports whether the host of a PoolbootConfig can request a certificate with its join credential.
-func hasCredential(config *bootstrapv1.PoolbootConfig) bool {
-	return record.HasCredential(config) && config.DeletionTimestamp.IsZero()
-}
-
 // Reconcile decides the certificate signing requests of one PoolbootConfig's host. It does so even while the Cluster is
 // paused: it changes no object of Cluster API, and a host that has booted does not know about the pause.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -118,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	cluster := record.ClusterKey(config)
 	result, err := r.decideAll(ctx, cluster, config)
 	if workload.IsUnreachable(err) {
-		if !hasCredential(config) { // the cluster source triggers a reconcile after the connection is established
+		if !record.HasCredential(config) { // the cluster source triggers a reconcile after the connection is established
 			return ctrl.Result{}, nil
 		}
 		ctrl.LoggerFrom(ctx).V(2).Info("The workload cluster is unreachable: retrying", "cluster", cluster, "error", err.Error())
@@ -292,7 +288,7 @@ func (r *Reconciler) report(f *facts, eventType, reason, why string) {
 func (r *Reconciler) recordGrant(ctx context.Context, f *facts) error {
 	before := f.config.DeepCopy()
 	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
-		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: publicKeyHash(f.request), GrantedTime: metav1.NewTime(f.now),
+		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: join.PublicKeySHA256(f.request.Spec.Request), GrantedTime: metav1.NewTime(f.now),
 	}
 	return status.Certificate.Patch(ctx, r.Client, before, f.config)
 }

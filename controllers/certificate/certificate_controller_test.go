@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	workloads "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -92,7 +93,7 @@ var _ = Describe("The certificate controller", func() {
 	})
 
 	It("approves the request for the recorded Node, and denies another request with an event", func() {
-		other := newRequest(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" })
+		other := newRequest(func(r *x509.CertificateRequest) { r.Subject.CommonName = workloads.NodeUserPrefix + "other" })
 		other.Name = "node-csr-2"
 		setUp(newNode(), newRequest(), other)
 		Expect(reconcile()).To(BeZero())
@@ -181,7 +182,7 @@ var _ = Describe("The certificate controller", func() {
 		Expect(recorder.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestApproved))))
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
 		Expect(granted.Status.Boot.Certificate).To(HaveValue(And(
-			HaveField("PublicKeySHA256", publicKeyHash(request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))
+			HaveField("PublicKeySHA256", join.PublicKeySHA256(request.Spec.Request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))
 	})
 
 	It("records the key before it approves a request", func() {
@@ -197,7 +198,7 @@ var _ = Describe("The certificate controller", func() {
 		Expect(err).To(MatchError(ContainSubstring("killed")))
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
-		Expect(recorded.Status.Boot.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", publicKeyHash(request)))))
+		Expect(recorded.Status.Boot.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", join.PublicKeySHA256(request.Spec.Request)))))
 	})
 
 	It("does not decide requests with other join credentials", func() {

@@ -1,9 +1,9 @@
 package certificate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -78,7 +78,10 @@ func decide(f facts) (verdict, string) {
 // approved one, but only if no kubelet used the first certificate for pickupTimeout. While a kubelet uses it, a second
 // key is denied.
 func decideClient(f facts) (verdict, string) {
-	name, err := nodeNameOf(f.request)
+	requested, name, err := parseKubeletRequest(f.request, certificatesv1.UsageClientAuth)
+	if err == nil && len(requested.DNSNames)+len(requested.IPAddresses) > 0 {
+		err = errors.New("it requests subject alternative names")
+	}
 	if err != nil {
 		return deny, "a join credential is only for a client certificate of a kubelet: " + err.Error()
 	}
@@ -117,7 +120,7 @@ func decideClient(f facts) (verdict, string) {
 
 // isForAnotherKey reports whether the join credential was already used for another key.
 func isForAnotherKey(f facts) bool {
-	return record.IsCredentialUsed(f.config) && f.config.Status.Boot.Certificate.PublicKeySHA256 != publicKeyHash(f.request)
+	return record.IsCredentialUsed(f.config) && f.config.Status.Boot.Certificate.PublicKeySHA256 != join.PublicKeySHA256(f.request.Spec.Request)
 }
 
 // hasKubelet reports whether a kubelet updates the status of a Node.
@@ -139,31 +142,4 @@ func (f facts) nodeProblem() string {
 		return fmt.Sprintf("Node %s has UID %s, but the recorded UID is %s", recorded.Name, f.node.UID, recorded.UID)
 	}
 	return ""
-}
-
-// nodeNameOf returns the name of the Node for whose kubelet a request is. It checks the rules of the signer
-// kubernetes.io/kube-apiserver-client-kubelet.
-func nodeNameOf(request *certificatesv1.CertificateSigningRequest) (string, error) {
-	requested, err := parse(request.Spec.Request)
-	if err != nil {
-		return "", err
-	}
-	name, ok := strings.CutPrefix(requested.Subject.CommonName, nodeUserPrefix)
-	switch {
-	case !ok || name == "":
-		return "", fmt.Errorf("the common name is %q, not %s<name>", requested.Subject.CommonName, nodeUserPrefix)
-	case !slices.Equal(requested.Subject.Organization, []string{nodesGroup}):
-		return "", fmt.Errorf("the organization is %q, not %q", requested.Subject.Organization, nodesGroup)
-	case len(requested.DNSNames)+len(requested.EmailAddresses)+len(requested.IPAddresses)+len(requested.URIs) > 0:
-		return "", fmt.Errorf("it requests subject alternative names")
-	}
-	for _, usage := range request.Spec.Usages {
-		if !slices.Contains(kubeletUsages, usage) {
-			return "", fmt.Errorf("it requests the usage %q", usage)
-		}
-	}
-	if !slices.Contains(request.Spec.Usages, certificatesv1.UsageClientAuth) {
-		return "", fmt.Errorf("it does not request the usage %q", certificatesv1.UsageClientAuth)
-	}
-	return name, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 // setKubeletSubject sets the subject to that of the kubelet.
 func setKubeletSubject(template *x509.CertificateRequest) {
-	template.Subject = pkix.Name{CommonName: nodeUserPrefix + name, Organization: []string{nodesGroup}}
+	template.Subject = pkix.Name{CommonName: workload.NodeUserPrefix + name, Organization: []string{nodesGroup}}
 }
 
 // pemRequest returns a certificate request in PEM format.
@@ -126,9 +127,9 @@ var _ = Describe("A certificate signing request with a join credential", func() 
 			Expect(why).NotTo(BeEmpty())
 		},
 		Entry("the recorded Node, in its pool", approve, requested(), func(*facts) {}),
-		Entry("another Node", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(*facts) {}),
+		Entry("another Node", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = workload.NodeUserPrefix + "other" }), func(*facts) {}),
 		Entry("another Node, while the recorded Node does not exist", deny,
-			requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" }), func(f *facts) { f.node = nil }),
+			requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = workload.NodeUserPrefix + "other" }), func(f *facts) { f.node = nil }),
 		Entry("no recorded Node", wait, requested(), func(f *facts) { f.config.Status.NodeRef = bootstrapv1.NodeReference{} }),
 		Entry("a Node that does not exist yet", wait, requested(), func(f *facts) { f.node = nil }),
 		Entry("a Node with the name that Poolboot did not pre-register", wait, requested(), func(f *facts) { f.node.Annotations = nil }),
@@ -158,7 +159,7 @@ var _ = Describe("A certificate signing request with a join credential", func() 
 		Entry("a Node with the API server's name", deny, requested(forNode("kubernetes.default.svc")), renameNode("kubernetes.default.svc")),
 		Entry("a Node with the name of the control plane endpoint", deny, requested(forNode("api.example.com")), renameNode("api.example.com")),
 		Entry("a user", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), func(*facts) {}),
-		Entry("no Node name", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix }), func(*facts) {}),
+		Entry("no Node name", deny, requested(func(r *x509.CertificateRequest) { r.Subject.CommonName = workload.NodeUserPrefix }), func(*facts) {}),
 		Entry("the group system:masters", deny, requested(func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{nodesGroup, "system:masters"}
 		}), func(*facts) {}),
@@ -182,7 +183,7 @@ var _ = Describe("A certificate signing request with a join credential", func() 
 		},
 		Entry("with the join credential", true, func(*certificatesv1.CertificateSigningRequest) {}),
 		Entry("with another join credential", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = "system:bootstrap:zzzzzz" }),
-		Entry("a renewal by the kubelet", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = nodeUserPrefix + name }),
+		Entry("a renewal by the kubelet", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = workload.NodeUserPrefix + name }),
 		Entry("with a bootstrap token of kubeadm", false, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.Groups = []string{"system:bootstrappers:kubeadm:default-node-token"}
 		}),
@@ -203,7 +204,7 @@ var _ = Describe("A certificate signing request with a join credential", func() 
 
 // forNode sets the common name to that of the kubelet of a Node.
 func forNode(node string) func(*x509.CertificateRequest) {
-	return func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + node }
+	return func(r *x509.CertificateRequest) { r.Subject.CommonName = workload.NodeUserPrefix + node }
 }
 
 // renameNode changes the name of the Node and of the recorded Node.

@@ -60,13 +60,8 @@ func (r *Reconciler) gather(ctx context.Context, configs, nodes client.Reader, l
 		return false, nil
 	}
 	if recorded := f.config.Status.NodeRef; recorded.IsDefined() && (f.node == nil || f.node.Name != recorded.Name) {
-		node := &corev1.Node{}
-		err := nodes.Get(ctx, client.ObjectKey{Name: recorded.Name}, node)
-		if client.IgnoreNotFound(err) != nil {
+		if f.node, err = workload.GetIfExists[corev1.Node](ctx, nodes, client.ObjectKey{Name: recorded.Name}); err != nil {
 			return false, err
-		}
-		if f.node = nil; err == nil {
-			f.node = node
 		}
 	}
 	clusterObject := &clusterv1.Cluster{}

@@ -8,25 +8,18 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // The API server and clients that scrape metrics verify a kubelet by its serving certificate. A kubelet with
 // serverTLSBootstrap requests one itself after it has joined. Kubernetes does not approve these requests.
-
-// servingUsages are the usages that the serving certificate of a kubelet can have. A kubelet omits key encipherment if
-// its key does not support it.
-var servingUsages = []certificatesv1.KeyUsage{
-	certificatesv1.UsageDigitalSignature,
-	certificatesv1.UsageKeyEncipherment,
-	certificatesv1.UsageServerAuth,
-}
 
 // isServingRequest reports whether a request is from the kubelet of a Node for its serving certificate, and is
 // undecided.
 func isServingRequest(request *certificatesv1.CertificateSigningRequest, node string) bool {
 	return node != "" &&
 		request.Spec.SignerName == certificatesv1.KubeletServingSignerName &&
-		request.Spec.Username == nodeUserPrefix+node &&
+		request.Spec.Username == workload.NodeUserPrefix+node &&
 		slices.Contains(request.Spec.Groups, nodesGroup) &&
 		isUndecided(request)
 }
@@ -46,26 +39,14 @@ func decideServing(f facts) (verdict, string) {
 	if why := f.nodeProblem(); why != "" {
 		return wait, why
 	}
-	requested, err := parse(f.request.Spec.Request)
-	if err != nil {
-		return abstain, err.Error()
-	}
+	requested, requestedName, err := parseKubeletRequest(f.request, certificatesv1.UsageServerAuth)
 	switch {
-	case requested.Subject.CommonName != nodeUserPrefix+name:
-		return abstain, fmt.Sprintf("the common name is %q, not %s%s", requested.Subject.CommonName, nodeUserPrefix, name)
-	case !slices.Equal(requested.Subject.Organization, []string{nodesGroup}):
-		return abstain, fmt.Sprintf("the organization is %q, not %q", requested.Subject.Organization, nodesGroup)
-	case len(requested.EmailAddresses)+len(requested.URIs) > 0:
-		return abstain, "it requests e-mail addresses or URIs"
+	case err != nil:
+		return abstain, err.Error()
+	case requestedName != name:
+		return abstain, fmt.Sprintf("the common name is %q, not %s%s", requested.Subject.CommonName, workload.NodeUserPrefix, name)
 	case len(requested.DNSNames)+len(requested.IPAddresses) == 0:
 		return abstain, "it requests no name and no address"
-	case !slices.Contains(f.request.Spec.Usages, certificatesv1.UsageServerAuth):
-		return abstain, fmt.Sprintf("it does not request the usage %q", certificatesv1.UsageServerAuth)
-	}
-	for _, usage := range f.request.Spec.Usages {
-		if !slices.Contains(servingUsages, usage) {
-			return abstain, fmt.Sprintf("it requests the usage %q", usage)
-		}
 	}
 	for _, dns := range requested.DNSNames {
 		if dns != name {

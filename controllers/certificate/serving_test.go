@@ -15,6 +15,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // hostIP is the known address of the host.
@@ -27,7 +28,7 @@ func newServingRequest(change ...func(*x509.CertificateRequest)) *certificatesv1
 		r.DNSNames, r.IPAddresses = []string{name}, []net.IP{hostIP}
 	}}, change...)...)
 	request.Name, request.UID = "csr-serving", "uid-of-the-request"
-	request.Spec.SignerName, request.Spec.Username = certificatesv1.KubeletServingSignerName, nodeUserPrefix+name
+	request.Spec.SignerName, request.Spec.Username = certificatesv1.KubeletServingSignerName, workload.NodeUserPrefix+name
 	request.Spec.Groups = []string{nodesGroup, "system:authenticated"}
 	request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
 	return request
@@ -86,7 +87,7 @@ var _ = Describe("A request of a kubelet for its serving certificate", func() {
 		Entry("no name and no address", abstain, request(func(r *x509.CertificateRequest) { r.DNSNames, r.IPAddresses = nil, nil })),
 		Entry("an e-mail address", abstain, request(func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@example.com"} })),
 		Entry("a URI", abstain, request(func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} })),
-		Entry("another subject", abstain, request(func(r *x509.CertificateRequest) { r.Subject.CommonName = nodeUserPrefix + "other" })),
+		Entry("another subject", abstain, request(func(r *x509.CertificateRequest) { r.Subject.CommonName = workload.NodeUserPrefix + "other" })),
 		Entry("another group", abstain, request(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} })),
 		Entry("the usage client auth", abstain, usages(certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth)),
 		Entry("without the usage server auth", abstain, usages(certificatesv1.UsageDigitalSignature)),
@@ -103,7 +104,7 @@ var _ = Describe("A request of a kubelet for its serving certificate", func() {
 		Expect(isServingRequest(request, name)).To(Equal(want))
 	},
 		Entry("from its kubelet", true, func(*certificatesv1.CertificateSigningRequest) {}),
-		Entry("from the kubelet of another Node", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = nodeUserPrefix + "other" }),
+		Entry("from the kubelet of another Node", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = workload.NodeUserPrefix + "other" }),
 		Entry("from a user that is not a kubelet", false, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Groups = []string{"system:authenticated"} }),
 		Entry("for another signer", false, func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName

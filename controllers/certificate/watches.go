@@ -29,9 +29,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil {
 		return errors.New("certificate controller: Client, APIReader and ClusterCache must be set")
 	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("certificate-controller")
-	}
+	r.Recorder = mgr.GetEventRecorder("certificate-controller")
 	r.reported, r.awaited = lru.New(maxReported), lru.New(maxReported)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers)
 	if err != nil {
