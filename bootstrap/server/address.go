@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -30,17 +29,17 @@ func addressOf(r *http.Request) netip.Addr {
 func (s *Server) checkAddress(ctx context.Context, record *Record, from netip.Addr) error {
 	if !record.Bound || slices.Contains(record.HostAddresses, from) {
 		if len(record.Addresses) > 0 && record.Addresses[0] != from {
-			s.opts.Metrics.elsewhere.WithLabelValues(addressAllowed).Inc()
+			s.opts.Metrics.otherAddress.WithLabelValues(addressAllowed).Inc()
 		}
 		return nil
 	}
 	s.recordAddress(ctx, record, from)
-	s.opts.Metrics.elsewhere.WithLabelValues(addressRefused).Inc()
+	s.opts.Metrics.otherAddress.WithLabelValues(addressRefused).Inc()
 	if len(record.HostAddresses) == 0 {
 		return notReady("the token is bound to the addresses of its BareMetalHost, of which none is known yet. Try again")
 	}
-	return &refusal{code: http.StatusServiceUnavailable, Word: "AddressNotBound", Message: fmt.Sprintf(
-		"the token is bound to the addresses of its BareMetalHost, and %s is not known to be one: see the events of PoolbootConfig %s", from, record.NamespacedName)}
+	return newRefusal(http.StatusServiceUnavailable, "AddressNotBound", "the token is bound to the addresses of its BareMetalHost, "+
+		"and %s is not known to be one: see the events of PoolbootConfig %s", from, record.NamespacedName)
 }
 
 // recordAddress records in the background that a valid token was used from an address, unless that is recorded.

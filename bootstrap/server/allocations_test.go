@@ -42,10 +42,10 @@ var _ = Describe("A request", func() {
 	DescribeTable("causes few allocations, because its answer is in memory", func(path func() string, accept string, code, allocations int) {
 		Expect(allocationsOf(w, path(), accept, code)).To(BeNumerically("<=", allocations))
 	},
-		Entry("for a pool's configuration (24)", func() string { return renderedPath(w) }, "", http.StatusOK, 27),
-		Entry("for a pool's configuration in an older version (26)", func() string { return renderedPath(w) }, accepting("3.4.0"), http.StatusOK, 29),
-		Entry("for a machine's configuration (31)", func() string { return configPath }, "", http.StatusOK, 34),
-		Entry("of an unknown machine (30)", func() string { return "/config/infra/default/unknown/" + pointerID }, "", http.StatusServiceUnavailable, 33),
+		Entry("for a pool's configuration (25)", func() string { return renderedPath(w) }, "", http.StatusOK, 27),
+		Entry("for a pool's configuration in an older version (28)", func() string { return renderedPath(w) }, accepting("3.4.0"), http.StatusOK, 29),
+		Entry("for a machine's configuration (32)", func() string { return configPath }, "", http.StatusOK, 34),
+		Entry("of an unknown machine (32)", func() string { return "/config/infra/default/unknown/" + pointerID }, "", http.StatusServiceUnavailable, 33),
 	)
 })
 
@@ -53,11 +53,10 @@ var _ = Describe("A request", func() {
 // without TLS.
 func allocationsOf(w *world, path, accept string, code int) float64 {
 	GinkgoHelper()
-	metrics, err := server.NewMetrics(prometheus.NewRegistry())
-	Expect(err).NotTo(HaveOccurred())
+	metrics := server.NewMetrics(prometheus.NewRegistry())
 	handler := server.New(server.Options{
 		ExternalURL: &url.URL{Scheme: "https", Host: "config-server.example:8443"},
-		Records:     w, Overlays: overlaysOf{w}, Rendered: renderedOf{w}, Boots: w,
+		Sources:     server.Sources{Records: w, Overlays: overlaysOf{w}}, Rendered: renderedOf{w}, Boots: w,
 		Metrics: metrics, Log: logr.Discard(), Wait: short,
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

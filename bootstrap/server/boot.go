@@ -81,21 +81,21 @@ func (s *Server) unreadable(record *Record, err error) *refusal {
 
 // waitForBoot returns the configuration of a machine. If it is not complete, it records the request once and waits.
 func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot, error) {
-	if ready, _, err := v.lookForBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
+	if ready, _, err := v.findBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
 		return ready, err
 	}
 	changed := v.changes.subscribe()
 	defer changed.end()
 	changed.to(object{record: record.NamespacedName})
-	look := func() (ready boot, missing string, err error) {
-		now, err := v.recordNow(ctx, record)
+	find := func() (ready boot, missing string, err error) {
+		current, err := v.currentRecord(ctx, record)
 		if err != nil {
 			return boot{}, "", err
 		}
-		record = now
-		return v.lookForBoot(ctx, record, to.version, changed)
+		record = current
+		return v.findBoot(ctx, record, to.version, changed)
 	}
-	ready, missing, err := look()
+	ready, missing, err := find()
 	if ready.pool != nil || err != nil {
 		return ready, err
 	}
@@ -105,16 +105,16 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 		v.opts.Metrics.waiting.Dec()
 		v.opts.Metrics.waitSeconds.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	}()
-	held, release := context.WithTimeout(ctx, v.wait)
-	defer release()
-	if err := v.request(held, record, to.from); err != nil {
+	waitCtx, cancel := context.WithTimeout(ctx, v.wait)
+	defer cancel()
+	if err := v.request(waitCtx, record, to.from); err != nil {
 		result = waitError
 		return boot{}, err
 	}
 	for {
 		select {
 		case <-changed.changed:
-			ready, missing, err = look()
+			ready, missing, err = find()
 			switch {
 			case err != nil:
 				result = waitError
@@ -123,9 +123,9 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 				result = waitServed
 				return ready, nil
 			}
-		case <-held.Done():
+		case <-waitCtx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
-				result = waitGone
+				result = waitCanceled
 			}
 			if record.Pending != "" {
 				missing += "; " + record.Pending
@@ -145,9 +145,9 @@ func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) e
 	return nil
 }
 
-// recordNow returns a host's current record. If it was deleted or has another token, the host gets 503; the answer to
+// currentRecord returns a host's current record. If it was deleted or has another token, the host gets 503; the answer to
 // its next request depends on the new state.
-func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
+func (v *view) currentRecord(ctx context.Context, record *Record) (*Record, error) {
 	current, err := v.Records.Get(ctx, record.NamespacedName)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", record.NamespacedName, err))
@@ -158,43 +158,49 @@ func (v *view) recordNow(ctx context.Context, record *Record) (*Record, error) {
 	return nil, notReady("PoolbootConfig %s was deleted, or its token changed, during the request. Try again", record.NamespacedName)
 }
 
-// lookForBoot returns the configuration of a machine, or what is missing. With a subscription, it subscribes to all
-// objects that it reads.
-func (v *view) lookForBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
-	changed.to(object{overlay: record.UID})
-	overlay, err := v.Overlays.Get(ctx, record.UID)
-	if err != nil {
-		return boot{}, "", unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
-	}
-	if overlay == nil {
+// findBoot returns the configuration of a machine, or what is missing. With a subscription, it subscribes to all objects
+// that it reads.
+func (v *view) findBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
+	overlay, err := v.findOverlay(ctx, record, changed)
+	switch {
+	case err != nil:
+		return boot{}, "", err
+	case overlay == nil:
 		return boot{}, "the machine's overlay does not exist yet", nil
-	}
-	if overlay.Expires.Sub(v.opts.Now()) <= minCredentialLife {
+	case overlay.Expires.Sub(v.opts.Now()) <= minCredentialLife:
 		return boot{}, "the join credential in the machine's overlay is about to expire and was not renewed yet", nil
-	}
-	if overlay.CredentialID != record.CredentialID {
+	case overlay.CredentialID != record.CredentialID:
 		return boot{}, "the join credential in the machine's overlay is not the one in status.boot", nil
-	}
-	if overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential {
+	case overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential:
 		return boot{}, "the join credential in the machine's overlay was already used to obtain a certificate; waiting for a new one", nil
 	}
 	name := types.NamespacedName{Namespace: record.Namespace, Name: overlay.Configuration}
-	pool, err := v.lookForRendered(ctx, name, version, changed)
+	pool, err := v.findRendered(ctx, name, version, changed)
 	if err != nil || pool == nil {
 		return boot{}, fmt.Sprintf("rendered MachineConfig %s does not exist yet", name), err
 	}
 	return boot{record: record, overlay: overlay, pool: pool}, "", nil
 }
 
-// lookForRendered returns a rendered config's bytes in a spec version, or nil if it does not exist.
-func (s *Server) lookForRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, error) {
+// findOverlay returns a machine's overlay, or nil if it does not exist.
+func (v *view) findOverlay(ctx context.Context, record *Record, changed *subscription) (*Overlay, error) {
+	changed.to(object{overlay: record.UID})
+	overlay, err := v.Overlays.Get(ctx, record.UID)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
+	}
+	return overlay, nil
+}
+
+// findRendered returns a rendered config's bytes in a spec version, or nil if it does not exist.
+func (s *Server) findRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, error) {
 	changed.to(object{rendered: name})
-	made, err := s.rendered.get(ctx, name, version)
+	rendered, err := s.rendered.get(ctx, name, version)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if made != nil && made.older != nil {
-		return nil, s.tooOld("rendered MachineConfig "+name.String(), made.older)
+	if rendered != nil && rendered.tooOld != nil {
+		return nil, s.tooOld("rendered MachineConfig "+name.String(), rendered.tooOld)
 	}
-	return made, nil
+	return rendered, nil
 }

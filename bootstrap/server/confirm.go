@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 )
@@ -14,8 +13,8 @@ const confirmTimeout = 2 * time.Second
 // final reports whether an answer ends the boot of a host that has a token. The caches of this replica can be stale,
 // for example while it does not reach the API server, and another replica can have newer state.
 func (s *Server) final(err error, r *http.Request) bool {
-	refused := (*refusal)(nil)
-	return s.live != nil && errors.As(err, &refused) && bearerToken(r) != "" &&
+	refused := refusalOf(err)
+	return s.live != nil && refused != nil && bearerToken(r) != "" &&
 		(refused.code == http.StatusUnauthorized || refused.code == http.StatusForbidden)
 }
 

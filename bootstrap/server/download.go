@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -38,74 +37,57 @@ func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http
 	return err
 }
 
+// waitForRendered returns the bytes of a rendered config as soon as it exists and the machine's overlay names it.
 func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*PoolBytes, error) {
 	name := types.NamespacedName{Namespace: to.object.Namespace, Name: to.name}
-	if pool, _, err := v.lookForAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
+	if pool, _, err := v.findAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
 		return pool, err
 	}
 	changed := v.changes.subscribe()
 	defer changed.end()
-	held, release := context.WithTimeout(ctx, v.wait)
-	defer release()
+	waitCtx, cancel := context.WithTimeout(ctx, v.wait)
+	defer cancel()
 	for requested := false; ; {
-		pool, missing, err := v.lookForAllowed(ctx, record, name, to.version, changed)
+		pool, missing, err := v.findAllowed(ctx, record, name, to.version, changed)
 		if pool != nil || err != nil {
 			return pool, err
 		}
 		// A host that has its configuration sends no other request. Without this record the manager would not create
 		// the overlay again.
-		if missing == lacksOverlay && !requested {
-			if err := v.request(held, record, to.from); err != nil {
+		if missing == errNoOverlay && !requested {
+			if err := v.request(waitCtx, record, to.from); err != nil {
 				return nil, err
 			}
 			requested = true
 		}
 		select {
 		case <-changed.changed:
-		case <-held.Done():
-			return nil, missing.refusal(name)
+		case <-waitCtx.Done():
+			return nil, missing
 		}
 	}
 }
 
-// lack is what is missing before a rendered config can be served to a machine.
-type lack int
+// errNoOverlay is the refusal while a machine has no overlay.
+var errNoOverlay = notReady("the machine's overlay does not exist yet. Try again")
 
-const (
-	lacksNothing lack = iota
-	lacksOverlay
-	lacksPermission
-	lacksRendered
-)
-
-// refusal returns the answer to a machine if what is missing does not appear.
-func (l lack) refusal(name types.NamespacedName) *refusal {
-	switch l {
-	case lacksOverlay:
-		return notReady("the machine's overlay does not exist yet. Try again")
-	case lacksPermission:
-		return &refusal{
-			code: http.StatusForbidden, Word: "Forbidden",
-			Message: fmt.Sprintf("rendered MachineConfig %s is not the one for this machine: start again from the URL in its user data", name),
-		}
-	default:
-		return notReady("rendered MachineConfig %s does not exist yet. Try again", name)
+// findAllowed returns the bytes of a rendered config if the machine's overlay names it. Otherwise it returns the
+// refusal that applies if this does not change in time.
+func (v *view) findAllowed(
+	ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription,
+) (*PoolBytes, *refusal, error) {
+	overlay, err := v.findOverlay(ctx, record, changed)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case overlay == nil:
+		return nil, errNoOverlay, nil
+	case name.Namespace != record.Namespace || name.Name != overlay.Configuration:
+		return nil, forbidden("rendered MachineConfig %s is not the one for this machine: start again from the URL in its user data", name), nil
 	}
-}
-
-// lookForAllowed returns the bytes of a rendered config if the machine's overlay names it, or what is missing.
-func (v *view) lookForAllowed(ctx context.Context, record *Record, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, lack, error) {
-	changed.to(object{overlay: record.UID})
-	overlay, err := v.Overlays.Get(ctx, record.UID)
-	if err != nil {
-		return nil, lacksNothing, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
+	pool, err := v.findRendered(ctx, name, version, changed)
+	if pool != nil || err != nil {
+		return pool, nil, err
 	}
-	if overlay == nil {
-		return nil, lacksOverlay, nil
-	}
-	if name.Namespace != record.Namespace || name.Name != overlay.Configuration {
-		return nil, lacksPermission, nil
-	}
-	pool, err := v.lookForRendered(ctx, name, version, changed)
-	return pool, lacksRendered, err
+	return nil, notReady("rendered MachineConfig %s does not exist yet. Try again", name), nil
 }

@@ -60,7 +60,7 @@ func (v *view) enrollmentFor(ctx context.Context, token string, to route) (*Enro
 		return nil, unauthorized("the enrollment token is for another pool")
 	}
 	if why := enroll.Allows(enrollment.Names, to.name); why != "" {
-		return nil, &refusal{code: http.StatusForbidden, Word: "Forbidden", Message: fmt.Sprintf("the name in ?name= is not allowed: %s", why)}
+		return nil, forbidden("the name in ?name= is not allowed: %s", why)
 	}
 	showedToken(ctx)
 	return enrollment, nil
@@ -121,9 +121,9 @@ func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks
 
 // enrollmentFull returns the refusal for a host whose request can't be recorded.
 func enrollmentFull(enrollment Enrollment) *refusal {
-	return &refusal{code: http.StatusServiceUnavailable, Word: "EnrollmentFull", Message: fmt.Sprintf(
-		"Enrollment %[2]s has %[1]d requests of hosts that are not admitted, which is the maximum: see its status.requests. Increase its spec.maxUses, or create "+
-			"another one. A request is removed when its host is admitted, or sent no request for 10 minutes", poolv1.MaxEnrollmentRequests, enrollment.NamespacedName)}
+	return newRefusal(http.StatusServiceUnavailable, "EnrollmentFull", "Enrollment %s has %d requests of hosts that are not admitted, "+
+		"which is the maximum: see its status.requests. Increase its spec.maxUses, or create another one. A request is removed when "+
+		"its host is admitted, or sent no request for 10 minutes", enrollment.NamespacedName, poolv1.MaxEnrollmentRequests)
 }
 
 // lookForRecord returns the record of an admitted host, or the refusal of a host that can never be admitted.

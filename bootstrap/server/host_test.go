@@ -48,16 +48,13 @@ func serve(w *world, wait time.Duration, changes ...func(*server.Options)) *site
 func serveWithin(w *world, wait time.Duration, limits server.Limits, changes ...func(*server.Options)) *site {
 	GinkgoHelper()
 	s := &site{rendered: renderedPath(w), Server: httptest.NewUnstartedServer(nil), registry: prometheus.NewRegistry()}
-	metrics, err := server.NewMetrics(s.registry)
-	Expect(err).NotTo(HaveOccurred())
+	metrics := server.NewMetrics(s.registry)
 	external, err := url.Parse("https://" + s.Listener.Addr().String())
 	Expect(err).NotTo(HaveOccurred())
 	options := server.Options{
 		ExternalURL: external,
-		Records:     w,
-		Enrollments: enrollmentsOf{w},
+		Sources:     server.Sources{Records: w, Enrollments: enrollmentsOf{w}, Overlays: overlaysOf{w}},
 		Admissions:  enrollmentsOf{w},
-		Overlays:    overlaysOf{w},
 		Rendered:    renderedOf{w},
 		Boots:       w,
 		Metrics:     metrics,

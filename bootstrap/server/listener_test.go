@@ -33,8 +33,7 @@ func open(limits server.Limits) *door {
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	d := &door{registry: prometheus.NewRegistry(), accepts: make(chan accepted)}
-	metrics, err := server.NewMetrics(d.registry)
-	Expect(err).NotTo(HaveOccurred())
+	metrics := server.NewMetrics(d.registry)
 	d.Listener = server.NewListener(on, limits, metrics)
 	go func() {
 		defer close(d.accepts)

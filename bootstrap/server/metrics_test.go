@@ -93,8 +93,7 @@ var _ = Describe("Metrics", func() {
 
 var _ = Describe("Readiness", func() {
 	It("reports why the server is not ready", func() {
-		metrics, err := server.NewMetrics(prometheus.NewRegistry())
-		Expect(err).NotTo(HaveOccurred())
+		metrics := server.NewMetrics(prometheus.NewRegistry())
 		handler := server.New(server.Options{Metrics: metrics, Log: logr.Discard(), Ready: func() error { return errors.New("the caches are not in sync") }})
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -46,9 +45,10 @@ func versionFor(r *http.Request) (string, error) {
 	case anything && len(named) == 0:
 		return ignition.Version, nil
 	}
-	return "", &refusal{code: http.StatusNotAcceptable, Word: "NotAcceptable", Message: fmt.Sprintf(
-		"this host %s, and this server writes spec %s to %s: boot an image with Ignition %s or newer, as any Fedora CoreOS, RHEL CoreOS 4.6 or newer, "+
-			"or Flatcar 3185.0.0 or newer", reads(named), ignition.VersionsWritten[0], ignition.Version, ignition.FirstRelease(ignition.VersionsWritten[0]))}
+	oldest := ignition.VersionsWritten[0]
+	return "", newRefusal(http.StatusNotAcceptable, "NotAcceptable", "this host %s, and this server writes spec %s to %s: boot an image with "+
+		"Ignition %s or newer, as any Fedora CoreOS, RHEL CoreOS 4.6 or newer, or Flatcar 3185.0.0 or newer",
+		describeVersions(named), oldest, ignition.Version, ignition.FirstRelease(oldest))
 }
 
 // versionPattern matches a version that can be repeated in a message to the host and in the log.
@@ -57,8 +57,8 @@ var versionPattern = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`)
 // maxNamed is the maximum number of versions of an Accept header that are repeated.
 const maxNamed = 4
 
-// reads describes the first versions that a host named, without duplicates, as part of a sentence.
-func reads(named []string) string {
+// describeVersions describes the first versions that a host named, without duplicates, as part of a sentence.
+func describeVersions(named []string) string {
 	var versions []string
 	for _, version := range named {
 		if len(versions) < maxNamed && versionPattern.MatchString(version) && !slices.Contains(versions, version) {
@@ -106,7 +106,7 @@ func indexOf(version string) int {
 // the MachineConfigs of its pool can change.
 func (s *Server) tooOld(what string, older *ignition.VersionError) *refusal {
 	s.opts.Metrics.tooOld.WithLabelValues(older.Version).Inc()
-	return &refusal{code: http.StatusServiceUnavailable, Word: "IgnitionTooOld", Message: fmt.Sprintf(
-		"%s: %s, and this host's Ignition reads nothing newer: take it out of the MachineConfigs, or boot an image with Ignition %s or newer, which reads %s",
-		what, older, ignition.FirstRelease(ignition.Version), ignition.Version)}
+	return newRefusal(http.StatusServiceUnavailable, "IgnitionTooOld", "%s: %s, and this host's Ignition reads nothing newer: "+
+		"take it out of the MachineConfigs, or boot an image with Ignition %s or newer, which reads %s",
+		what, older, ignition.FirstRelease(ignition.Version), ignition.Version)
 }

@@ -24,12 +24,20 @@ func (r *refusal) Error() string { return r.Message }
 
 func (r *refusal) Unwrap() error { return r.cause }
 
+func newRefusal(code int, word, format string, args ...any) *refusal {
+	return &refusal{code: code, Word: word, Message: fmt.Sprintf(format, args...)}
+}
+
 func unauthorized(message string) *refusal {
-	return &refusal{code: http.StatusUnauthorized, Word: "Unauthorized", Message: message}
+	return newRefusal(http.StatusUnauthorized, "Unauthorized", "%s", message)
+}
+
+func forbidden(format string, args ...any) *refusal {
+	return newRefusal(http.StatusForbidden, "Forbidden", format, args...)
 }
 
 func notReady(format string, args ...any) *refusal {
-	return &refusal{code: http.StatusServiceUnavailable, Word: "NotReady", Message: fmt.Sprintf(format, args...)}
+	return newRefusal(http.StatusServiceUnavailable, "NotReady", format, args...)
 }
 
 // stateUnknown returns the refusal for a token in an unknown state, perhaps of a later version of Poolboot. The token
@@ -41,14 +49,17 @@ func stateUnknown(record *Record) *refusal {
 
 // unavailable returns the refusal if the server cannot answer at the moment, for a cause that only the log names.
 func unavailable(cause error) *refusal {
-	return &refusal{
-		code: http.StatusServiceUnavailable, Word: "Unavailable",
-		Message: "the config server can't answer now; its log says why. Try again.", cause: cause,
-	}
+	refused := newRefusal(http.StatusServiceUnavailable, "Unavailable", "the config server can't answer now; its log says why. Try again.")
+	refused.cause = cause
+	return refused
 }
 
 // refusalOf returns the refusal that an error is or wraps, or nil.
-func refusalOf(err error) (refused *refusal) {
+func refusalOf(err error) *refusal {
+	if err == nil {
+		return nil // without an allocation
+	}
+	var refused *refusal
 	errors.As(err, &refused)
 	return refused
 }

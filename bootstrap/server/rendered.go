@@ -36,8 +36,8 @@ type PoolBytes struct {
 	// inline is a data URL that contains the configuration, for the spec version in which a host cannot send its token
 	// to a URL in a merge entry. It is empty for all others.
 	inline string
-	// older is the reason why there are no bytes: the spec version cannot express the configuration.
-	older *ignition.VersionError
+	// tooOld is the reason why there are no bytes: the spec version cannot express the configuration.
+	tooOld *ignition.VersionError
 	// etag and length are values of response headers.
 	etag, length []string
 }
@@ -45,7 +45,7 @@ type PoolBytes struct {
 // PackRendered returns the download of a rendered config, in the newest spec version. It fails if the content does not
 // match the hash in the name.
 func PackRendered(rendered *poolv1.MachineConfig) (*PoolBytes, error) {
-	if err := fitsName(rendered); err != nil {
+	if err := checkName(rendered); err != nil {
 		return nil, err
 	}
 	plain, err := pool.Served(rendered.Name, rendered.Spec)
@@ -69,21 +69,28 @@ func packPool(plain []byte) (*PoolBytes, error) {
 		return nil, err
 	}
 	sum := sha512.Sum512(plain)
-	made := &PoolBytes{gzip: bytes.Clone(packed.Bytes()), sha512: hex.EncodeToString(sum[:])}
-	made.etag, made.length = []string{`"` + made.sha512 + `"`}, []string{strconv.Itoa(len(made.gzip))}
-	return made, nil
+	hash := hex.EncodeToString(sum[:])
+	return &PoolBytes{
+		gzip: bytes.Clone(packed.Bytes()), sha512: hash,
+		etag: []string{`"` + hash + `"`}, length: []string{strconv.Itoa(packed.Len())},
+	}, nil
 }
 
-// Size returns the number of bytes that p takes in memory.
-func (p *PoolBytes) Size() int { return len(p.gzip) + len(p.inline) }
+// Size returns the number of bytes that p takes in memory, and 0 for nil.
+func (p *PoolBytes) Size() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.gzip) + len(p.inline)
+}
 
-// as returns the download for hosts that read no spec version newer than version.
-func (p *PoolBytes) as(version string) (*PoolBytes, error) {
-	file, err := gzip.NewReader(bytes.NewReader(p.gzip))
+// convertTo returns the download for hosts that read no spec version newer than version.
+func (p *PoolBytes) convertTo(version string) (*PoolBytes, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(p.gzip))
 	if err != nil {
 		return nil, err
 	}
-	newest, err := io.ReadAll(file)
+	newest, err := io.ReadAll(reader)
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +100,16 @@ func (p *PoolBytes) as(version string) (*PoolBytes, error) {
 	}
 	plain, err := ignition.WriteAs(config, version)
 	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
-		return &PoolBytes{older: older}, nil
+		return &PoolBytes{tooOld: older}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	made, err := packPool(plain)
+	result, err := packPool(plain)
 	if err == nil && !ignition.ReadsReferences(version) {
-		made.inline = ignition.Inline(plain)
+		result.inline = ignition.Inline(plain)
 	}
-	return made, err
+	return result, err
 }
 
 // variant is a rendered config in a spec version.
@@ -114,7 +121,7 @@ type variant struct {
 // renderedBytes provides the downloads of rendered configs. The source has those in the newest spec version. Those in
 // older versions are created once, when the first host requests them, and kept until the object changes or is deleted.
 type renderedBytes struct {
-	source  RenderedConfigs
+	source  Source[types.NamespacedName, PoolBytes]
 	metrics *Metrics
 	flights singleflight.Group
 
@@ -123,7 +130,7 @@ type renderedBytes struct {
 	drops uint64     // number of calls of drop; a result that was started before a drop is not kept after it
 }
 
-func newRenderedBytes(source RenderedConfigs, metrics *Metrics) *renderedBytes {
+func newRenderedBytes(source Source[types.NamespacedName, PoolBytes], metrics *Metrics) *renderedBytes {
 	return &renderedBytes{source: source, metrics: metrics, older: lru.NewWithEvictionFunc(maxOlder, func(_ lru.Key, value any) {
 		metrics.RenderedKept(-value.(*PoolBytes).Size())
 	})}
@@ -134,13 +141,13 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, vers
 	if version == ignition.Version {
 		return b.source.Get(ctx, name)
 	}
-	wanted := variant{name, version}
-	if made, ok := b.older.Get(wanted); ok {
-		return made.(*PoolBytes), nil
+	key := variant{name, version}
+	if cached, ok := b.older.Get(key); ok {
+		return cached.(*PoolBytes), nil
 	}
-	made, err, _ := b.flights.Do(name.String()+"/"+version, func() (any, error) {
-		if made, ok := b.older.Get(wanted); ok { // created by the flight before this one
-			return made, nil
+	result, err, _ := b.flights.Do(name.String()+"/"+version, func() (any, error) {
+		if cached, ok := b.older.Get(key); ok { // created by the flight before this one
+			return cached, nil
 		}
 		b.mu.Lock()
 		drops := b.drops
@@ -150,22 +157,27 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, vers
 		if err != nil || newest == nil {
 			return newest, err
 		}
-		made, err := newest.as(version)
+		older, err := newest.convertTo(version)
 		if err != nil {
 			return nil, fmt.Errorf("rendered MachineConfig %s in version %s: %w", name, version, err)
 		}
-		b.keep(wanted, made, drops)
-		return made, nil
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.drops == drops {
+			b.older.Add(key, older)
+			b.metrics.RenderedKept(older.Size())
+		}
+		return older, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return made.(*PoolBytes), nil
+	return result.(*PoolBytes), nil
 }
 
-// fitsName returns an error if the content of a rendered config does not match the hash in its name, for example
+// checkName returns an error if the content of a rendered config does not match the hash in its name, for example
 // because a change bypassed the webhook.
-func fitsName(rendered *poolv1.MachineConfig) error {
+func checkName(rendered *poolv1.MachineConfig) error {
 	poolName := strings.TrimPrefix(rendered.Name, poolv1.RenderedNamePrefix)
 	if end := strings.LastIndexByte(poolName, '-'); end >= 0 {
 		poolName = poolName[:end]
@@ -175,19 +187,10 @@ func fitsName(rendered *poolv1.MachineConfig) error {
 		return fmt.Errorf("rendered MachineConfig %s/%s: %w", rendered.Namespace, rendered.Name, err)
 	}
 	if want != rendered.Name {
-		return fmt.Errorf("rendered MachineConfig %s/%s was changed: its content belongs to the name %s. Delete it; its pool renders it anew",
+		return fmt.Errorf("rendered MachineConfig %s/%s was changed: its content belongs to the name %s. Delete it; its pool renders it again",
 			rendered.Namespace, rendered.Name, want)
 	}
 	return nil
-}
-
-func (b *renderedBytes) keep(name variant, made *PoolBytes, drops uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.drops == drops {
-		b.older.Add(name, made)
-		b.metrics.RenderedKept(made.Size())
-	}
 }
 
 // drop removes the downloads of a rendered config in older versions.

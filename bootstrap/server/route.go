@@ -59,13 +59,7 @@ func parseRoute(u *url.URL) route {
 	if u.EscapedPath() != u.Path {
 		return route{kind: kindUnknown}
 	}
-	var all [7]string // more than any path has
-	parts := all[:0]
-	for rest, more := u.Path, true; more && len(parts) < len(all); {
-		var part string
-		part, rest, more = strings.Cut(rest, "/")
-		parts = append(parts, part)
-	}
+	parts := strings.SplitN(u.Path, "/", 7) // no path has more than 6
 	switch {
 	case u.Path == "/healthz" || u.Path == "/readyz":
 		return route{kind: kindHealth}

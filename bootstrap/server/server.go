@@ -23,18 +23,21 @@ type Options struct {
 	// ExternalURL is the URL by which hosts reach the server.
 	ExternalURL *url.URL
 
-	Records     Records
-	Enrollments Enrollments
-	Overlays    Overlays
-	Rendered    RenderedConfigs
-	Boots       BootRecorder
-	Admissions  AdmissionRecorder
-	Metrics     *Metrics
-	Log         logr.Logger
+	// Sources are caches, which can be stale.
+	Sources
 
-	// Live reads Records, Enrollments and Overlays from the API server instead of the caches. Answers that end a boot
-	// (401, 403) are confirmed with it. It is nil if the caches are never stale.
+	// Live reads the same objects from the API server. Answers that end a boot (401, 403) are confirmed with it. It is
+	// nil if the caches are never stale.
 	Live *Sources
+
+	// Rendered has the result of PackRendered for every rendered MachineConfig. It is read for every request and must
+	// not block.
+	Rendered Source[types.NamespacedName, PoolBytes]
+
+	Boots      BootRecorder
+	Admissions AdmissionRecorder
+	Metrics    *Metrics
+	Log        logr.Logger
 
 	// Ready returns why the server is not ready to serve, or nil.
 	Ready func() error
@@ -53,7 +56,7 @@ type Server struct {
 	rendered  *renderedBytes
 	changes   *changes
 	recording *recording
-	known     *view          // reads the sources of Options, which are caches
+	cached    *view          // reads the caches
 	live      *view          // reads the API server; nil if the caches are never stale
 	writes    sync.WaitGroup // writes that continue after the answer
 }
@@ -73,7 +76,7 @@ func New(o Options) *Server {
 		changes:   newChanges(),
 		recording: newRecording(o.Boots, o.Admissions, o.Now),
 	}
-	s.known = &view{Server: s, Sources: Sources{Records: o.Records, Enrollments: o.Enrollments, Overlays: o.Overlays}, wait: o.Wait}
+	s.cached = &view{Server: s, Sources: o.Sources, wait: o.Wait}
 	if o.Live != nil {
 		s.live = &view{Server: s, Sources: *o.Live, wait: confirmTimeout / 8} // not 0: the wait for an enrollment starts before it is read
 	}
@@ -120,14 +123,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	out := &answer{ResponseWriter: w, request: r, to: parseRoute(r.URL)}
 	var refused *refusal
-	err := s.known.answer(r.Context(), out, r, out.to)
+	err := s.cached.answer(r.Context(), out, r, out.to)
 	if s.final(err, r) {
 		err = s.confirm(r.Context(), out, r)
 	}
-	if err != nil {
-		if refused = refusalOf(err); refused != nil {
-			refused.write(out)
-		}
+	if refused = refusalOf(err); refused != nil {
+		refused.write(out)
 	}
 	answered(r.Context())
 	took := time.Since(start)
@@ -138,10 +139,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer writes a successful answer, or returns the refusal.
 func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route) error {
 	if to.kind == kindUnknown {
-		return &refusal{code: http.StatusNotFound, Word: "NotFound", Message: "no such path: use the URL in the host's user data"}
+		return newRefusal(http.StatusNotFound, "NotFound", "no such path: use the URL in the host's user data")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return &refusal{code: http.StatusMethodNotAllowed, Word: "MethodNotAllowed", Message: "use GET or HEAD"}
+		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "use GET or HEAD")
 	}
 	if to.kind == kindHealth {
 		return v.health(w, r)
@@ -207,7 +208,7 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Path == "/readyz" {
 		if err := s.opts.Ready(); err != nil {
-			return &refusal{code: http.StatusServiceUnavailable, Word: "NotReady", Message: err.Error()}
+			return notReady("%v", err)
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -13,11 +13,22 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
+// Source finds objects of one kind by their key. After every change of an object, an implementation calls the method of
+// the Server for the kind, for example RecordChanged.
+type Source[K comparable, V any] interface {
+	// Get returns the object with that key, or nil.
+	Get(ctx context.Context, key K) (*V, error)
+}
+
 // Sources are the objects that the server's answers depend on.
 type Sources struct {
-	Records     Records
-	Enrollments Enrollments
-	Overlays    Overlays
+	// Records are the PoolbootConfigs.
+	Records Source[types.NamespacedName, Record]
+
+	Enrollments Source[types.NamespacedName, Enrollment]
+
+	// Overlays are the overlays of machines, by the UID of the PoolbootConfig.
+	Overlays Source[types.UID, Overlay]
 }
 
 // Record is the part of a PoolbootConfig that the server uses.
@@ -71,12 +82,6 @@ type Record struct {
 	Pending string
 }
 
-// Records finds PoolbootConfigs. An implementation calls Server.RecordChanged after every change.
-type Records interface {
-	// Get returns the PoolbootConfig with that name, or nil.
-	Get(ctx context.Context, name types.NamespacedName) (*Record, error)
-}
-
 // Enrollment is the part of an Enrollment that the server uses.
 type Enrollment struct {
 	types.NamespacedName
@@ -102,12 +107,6 @@ type EnrollmentRequest struct {
 	Address string
 	// Refused is why it is not admitted, or "" while that is not decided.
 	Refused string
-}
-
-// Enrollments finds Enrollments. An implementation calls Server.EnrollmentChanged after every change.
-type Enrollments interface {
-	// Get returns the Enrollment with that name, or nil.
-	Get(ctx context.Context, name types.NamespacedName) (*Enrollment, error)
 }
 
 // ErrEnrollmentFull is returned if a request can't be recorded because the Enrollment has the maximum number of
@@ -137,19 +136,6 @@ type Overlay struct {
 
 	// Version changes whenever the overlay changes.
 	Version string
-}
-
-// Overlays finds the overlays of machines. An implementation calls Server.OverlayChanged after every change.
-type Overlays interface {
-	// Get returns the overlay of the PoolbootConfig with that UID, or nil.
-	Get(ctx context.Context, config types.UID) (*Overlay, error)
-}
-
-// RenderedConfigs finds rendered MachineConfigs. An implementation calls Server.RenderedChanged after every change.
-type RenderedConfigs interface {
-	// Get returns the result of PackRendered for the rendered MachineConfig with that name, or nil. It is called for
-	// every request and must not block.
-	Get(ctx context.Context, name types.NamespacedName) (*PoolBytes, error)
 }
 
 // BootRecorder records a host's requests in its PoolbootConfig. Its methods must not change any other field.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -17,31 +16,11 @@ import (
 )
 
 // overlays finds overlay Secrets by the UID of their PoolbootConfig.
-type overlays struct {
-	kind[*corev1.Secret, types.UID, overlay]
-}
-
-// overlay is the content of an overlay Secret, or the error from reading it.
-type overlay struct {
-	*server.Overlay
-	err error
-}
+type overlays = kind[*corev1.Secret, types.UID, server.Overlay]
 
 func newOverlays() *overlays {
-	return &overlays{kind[*corev1.Secret, types.UID, overlay]{
-		object: &corev1.Secret{},
-		of: func(secret *corev1.Secret) (types.UID, overlay) {
-			read, err := overlayOf(secret)
-			return record.OverlayOwner(secret.Name), overlay{read, err}
-		},
-	}}
-}
-
-func (o *overlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
-	if known := o.get(config); known != nil {
-		return known.Overlay, known.err
-	}
-	return nil, nil
+	ownerOf := func(secret client.Object) types.UID { return record.OverlayOwner(secret.GetName()) }
+	return newKind(&corev1.Secret{}, ownerOf, overlayOf)
 }
 
 // overlayOf reads an overlay Secret. A Secret without a packed overlay was created by an older manager. It counts as
@@ -53,7 +32,7 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	}
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation])
 	if err != nil {
-		return nil, fmt.Errorf("overlay Secret %s/%s, annotation %s: %w. Delete the Secret; it is made anew",
+		return nil, fmt.Errorf("overlay Secret %s/%s, annotation %s: %w. Delete the Secret; the manager creates it again",
 			secret.Namespace, secret.Name, bootstrapv1.OverlayExpiresAnnotation, err)
 	}
 	return &server.Overlay{
@@ -66,46 +45,17 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 }
 
 // renderedConfigs finds packed rendered MachineConfigs by their name.
-type renderedConfigs struct {
-	kind[*poolv1.MachineConfig, types.NamespacedName, rendered]
-}
-
-// rendered is the download of one version of a rendered MachineConfig, or the error from packing it.
-type rendered struct {
-	*server.PoolBytes
-	err        error
-	uid        types.UID
-	generation int64
-}
+type renderedConfigs = kind[*poolv1.MachineConfig, types.NamespacedName, server.PoolBytes]
 
 func newRenderedConfigs() *renderedConfigs {
-	r := &renderedConfigs{}
-	r.object, r.of = &poolv1.MachineConfig{}, r.pack
+	r := newKind(&poolv1.MachineConfig{}, client.ObjectKeyFromObject, server.PackRendered)
+	r.convert = func(config *poolv1.MachineConfig) (*server.PoolBytes, error) {
+		// Informers list all objects again from time to time.
+		packed := r.lookup(client.ObjectKeyFromObject(config))
+		if packed != nil && packed.UID == config.UID && packed.Generation == config.Generation {
+			return packed.value, packed.err
+		}
+		return server.PackRendered(config)
+	}
 	return r
-}
-
-// pack packs a rendered MachineConfig, unless this version is packed already: informers list all objects again from
-// time to time.
-func (r *renderedConfigs) pack(config *poolv1.MachineConfig) (types.NamespacedName, rendered) {
-	name := client.ObjectKeyFromObject(config)
-	if known := r.get(name); known != nil && known.uid == config.UID && known.generation == config.Generation {
-		return name, *known
-	}
-	packed, err := server.PackRendered(config)
-	return name, rendered{packed, err, config.UID, config.Generation}
-}
-
-func (r *renderedConfigs) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
-	if known := r.get(name); known != nil {
-		return known.PoolBytes, known.err
-	}
-	return nil, nil
-}
-
-// size returns the number of bytes in memory.
-func (r *rendered) size() int {
-	if r == nil || r.PoolBytes == nil {
-		return 0
-	}
-	return r.Size()
 }

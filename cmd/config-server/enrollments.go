@@ -9,21 +9,14 @@ import (
 )
 
 // enrollments finds Enrollments by their name.
-type enrollments struct {
-	kind[*poolv1.Enrollment, types.NamespacedName, server.Enrollment]
-}
+type enrollments = kind[*poolv1.Enrollment, types.NamespacedName, server.Enrollment]
 
 func newEnrollments() *enrollments {
-	return &enrollments{kind[*poolv1.Enrollment, types.NamespacedName, server.Enrollment]{
-		object: &poolv1.Enrollment{},
-		of: func(enrollment *poolv1.Enrollment) (types.NamespacedName, server.Enrollment) {
-			return client.ObjectKeyFromObject(enrollment), enrollmentOf(enrollment)
-		},
-	}}
+	return newKind(&poolv1.Enrollment{}, client.ObjectKeyFromObject, withoutError(enrollmentOf))
 }
 
 func enrollmentOf(enrollment *poolv1.Enrollment) server.Enrollment {
-	found := server.Enrollment{
+	result := server.Enrollment{
 		NamespacedName: client.ObjectKeyFromObject(enrollment),
 		TokenSHA256:    enrollment.Status.TokenSHA256,
 		TokenUID:       types.UID(enrollment.Status.TokenSecretUID),
@@ -33,7 +26,9 @@ func enrollmentOf(enrollment *poolv1.Enrollment) server.Enrollment {
 		Requests:       make(map[string]server.EnrollmentRequest, len(enrollment.Status.Requests)),
 	}
 	for _, request := range enrollment.Status.Requests {
-		found.Requests[request.Name] = server.EnrollmentRequest{Time: request.RequestedTime.Time, Address: request.Address, Refused: request.Refused}
+		result.Requests[request.Name] = server.EnrollmentRequest{
+			Time: request.RequestedTime.Time, Address: request.Address, Refused: request.Refused,
+		}
 	}
-	return found
+	return result
 }

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -45,12 +45,9 @@ func newMapper() meta.RESTMapper {
 // because the records decide which host gets one. The informers store only what the sources compute from each object: a
 // rendered config is four times as large as its download.
 func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
-	rendered, err := having(poolv1.RenderedForLabel)
-	if err != nil {
-		return nil, err
-	}
-	overlay, err := having(bootstrapv1.OverlayLabel)
-	if err != nil {
+	rendered, renderedErr := labels.Parse(poolv1.RenderedForLabel)
+	overlay, overlayErr := labels.Parse(bootstrapv1.OverlayLabel)
+	if err := errors.Join(renderedErr, overlayErr); err != nil {
 		return nil, err
 	}
 	var watched map[string]cache.Config // nil: all namespaces
@@ -74,14 +71,6 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *source
 	})
 }
 
-func having(label string) (labels.Selector, error) {
-	exists, err := labels.NewRequirement(label, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
-	return labels.NewSelector().Add(*exists), nil
-}
-
 // sources has the data that the answers depend on.
 type sources struct {
 	records     *records
@@ -97,28 +86,18 @@ func newSources() *sources {
 // follow starts the informers and notifies the server of every change that hosts can wait for. The sources have the
 // change before the notification, so a read after the notification sees it. The returned functions report whether the
 // sources have all objects that existed at the start.
-func (s *sources) follow(ctx context.Context, objects cache.Cache, to *server.Server, figures *server.Metrics) (known [4]toolscache.InformerSynced, err error) {
-	known[0], err = s.records.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Record) {
-		to.RecordChanged(name)
+func (s *sources) follow(
+	ctx context.Context, objects cache.Cache, handler *server.Server, metrics *server.Metrics,
+) (synced [4]toolscache.InformerSynced, err error) {
+	var errs [4]error
+	synced[0], errs[0] = s.records.follow(ctx, objects, keyOnly[server.Record](handler.RecordChanged))
+	synced[1], errs[1] = s.enrollments.follow(ctx, objects, keyOnly[server.Enrollment](handler.EnrollmentChanged))
+	synced[2], errs[2] = s.overlays.follow(ctx, objects, keyOnly[server.Overlay](handler.OverlayChanged))
+	synced[3], errs[3] = s.rendered.follow(ctx, objects, func(name types.NamespacedName, before, after *server.PoolBytes) {
+		metrics.RenderedKept(after.Size() - before.Size())
+		handler.RenderedChanged(name)
 	})
-	if err != nil {
-		return known, err
-	}
-	known[1], err = s.enrollments.follow(ctx, objects, func(name types.NamespacedName, _, _ *server.Enrollment) {
-		to.EnrollmentChanged(name)
-	})
-	if err != nil {
-		return known, err
-	}
-	known[2], err = s.overlays.follow(ctx, objects, func(config types.UID, _, _ *overlay) {
-		to.OverlayChanged(config)
-	})
-	if err != nil {
-		return known, err
-	}
-	known[3], err = s.rendered.follow(ctx, objects, func(name types.NamespacedName, before, after *rendered) {
-		figures.RenderedKept(after.size() - before.size())
-		to.RenderedChanged(name)
-	})
-	return known, err
+	return synced, errors.Join(errs[:]...)
 }
+
+func keyOnly[V, K any](changed func(K)) func(K, *V, *V) { return func(key K, _, _ *V) { changed(key) } }

@@ -14,30 +14,44 @@ import (
 // and the object is dropped. Values are found by their key, and not copied. The key follows from the name of the
 // object, so a key has at most one value, and the key of an object never changes.
 type kind[O client.Object, K comparable, V any] struct {
-	// object is an empty object.
-	object O
-
-	// of returns the key and the value of an object.
-	of func(O) (K, V)
+	object  O                     // an empty object
+	keyOf   func(client.Object) K // returns the key of an object
+	convert func(O) (*V, error)   // returns the value of an object
 
 	mu     sync.RWMutex
-	values map[K]*V
+	values map[K]*converted[K, V]
 }
 
-// made is what the informer stores of an object.
-type made[K comparable, V any] struct {
+// converted is what the informer stores of an object: its value, or the error from computing it.
+type converted[K comparable, V any] struct {
 	metav1.PartialObjectMetadata
 	key   K
-	value V
+	value *V
+	err   error
 }
 
-// Get is get with the signature of the server's interfaces.
-func (k *kind[O, K, V]) Get(_ context.Context, key K) (*V, error) { //nolint:unparam // The server's interfaces return errors.
-	return k.get(key), nil
+func newKind[O client.Object, K comparable, V any](object O, keyOf func(client.Object) K, convert func(O) (*V, error)) *kind[O, K, V] {
+	return &kind[O, K, V]{object: object, keyOf: keyOf, convert: convert, values: map[K]*converted[K, V]{}}
 }
 
-// get returns the value of a key, or nil. It must not be modified.
-func (k *kind[O, K, V]) get(key K) *V {
+// withoutError returns a conversion that never fails as one of newKind.
+func withoutError[O, V any](convert func(O) V) func(O) (*V, error) {
+	return func(object O) (*V, error) {
+		value := convert(object)
+		return &value, nil
+	}
+}
+
+// Get returns the value of a key, or nil. It must not be modified.
+func (k *kind[O, K, V]) Get(_ context.Context, key K) (*V, error) {
+	if current := k.lookup(key); current != nil {
+		return current.value, current.err
+	}
+	return nil, nil
+}
+
+// lookup returns what is stored for a key, or nil.
+func (k *kind[O, K, V]) lookup(key K) *converted[K, V] {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.values[key]
@@ -45,26 +59,29 @@ func (k *kind[O, K, V]) get(key K) *V {
 
 // transform is the transform function of the informer, which can call it again with its result.
 func (k *kind[O, K, V]) transform(object any) (any, error) {
-	sent, ok := object.(O)
+	received, ok := object.(O)
 	if !ok {
 		return object, nil
 	}
-	of := &made[K, V]{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: sent.GetNamespace(), Name: sent.GetName(), UID: sent.GetUID(), ResourceVersion: sent.GetResourceVersion(),
+	result := &converted[K, V]{key: k.keyOf(received), PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: received.GetNamespace(), Name: received.GetName(), UID: received.GetUID(),
+		ResourceVersion: received.GetResourceVersion(), Generation: received.GetGeneration(),
 	}}}
-	of.key, of.value = k.of(sent)
-	return of, nil
+	result.value, result.err = k.convert(received)
+	return result, nil
 }
 
 // follow updates the values from the informer, and calls changed after every update. The value before is nil if the
 // object is new, and the value after is nil if it was deleted. The returned function reports whether the values of all
 // objects that existed at the start are known.
-func (k *kind[O, K, V]) follow(ctx context.Context, objects cache.Cache, changed func(key K, before, after *V)) (toolscache.InformerSynced, error) {
+func (k *kind[O, K, V]) follow(
+	ctx context.Context, objects cache.Cache, changed func(key K, before, after *V),
+) (toolscache.InformerSynced, error) {
 	informer, err := objects.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
 	}
-	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { k.change(nil, object, changed) },
 		UpdateFunc: func(before, after any) { k.change(before, after, changed) },
 		DeleteFunc: func(object any) { k.change(object, nil, changed) },
@@ -72,30 +89,25 @@ func (k *kind[O, K, V]) follow(ctx context.Context, objects cache.Cache, changed
 	if err != nil {
 		return nil, err
 	}
-	return handled.HasSynced, nil
+	return registration.HasSynced, nil
 }
 
 func (k *kind[O, K, V]) change(before, after any, changed func(key K, before, after *V)) {
-	if gone, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
-		before = gone.Obj
+	if tombstone, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
+		before = tombstone.Obj
 	}
-	var was, got *V
 	var key K
-	if object, had := before.(*made[K, V]); had {
-		key, was = object.key, &object.value
-	}
-	if object, has := after.(*made[K, V]); has {
-		key, got = object.key, &object.value
+	var oldValue, newValue *V
+	if old, ok := before.(*converted[K, V]); ok {
+		key, oldValue = old.key, old.value
 	}
 	k.mu.Lock()
-	switch {
-	case got != nil && k.values == nil:
-		k.values = map[K]*V{key: got}
-	case got != nil:
-		k.values[key] = got
-	default:
+	if current, ok := after.(*converted[K, V]); ok {
+		key, newValue = current.key, current.value
+		k.values[key] = current
+	} else {
 		delete(k.values, key)
 	}
 	k.mu.Unlock()
-	changed(key, was, got)
+	changed(key, oldValue, newValue)
 }

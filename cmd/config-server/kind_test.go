@@ -9,18 +9,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
 var _ = Describe("What the config server keeps of an object", func() {
 	type secrets = kind[*corev1.Secret, string, string]
 	var k *secrets
-	var told []string
+	var changes []string
 	BeforeEach(func() {
-		told = nil
-		k = &secrets{of: func(s *corev1.Secret) (string, string) { return s.Name, s.Labels["value"] }}
+		changes = nil
+		k = newKind(&corev1.Secret{}, client.Object.GetName, withoutError(func(s *corev1.Secret) string { return s.Labels["value"] }))
 	})
 	secret := func(name, value string) any {
 		GinkgoHelper()
@@ -30,6 +32,13 @@ var _ = Describe("What the config server keeps of an object", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		return stored
+	}
+	// valueOf returns what is served for a key.
+	valueOf := func(key string) *string {
+		GinkgoHelper()
+		value, err := k.Get(context.Background(), key)
+		Expect(err).NotTo(HaveOccurred())
+		return value
 	}
 	change := func(before, after any) {
 		k.change(before, after, func(key string, before, after *string) {
@@ -41,7 +50,7 @@ var _ = Describe("What the config server keeps of an object", func() {
 					text += " " + *each
 				}
 			}
-			told = append(told, text)
+			changes = append(changes, text)
 		})
 	}
 
@@ -49,25 +58,25 @@ var _ = Describe("What the config server keeps of an object", func() {
 		one, other := secret("one", "1"), secret("other", "2")
 		change(nil, one)
 		change(nil, other)
-		Expect(k.get("one")).To(HaveValue(Equal("1")))
-		anew := secret("one", "3")
-		change(one, anew)
-		Expect(k.get("one")).To(HaveValue(Equal("3")))
-		Expect(k.get("other")).To(HaveValue(Equal("2")))
-		change(anew, nil)
-		Expect(k.get("one")).To(BeNil())
+		Expect(valueOf("one")).To(HaveValue(Equal("1")))
+		updated := secret("one", "3")
+		change(one, updated)
+		Expect(valueOf("one")).To(HaveValue(Equal("3")))
+		Expect(valueOf("other")).To(HaveValue(Equal("2")))
+		change(updated, nil)
+		Expect(valueOf("one")).To(BeNil())
 		change(toolscache.DeletedFinalStateUnknown{Obj: other}, nil)
-		Expect(k.get("other")).To(BeNil())
+		Expect(valueOf("other")).To(BeNil())
 		Expect(k.values).To(BeEmpty())
-		Expect(told).To(Equal([]string{"one: none 1", "other: none 2", "one: 1 3", "one: 3 none", "other: 2 none"}))
+		Expect(changes).To(Equal([]string{"one: none 1", "other: none 2", "one: 1 3", "one: 3 none", "other: 2 none"}))
 	})
 
 	It("does not change after it is returned", func() {
 		one := secret("one", "1")
 		change(nil, one)
-		held := k.get("one")
+		returned := valueOf("one")
 		change(one, secret("one", "2"))
-		Expect(held).To(HaveValue(Equal("1")))
+		Expect(returned).To(HaveValue(Equal("1")))
 	})
 
 	It("replaces the object in the informer, and is computed once", func() {
@@ -84,13 +93,13 @@ var _ = Describe("What the config server keeps of an object", func() {
 		Expect(err).NotTo(HaveOccurred())
 		config.Namespace, config.UID, config.Generation = "a", "1", 1
 		name := types.NamespacedName{Namespace: "a", Name: config.Name}
-		known := newRenderedConfigs()
+		configs := newRenderedConfigs()
 		list := func(change func()) any {
 			change()
-			stored, err := known.transform(config)
+			stored, err := configs.transform(config)
 			Expect(err).NotTo(HaveOccurred())
-			known.change(nil, stored, func(types.NamespacedName, *rendered, *rendered) {})
-			served, err := known.Get(context.Background(), name)
+			configs.change(nil, stored, func(types.NamespacedName, *server.PoolBytes, *server.PoolBytes) {})
+			served, err := configs.Get(context.Background(), name)
 			if err != nil {
 				return err.Error()
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -31,44 +30,28 @@ func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.S
 	if err != nil {
 		return nil, err
 	}
-	return &server.Sources{Records: liveRecords{api}, Enrollments: liveEnrollments{api}, Overlays: liveOverlays{api, o.overlayNamespace}}, nil
+	byName := func(name types.NamespacedName) types.NamespacedName { return name }
+	overlayName := func(config types.UID) types.NamespacedName {
+		return types.NamespacedName{Namespace: o.overlayNamespace, Name: record.OverlayName(config)}
+	}
+	return &server.Sources{
+		Records:     &live[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]{newRecords(), api, byName},
+		Enrollments: &live[*poolv1.Enrollment, types.NamespacedName, server.Enrollment]{newEnrollments(), api, byName},
+		Overlays:    &live[*corev1.Secret, types.UID, server.Overlay]{newOverlays(), api, overlayName},
+	}, nil
 }
 
-type liveRecords struct{ api client.Reader }
+// live reads objects of one kind from the API server.
+type live[O client.Object, K comparable, V any] struct {
+	kind   *kind[O, K, V] // without values
+	api    client.Reader
+	nameOf func(K) types.NamespacedName
+}
 
-func (l liveRecords) Get(ctx context.Context, name types.NamespacedName) (*server.Record, error) {
-	var config bootstrapv1.PoolbootConfig
-	if err := l.api.Get(ctx, name, &config); err != nil {
+func (l *live[O, K, V]) Get(ctx context.Context, key K) (*V, error) {
+	object := l.kind.object.DeepCopyObject().(O)
+	if err := l.api.Get(ctx, l.nameOf(key), object); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	record := recordOf(&config)
-	return &record, nil
-}
-
-type liveEnrollments struct{ api client.Reader }
-
-func (l liveEnrollments) Get(ctx context.Context, name types.NamespacedName) (*server.Enrollment, error) {
-	var enrollment poolv1.Enrollment
-	if err := l.api.Get(ctx, name, &enrollment); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	found := enrollmentOf(&enrollment)
-	return &found, nil
-}
-
-type liveOverlays struct {
-	api       client.Reader
-	namespace string
-}
-
-func (l liveOverlays) Get(ctx context.Context, config types.UID) (*server.Overlay, error) {
-	var secret corev1.Secret
-	err := l.api.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: record.OverlayName(config)}, &secret)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return overlayOf(&secret)
+	return l.kind.convert(object)
 }

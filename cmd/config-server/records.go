@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -21,28 +22,17 @@ import (
 )
 
 // records finds PoolbootConfigs by their name.
-type records struct {
-	kind[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]
-}
+type records = kind[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]
 
 func newRecords() *records {
-	return &records{kind[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]{
-		object: &bootstrapv1.PoolbootConfig{},
-		of: func(config *bootstrapv1.PoolbootConfig) (types.NamespacedName, server.Record) {
-			return client.ObjectKeyFromObject(config), recordOf(config)
-		},
-	}}
+	return newKind(&bootstrapv1.PoolbootConfig{}, client.ObjectKeyFromObject, withoutError(recordOf))
 }
 
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
-	boot := config.Status.Boot
+	boot, never := config.Status.Boot, metav1.MicroTime{}
 	prepared := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.BootPreparedCondition)
-	used := ""
-	if boot.Certificate.IsDefined() {
-		used = boot.Certificate.CredentialID
-	}
 	token := record.TokenOf(config)
-	addresses, old := addressesOf(config, tokenOf(token.Hash))
+	addresses, oldAddresses := addressesOf(config, tokenHashPrefix(token.Hash))
 	return server.Record{
 		NamespacedName:     client.ObjectKeyFromObject(config),
 		UID:                config.UID,
@@ -50,40 +40,32 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		Token:              token,
 		Rotating:           record.IsRotationRequested(config),
 		Version:            config.ResourceVersion,
-		FirstRequestedTime: timeOf(boot.FirstRequestedTime),
-		RequestedTime:      timeOf(boot.RequestedTime),
-		PreparedTime:       timeOf(boot.PreparedTime),
-		ServedTime:         timeOf(boot.ServedTime),
+		FirstRequestedTime: ptr.Deref(boot.FirstRequestedTime, never).Time,
+		RequestedTime:      ptr.Deref(boot.RequestedTime, never).Time,
+		PreparedTime:       ptr.Deref(boot.PreparedTime, never).Time,
+		ServedTime:         ptr.Deref(boot.ServedTime, never).Time,
 		Addresses:          addresses,
-		OldAddresses:       old,
+		OldAddresses:       oldAddresses,
 		TokenAddresses:     boot.Addresses,
 		Bound:              record.BindsTokenToAddresses(config),
-		HostAddresses:      parsed(config.Status.HostAddresses),
+		HostAddresses:      parseAddresses(config.Status.HostAddresses),
 		Enrollment:         config.Spec.EnrollmentName(),
-		EnrolledFrom:       enrolledFrom(config),
+		EnrolledFrom:       ptr.Deref(config.Spec.Enrolled(), bootstrapv1.EnrolledHost{}).Address,
 		CredentialID:       boot.CredentialID,
-		UsedCredential:     used,
+		UsedCredential:     boot.Certificate.CredentialID,
 		Troubled:           prepared != nil && prepared.Status == metav1.ConditionFalse,
-		Pending:            pending(prepared),
+		Pending:            pendingMessage(prepared),
 	}
-}
-
-// enrolledFrom returns the address from which a host enrolled, or "" for other hosts.
-func enrolledFrom(config *bootstrapv1.PoolbootConfig) string {
-	if enrolled := config.Spec.Enrolled(); enrolled != nil {
-		return enrolled.Address
-	}
-	return ""
 }
 
 // addressesOf returns the addresses from which a token was used, in order of first use, and the addresses of earlier
 // tokens.
 func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, old []netip.Addr) {
-	for _, noted := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), record.ByFirstUse) {
-		address, err := netip.ParseAddr(noted.Address)
+	for _, recorded := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), record.ByFirstUse) {
+		address, err := netip.ParseAddr(recorded.Address)
 		switch {
 		case err != nil:
-		case noted.Token == token:
+		case recorded.Token == token:
 			addresses = append(addresses, address)
 		default:
 			old = append(old, address)
@@ -92,8 +74,8 @@ func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, o
 	return addresses, old
 }
 
-// parsed returns the valid addresses of some texts.
-func parsed(texts []string) (addresses []netip.Addr) {
+// parseAddresses returns the valid addresses of some texts.
+func parseAddresses(texts []string) (addresses []netip.Addr) {
 	for _, text := range texts {
 		if address, err := netip.ParseAddr(text); err == nil {
 			addresses = append(addresses, address)
@@ -102,20 +84,13 @@ func parsed(texts []string) (addresses []netip.Addr) {
 	return addresses
 }
 
-// tokenOf returns the part of the hash of a token that distinguishes it from earlier tokens.
-func tokenOf(sha256 string) string {
+// tokenHashPrefix returns the part of the hash of a token that distinguishes it from earlier tokens.
+func tokenHashPrefix(sha256 string) string {
 	return sha256[:min(len(sha256), bootstrapv1.TokenHashPrefixLength)]
 }
 
-func timeOf(t *metav1.MicroTime) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
-
-// pending returns why the boot is not prepared, according to its condition.
-func pending(prepared *metav1.Condition) string {
+// pendingMessage returns why the boot is not prepared, according to its condition.
+func pendingMessage(prepared *metav1.Condition) string {
 	if prepared == nil || prepared.Status == metav1.ConditionTrue {
 		return ""
 	}
@@ -128,7 +103,7 @@ type bootRecorder struct{ client client.Client }
 
 func (b bootRecorder) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	return b.write(ctx, record, func(record server.Record) (boot map[string]any, locked bool) {
-		boot, locked = cameFrom(record, from, at)
+		boot, locked = addressPatch(record, from, at)
 		if !at.After(record.PreparedTime) {
 			return boot, locked // what the host requested was prepared meanwhile
 		}
@@ -141,21 +116,21 @@ func (b bootRecorder) Requested(ctx context.Context, record server.Record, from 
 }
 
 func (b bootRecorder) UsedFrom(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
-	return b.write(ctx, record, func(record server.Record) (map[string]any, bool) { return cameFrom(record, from, at) })
+	return b.write(ctx, record, func(record server.Record) (map[string]any, bool) { return addressPatch(record, from, at) })
 }
 
 func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
 	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
-// cameFrom returns the patch of status.boot that adds the address from which a token was used, and removes the
+// addressPatch returns the patch of status.boot that adds the address from which a token was used, and removes the
 // addresses of earlier tokens. A patch replaces the whole list, so it needs a lock on the version of that list. The
 // patch is empty if there is nothing to add.
-func cameFrom(record server.Record, from netip.Addr, at time.Time) (boot map[string]any, locked bool) {
+func addressPatch(record server.Record, from netip.Addr, at time.Time) (boot map[string]any, locked bool) {
 	if !from.IsValid() || slices.Contains(record.Addresses, from) || len(record.Addresses) >= server.MaxAddresses {
 		return map[string]any{}, false
 	}
-	token := tokenOf(record.Token.Hash)
+	token := tokenHashPrefix(record.Token.Hash)
 	addresses := slices.DeleteFunc(slices.Clone(record.TokenAddresses), func(a bootstrapv1.TokenAddress) bool { return a.Token != token })
 	addresses = append(addresses, bootstrapv1.TokenAddress{Address: from.String(), FirstUsedTime: metav1.MicroTime{Time: at}, Token: token})
 	return map[string]any{"addresses": addresses}, true
@@ -178,14 +153,15 @@ func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf f
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		now, readErr := liveRecords{b.client}.Get(ctx, record.NamespacedName)
-		switch {
-		case readErr != nil:
-			return readErr
-		case now == nil || now.UID != record.UID || !now.HasTokenOf(&record):
+		config := &bootstrapv1.PoolbootConfig{}
+		if getErr := b.client.Get(ctx, record.NamespacedName, config); getErr != nil {
+			return client.IgnoreNotFound(getErr)
+		}
+		current := recordOf(config)
+		if current.UID != record.UID || !current.HasTokenOf(&record) {
 			return nil // the object was deleted, or has another token
 		}
-		record = *now
+		record = current
 		return err
 	})
 }

@@ -93,19 +93,15 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if p.metrics, err = metricsserver.NewServer(metricsserver.Options{BindAddress: o.metricsBindAddress}, config, httpClient); err != nil {
 		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	if p.figures, err = server.NewMetrics(metrics.Registry); err != nil {
-		return nil, err
-	}
+	p.figures = server.NewMetrics(metrics.Registry)
 	external, err := url.Parse(o.externalURL)
 	if err != nil {
 		return nil, fmt.Errorf("--external-url: %w", err)
 	}
 	p.handler = server.New(server.Options{
 		ExternalURL: external,
-		Records:     known.records,
-		Enrollments: known.enrollments,
+		Sources:     server.Sources{Records: known.records, Enrollments: known.enrollments, Overlays: known.overlays},
 		Admissions:  newAdmissionRecorder(writer),
-		Overlays:    known.overlays,
 		Rendered:    known.rendered,
 		Boots:       bootRecorder{writer},
 		Live:        live,

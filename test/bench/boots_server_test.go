@@ -80,14 +80,11 @@ func serveBoots() error {
 	if err != nil {
 		return err
 	}
-	metrics, err := server.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		return err
-	}
+	metrics := server.NewMetrics(prometheus.NewRegistry())
 	ours, peer := unstarted(), unstarted()
 	handler := server.New(server.Options{
 		ExternalURL: &url.URL{Scheme: "https", Host: ours.Listener.Addr().String()},
-		Records:     f, Overlays: herdOverlays{f}, Rendered: herdConfigs{f}, Boots: f,
+		Sources:     server.Sources{Records: f, Overlays: herdOverlays{f}}, Rendered: herdConfigs{f}, Boots: f,
 		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
 	})
 	ours.Listener = server.NewListener(ours.Listener, server.DefaultLimits, metrics)

@@ -163,14 +163,11 @@ func configServer(b *testing.B) (address, rendered string) {
 	return listen(b, newHandler(b, machine, machineOverlay{machine})), machine.rendered.Name
 }
 
-func newHandler(b *testing.B, machine *machine, overlays server.Overlays) http.Handler {
-	metrics, err := server.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		b.Fatal(err)
-	}
+func newHandler(b *testing.B, machine *machine, overlays server.Source[types.UID, server.Overlay]) http.Handler {
+	metrics := server.NewMetrics(prometheus.NewRegistry())
 	return server.New(server.Options{
 		ExternalURL: &url.URL{Scheme: "https", Host: "config-server.example:8443"},
-		Records:     machine, Overlays: overlays, Rendered: machineConfig{machine}, Boots: machine, Wait: time.Nanosecond,
+		Sources:     server.Sources{Records: machine, Overlays: overlays}, Rendered: machineConfig{machine}, Boots: machine, Wait: time.Nanosecond,
 		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
 	})
 }
