@@ -47,11 +47,11 @@ func (s *Server) recordAddress(ctx context.Context, record *Record, from netip.A
 	if !s.recording.claimAddress(record, from) {
 		return
 	}
-	noted := *record
+	recordCopy := *record
 	s.writes.Go(func() {
-		if err := s.recording.writeAddress(context.WithoutCancel(ctx), noted, from); err != nil {
+		if err := s.recording.writeAddress(context.WithoutCancel(ctx), recordCopy, from); err != nil {
 			s.opts.Metrics.recordErrors.Inc()
-			s.opts.Log.Error(err, "Could not record the address from which a token was used", "PoolbootConfig", noted.NamespacedName, "address", from)
+			s.opts.Log.Error(err, "Could not record the address from which a token was used", "PoolbootConfig", recordCopy.NamespacedName, "address", from)
 		}
 	})
 }
@@ -72,17 +72,17 @@ func (r *recording) claimAddress(record *Record, from netip.Addr) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	claimed := tokenUse{from, record.Token.Hash, r.now()}
-	pending := []tokenUse{claimed}
-	known, _ := r.addresses.Get(record.UID)
-	arrivals, _ := known.([]tokenUse)
-	for _, a := range arrivals {
+	claim := tokenUse{from, record.Token.Hash, r.now()}
+	pending := []tokenUse{claim}
+	cached, _ := r.addresses.Get(record.UID)
+	earlier, _ := cached.([]tokenUse)
+	for _, use := range earlier {
 		switch {
-		case a.token != claimed.token || claimed.at.Sub(a.at).Abs() >= requestInterval:
-		case a.from == from:
+		case use.token != claim.token || claim.at.Sub(use.at).Abs() >= requestInterval:
+		case use.from == from:
 			return false
-		case !slices.Contains(record.Addresses, a.from):
-			pending = append(pending, a)
+		case !slices.Contains(record.Addresses, use.from):
+			pending = append(pending, use)
 		}
 	}
 	if len(record.Addresses)+len(pending) > MaxAddresses {
@@ -96,15 +96,16 @@ func (r *recording) claimAddress(record *Record, from netip.Addr) bool {
 func (r *recording) unclaimAddress(record *Record, from netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.addresses.Get(record.UID); ok {
-		r.addresses.Add(record.UID, slices.DeleteFunc(slices.Clone(known.([]tokenUse)), func(a tokenUse) bool { return a.from == from }))
+	if cached, ok := r.addresses.Get(record.UID); ok {
+		uses := slices.Clone(cached.([]tokenUse))
+		r.addresses.Add(record.UID, slices.DeleteFunc(uses, func(use tokenUse) bool { return use.from == from }))
 	}
 }
 
 // writeAddress records a claimed address.
 func (r *recording) writeAddress(ctx context.Context, record Record, from netip.Addr) error {
 	at := r.now()
-	err := r.write(ctx, func(ctx context.Context) error { return r.to.UsedFrom(ctx, record, from, at) })
+	err := r.write(ctx, func(ctx context.Context) error { return r.boots.RecordAddress(ctx, record, from, at) })
 	if err != nil {
 		r.unclaimAddress(&record, from)
 	}

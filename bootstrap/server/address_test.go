@@ -36,7 +36,7 @@ func (w *world) noted() []netip.Addr {
 func (w *world) arrivals() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.came
+	return w.addressWrites
 }
 
 var _ = Describe("A valid token", func() {

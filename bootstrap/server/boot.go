@@ -27,22 +27,22 @@ type boot struct {
 
 // serveConfig answers a host that requests its configuration: immediately if the configuration is complete, otherwise
 // as soon as it is, and with 503 after the maximum wait.
-func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route, token string) error {
-	ready, err := v.waitForBoot(ctx, record, to)
+func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, target route, token string) error {
+	ready, err := v.waitForBoot(ctx, record, target)
 	if err != nil {
 		return err
 	}
-	v.recordAddress(ctx, ready.record, to.from)
-	overlay, err := ready.overlay.Packed.For(to.version)
+	v.recordAddress(ctx, ready.record, target.from)
+	overlay, err := ready.overlay.Packed.For(target.version)
 	if err != nil {
-		return v.unreadable(record, err)
+		return v.malformedOverlay(record, err)
 	}
 	poolURL := ready.pool.inline
 	if poolURL == "" {
 		poolURL = v.renderedURL(record, ready.overlay.Configuration)
 	}
 	body := ignition.Boot{
-		Version:    to.version,
+		Version:    target.version,
 		PoolURL:    poolURL,
 		PoolSHA512: ready.pool.sha512,
 		Token:      token,
@@ -55,7 +55,7 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 	if _, err := w.Write(body); err != nil {
 		return err // the connection is closed, and the host retries
 	}
-	if r.Method == http.MethodGet && !ready.record.servedBefore() {
+	if r.Method == http.MethodGet && !ready.record.isServed() {
 		v.recordServed(ctx, ready.record, ready.overlay)
 	}
 	return nil
@@ -64,15 +64,15 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 // recordServed records in the background that an overlay was served.
 func (s *Server) recordServed(ctx context.Context, record *Record, overlay *Overlay) {
 	s.writes.Go(func() {
-		if err := s.recording.serve(context.WithoutCancel(ctx), *record, overlay); err != nil {
+		if err := s.recording.recordServed(context.WithoutCancel(ctx), *record, overlay); err != nil {
 			s.opts.Metrics.recordErrors.Inc()
 			s.opts.Log.Error(err, "Could not record that the configuration was served", "PoolbootConfig", record.NamespacedName)
 		}
 	})
 }
 
-// unreadable returns the refusal for a host whose overlay can't be encoded for it.
-func (s *Server) unreadable(record *Record, err error) *refusal {
+// malformedOverlay returns the refusal for a host whose overlay can't be encoded for it.
+func (s *Server) malformedOverlay(record *Record, err error) *refusal {
 	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
 		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
 	}
@@ -80,20 +80,20 @@ func (s *Server) unreadable(record *Record, err error) *refusal {
 }
 
 // waitForBoot returns the configuration of a machine. If it is not complete, it records the request once and waits.
-func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot, error) {
-	if ready, _, err := v.findBoot(ctx, record, to.version, nil); ready.pool != nil || err != nil {
+func (v *view) waitForBoot(ctx context.Context, record *Record, target route) (boot, error) {
+	if ready, _, err := v.findBoot(ctx, record, target.version, nil); ready.pool != nil || err != nil {
 		return ready, err
 	}
 	changed := v.changes.subscribe()
-	defer changed.end()
-	changed.to(object{record: record.NamespacedName})
+	defer changed.cancel()
+	changed.add(object{record: record.NamespacedName})
 	find := func() (ready boot, missing string, err error) {
 		current, err := v.currentRecord(ctx, record)
 		if err != nil {
 			return boot{}, "", err
 		}
 		record = current
-		return v.findBoot(ctx, record, to.version, changed)
+		return v.findBoot(ctx, record, target.version, changed)
 	}
 	ready, missing, err := find()
 	if ready.pool != nil || err != nil {
@@ -107,7 +107,7 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 	}()
 	waitCtx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
-	if err := v.request(waitCtx, record, to.from); err != nil {
+	if err := v.recordRequest(waitCtx, record, target.from); err != nil {
 		result = waitError
 		return boot{}, err
 	}
@@ -135,9 +135,9 @@ func (v *view) waitForBoot(ctx context.Context, record *Record, to route) (boot,
 	}
 }
 
-// request records that a host requested a configuration that is not complete, and its address.
-func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) error {
-	if err := s.recording.request(ctx, *record, from); err != nil {
+// recordRequest records that a host requested a configuration that is not complete, and its address.
+func (s *Server) recordRequest(ctx context.Context, record *Record, from netip.Addr) error {
+	if err := s.recording.recordRequest(ctx, *record, from); err != nil {
 		s.opts.Metrics.recordErrors.Inc()
 		return unavailable(fmt.Errorf("recording the boot request of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
@@ -145,21 +145,21 @@ func (s *Server) request(ctx context.Context, record *Record, from netip.Addr) e
 	return nil
 }
 
-// currentRecord returns a host's current record. If it was deleted or has another token, the host gets 503; the answer to
-// its next request depends on the new state.
+// currentRecord returns a host's current record. If it was deleted or has another token, the host gets 503; the answer
+// to its next request depends on the new state.
 func (v *view) currentRecord(ctx context.Context, record *Record) (*Record, error) {
 	current, err := v.Records.Get(ctx, record.NamespacedName)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
-	if current != nil && current.UID == record.UID && current.PointerID == record.PointerID && current.HasTokenOf(record) {
+	if current != nil && current.UID == record.UID && current.PointerID == record.PointerID && current.HasSameToken(record) {
 		return current, nil
 	}
 	return nil, notReady("PoolbootConfig %s was deleted, or its token changed, during the request. Try again", record.NamespacedName)
 }
 
-// findBoot returns the configuration of a machine, or what is missing. With a subscription, it subscribes to all objects
-// that it reads.
+// findBoot returns the configuration of a machine, or what is missing. With a subscription, it subscribes to all
+// objects that it reads.
 func (v *view) findBoot(ctx context.Context, record *Record, version string, changed *subscription) (ready boot, missing string, err error) {
 	overlay, err := v.findOverlay(ctx, record, changed)
 	switch {
@@ -184,7 +184,7 @@ func (v *view) findBoot(ctx context.Context, record *Record, version string, cha
 
 // findOverlay returns a machine's overlay, or nil if it does not exist.
 func (v *view) findOverlay(ctx context.Context, record *Record, changed *subscription) (*Overlay, error) {
-	changed.to(object{overlay: record.UID})
+	changed.add(object{overlay: record.UID})
 	overlay, err := v.Overlays.Get(ctx, record.UID)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding the overlay of PoolbootConfig %s: %w", record.NamespacedName, err))
@@ -194,7 +194,7 @@ func (v *view) findOverlay(ctx context.Context, record *Record, changed *subscri
 
 // findRendered returns a rendered config's bytes in a spec version, or nil if it does not exist.
 func (s *Server) findRendered(ctx context.Context, name types.NamespacedName, version string, changed *subscription) (*PoolBytes, error) {
-	changed.to(object{rendered: name})
+	changed.add(object{rendered: name})
 	rendered, err := s.rendered.get(ctx, name, version)
 	if err != nil {
 		return nil, unavailable(err)

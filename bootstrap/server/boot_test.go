@@ -208,7 +208,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 		Eventually(w.failures).Should(Equal(1))
 		w.set(func() { w.writeErr = nil })
-		s.handler.Finish()
+		s.handler.WaitForWrites()
 		Expect(w.servings()).To(Equal(1))
 	})
 
@@ -249,7 +249,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Entry("moments ago is not recorded again", time.Second, 0),
 		Entry("long ago is recorded again", time.Minute, 1),
 		Entry("a while ago is not recorded again: the manager is busy", 20*time.Second, 0),
-		Entry("a while ago is recorded again if the boot failed", 20*time.Second, 1, func(r *server.Record) { r.Troubled = true }),
+		Entry("a while ago is recorded again if the boot failed", 20*time.Second, 1, func(r *server.Record) { r.PreparationFailed = true }),
 		Entry("before the last preparation is recorded again", 20*time.Second, 1, func(r *server.Record) { r.PreparedTime = time.Now() }),
 		Entry("with a clock that is ahead is recorded again", -time.Hour, 1),
 	)
@@ -266,11 +266,11 @@ var _ = Describe("A host that requests its configuration", func() {
 		s := serve(w, long)
 		s.get(configPath, token)
 		s.get(configPath, token)
-		s.handler.Finish()
+		s.handler.WaitForWrites()
 		Expect(w.servings()).To(Equal(1))
 		w.addOverlay("machine-0", name, life)
 		s.get(configPath, token)
-		s.handler.Finish()
+		s.handler.WaitForWrites()
 		Expect(w.servings()).To(Equal(2))
 	})
 
@@ -290,7 +290,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(overlayAfter).To(Equal(overlayBefore))
 		Expect(poolAfter.Verification).To(Equal(poolBefore.Verification))
 		restarted.follow(poolAfter)
-		restarted.handler.Finish()
+		restarted.handler.WaitForWrites()
 		Expect(w.servings()).To(Equal(1))
 	})
 
@@ -301,7 +301,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 		Expect(response.ContentLength).To(BeNumerically(">", 0))
 		Expect(body).To(BeEmpty())
-		s.handler.Finish()
+		s.handler.WaitForWrites()
 		Expect(w.servings()).To(BeZero())
 	})
 })

@@ -10,9 +10,9 @@ import (
 // server.
 const confirmTimeout = 2 * time.Second
 
-// final reports whether an answer ends the boot of a host that has a token. The caches of this replica can be stale,
+// isFinal reports whether an answer ends the boot of a host that has a token. The caches of this replica can be stale,
 // for example while it does not reach the API server, and another replica can have newer state.
-func (s *Server) final(err error, r *http.Request) bool {
+func (s *Server) isFinal(err error, r *http.Request) bool {
 	refused := refusalOf(err)
 	return s.live != nil && refused != nil && bearerToken(r) != "" &&
 		(refused.code == http.StatusUnauthorized || refused.code == http.StatusForbidden)
@@ -22,5 +22,5 @@ func (s *Server) final(err error, r *http.Request) bool {
 func (s *Server) confirm(ctx context.Context, w *answer, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	return s.live.answer(ctx, w, r, w.to)
+	return s.live.answer(ctx, w, r, w.route)
 }

@@ -15,55 +15,55 @@ import (
 // connection is a connection that counts against the limits of its listener.
 type connection struct {
 	net.Conn
-	on     *boundedListener
-	known  atomic.Bool // it has sent a valid token: it is a host's, and its waits are not measured
-	closed sync.Once
-	hello  *greeting // what was read before the TLS handshake; only Read uses it after greet
+	listener      *boundedListener
+	authenticated atomic.Bool // it has sent a valid token: it is a host's, and its waits are not measured
+	closed        sync.Once
+	hello         *helloBuffer // what was read before the TLS handshake; only Read uses it after readClientHello
 
 	// The lock of the listener protects the following fields.
-	place      *list.Element // in the list of strangers; nil if it is not a stranger
-	gone       bool          // closed, or about to be closed
-	handedOver bool          // Accept has returned it, or is about to return it
-	working    bool          // it has a turn
-	pending    int           // reads and writes in progress: the server waits for the peer
-	since      time.Time     // start of the current wait
-	waited     time.Duration // total time of the previous waits
-	before     time.Duration // value of waited when the turn began
-	writing    bool          // a write is in progress
+	element          *list.Element // in the list of strangers; nil if it is not a stranger
+	closing          bool          // closed, or about to be closed
+	accepted         bool          // Accept has returned it, or is about to return it
+	hasTurn          bool          // it has a turn
+	pending          int           // reads and writes in progress: the server waits for the peer
+	waitStart        time.Time     // start of the current wait
+	waited           time.Duration // total time of the previous waits
+	waitedBeforeTurn time.Duration // value of waited when the turn began
+	writing          bool          // a write is in progress
 }
 
-// greeting is the buffer for the first bytes of a connection: its ClientHello.
-type greeting struct {
+// helloBuffer is the buffer for the first bytes of a connection: its ClientHello.
+type helloBuffer struct {
 	bytes  [4 << 10]byte // a current ClientHello has about 1.5 KiB
 	unread []byte
 }
 
-var greetings = sync.Pool{New: func() any { return &greeting{} }}
+var helloBuffers = sync.Pool{New: func() any { return &helloBuffer{} }}
 
-// hostsRemembered determines the weight of a host in the moving average of how long hosts keep the server waiting: each
-// new host counts 1/hostsRemembered.
-const hostsRemembered = 16
+// averageWindow determines the weight of a host in the moving average of how long hosts keep the server waiting: each
+// new host counts 1/averageWindow.
+const averageWindow = 16
 
 const (
 	recordHeader    = 5  // length of the header of a TLS record: type, version, length
 	handshakeRecord = 22 // type of a TLS record
 )
 
-// complete reports whether the bytes contain the whole first TLS record, or cannot be a handshake. The TLS library
-// refuses the latter.
-func complete(first []byte) bool {
+// isHelloComplete reports whether the bytes contain the whole first TLS record, or cannot be a handshake. The TLS
+// library refuses the latter.
+func isHelloComplete(first []byte) bool {
 	if len(first) == 0 || first[0] != handshakeRecord {
 		return len(first) > 0
 	}
 	return len(first) >= recordHeader && len(first) >= recordHeader+int(binary.BigEndian.Uint16(first[3:]))
 }
 
-// greet reads the ClientHello and adds the connection to the queue for turns.
-func (c *connection) greet() {
-	hello := greetings.Get().(*greeting)
+// readClientHello reads the ClientHello and adds the connection to the queue for turns.
+func (c *connection) readClientHello() {
+	hello := helloBuffers.Get().(*helloBuffer)
 	err := c.SetReadDeadline(time.Now().Add(readHeaderTimeout))
 	n := 0
-	for err == nil && n < len(hello.bytes) && !complete(hello.bytes[:n]) {
+	for err == nil && n < len(hello.bytes) && !isHelloComplete(hello.bytes[:n]) {
 		var read int
 		read, err = c.Conn.Read(hello.bytes[n:])
 		n += read
@@ -72,18 +72,18 @@ func (c *connection) greet() {
 		err = c.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
-		greetings.Put(hello)
+		helloBuffers.Put(hello)
 		_ = c.Close()
 		return
 	}
 	hello.unread = hello.bytes[:n]
 	c.hello = hello
-	l := c.on
+	l := c.listener
 	l.mu.Lock()
 	c.stopWaiting()
-	l.greeted = append(l.greeted, c)
+	l.queue = append(l.queue, c)
 	l.mu.Unlock()
-	signal(l.turn)
+	signal(l.turnSignal)
 	select {
 	case <-l.closed: // Accept is not called again
 		_ = c.Close()
@@ -96,39 +96,39 @@ func (c *connection) Read(p []byte) (int, error) {
 	if c.hello != nil {
 		n := copy(p, c.hello.unread)
 		if c.hello.unread = c.hello.unread[n:]; len(c.hello.unread) == 0 {
-			greetings.Put(c.hello)
+			helloBuffers.Put(c.hello)
 			c.hello = nil
 		}
 		return n, nil
 	}
-	if c.known.Load() {
+	if c.authenticated.Load() {
 		return c.Conn.Read(p)
 	}
-	c.on.mu.Lock()
+	c.listener.mu.Lock()
 	c.startWaiting(time.Now())
-	c.on.mu.Unlock()
+	c.listener.mu.Unlock()
 	n, err := c.Conn.Read(p)
-	c.on.mu.Lock()
+	c.listener.mu.Lock()
 	c.stopWaiting()
-	c.on.mu.Unlock()
+	c.listener.mu.Unlock()
 	return n, err
 }
 
 // Write writes to the connection. For a stranger, it measures how long the server waits: all buffers are full if a
 // stranger does not read its answers.
 func (c *connection) Write(p []byte) (int, error) {
-	if c.known.Load() {
+	if c.authenticated.Load() {
 		return c.Conn.Write(p)
 	}
-	c.on.mu.Lock()
+	c.listener.mu.Lock()
 	c.startWaiting(time.Now())
 	c.writing = true
-	c.on.mu.Unlock()
+	c.listener.mu.Unlock()
 	n, err := c.Conn.Write(p)
-	c.on.mu.Lock()
+	c.listener.mu.Lock()
 	c.writing = false
 	c.stopWaiting()
-	c.on.mu.Unlock()
+	c.listener.mu.Unlock()
 	return n, err
 }
 
@@ -136,14 +136,14 @@ func (c *connection) Write(p []byte) (int, error) {
 // same time. The caller holds the lock.
 func (c *connection) startWaiting(now time.Time) {
 	if c.pending == 0 {
-		c.since = now
+		c.waitStart = now
 	}
 	c.pending++
 }
 
 func (c *connection) stopWaiting() {
 	if c.pending--; c.pending == 0 {
-		c.waited += time.Since(c.since)
+		c.waited += time.Since(c.waitStart)
 	}
 }
 
@@ -152,70 +152,70 @@ func (c *connection) keptWaiting(now time.Time) time.Duration {
 	if c.pending == 0 {
 		return c.waited
 	}
-	return c.waited + now.Sub(c.since)
+	return c.waited + now.Sub(c.waitStart)
 }
 
 // Close closes the connection and makes room for another.
 func (c *connection) Close() error {
 	c.closed.Do(func() {
-		l := c.on
+		l := c.listener
 		l.mu.Lock()
-		c.leave()
+		c.markClosed()
 		l.open--
 		l.metrics.connections.Set(float64(l.open))
 		l.mu.Unlock()
-		signal(l.room)
+		signal(l.roomSignal)
 	})
 	return c.Conn.Close()
 }
 
-// drop removes a connection from the strangers immediately, and closes it as soon as the lock is free. The caller holds
-// the lock.
-func (c *connection) drop() {
-	c.leave()
+// closeLater removes a connection from the strangers immediately, and closes it as soon as the lock is free. The caller
+// holds the lock.
+func (c *connection) closeLater() {
+	c.markClosed()
 	go c.Close()
 }
 
-// leave removes a connection that is closed from the strangers. The caller holds the lock.
-func (c *connection) leave() {
-	c.gone = true
-	c.noStranger()
+// markClosed removes a connection that is closed from the strangers. The caller holds the lock.
+func (c *connection) markClosed() {
+	c.closing = true
+	c.leaveStrangers()
 }
 
-// noStranger removes a connection from the strangers and ends its turn. The caller holds the lock.
-func (c *connection) noStranger() {
-	c.loseTurn()
-	if c.place != nil {
-		c.on.strangers.Remove(c.place)
-		c.place = nil
+// leaveStrangers removes a connection from the strangers and ends its turn. The caller holds the lock.
+func (c *connection) leaveStrangers() {
+	c.endTurn()
+	if c.element != nil {
+		c.listener.strangers.Remove(c.element)
+		c.element = nil
 	}
 }
 
-// loseTurn ends the turn of a connection, if it has one, for the next connection in the queue. The caller holds the
+// endTurn ends the turn of a connection, if it has one, for the next connection in the queue. The caller holds the
 // lock.
-func (c *connection) loseTurn() {
-	if c.working {
-		c.working = false
-		c.on.handshakes--
-		signal(c.on.turn)
+func (c *connection) endTurn() {
+	if c.hasTurn {
+		c.hasTurn = false
+		c.listener.handshakes--
+		signal(c.listener.turnSignal)
 	}
 }
 
 // peek reports whether a connection has unread bytes, and whether its peer has closed it. It reads nothing.
-func peek(conn net.Conn) (arrived, ended bool) {
-	system, ok := conn.(syscall.Conn)
+func peek(conn net.Conn) (hasData, closed bool) {
+	syscallConn, ok := conn.(syscall.Conn)
 	if !ok {
 		return false, false
 	}
-	raw, err := system.SyscallConn()
+	raw, err := syscallConn.SyscallConn()
 	if err != nil {
 		return false, false
 	}
 	_ = raw.Control(func(fd uintptr) {
 		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		arrived, ended = err == nil && n > 0, err == nil && n == 0
+		hasData, closed = err == nil && n > 0, err == nil && n == 0
 	})
-	return arrived, ended
+	return hasData, closed
 }
 
 // connectionKey is the key of the *connection in the context of a request.
@@ -223,37 +223,37 @@ type connectionKey struct{}
 
 // withConnection is the ConnContext of the HTTP server: it adds the *connection to the context of its requests.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
+	if tlsConn, ok := conn.(*tls.Conn); ok {
+		conn = tlsConn.NetConn()
 	}
-	if counted, ok := conn.(*connection); ok {
-		return context.WithValue(ctx, connectionKey{}, counted)
+	if limited, ok := conn.(*connection); ok {
+		return context.WithValue(ctx, connectionKey{}, limited)
 	}
 	return ctx
 }
 
-// answered ends the turn of the connection of a request. A turn is for a handshake and one request: a stranger sends
-// further requests without a turn.
-func answered(ctx context.Context) {
+// endRequestTurn ends the turn of the connection of a request. A turn is for a handshake and one request: a stranger
+// sends further requests without a turn.
+func endRequestTurn(ctx context.Context) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
-	if !ok || c.known.Load() {
+	if !ok || c.authenticated.Load() {
 		return
 	}
-	c.on.mu.Lock()
-	c.loseTurn()
-	c.on.mu.Unlock()
+	c.listener.mu.Lock()
+	c.endTurn()
+	c.listener.mu.Unlock()
 }
 
-// showedToken records that the connection of a request has sent a valid token: it is a host's, and no longer a
+// markAuthenticated records that the connection of a request has sent a valid token: it is a host's, and no longer a
 // stranger.
-func showedToken(ctx context.Context) {
+func markAuthenticated(ctx context.Context) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
-	if !ok || c.known.Swap(true) {
+	if !ok || c.authenticated.Swap(true) {
 		return
 	}
-	c.on.mu.Lock()
-	c.on.needs += (c.waited - c.on.needs) / hostsRemembered
-	c.noStranger()
-	c.on.mu.Unlock()
-	signal(c.on.room)
+	c.listener.mu.Lock()
+	c.listener.averageWait += (c.waited - c.listener.averageWait) / averageWindow
+	c.leaveStrangers()
+	c.listener.mu.Unlock()
+	signal(c.listener.roomSignal)
 }

@@ -13,15 +13,15 @@ import (
 //
 // The answer to /config can have come from another replica that saw a change earlier. So a request that does not match
 // yet waits before it is refused.
-func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, to route) error {
-	pool, err := v.waitForRendered(ctx, record, to)
-	v.recordAddress(ctx, record, to.from)
+func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, target route) error {
+	pool, err := v.waitForRendered(ctx, record, target)
+	v.recordAddress(ctx, record, target.from)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
 	h["Content-Type"] = typeGzip
-	h["Cache-Control"] = keptForEver
+	h["Cache-Control"] = cachePrivately
 	h["Etag"] = pool.etag
 	if known := r.Header.Get("If-None-Match"); known != "" && (known == "*" || strings.Contains(known, pool.etag[0])) {
 		w.WriteHeader(http.StatusNotModified)
@@ -38,24 +38,24 @@ func (v *view) serveRendered(ctx context.Context, w http.ResponseWriter, r *http
 }
 
 // waitForRendered returns the bytes of a rendered config as soon as it exists and the machine's overlay names it.
-func (v *view) waitForRendered(ctx context.Context, record *Record, to route) (*PoolBytes, error) {
-	name := types.NamespacedName{Namespace: to.object.Namespace, Name: to.name}
-	if pool, _, err := v.findAllowed(ctx, record, name, to.version, nil); pool != nil || err != nil {
+func (v *view) waitForRendered(ctx context.Context, record *Record, target route) (*PoolBytes, error) {
+	name := types.NamespacedName{Namespace: target.object.Namespace, Name: target.name}
+	if pool, _, err := v.findAllowed(ctx, record, name, target.version, nil); pool != nil || err != nil {
 		return pool, err
 	}
 	changed := v.changes.subscribe()
-	defer changed.end()
+	defer changed.cancel()
 	waitCtx, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
 	for requested := false; ; {
-		pool, missing, err := v.findAllowed(ctx, record, name, to.version, changed)
+		pool, missing, err := v.findAllowed(ctx, record, name, target.version, changed)
 		if pool != nil || err != nil {
 			return pool, err
 		}
 		// A host that has its configuration sends no other request. Without this record the manager would not create
 		// the overlay again.
 		if missing == errNoOverlay && !requested {
-			if err := v.request(waitCtx, record, to.from); err != nil {
+			if err := v.recordRequest(waitCtx, record, target.from); err != nil {
 				return nil, err
 			}
 			requested = true

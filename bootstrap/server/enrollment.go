@@ -19,56 +19,56 @@ const refusedInterval = time.Minute
 // serveEnrolled answers a host without a Machine, which sends an enrollment token and the requested name. An admitted
 // host gets the same answers as any other host. Requests without a valid token, or for a name that the token does not
 // allow, cause no write.
-func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, to route) error {
+func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, target route) error {
 	// The admission and the overlay share one wait: a host gives up after ten seconds.
-	ctx, release := context.WithTimeout(ctx, v.wait)
-	defer release()
+	ctx, cancel := context.WithTimeout(ctx, v.wait)
+	defer cancel()
 	token := bearerToken(r)
-	enrollment, err := v.enrollmentFor(ctx, token, to)
+	enrollment, err := v.authorizeName(ctx, token, target)
 	if err != nil {
 		return err
 	}
-	asks := asking{
-		config: types.NamespacedName{Namespace: enrollment.Namespace, Name: to.name}, address: addressOf(r).String(),
-		pointerID: enroll.PointerID(enrollment.Namespace, enrollment.Name, to.name),
+	request := admissionRequest{
+		config: types.NamespacedName{Namespace: enrollment.Namespace, Name: target.name}, address: addressOf(r).String(),
+		pointerID: enroll.PointerID(enrollment.Namespace, enrollment.Name, target.name),
 	}
-	record, err := v.waitForAdmission(ctx, *enrollment, asks)
+	record, err := v.waitForAdmission(ctx, *enrollment, request)
 	if err != nil {
 		return err
 	}
 	w.config = record.NamespacedName
-	return v.serveConfig(ctx, w, r, record, to, token)
+	return v.serveConfig(ctx, w, r, record, target, token)
 }
 
-// asking is a host that requests to be admitted.
-type asking struct {
+// admissionRequest is a request of a host to be admitted.
+type admissionRequest struct {
 	// config is the name of the host's PoolbootConfig after the admission, and of its Node.
 	config             types.NamespacedName
 	address, pointerID string
 }
 
-// enrollmentFor returns the Enrollment of a token, and checks that it allows the requested name.
-func (v *view) enrollmentFor(ctx context.Context, token string, to route) (*Enrollment, error) {
+// authorizeName returns the Enrollment of a token, and checks that it allows the requested name.
+func (v *view) authorizeName(ctx context.Context, token string, target route) (*Enrollment, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is required: send the enrollment token")
 	}
-	enrollment, err := v.enrollmentOf(ctx, to.object, token)
+	enrollment, err := v.authenticateEnrollment(ctx, target.object, token)
 	if err != nil {
 		return nil, err
 	}
-	if enrollment.Role != to.role {
+	if enrollment.Role != target.role {
 		return nil, unauthorized("the enrollment token is for another pool")
 	}
-	if why := enroll.Allows(enrollment.Names, to.name); why != "" {
+	if why := enroll.Allows(enrollment.Names, target.name); why != "" {
 		return nil, forbidden("the name in ?name= is not allowed: %s", why)
 	}
-	showedToken(ctx)
+	markAuthenticated(ctx)
 	return enrollment, nil
 }
 
-// enrollmentOf returns the Enrollment with that name if the token is its own and has not expired. Another token gets
-// 503: it can be a new token in the Secret, which the server does not read.
-func (v *view) enrollmentOf(ctx context.Context, name types.NamespacedName, token string) (*Enrollment, error) {
+// authenticateEnrollment returns the Enrollment with that name if the token is its own and has not expired. Another
+// token gets 503: it can be a new token in the Secret, which the server does not read.
+func (v *view) authenticateEnrollment(ctx context.Context, name types.NamespacedName, token string) (*Enrollment, error) {
 	enrollment, err := v.Enrollments.Get(ctx, name)
 	switch {
 	case err != nil:
@@ -83,16 +83,16 @@ func (v *view) enrollmentOf(ctx context.Context, name types.NamespacedName, toke
 
 // waitForAdmission returns the record of an admitted host. If the host is not admitted yet, it records the request once
 // and waits for the decision.
-func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks asking) (*Record, error) {
+func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, request admissionRequest) (*Record, error) {
 	changed := v.changes.subscribe()
-	defer changed.end()
-	changed.to(object{enrollment: enrollment.NamespacedName})
-	changed.to(object{record: asks.config})
-	record, refused, err := v.lookForRecord(ctx, enrollment, asks)
+	defer changed.cancel()
+	changed.add(object{enrollment: enrollment.NamespacedName})
+	changed.add(object{record: request.config})
+	record, refused, err := v.findAdmitted(ctx, enrollment, request)
 	if record != nil || err != nil {
 		return record, err
 	}
-	since, err := v.recording.ask(ctx, enrollment, asks)
+	since, err := v.recording.recordAdmissionRequest(ctx, enrollment, request)
 	if errors.Is(err, ErrEnrollmentFull) {
 		return nil, enrollmentFull(enrollment)
 	}
@@ -101,12 +101,12 @@ func (v *view) waitForAdmission(ctx context.Context, enrollment Enrollment, asks
 		return nil, unavailable(fmt.Errorf("recording the request of a host in Enrollment %s: %w", enrollment.NamespacedName, err))
 	}
 	for refused == nil {
-		if refused, err = v.lookForRefusal(ctx, enrollment, asks, since); refused != nil || err != nil {
+		if refused, err = v.findRefusal(ctx, enrollment, request, since); refused != nil || err != nil {
 			break
 		}
 		select {
 		case <-changed.changed:
-			if record, refused, err = v.lookForRecord(ctx, enrollment, asks); record != nil || err != nil {
+			if record, refused, err = v.findAdmitted(ctx, enrollment, request); record != nil || err != nil {
 				return record, err
 			}
 		case <-ctx.Done():
@@ -126,29 +126,29 @@ func enrollmentFull(enrollment Enrollment) *refusal {
 		"its host is admitted, or sent no request for 10 minutes", enrollment.NamespacedName, poolv1.MaxEnrollmentRequests)
 }
 
-// lookForRecord returns the record of an admitted host, or the refusal of a host that can never be admitted.
-func (v *view) lookForRecord(ctx context.Context, enrollment Enrollment, asks asking) (*Record, *refusal, error) {
-	record, err := v.Records.Get(ctx, asks.config)
+// findAdmitted returns the record of an admitted host, or the refusal of a host that can never be admitted.
+func (v *view) findAdmitted(ctx context.Context, enrollment Enrollment, request admissionRequest) (*Record, *refusal, error) {
+	record, err := v.Records.Get(ctx, request.config)
 	if err != nil {
-		return nil, nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", asks.config, err))
+		return nil, nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", request.config, err))
 	}
-	if record == nil || record.PointerID != asks.pointerID {
+	if record == nil || record.PointerID != request.pointerID {
 		return nil, nil, nil
 	}
-	switch why := record.notAdmittedBy(&enrollment); {
+	switch why := record.checkAdmission(&enrollment); {
 	case why != nil && why.code == http.StatusUnauthorized:
 		return nil, why, nil
 	case why != nil:
 		return nil, nil, why
-	case record.EnrolledFrom == asks.address:
+	case record.EnrolledFrom == request.address:
 		return record, nil, nil
 	}
 	return nil, nil, nil
 }
 
-// notAdmittedBy returns why the record of a host that enrolled is not valid for the Enrollment's token, or nil if it
+// checkAdmission returns why the record of a host that enrolled is not valid for the Enrollment's token, or nil if it
 // is.
-func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
+func (r *Record) checkAdmission(enrollment *Enrollment) *refusal {
 	switch {
 	case r.Token.IsStateUnknown():
 		return stateUnknown(r)
@@ -161,8 +161,8 @@ func (r *Record) notAdmittedBy(enrollment *Enrollment) *refusal {
 	return nil
 }
 
-// lookForRefusal returns why a host is not admitted, or nil while the manager has not decided about its request.
-func (v *view) lookForRefusal(ctx context.Context, enrollment Enrollment, asks asking, since time.Time) (*refusal, error) {
+// findRefusal returns why a host is not admitted, or nil while the manager has not decided about its request.
+func (v *view) findRefusal(ctx context.Context, enrollment Enrollment, request admissionRequest, since time.Time) (*refusal, error) {
 	current, err := v.Enrollments.Get(ctx, enrollment.NamespacedName)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("finding Enrollment %s: %w", enrollment.NamespacedName, err))
@@ -170,8 +170,8 @@ func (v *view) lookForRefusal(ctx context.Context, enrollment Enrollment, asks a
 	if current == nil {
 		return nil, nil
 	}
-	last := current.Requests[asks.config.Name]
-	if last.Refused != "" && last.Address == asks.address && !last.Time.Before(since) {
+	last := current.Requests[request.config.Name]
+	if last.Refused != "" && last.Address == request.address && !last.Time.Before(since) {
 		return notReady("not admitted: %s", last.Refused), nil
 	}
 	return nil, nil
@@ -180,52 +180,51 @@ func (v *view) lookForRefusal(ctx context.Context, enrollment Enrollment, asks a
 // authenticateEnrolled checks that the token is the one with which the record's host was admitted, and that it is
 // valid.
 func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token string) (*Record, error) {
-	enrollment, err := v.enrollmentOf(ctx, types.NamespacedName{Namespace: record.Namespace, Name: record.Enrollment}, token)
+	enrollment, err := v.authenticateEnrollment(ctx, types.NamespacedName{Namespace: record.Namespace, Name: record.Enrollment}, token)
 	if err != nil {
 		return nil, err
 	}
-	if why := record.notAdmittedBy(enrollment); why != nil {
+	if why := record.checkAdmission(enrollment); why != nil {
 		return nil, why
 	}
 	if record.PointerID != enroll.PointerID(record.Namespace, record.Enrollment, record.Name) {
 		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled", record.NamespacedName)
 	}
-	showedToken(ctx)
+	markAuthenticated(ctx)
 	return record, nil
 }
 
-// ask records that a host requests to be admitted, unless that was recorded, or refused, moments ago. It returns the
-// time of the request on which the manager decides.
-func (r *recording) ask(ctx context.Context, enrollment Enrollment, asks asking) (time.Time, error) {
+// recordAdmissionRequest records that a host requests to be admitted, unless that was recorded, or refused, moments
+// ago. It returns the time of the request on which the manager decides.
+func (r *recording) recordAdmissionRequest(ctx context.Context, enrollment Enrollment, request admissionRequest) (time.Time, error) {
 	now := r.now()
-	last, known := enrollment.Requests[asks.config.Name]
-	if !known && len(enrollment.Requests) >= poolv1.MaxEnrollmentRequests {
+	last, ok := enrollment.Requests[request.config.Name]
+	if !ok && len(enrollment.Requests) >= poolv1.MaxEnrollmentRequests {
 		return time.Time{}, ErrEnrollmentFull
 	}
 	// By name, regardless of the address: a client with the token can use many addresses.
-	if known {
-		stands := requestInterval
+	if ok {
+		interval := requestInterval
 		if last.Refused != "" {
-			stands = refusedInterval
+			interval = refusedInterval
 		}
-		if now.Sub(last.Time).Abs() < stands {
+		if now.Sub(last.Time).Abs() < interval {
 			return last.Time, nil
 		}
 	}
-	key, since := types.UID("asks/"+asks.pointerID), now.Truncate(time.Microsecond)
-	claimed := r.claim(r.requested, key, since, func(last any) bool {
-		at := last.(time.Time)
-		if stands := now.Sub(at).Abs() < requestInterval; !stands {
-			return false
+	key, since := types.UID("asks/"+request.pointerID), now.Truncate(time.Microsecond)
+	claimed := r.claimWrite(r.requested, key, since, func(last any) bool {
+		recent := now.Sub(last.(time.Time)).Abs() < requestInterval
+		if recent {
+			since = last.(time.Time)
 		}
-		since = at
-		return true
+		return recent
 	})
 	if !claimed {
 		return since, nil
 	}
 	err := r.write(ctx, func(ctx context.Context) error {
-		return r.admissions.Asked(ctx, enrollment, asks.config.Name, asks.address, since)
+		return r.admissions.RecordAdmissionRequest(ctx, enrollment, request.config.Name, request.address, since)
 	})
 	if err != nil {
 		r.requested.Remove(key)

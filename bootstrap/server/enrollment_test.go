@@ -38,14 +38,14 @@ func (w enrollmentsOf) Get(ctx context.Context, name types.NamespacedName) (*ser
 	return &found, ctx.Err()
 }
 
-func (w enrollmentsOf) Asked(_ context.Context, _ server.Enrollment, name, address string, _ time.Time) error {
+func (w enrollmentsOf) RecordAdmissionRequest(_ context.Context, _ server.Enrollment, name, address string, _ time.Time) error {
 	w.mu.Lock()
-	if err := w.askErr; err != nil {
+	if err := w.admissionErr; err != nil {
 		w.mu.Unlock()
 		return err
 	}
-	w.asks = append(w.asks, name)
-	hook := w.onAsk
+	w.admissionNames = append(w.admissionNames, name)
+	hook := w.onAdmissionRequest
 	w.mu.Unlock()
 	if hook != nil {
 		hook(name, address)
@@ -56,7 +56,7 @@ func (w enrollmentsOf) Asked(_ context.Context, _ server.Enrollment, name, addre
 func (w *world) wanted() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.asks...)
+	return append([]string(nil), w.admissionNames...)
 }
 
 // edge is the Enrollment that the token belongs to. It admits hosts edge-* to the pool infra.
@@ -92,7 +92,7 @@ var _ = Describe("A host that enrolls", func() {
 
 	It("is admitted under its name and gets its pool's configuration, with its enrollment token only", func() {
 		s := serve(w, long)
-		w.onAsk = func(_, address string) {
+		w.onAdmissionRequest = func(_, address string) {
 			w.admit(address)
 			w.addOverlay("edge-7", rendered, life)
 			s.handler.RecordChanged(types.NamespacedName{Namespace: "default", Name: "edge-7"})
@@ -127,7 +127,7 @@ var _ = Describe("A host that enrolls", func() {
 
 	It("gets 503 with the reason while it is refused", func() {
 		s := serve(w, long)
-		w.onAsk = func(name, address string) {
+		w.onAdmissionRequest = func(name, address string) {
 			w.set(func() {
 				w.enrolled[edge].Requests[name] = server.EnrollmentRequest{Time: time.Now(), Address: address, Refused: "all 20 uses are taken"}
 			})
@@ -161,15 +161,15 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(w.wanted()).To(BeEmpty(), "who can't be noted costs no write")
 
 		By("another replica has recorded the last request, and the cache does not show it yet")
-		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.askErr = server.ErrEnrollmentFull })
+		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.admissionErr = server.ErrEnrollmentFull })
 		full()
 
 		By("the request of the host is recorded already")
 		w.set(func() {
-			w.askErr = nil
+			w.admissionErr = nil
 			w.enrolled[edge].Requests["edge-7"] = server.EnrollmentRequest{Time: time.Now().Add(-time.Hour), Address: loopback}
 		})
-		w.onAsk = func(_, address string) {
+		w.onAdmissionRequest = func(_, address string) {
 			w.admit(address)
 			w.addOverlay("edge-7", rendered, life)
 			s.handler.RecordChanged(types.NamespacedName{Namespace: "default", Name: "edge-7"})

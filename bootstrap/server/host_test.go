@@ -80,7 +80,7 @@ func serveWithin(w *world, wait time.Duration, limits server.Limits, changes ...
 
 func (s *site) stop() {
 	s.Close()
-	s.handler.Finish()
+	s.handler.WaitForWrites()
 }
 
 func (s *site) logged() string {

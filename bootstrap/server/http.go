@@ -32,7 +32,7 @@ var (
 	noStore      = []string{"no-store"}
 	varyAccept   = []string{"Accept"}
 	// private: a MachineConfig can contain secrets, so a shared cache must not serve it to clients without a token.
-	keptForEver = []string{"private, max-age=31536000, immutable"}
+	cachePrivately = []string{"private, max-age=31536000, immutable"}
 )
 
 // NewHTTPServer returns an HTTP server with limits that fit a Server's requests.

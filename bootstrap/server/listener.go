@@ -45,39 +45,41 @@ const (
 // boundedListener accepts connections within Limits.
 type boundedListener struct {
 	net.Listener
-	limits  Limits
-	metrics *Metrics
-	begin   sync.Once
-	end     sync.Once
-	closed  chan struct{}
-	failed  chan error    // errors of the underlying listener, which Accept returns
-	room    chan struct{} // has a value if there can be room for another connection
-	turn    chan struct{} // has a value if there can be a connection for Accept
+	limits       Limits
+	metrics      *Metrics
+	startOnce    sync.Once
+	closeOnce    sync.Once
+	closed       chan struct{}
+	acceptErrors chan error    // errors of the underlying listener, which Accept returns
+	roomSignal   chan struct{} // has a value if there can be room for another connection
+	turnSignal   chan struct{} // has a value if there can be a connection for Accept
 
-	mu         sync.Mutex
-	open       int
-	strangers  *list.List    // of *connection, in the order in which they were accepted
-	greeted    []*connection // the queue for turns
-	handshakes int           // connections that have a turn
-	tryAgain   time.Time     // no stranger can exceed the patience before this time
-	needs      time.Duration // moving average of how long hosts kept the server waiting before they sent their token
+	mu          sync.Mutex
+	open        int
+	strangers   *list.List    // of *connection, in the order in which they were accepted
+	queue       []*connection // the queue for turns
+	handshakes  int           // connections that have a turn
+	retryTime   time.Time     // no stranger can exceed the patience before this time
+	averageWait time.Duration // moving average of how long hosts kept the server waiting before they sent their token
 }
 
 // NewListener returns a listener that enforces limits. Run TLS on top of it.
-func NewListener(on net.Listener, limits Limits, metrics *Metrics) net.Listener {
-	return &boundedListener{Listener: on, limits: limits, metrics: metrics, closed: make(chan struct{}), failed: make(chan error),
-		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), strangers: list.New()}
+func NewListener(listener net.Listener, limits Limits, metrics *Metrics) net.Listener {
+	return &boundedListener{
+		Listener: listener, limits: limits, metrics: metrics, strangers: list.New(), closed: make(chan struct{}),
+		acceptErrors: make(chan error), roomSignal: make(chan struct{}, 1), turnSignal: make(chan struct{}, 1),
+	}
 }
 
 // Accept returns the next connection that gets a turn. The connection has sent its ClientHello.
 func (l *boundedListener) Accept() (net.Conn, error) {
-	l.begin.Do(func() { go l.acceptAll() })
+	l.startOnce.Do(func() { go l.acceptAll() })
 	for {
 		c, wait := l.next()
 		if c != nil {
 			return c, nil
 		}
-		if err := l.wait(l.turn, wait); err != nil {
+		if err := l.wait(l.turnSignal, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -89,25 +91,25 @@ func (l *boundedListener) next() (*connection, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() {
-		if len(l.greeted) == 0 { // admit closes strangers only while the queue is empty
-			signal(l.room)
+		if len(l.queue) == 0 { // admit closes strangers only while the queue is empty
+			signal(l.roomSignal)
 		}
 	}()
-	for len(l.greeted) > 0 {
+	for len(l.queue) > 0 {
 		if wait := l.awaitTurn(); wait > 0 {
 			return nil, wait
 		}
-		c := l.greeted[0]
-		l.greeted[0] = nil
-		l.greeted = l.greeted[1:]
-		if c.gone { // closed while it waited
+		c := l.queue[0]
+		l.queue[0] = nil
+		l.queue = l.queue[1:]
+		if c.closing { // closed while it waited
 			continue
 		}
-		if _, ended := peek(c.Conn); ended { // the peer has closed it
-			c.drop()
+		if _, closed := peek(c.Conn); closed { // the peer has closed it
+			c.closeLater()
 			continue
 		}
-		c.working, c.handedOver, c.before = true, true, c.waited
+		c.hasTurn, c.accepted, c.waitedBeforeTurn = true, true, c.waited
 		l.handshakes++
 		return c, 0
 	}
@@ -120,19 +122,19 @@ func (l *boundedListener) awaitTurn() time.Duration {
 	if l.handshakes < l.limits.Handshakes {
 		return 0
 	}
-	turn := max(l.limits.Turn, min(2*l.needs, maxTurn))
+	turn := max(l.limits.Turn, min(2*l.averageWait, maxTurn))
 	now, wait := time.Now(), turn
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
-		if !c.working {
+		if !c.hasTurn {
 			continue
 		}
-		left := turn - (c.keptWaiting(now) - c.before) // the total: otherwise, a connection that sends single bytes would keep its turn
-		if left <= 0 {
-			c.loseTurn()
+		remaining := turn - (c.keptWaiting(now) - c.waitedBeforeTurn) // the total: otherwise, a connection that sends single bytes would keep its turn
+		if remaining <= 0 {
+			c.endTurn()
 			return 0
 		}
-		wait = min(wait, left)
+		wait = min(wait, remaining)
 	}
 	return wait
 }
@@ -143,7 +145,7 @@ func (l *boundedListener) acceptAll() {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			select {
-			case l.failed <- err: // Accept returns it, and its caller backs off
+			case l.acceptErrors <- err: // Accept returns it, and its caller backs off
 			case <-l.closed:
 				return
 			}
@@ -152,14 +154,14 @@ func (l *boundedListener) acceptAll() {
 			}
 			continue
 		}
-		c := &connection{Conn: accepted, on: l}
+		c := &connection{Conn: accepted, listener: l}
 		for {
 			wait, admitted := l.admit(c)
 			if admitted {
-				go c.greet()
+				go c.readClientHello()
 				break
 			}
-			if err := l.wait(l.room, wait); err != nil {
+			if err := l.wait(l.roomSignal, wait); err != nil {
 				_ = accepted.Close()
 				return
 			}
@@ -176,16 +178,16 @@ func (l *boundedListener) wait(signal chan struct{}, d time.Duration) error {
 		defer timer.Stop()
 		after = timer.C
 	}
-	failed := l.failed
-	if signal != l.turn {
-		failed = nil
+	var acceptErrors chan error
+	if signal == l.turnSignal {
+		acceptErrors = l.acceptErrors
 	}
 	select {
 	case <-signal:
 		return nil
 	case <-after:
 		return nil
-	case err := <-failed:
+	case err := <-acceptErrors:
 		return err
 	case <-l.closed:
 		return net.ErrClosed
@@ -199,32 +201,32 @@ func (l *boundedListener) admit(c *connection) (wait time.Duration, admitted boo
 	defer l.mu.Unlock()
 	if l.open < l.limits.Connections && l.strangers.Len() < l.limits.Strangers {
 		l.open++
-		c.place = l.strangers.PushBack(c)
+		c.element = l.strangers.PushBack(c)
 		c.startWaiting(time.Now())
 		l.metrics.connections.Set(float64(l.open))
 		return 0, true
 	}
 	now := time.Now()
-	if wait = l.tryAgain.Sub(now); wait > 0 {
+	if wait = l.retryTime.Sub(now); wait > 0 {
 		return wait, false
 	}
-	patience := max(l.limits.Patience, min(patienceFactor*l.needs, maxPatience))
-	if len(l.greeted) > 0 { // a new connection would only wait for a turn too
+	patience := max(l.limits.Patience, min(patienceFactor*l.averageWait, maxPatience))
+	if len(l.queue) > 0 { // a new connection would only wait for a turn too
 		return patience, false
 	}
-	idlest, waited := l.idlest(now, patience)
-	if wait = patience - waited; wait > 0 || idlest == nil {
-		l.tryAgain = now.Add(wait)
+	candidate, waited := l.longestWaiting(now, patience)
+	if wait = patience - waited; wait > 0 || candidate == nil {
+		l.retryTime = now.Add(wait)
 		return wait, false
 	}
 	l.metrics.dropped.Inc()
-	idlest.drop()
+	candidate.closeLater()
 	return 0, false
 }
 
-// idlest returns the stranger that has kept the server waiting longest, and for how long. A stranger whose bytes have
-// arrived does not keep the server waiting: the server has not read them yet. The caller holds the lock.
-func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest *connection, longest time.Duration) {
+// longestWaiting returns the stranger that has kept the server waiting longest, and for how long. A stranger whose
+// bytes have arrived does not keep the server waiting: the server has not read them yet. The caller holds the lock.
+func (l *boundedListener) longestWaiting(now time.Time, patience time.Duration) (candidate *connection, longest time.Duration) {
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*connection)
 		if c.pending == 0 {
@@ -232,39 +234,39 @@ func (l *boundedListener) idlest(now time.Time, patience time.Duration) (idlest 
 		}
 		waited := c.keptWaiting(now)
 		if waited >= patience && waited > longest && !c.writing {
-			if arrived, _ := peek(c.Conn); arrived {
-				c.since = now
+			if hasData, _ := peek(c.Conn); hasData {
+				c.waitStart = now
 				continue
 			}
 		}
 		if waited > longest {
-			idlest, longest = c, waited
+			candidate, longest = c, waited
 		}
 	}
-	return idlest, longest
+	return candidate, longest
 }
 
 // Close closes the listener, and all connections that Accept has not returned.
 func (l *boundedListener) Close() error {
-	l.end.Do(func() { close(l.closed) })
+	l.closeOnce.Do(func() { close(l.closed) })
 	err := l.Listener.Close()
-	var left []*connection
+	var waiting []*connection
 	l.mu.Lock()
 	for e := l.strangers.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*connection); !c.handedOver {
-			left = append(left, c)
+		if c := e.Value.(*connection); !c.accepted {
+			waiting = append(waiting, c)
 		}
 	}
 	l.mu.Unlock()
-	for _, c := range left {
+	for _, c := range waiting {
 		_ = c.Close()
 	}
 	return err
 }
 
-func signal(to chan struct{}) {
+func signal(channel chan struct{}) {
 	select {
-	case to <- struct{}{}:
+	case channel <- struct{}{}:
 	default:
 	}
 }

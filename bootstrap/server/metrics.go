@@ -111,8 +111,8 @@ func (m *Metrics) initialize() {
 	}
 }
 
-// RenderedKept adds bytes to the size of the rendered configs in memory, or subtracts them if negative.
-func (m *Metrics) RenderedKept(bytes int) { m.renderedBytes.Add(float64(bytes)) }
+// AddRenderedBytes adds bytes to the size of the rendered configs in memory, or subtracts them if negative.
+func (m *Metrics) AddRenderedBytes(bytes int) { m.renderedBytes.Add(float64(bytes)) }
 
 func (m *Metrics) observe(kind string, code int, took time.Duration) {
 	m.requests.WithLabelValues(kind, strconv.Itoa(code)).Inc()
@@ -123,7 +123,7 @@ func (m *Metrics) observe(kind string, code int, took time.Duration) {
 type answer struct {
 	http.ResponseWriter
 	request *http.Request
-	to      route
+	route   route
 	config  types.NamespacedName // the host's PoolbootConfig, once known
 	code    int
 	bytes   int64

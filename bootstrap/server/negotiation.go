@@ -24,25 +24,25 @@ const ignitionType = "application/vnd.coreos.ignition+json"
 // are not written, or accepts neither Ignition nor all types, gets a final refusal.
 func versionFor(r *http.Request) (string, error) {
 	accepted := r.Header.Values("Accept")
-	newest, anything, named := -1, len(accepted) == 0, []string{}
+	newest, acceptsAny, named := -1, len(accepted) == 0, []string{}
 	for _, header := range accepted {
 		for element := range strings.SplitSeq(header, ",") {
 			media, parameters, _ := strings.Cut(element, ";")
 			media, version := strings.TrimSpace(media), parameter(parameters, "version")
 			switch {
-			case refused(parameter(parameters, "q")):
+			case isZeroWeight(parameter(parameters, "q")):
 			case media == "*/*", media == "application/*", strings.EqualFold(media, ignitionType) && version == "":
-				anything = true
+				acceptsAny = true
 			case strings.EqualFold(media, ignitionType):
 				named = append(named, version)
-				newest = max(newest, indexOf(version))
+				newest = max(newest, indexOfNewestRead(version))
 			}
 		}
 	}
 	switch {
 	case newest >= 0:
 		return ignition.VersionsWritten[newest], nil
-	case anything && len(named) == 0:
+	case acceptsAny && len(named) == 0:
 		return ignition.Version, nil
 	}
 	oldest := ignition.VersionsWritten[0]
@@ -54,14 +54,14 @@ func versionFor(r *http.Request) (string, error) {
 // versionPattern matches a version that can be repeated in a message to the host and in the log.
 var versionPattern = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){0,2}$`)
 
-// maxNamed is the maximum number of versions of an Accept header that are repeated.
-const maxNamed = 4
+// maxListedVersions is the maximum number of versions of an Accept header that are repeated.
+const maxListedVersions = 4
 
 // describeVersions describes the first versions that a host named, without duplicates, as part of a sentence.
 func describeVersions(named []string) string {
 	var versions []string
 	for _, version := range named {
-		if len(versions) < maxNamed && versionPattern.MatchString(version) && !slices.Contains(versions, version) {
+		if len(versions) < maxListedVersions && versionPattern.MatchString(version) && !slices.Contains(versions, version) {
 			versions = append(versions, version)
 		}
 	}
@@ -77,22 +77,22 @@ func describeVersions(named []string) string {
 
 // parameter returns the value of a parameter of a media range, or "".
 func parameter(parameters, name string) string {
-	for each := range strings.SplitSeq(parameters, ";") {
-		if key, value, _ := strings.Cut(each, "="); strings.EqualFold(strings.TrimSpace(key), name) {
+	for text := range strings.SplitSeq(parameters, ";") {
+		if key, value, _ := strings.Cut(text, "="); strings.EqualFold(strings.TrimSpace(key), name) {
 			return strings.Trim(strings.TrimSpace(value), `"`)
 		}
 	}
 	return ""
 }
 
-// refused reports whether a weight is 0, which means not acceptable.
-func refused(weight string) bool {
+// isZeroWeight reports whether a weight is 0, which means not acceptable.
+func isZeroWeight(weight string) bool {
 	q, err := strconv.ParseFloat(weight, 64)
 	return weight != "" && err == nil && q == 0
 }
 
-// indexOf returns the index of the newest of ignition.VersionsWritten for a host that reads a version, or -1.
-func indexOf(version string) int {
+// indexOfNewestRead returns the index of the newest of ignition.VersionsWritten for a host that reads a version, or -1.
+func indexOfNewestRead(version string) int {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	n, err := strconv.ParseUint(minor, 10, 16)

@@ -17,17 +17,17 @@ const (
 	// parallel connections of one host, cause one write.
 	requestInterval = 5 * time.Second
 
-	// patientInterval applies instead while the manager has not prepared the boot yet and reports no failure: the
+	// busyInterval applies instead while the manager has not prepared the boot yet and reports no failure: the
 	// manager is only busy, and another write would make it busier.
-	patientInterval = time.Minute
+	busyInterval = time.Minute
 
-	// maxWriting is the maximum number of concurrent writes. When a whole site is switched on, the others wait here,
-	// instead of timing out in a busy API server and being retried.
-	maxWriting = 20
+	// maxConcurrentWrites is the maximum number of concurrent writes. When a whole site is switched on, the others wait
+	// here, instead of timing out in a busy API server and being retried.
+	maxConcurrentWrites = 20
 
-	// maxRemembered is the maximum number of machines whose writes are remembered. A machine that is forgotten costs
-	// one more write.
-	maxRemembered = 10000
+	// maxRememberedMachines is the maximum number of machines whose writes are remembered. A machine that is forgotten
+	// costs one more write.
+	maxRememberedMachines = 10000
 
 	// recordTimeout limits one write, without the time that it waits for others.
 	recordTimeout = 5 * time.Second
@@ -36,10 +36,10 @@ const (
 // recording records boots in PoolbootConfigs, with as few writes as possible. Its memory only saves writes while the
 // cached records do not show them yet. A new server starts without it.
 type recording struct {
-	to         BootRecorder
+	boots      BootRecorder
 	admissions AdmissionRecorder
 	now        func() time.Time
-	writing    chan struct{} // has a value for each write in progress
+	writeSlots chan struct{} // has a value for each write in progress
 
 	mu        sync.Mutex
 	requested *lru.Cache // types.UID, or the key of a host that enrolls, → time.Time
@@ -47,21 +47,21 @@ type recording struct {
 	addresses *lru.Cache // types.UID → []tokenUse, which must not be modified
 }
 
-func newRecording(to BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
-	return &recording{to: to, admissions: admissions, now: now, writing: make(chan struct{}, maxWriting),
-		requested: lru.New(maxRemembered), served: lru.New(maxRemembered), addresses: lru.New(maxRemembered)}
+func newRecording(boots BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
+	return &recording{boots: boots, admissions: admissions, now: now, writeSlots: make(chan struct{}, maxConcurrentWrites),
+		requested: lru.New(maxRememberedMachines), served: lru.New(maxRememberedMachines), addresses: lru.New(maxRememberedMachines)}
 }
 
-// request records that a host requested its configuration while it was not complete, unless that was recorded moments
-// ago. The same write records the address from which the token was used, if it is not recorded yet.
-func (r *recording) request(ctx context.Context, record Record, from netip.Addr) error {
+// recordRequest records that a host requested its configuration while it was not complete, unless that was recorded
+// moments ago. The same write records the address from which the token was used, if it is not recorded yet.
+func (r *recording) recordRequest(ctx context.Context, record Record, from netip.Addr) error {
 	now := r.now()
 	interval := requestInterval
-	if record.RequestedTime.After(record.PreparedTime) && !record.Troubled {
-		interval = patientInterval
+	if record.RequestedTime.After(record.PreparedTime) && !record.PreparationFailed {
+		interval = busyInterval
 	}
 	recent := func(at time.Time) bool { return now.Sub(at).Abs() < interval }
-	if recent(record.RequestedTime) || !r.claim(r.requested, record.UID, now, func(last any) bool { return recent(last.(time.Time)) }) {
+	if recent(record.RequestedTime) || !r.claimWrite(r.requested, record.UID, now, func(last any) bool { return recent(last.(time.Time)) }) {
 		return nil
 	}
 	at := now
@@ -71,7 +71,7 @@ func (r *recording) request(ctx context.Context, record Record, from netip.Addr)
 	if !r.claimAddress(&record, from) {
 		from = netip.Addr{}
 	}
-	err := r.write(ctx, func(ctx context.Context) error { return r.to.Requested(ctx, record, from, at) })
+	err := r.write(ctx, func(ctx context.Context) error { return r.boots.RecordRequest(ctx, record, from, at) })
 	if err != nil {
 		r.requested.Remove(record.UID)
 		r.unclaimAddress(&record, from)
@@ -79,17 +79,17 @@ func (r *recording) request(ctx context.Context, record Record, from netip.Addr)
 	return err
 }
 
-// serve records that an overlay was served for the first time. It retries a failed write for some seconds, because a
-// host rarely sends another request after it got its configuration.
-func (r *recording) serve(ctx context.Context, record Record, overlay *Overlay) error {
-	if !r.claim(r.served, record.UID, overlay.Version, func(last any) bool { return last == overlay.Version }) {
+// recordServed records that an overlay was served for the first time. It retries a failed write for some seconds,
+// because a host rarely sends another request after it got its configuration.
+func (r *recording) recordServed(ctx context.Context, record Record, overlay *Overlay) error {
+	if !r.claimWrite(r.served, record.UID, overlay.Version, func(last any) bool { return last == overlay.Version }) {
 		return nil
 	}
 	at := r.now()
 	var err error
-	again := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5}
-	_ = wait.ExponentialBackoffWithContext(ctx, again, func(ctx context.Context) (bool, error) {
-		err = r.write(ctx, func(ctx context.Context) error { return r.to.Served(ctx, record, at) })
+	backoff := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5}
+	_ = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+		err = r.write(ctx, func(ctx context.Context) error { return r.boots.RecordServed(ctx, record, at) })
 		return err == nil, nil
 	})
 	if err != nil {
@@ -98,34 +98,34 @@ func (r *recording) serve(ctx context.Context, record Record, overlay *Overlay) 
 	return err
 }
 
-// write calls do as soon as fewer than maxWriting writes are in progress.
-func (r *recording) write(ctx context.Context, do func(context.Context) error) error {
+// write calls the function as soon as fewer than maxConcurrentWrites writes are in progress.
+func (r *recording) write(ctx context.Context, call func(context.Context) error) error {
 	select {
-	case r.writing <- struct{}{}:
-		defer func() { <-r.writing }()
+	case r.writeSlots <- struct{}{}:
+		defer func() { <-r.writeSlots }()
 	case <-ctx.Done():
-		return fmt.Errorf("%d others are being recorded: %w", maxWriting, ctx.Err())
+		return fmt.Errorf("%d others are being recorded: %w", maxConcurrentWrites, ctx.Err())
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	return do(ctx)
+	return call(ctx)
 }
 
-// claim remembers a value for a machine and returns true, unless the remembered value is sufficient.
-func (r *recording) claim(memory *lru.Cache, uid types.UID, value any, willDo func(last any) bool) bool {
+// claimWrite remembers a value for a machine and returns true, unless the remembered value is sufficient.
+func (r *recording) claimWrite(memory *lru.Cache, uid types.UID, value any, isSufficient func(last any) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last, ok := memory.Get(uid); ok && willDo(last) {
+	if last, ok := memory.Get(uid); ok && isSufficient(last) {
 		return false
 	}
 	memory.Add(uid, value)
 	return true
 }
 
-// BeginsBoot reports whether a request is the first one for a configuration: no request is recorded since the last
+// IsFirstRequest reports whether a request is the first one for a configuration: no request is recorded since the last
 // preparation, or all recorded requests used an earlier token. If the recorded first request is later than the recorded
 // last request, its clock was ahead, and the time of the last request counts instead.
-func (r Record) BeginsBoot() bool {
+func (r Record) IsFirstRequest() bool {
 	first := r.FirstRequestedTime
 	if !r.RequestedTime.IsZero() && first.After(r.RequestedTime) {
 		first = r.RequestedTime
@@ -133,8 +133,8 @@ func (r Record) BeginsBoot() bool {
 	return !first.After(r.PreparedTime) || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
 }
 
-// servedBefore reports whether the record shows that the current configuration was served, by another replica or by
+// isServed reports whether the record shows that the current configuration was served, by another replica or by
 // this one before a restart.
-func (r Record) servedBefore() bool {
+func (r Record) isServed() bool {
 	return !r.PreparedTime.IsZero() && r.ServedTime.After(r.PreparedTime)
 }

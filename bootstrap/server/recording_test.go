@@ -23,7 +23,7 @@ type busyRecorder struct {
 	now, most int
 }
 
-func (b *busyRecorder) Requested(ctx context.Context, _ Record, _ netip.Addr, _ time.Time) error {
+func (b *busyRecorder) RecordRequest(ctx context.Context, _ Record, _ netip.Addr, _ time.Time) error {
 	b.mu.Lock()
 	b.now++
 	b.most = max(b.most, b.now)
@@ -41,9 +41,11 @@ func (b *busyRecorder) Requested(ctx context.Context, _ Record, _ netip.Addr, _ 
 	}
 }
 
-func (b *busyRecorder) UsedFrom(context.Context, Record, netip.Addr, time.Time) error { return nil }
+func (b *busyRecorder) RecordAddress(context.Context, Record, netip.Addr, time.Time) error {
+	return nil
+}
 
-func (b *busyRecorder) Served(context.Context, Record, time.Time) error { return nil }
+func (b *busyRecorder) RecordServed(context.Context, Record, time.Time) error { return nil }
 
 func (b *busyRecorder) writing() int {
 	b.mu.Lock()
@@ -58,7 +60,7 @@ type countingRecorder struct {
 	from   []netip.Addr
 }
 
-func (c *countingRecorder) Requested(_ context.Context, _ Record, from netip.Addr, at time.Time) error {
+func (c *countingRecorder) RecordRequest(_ context.Context, _ Record, from netip.Addr, at time.Time) error {
 	c.writes++
 	c.last = at
 	if from.IsValid() {
@@ -67,29 +69,29 @@ func (c *countingRecorder) Requested(_ context.Context, _ Record, from netip.Add
 	return nil
 }
 
-func (c *countingRecorder) UsedFrom(_ context.Context, _ Record, from netip.Addr, _ time.Time) error {
+func (c *countingRecorder) RecordAddress(_ context.Context, _ Record, from netip.Addr, _ time.Time) error {
 	c.writes++
 	c.from = append(c.from, from)
 	return nil
 }
 
-func (c *countingRecorder) Served(context.Context, Record, time.Time) error { return nil }
+func (c *countingRecorder) RecordServed(context.Context, Record, time.Time) error { return nil }
 
 var _ = Describe("Recording requests", func() {
 	It("limits concurrent writes, and the others wait", func(ctx SpecContext) {
 		busy := &busyRecorder{letGo: make(chan struct{})}
 		r := newRecording(busy, nil, time.Now)
 		var hosts sync.WaitGroup
-		for i := range 3 * maxWriting {
+		for i := range 3 * maxConcurrentWrites {
 			hosts.Go(func() {
 				defer GinkgoRecover()
-				Expect(r.request(ctx, Record{UID: types.UID(strconv.Itoa(i))}, netip.Addr{})).To(Succeed())
+				Expect(r.recordRequest(ctx, Record{UID: types.UID(strconv.Itoa(i))}, netip.Addr{})).To(Succeed())
 			})
 		}
-		Eventually(busy.writing).Should(Equal(maxWriting))
+		Eventually(busy.writing).Should(Equal(maxConcurrentWrites))
 		close(busy.letGo)
 		hosts.Wait()
-		Expect(busy.most).To(Equal(maxWriting))
+		Expect(busy.most).To(Equal(maxConcurrentWrites))
 	})
 
 	DescribeTable("causes one write for fifty requests of a host within a minute", func(seen bool, writes int) {
@@ -98,7 +100,7 @@ var _ = Describe("Recording requests", func() {
 		var host Record
 		from := netip.MustParseAddr("192.0.2.7")
 		for range 50 {
-			Expect(r.request(context.Background(), host, from)).To(Succeed())
+			Expect(r.recordRequest(context.Background(), host, from)).To(Succeed())
 			if r.claimAddress(&host, from) {
 				Expect(r.writeAddress(context.Background(), host, from)).To(Succeed())
 			}
@@ -124,7 +126,7 @@ var _ = Describe("Recording requests", func() {
 		for _, change := range more {
 			change(&host)
 		}
-		Expect(host.BeginsBoot()).To(Equal(first))
+		Expect(host.IsFirstRequest()).To(Equal(first))
 	},
 		Entry("of a host that has sent no request", true, 0, 0),
 		Entry("of a host that waits for its configuration", false, 1, 0),
@@ -159,9 +161,9 @@ var _ = Describe("Recording requests", func() {
 	It("uses the time of the last request if the first one is later, because a clock was ahead", func() {
 		now := time.Now()
 		ahead := Record{FirstRequestedTime: now.Add(time.Hour), RequestedTime: now, PreparedTime: now.Add(time.Second)}
-		Expect(ahead.BeginsBoot()).To(BeTrue())
+		Expect(ahead.IsFirstRequest()).To(BeTrue())
 		ahead.RequestedTime = now.Add(time.Minute)
-		Expect(ahead.BeginsBoot()).To(BeFalse(), "it was noted since")
+		Expect(ahead.IsFirstRequest()).To(BeFalse(), "it was noted since")
 	})
 
 	It("records an address again if the record has lost it, and immediately for another token", func() {
@@ -188,15 +190,15 @@ var _ = Describe("Recording requests", func() {
 	It("gives up a write that can't start in time, and writes when the host retries", func(ctx SpecContext) {
 		busy := &busyRecorder{letGo: make(chan struct{})}
 		r := newRecording(busy, nil, time.Now)
-		for range maxWriting {
-			r.writing <- struct{}{}
+		for range maxConcurrentWrites {
+			r.writeSlots <- struct{}{}
 		}
 		short, cancel := context.WithTimeout(ctx, time.Millisecond)
 		defer cancel()
-		Expect(r.request(short, Record{UID: "late"}, netip.Addr{})).To(MatchError(context.DeadlineExceeded))
-		<-r.writing
+		Expect(r.recordRequest(short, Record{UID: "late"}, netip.Addr{})).To(MatchError(context.DeadlineExceeded))
+		<-r.writeSlots
 		close(busy.letGo)
-		Expect(r.request(ctx, Record{UID: "late"}, netip.Addr{})).To(Succeed())
+		Expect(r.recordRequest(ctx, Record{UID: "late"}, netip.Addr{})).To(Succeed())
 		Expect(busy.most).To(Equal(1))
 	})
 })

@@ -132,7 +132,7 @@ type renderedBytes struct {
 
 func newRenderedBytes(source Source[types.NamespacedName, PoolBytes], metrics *Metrics) *renderedBytes {
 	return &renderedBytes{source: source, metrics: metrics, older: lru.NewWithEvictionFunc(maxOlder, func(_ lru.Key, value any) {
-		metrics.RenderedKept(-value.(*PoolBytes).Size())
+		metrics.AddRenderedBytes(-value.(*PoolBytes).Size())
 	})}
 }
 
@@ -165,7 +165,7 @@ func (b *renderedBytes) get(ctx context.Context, name types.NamespacedName, vers
 		defer b.mu.Unlock()
 		if b.drops == drops {
 			b.older.Add(key, older)
-			b.metrics.RenderedKept(older.Size())
+			b.metrics.AddRenderedBytes(older.Size())
 		}
 		return older, nil
 	})

@@ -115,83 +115,83 @@ func (s *Server) RenderedChanged(name types.NamespacedName) {
 	s.changes.notify(object{rendered: name})
 }
 
-// Finish waits until every boot that was served is recorded. Call it after the HTTP server has shut down.
-func (s *Server) Finish() { s.writes.Wait() }
+// WaitForWrites waits until every boot that was served is recorded. Call it after the HTTP server has shut down.
+func (s *Server) WaitForWrites() { s.writes.Wait() }
 
 // ServeHTTP answers one request, counts it and writes it to the access log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	out := &answer{ResponseWriter: w, request: r, to: parseRoute(r.URL)}
+	out := &answer{ResponseWriter: w, request: r, route: parseRoute(r.URL)}
 	var refused *refusal
-	err := s.cached.answer(r.Context(), out, r, out.to)
-	if s.final(err, r) {
+	err := s.cached.answer(r.Context(), out, r, out.route)
+	if s.isFinal(err, r) {
 		err = s.confirm(r.Context(), out, r)
 	}
 	if refused = refusalOf(err); refused != nil {
 		refused.write(out)
 	}
-	answered(r.Context())
+	endRequestTurn(r.Context())
 	took := time.Since(start)
-	s.opts.Metrics.observe(out.to.kind, out.code, took)
+	s.opts.Metrics.observe(out.route.kind, out.code, took)
 	s.writeAccess(out, refused, took)
 }
 
 // answer writes a successful answer, or returns the refusal.
-func (v *view) answer(ctx context.Context, w *answer, r *http.Request, to route) error {
-	if to.kind == kindUnknown {
+func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target route) error {
+	if target.kind == kindUnknown {
 		return newRefusal(http.StatusNotFound, "NotFound", "no such path: use the URL in the host's user data")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "use GET or HEAD")
 	}
-	if to.kind == kindHealth {
+	if target.kind == kindHealth {
 		return v.health(w, r)
 	}
 	var err error
-	if to.version, err = versionFor(r); err != nil {
+	if target.version, err = versionFor(r); err != nil {
 		return err
 	}
 	w.Header()["Vary"] = varyAccept
-	if to.kind == kindEnrollment {
-		return v.serveEnrolled(ctx, w, r, to)
+	if target.kind == kindEnrollment {
+		return v.serveEnrolled(ctx, w, r, target)
 	}
 	token := bearerToken(r)
-	record, err := v.authenticate(ctx, to, token)
+	record, err := v.authenticate(ctx, target, token)
 	if err != nil {
 		return err
 	}
 	w.config = record.NamespacedName
 	if record.Enrollment == "" { // otherwise it is the enrollment token, which many hosts share
-		to.from = addressOf(r)
-		if err := v.checkAddress(ctx, record, to.from); err != nil {
+		target.from = addressOf(r)
+		if err := v.checkAddress(ctx, record, target.from); err != nil {
 			return err
 		}
 	}
-	if to.kind == kindRendered {
-		return v.serveRendered(ctx, w, r, record, to)
+	if target.kind == kindRendered {
+		return v.serveRendered(ctx, w, r, record, target)
 	}
 	if record.Enrollment != "" {
 		return unauthorized("the URL of a host that enrolls has its name, not a pointer ID")
 	}
-	return v.serveConfig(ctx, w, r, record, to, token)
+	return v.serveConfig(ctx, w, r, record, target, token)
 }
 
 // authenticate returns the record of the host that a token belongs to. 401 is only for requests that can never succeed.
-func (v *view) authenticate(ctx context.Context, to route, token string) (*Record, error) {
+func (v *view) authenticate(ctx context.Context, target route, token string) (*Record, error) {
 	if token == "" {
 		return nil, unauthorized("a bearer token is required: it is in the host's user data")
 	}
-	record, err := v.Records.Get(ctx, to.object)
+	record, err := v.Records.Get(ctx, target.object)
 	switch {
 	case err != nil:
-		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", to.object, err))
-	case record == nil || record.PointerID != to.pointerID || record.Token.Hash == "" && !record.Token.IsRevoked():
+		return nil, unavailable(fmt.Errorf("finding PoolbootConfig %s: %w", target.object, err))
+	case record == nil || record.PointerID != target.pointerID || record.Token.Hash == "" && !record.Token.IsRevoked():
 		return nil, notReady("PoolbootConfig %s does not exist, or belongs to another host: it can still be restored or moved here; if it was deleted, "+
-			"power the host off", to.object)
+			"power the host off", target.object)
 	case record.Enrollment != "":
 		return v.authenticateEnrolled(ctx, record, token)
 	case record.accepts(token):
-		showedToken(ctx)
+		markAuthenticated(ctx)
 		return record, nil
 	case record.Rotating:
 		return nil, notReady("the token of this machine is being rotated, and the new token is not recorded yet. Try again")
@@ -199,7 +199,7 @@ func (v *view) authenticate(ctx context.Context, to route, token string) (*Recor
 		return nil, stateUnknown(record)
 	case !record.Token.IsRevoked() && !record.isBound():
 		return nil, notReady("PoolbootConfig %s was restored or moved here, and its token is not verified yet: if this persists, "+
-			"its condition %s says why", to.object, bootstrapv1.DataSecretAvailableCondition)
+			"its condition %s says why", target.object, bootstrapv1.DataSecretAvailableCondition)
 	}
 	return nil, unauthorized("the token is not that of this machine, was rotated, has expired because the host did not join in time, or was revoked " +
 		"once its Node was Ready. To boot the host from the beginning, delete its Machine; or, if it has none, provision its BareMetalHost again")

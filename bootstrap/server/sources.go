@@ -74,9 +74,9 @@ type Record struct {
 	// requests its configuration needs another one.
 	UsedCredential string
 
-	// Troubled is true if the boot failed, or waits for something that is missing. Another request makes the manager
-	// retry.
-	Troubled bool
+	// PreparationFailed is true if the boot failed, or waits for something that is missing. Another request makes the
+	// manager retry.
+	PreparationFailed bool
 
 	// Pending is a text for users about what the boot waits for, or "" if that is unknown.
 	Pending string
@@ -115,9 +115,9 @@ var ErrEnrollmentFull = errors.New("the Enrollment has the maximum number of req
 
 // AdmissionRecorder records requests of hosts in an Enrollment. It must not change any other field.
 type AdmissionRecorder interface {
-	// Asked sets status.requests[name]. If the maximum is reached, for example because another replica has just added
-	// the last one, it returns ErrEnrollmentFull.
-	Asked(ctx context.Context, enrollment Enrollment, name, address string, at time.Time) error
+	// RecordAdmissionRequest sets status.requests[name]. If the maximum is reached, for example because another replica
+	// has just added the last one, it returns ErrEnrollmentFull.
+	RecordAdmissionRequest(ctx context.Context, enrollment Enrollment, name, address string, at time.Time) error
 }
 
 // Overlay is the configuration of one machine.
@@ -140,13 +140,13 @@ type Overlay struct {
 
 // BootRecorder records a host's requests in its PoolbootConfig. Its methods must not change any other field.
 type BootRecorder interface {
-	// Requested sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record BeginsBoot at the time
-	// of the write. Unless from is the zero address, it also does what UsedFrom does.
-	Requested(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// UsedFrom adds an address from which the current token was used to status.boot.addresses, and removes the record's
-	// OldAddresses. Addresses that others have added meanwhile are kept. If MaxAddresses is reached, or the token has
-	// changed, it adds nothing.
-	UsedFrom(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// Served sets status.boot.servedTime.
-	Served(ctx context.Context, record Record, at time.Time) error
+	// RecordRequest sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record IsFirstRequest at
+	// the time of the write. Unless from is the zero address, it also does what RecordAddress does.
+	RecordRequest(ctx context.Context, record Record, from netip.Addr, at time.Time) error
+	// RecordAddress adds an address from which the current token was used to status.boot.addresses, and removes the
+	// record's OldAddresses. Addresses that others have added meanwhile are kept. If MaxAddresses is reached, or the
+	// token has changed, it adds nothing.
+	RecordAddress(ctx context.Context, record Record, from netip.Addr, at time.Time) error
+	// RecordServed sets status.boot.servedTime.
+	RecordServed(ctx context.Context, record Record, at time.Time) error
 }

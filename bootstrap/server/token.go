@@ -21,8 +21,8 @@ func bearerToken(r *http.Request) string {
 // Enrollment.
 func (r *Record) isBound() bool { return r.Token.IsBoundTo(r.UID) }
 
-// HasTokenOf reports whether two records have the same token, in the same state.
-func (r *Record) HasTokenOf(other *Record) bool {
+// HasSameToken reports whether two records have the same token, in the same state.
+func (r *Record) HasSameToken(other *Record) bool {
 	return r.Token.Hash == other.Token.Hash && r.Token.State == other.Token.State
 }
 

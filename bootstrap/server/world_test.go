@@ -42,26 +42,26 @@ func boundTo(name, token string) string {
 
 // world is the management cluster, in memory.
 type world struct {
-	mu        sync.Mutex
-	records   map[string]*server.Record // by name, in the namespace default
-	overlays  map[types.UID]server.Overlay
-	rendered  map[types.NamespacedName]*server.PoolBytes
-	enrolled  map[types.NamespacedName]*server.Enrollment
-	asks      []string // names of hosts that requested to be admitted
-	onAsk     func(name, address string)
-	askErr    error
-	asked     int // reads of records
-	reads     int // reads of rendered configs
-	onRead    func()
-	readErr   error
-	version   int
-	requested []time.Time
-	served    []time.Time
-	came      int // writes of UsedFrom
-	writeErr  error
-	failed    int  // failed writes of Served
-	stuck     bool // writes block until their timeout
-	onRequest func()
+	mu                 sync.Mutex
+	records            map[string]*server.Record // by name, in the namespace default
+	overlays           map[types.UID]server.Overlay
+	rendered           map[types.NamespacedName]*server.PoolBytes
+	enrolled           map[types.NamespacedName]*server.Enrollment
+	admissionNames     []string // names of hosts that requested to be admitted
+	onAdmissionRequest func(name, address string)
+	admissionErr       error
+	recordReads        int // reads of records
+	renderedReadCount  int // reads of rendered configs
+	onRead             func()
+	readErr            error
+	version            int
+	requested          []time.Time
+	served             []time.Time
+	addressWrites      int // writes of RecordAddress
+	writeErr           error
+	failed             int  // failed writes of RecordServed
+	stuck              bool // writes block until their timeout
+	onRequest          func()
 }
 
 func newWorld() *world {
@@ -76,7 +76,7 @@ func newWorld() *world {
 func (w *world) Get(ctx context.Context, name types.NamespacedName) (*server.Record, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked++
+	w.recordReads++
 	record, known := w.records[name.Name]
 	if !known || record.NamespacedName != name {
 		return nil, ctx.Err()
@@ -100,7 +100,7 @@ type renderedOf struct{ *world }
 
 func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
 	w.mu.Lock()
-	w.reads++
+	w.renderedReadCount++
 	hook, rendered, err := w.onRead, w.rendered[name], w.readErr
 	w.mu.Unlock()
 	if hook != nil {
@@ -109,12 +109,12 @@ func (w renderedOf) Get(_ context.Context, name types.NamespacedName) (*server.P
 	return rendered, err
 }
 
-func (w *world) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+func (w *world) RecordRequest(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	w.mu.Lock()
 	err, hook, stuck := w.writeErr, w.onRequest, w.stuck
 	if err == nil {
 		w.requested = append(w.requested, at)
-		w.note(record, from)
+		w.addAddress(record, from)
 	}
 	w.mu.Unlock()
 	if stuck {
@@ -127,24 +127,24 @@ func (w *world) Requested(ctx context.Context, record server.Record, from netip.
 	return err
 }
 
-func (w *world) UsedFrom(_ context.Context, record server.Record, from netip.Addr, _ time.Time) error {
+func (w *world) RecordAddress(_ context.Context, record server.Record, from netip.Addr, _ time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.writeErr == nil {
-		w.came++
-		w.note(record, from)
+		w.addressWrites++
+		w.addAddress(record, from)
 	}
 	return w.writeErr
 }
 
 // note adds an address to the record. The caller holds the lock.
-func (w *world) note(record server.Record, from netip.Addr) {
+func (w *world) addAddress(record server.Record, from netip.Addr) {
 	if noted := w.records[record.Name]; noted != nil && from.IsValid() {
 		noted.Addresses = append(slices.Clip(noted.Addresses), from)
 	}
 }
 
-func (w *world) Served(_ context.Context, _ server.Record, at time.Time) error {
+func (w *world) RecordServed(_ context.Context, _ server.Record, at time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.writeErr != nil {
@@ -170,7 +170,7 @@ func (w *world) servings() int {
 func (w *world) lookups() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked
+	return w.recordReads
 }
 
 func (w *world) failures() int {
@@ -182,7 +182,7 @@ func (w *world) failures() int {
 func (w *world) renderedReads() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.reads
+	return w.renderedReadCount
 }
 
 // set changes the world under its lock.

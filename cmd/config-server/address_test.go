@@ -73,7 +73,7 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 		}
 	}
 	came := func(ctx SpecContext, address string, at time.Time) error {
-		return bootRecorder{admin}.UsedFrom(ctx, before, netip.MustParseAddr(address), at)
+		return bootRecorder{admin}.RecordAddress(ctx, before, netip.MustParseAddr(address), at)
 	}
 	now := time.Now().Truncate(time.Microsecond)
 	BeforeEach(func(ctx SpecContext) {
@@ -87,7 +87,7 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 		m.config.Status.Boot.Addresses[0].ReportedTime = &metav1.MicroTime{Time: now}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(came(ctx, second, now.Add(time.Second))).To(Succeed())
-		Expect(bootRecorder{admin}.Requested(ctx, before, netip.MustParseAddr(third), now.Add(2*time.Second))).To(Succeed())
+		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(third), now.Add(2*time.Second))).To(Succeed())
 		Expect(noted(ctx)()).To(HaveExactElements(
 			And(HaveField("Address", own), HaveField("ReportedTime", Not(BeNil())), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
 			HaveField("Address", second), HaveField("Address", third)))
@@ -110,7 +110,7 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 	It("even if the host's configuration is prepared before its request is recorded", func(ctx SpecContext) {
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now.Add(time.Minute)}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
-		Expect(bootRecorder{admin}.Requested(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
+		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
 		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own), HaveField("Address", second)))
 		Expect(m.config.Status.Boot.RequestedTime).To(BeNil())
 	})

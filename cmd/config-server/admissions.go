@@ -18,17 +18,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// askTimeout limits one write of status.requests, including its retries. The hosts that wait for the write retry on
+// writeTimeout limits one write of status.requests, including its retries. The hosts that wait for the write retry on
 // their own.
-const askTimeout = 5 * time.Second
+const writeTimeout = 5 * time.Second
 
-// askPause is the minimum time between two writes of one Enrollment by one replica. The manager admits hosts with a
-// lock on the version of the Enrollment, so hosts that retry continuously must leave it time for that.
-const askPause = 500 * time.Millisecond
+// writeInterval is the minimum time between two writes of one Enrollment by one replica. The manager admits hosts with
+// a lock on the version of the Enrollment, so hosts that retry continuously must leave it time for that.
+const writeInterval = 500 * time.Millisecond
 
-// askRetries is the backoff after conflicts with another replica or the manager. With every conflict, one of them has
-// written, and each of their writes is for many hosts.
-var askRetries = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Cap: time.Second}
+// conflictBackoff is the backoff after conflicts with another replica or the manager. With every conflict, one of them
+// has written, and each of their writes is for many hosts.
+var conflictBackoff = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Cap: time.Second}
 
 // admissionRecorder records the requests of hosts in the status of Enrollments. A patch replaces the whole list, so
 // each write starts from the list that was just read, with a lock on the version of the Enrollment. Hosts that send
@@ -38,26 +38,26 @@ type admissionRecorder struct {
 	client client.Client // without a cache
 
 	mu     sync.Mutex
-	queues map[types.NamespacedName]*askQueue
+	queues map[types.NamespacedName]*requestQueue
 }
 
-// askQueue has the pending write of one Enrollment. It exists while a write is pending or in progress.
-type askQueue struct {
-	next *askBatch // nil if no host waits for the next write
+// requestQueue has the pending write of one Enrollment. It exists while a write is pending or in progress.
+type requestQueue struct {
+	next *requestBatch // nil if no host waits for the next write
 }
 
-// askBatch has the requests that share a write.
-type askBatch struct {
+// requestBatch has the requests that share a write.
+type requestBatch struct {
 	requests []poolv1.EnrollmentRequest
 	written  chan struct{}    // closed when errs is final
 	errs     map[string]error // by name
 }
 
 func newAdmissionRecorder(c client.Client) *admissionRecorder {
-	return &admissionRecorder{client: c, queues: map[types.NamespacedName]*askQueue{}}
+	return &admissionRecorder{client: c, queues: map[types.NamespacedName]*requestQueue{}}
 }
 
-func (a *admissionRecorder) Asked(ctx context.Context, enrollment server.Enrollment, name, address string, at time.Time) error {
+func (a *admissionRecorder) RecordAdmissionRequest(ctx context.Context, enrollment server.Enrollment, name, address string, at time.Time) error {
 	batch := a.join(ctx, enrollment.NamespacedName, poolv1.EnrollmentRequest{
 		Name: name, RequestedTime: metav1.MicroTime{Time: at}, Address: address, TokenSHA256: enrollment.TokenSHA256,
 	})
@@ -71,16 +71,16 @@ func (a *admissionRecorder) Asked(ctx context.Context, enrollment server.Enrollm
 
 // join adds a request to the next write, and starts it if none is in progress. The write continues if a host
 // disconnects.
-func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, request poolv1.EnrollmentRequest) *askBatch {
+func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, request poolv1.EnrollmentRequest) *requestBatch {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	queue, isWriting := a.queues[key]
 	if !isWriting {
-		queue = &askQueue{}
+		queue = &requestQueue{}
 		a.queues[key] = queue
 	}
 	if queue.next == nil {
-		queue.next = &askBatch{written: make(chan struct{})}
+		queue.next = &requestBatch{written: make(chan struct{})}
 	}
 	batch := queue.next
 	batch.requests = withRequest(batch.requests, request)
@@ -91,7 +91,7 @@ func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, 
 }
 
 // drain writes batches until no host waits. In the pause after each batch, hosts can join the next one.
-func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName, queue *askQueue) {
+func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName, queue *requestQueue) {
 	for {
 		a.mu.Lock()
 		batch := queue.next
@@ -104,16 +104,16 @@ func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName,
 		a.mu.Unlock()
 		batch.errs = a.write(ctx, key, batch.requests)
 		close(batch.written)
-		<-time.After(askPause)
+		<-time.After(writeInterval)
 	}
 }
 
 // write adds requests to those of an Enrollment and returns the errors, by name.
 func (a *admissionRecorder) write(ctx context.Context, key types.NamespacedName, requests []poolv1.EnrollmentRequest) map[string]error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	errs := map[string]error{}
-	err := retry.OnError(askRetries, func(err error) bool { return apierrors.IsConflict(err) && ctx.Err() == nil }, func() error {
+	err := retry.OnError(conflictBackoff, func(err error) bool { return apierrors.IsConflict(err) && ctx.Err() == nil }, func() error {
 		clear(errs)
 		enrollment := &poolv1.Enrollment{}
 		if err := a.client.Get(ctx, key, enrollment); err != nil {

@@ -24,7 +24,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 	const token = "an-enrollment-token-for-hosts-that-ask-at-once"
 	asks := func(ctx context.Context, recorder *admissionRecorder, e *poolv1.Enrollment, i int) error {
 		found := enrollmentOf(e)
-		return recorder.Asked(ctx, found, fmt.Sprintf("edge-%d", i), "192.0.2.7", time.Now())
+		return recorder.RecordAdmissionRequest(ctx, found, fmt.Sprintf("edge-%d", i), "192.0.2.7", time.Now())
 	}
 	// counted returns a client that counts the writes to status.
 	counted := func(writes *atomic.Int32) client.Client {

@@ -80,7 +80,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		recorder := bootRecorder{admin}
 		asked := func(before server.Record, from string, at time.Time) bootstrapv1.BootStatus {
 			GinkgoHelper()
-			Expect(recorder.Requested(ctx, before, netip.MustParseAddr(from), at)).To(Succeed())
+			Expect(recorder.RecordRequest(ctx, before, netip.MustParseAddr(from), at)).To(Succeed())
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
 			return m.config.Status.Boot
 		}

@@ -113,7 +113,7 @@ var _ = Describe("A user who copies objects", func() {
 		newEnrollment(ctx, key, token, time.Now().Add(time.Hour))
 		recorder := newAdmissionRecorder(admin)
 		asks := func(name string) error {
-			return recorder.Asked(ctx, server.Enrollment{NamespacedName: key}, name, "192.0.2.7", time.Now())
+			return recorder.RecordAdmissionRequest(ctx, server.Enrollment{NamespacedName: key}, name, "192.0.2.7", time.Now())
 		}
 		for i := range poolv1.MaxEnrollmentRequests {
 			Expect(asks("edge-" + string(rune('a'+i/26)) + string(rune('a'+i%26)))).To(Succeed())

@@ -94,7 +94,7 @@ func (s *sources) follow(
 	synced[1], errs[1] = s.enrollments.follow(ctx, objects, keyOnly[server.Enrollment](handler.EnrollmentChanged))
 	synced[2], errs[2] = s.overlays.follow(ctx, objects, keyOnly[server.Overlay](handler.OverlayChanged))
 	synced[3], errs[3] = s.rendered.follow(ctx, objects, func(name types.NamespacedName, before, after *server.PoolBytes) {
-		metrics.RenderedKept(after.Size() - before.Size())
+		metrics.AddRenderedBytes(after.Size() - before.Size())
 		handler.RenderedChanged(name)
 	})
 	return synced, errors.Join(errs[:]...)

@@ -53,7 +53,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		EnrolledFrom:       ptr.Deref(config.Spec.Enrolled(), bootstrapv1.EnrolledHost{}).Address,
 		CredentialID:       boot.CredentialID,
 		UsedCredential:     boot.Certificate.CredentialID,
-		Troubled:           prepared != nil && prepared.Status == metav1.ConditionFalse,
+		PreparationFailed:  prepared != nil && prepared.Status == metav1.ConditionFalse,
 		Pending:            pendingMessage(prepared),
 	}
 }
@@ -101,25 +101,25 @@ func pendingMessage(prepared *metav1.Condition) string {
 // other fields, so only patches of fields that others write too have a lock.
 type bootRecorder struct{ client client.Client }
 
-func (b bootRecorder) Requested(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+func (b bootRecorder) RecordRequest(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	return b.write(ctx, record, func(record server.Record) (boot map[string]any, locked bool) {
 		boot, locked = addressPatch(record, from, at)
 		if !at.After(record.PreparedTime) {
 			return boot, locked // what the host requested was prepared meanwhile
 		}
 		boot["requestedTime"] = metav1.MicroTime{Time: at}
-		if record.BeginsBoot() {
+		if record.IsFirstRequest() {
 			boot["firstRequestedTime"], locked = boot["requestedTime"], true
 		}
 		return boot, locked
 	})
 }
 
-func (b bootRecorder) UsedFrom(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+func (b bootRecorder) RecordAddress(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	return b.write(ctx, record, func(record server.Record) (map[string]any, bool) { return addressPatch(record, from, at) })
 }
 
-func (b bootRecorder) Served(ctx context.Context, record server.Record, at time.Time) error {
+func (b bootRecorder) RecordServed(ctx context.Context, record server.Record, at time.Time) error {
 	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
@@ -158,7 +158,7 @@ func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf f
 			return client.IgnoreNotFound(getErr)
 		}
 		current := recordOf(config)
-		if current.UID != record.UID || !current.HasTokenOf(&record) {
+		if current.UID != record.UID || !current.HasSameToken(&record) {
 			return nil // the object was deleted, or has another token
 		}
 		record = current

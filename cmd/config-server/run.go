@@ -42,14 +42,14 @@ const disabled = "0"
 
 // process is the config server with all its parts.
 type process struct {
-	options     *options
-	objects     cache.Cache
-	known       [4]toolscache.InformerSynced // report whether the sources have all objects that existed at the start
-	certificate *certwatcher.CertWatcher
-	metrics     metricsserver.Server
-	figures     *server.Metrics
-	handler     *server.Server
-	serving     atomic.Bool
+	options       *options
+	objects       cache.Cache
+	synced        [4]toolscache.InformerSynced // report whether the sources have all objects that existed at the start
+	certificate   *certwatcher.CertWatcher
+	metrics       metricsserver.Server
+	serverMetrics *server.Metrics
+	handler       *server.Server
+	serving       atomic.Bool
 }
 
 // run serves until ctx ends, and returns after the requests in progress are answered.
@@ -93,7 +93,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if p.metrics, err = metricsserver.NewServer(metricsserver.Options{BindAddress: o.metricsBindAddress}, config, httpClient); err != nil {
 		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	p.figures = server.NewMetrics(metrics.Registry)
+	p.serverMetrics = server.NewMetrics(metrics.Registry)
 	external, err := url.Parse(o.externalURL)
 	if err != nil {
 		return nil, fmt.Errorf("--external-url: %w", err)
@@ -105,11 +105,11 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 		Rendered:    known.rendered,
 		Boots:       bootRecorder{writer},
 		Live:        live,
-		Metrics:     p.figures,
+		Metrics:     p.serverMetrics,
 		Log:         klog.Background().WithName("access"),
 		Ready:       p.ready,
 	})
-	p.known, err = known.follow(ctx, p.objects, p.handler, p.figures)
+	p.synced, err = known.follow(ctx, p.objects, p.handler, p.serverMetrics)
 	return p, err
 }
 
@@ -175,7 +175,7 @@ func (p *process) run(ctx context.Context) error {
 }
 
 func (p *process) serveHosts(ctx context.Context) error {
-	if !p.objects.WaitForCacheSync(ctx) || !toolscache.WaitForCacheSync(ctx.Done(), p.known[:]...) {
+	if !p.objects.WaitForCacheSync(ctx) || !toolscache.WaitForCacheSync(ctx.Done(), p.synced[:]...) {
 		return ctx.Err()
 	}
 	listener, err := net.Listen("tcp", p.options.bindAddress)
@@ -186,14 +186,14 @@ func (p *process) serveHosts(ctx context.Context) error {
 	hosts := &manager.Server{
 		Name:            "hosts",
 		Server:          server.NewHTTPServer(p.handler, klog.NewStandardLogger("INFO")),
-		Listener:        tls.NewListener(server.NewListener(listener, server.DefaultLimits, p.figures), server.TLSConfig(p.certificate.GetCertificate)),
+		Listener:        tls.NewListener(server.NewListener(listener, server.DefaultLimits, p.serverMetrics), server.TLSConfig(p.certificate.GetCertificate)),
 		ShutdownTimeout: ptr.To(shutdownTimeout),
 	}
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() { p.drain(hosts.Server, end) })()
 	err = hosts.Start(serving)
-	p.handler.Finish()
+	p.handler.WaitForWrites()
 	return err
 }
 

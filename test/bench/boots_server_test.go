@@ -129,7 +129,7 @@ func serveBoots() error {
 			err = out.Encode(now)
 		}
 	}
-	handler.Finish()
+	handler.WaitForWrites()
 	return err
 }
 

@@ -233,11 +233,15 @@ func (h *hashes) of(name types.NamespacedName, uid types.UID) string {
 	return made
 }
 
-func (m *machine) Requested(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
+func (m *machine) RecordRequest(context.Context, server.Record, netip.Addr, time.Time) error {
+	return nil
+}
 
-func (m *machine) UsedFrom(context.Context, server.Record, netip.Addr, time.Time) error { return nil }
+func (m *machine) RecordAddress(context.Context, server.Record, netip.Addr, time.Time) error {
+	return nil
+}
 
-func (m *machine) Served(context.Context, server.Record, time.Time) error { return nil }
+func (m *machine) RecordServed(context.Context, server.Record, time.Time) error { return nil }
 
 type machineOverlay struct{ *machine }
 

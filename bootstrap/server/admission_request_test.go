@@ -13,14 +13,14 @@ import (
 // countedAdmissions is an AdmissionRecorder that counts its writes.
 type countedAdmissions struct{ writes int }
 
-func (c *countedAdmissions) Asked(context.Context, Enrollment, string, string, time.Time) error {
+func (c *countedAdmissions) RecordAdmissionRequest(context.Context, Enrollment, string, string, time.Time) error {
 	c.writes++
 	return nil
 }
 
 var _ = Describe("A name that is requested from many addresses", func() {
 	edge := types.NamespacedName{Namespace: "site", Name: "edge"}
-	host := asking{config: types.NamespacedName{Namespace: "site", Name: "edge-7"}, pointerID: "enrolled-7"}
+	host := admissionRequest{config: types.NamespacedName{Namespace: "site", Name: "edge-7"}, pointerID: "enrolled-7"}
 	var (
 		counted *countedAdmissions
 		clock   time.Time
@@ -32,7 +32,7 @@ var _ = Describe("A name that is requested from many addresses", func() {
 	})
 	from := func(ctx SpecContext, i int, enrollment Enrollment) string {
 		host.address = fmt.Sprintf("2001:db8::%x", i+1)
-		_, err := r.ask(ctx, enrollment, host)
+		_, err := r.recordAdmissionRequest(ctx, enrollment, host)
 		Expect(err).NotTo(HaveOccurred())
 		return host.address
 	}
