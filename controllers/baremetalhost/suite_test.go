@@ -9,5 +9,5 @@ import (
 
 func TestBareMetalHost(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "BareMetalHosts that ask for a pool")
+	RunSpecs(t, "BareMetalHost controller")
 }

@@ -38,26 +38,26 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 	if err != nil {
 		return addresses{remedy: "wait for its Machine"}, client.IgnoreNotFound(err)
 	}
-	found, err := host.ForConfig(ctx, r.Client, config, machine)
+	bmh, err := host.ForConfig(ctx, r.Client, config, machine)
 	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
 		return addresses{remedy: "correct this: " + notReady.Why}, nil
 	}
 	if err != nil {
 		return addresses{}, err
 	}
-	if found == nil {
+	if bmh == nil {
 		return r.addressesWithoutHost(ctx, w, config)
 	}
 	a := addresses{usedBy: map[netip.Addr]string{},
-		remedy: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, found.Name)}
-	if a.known, err = host.Addresses(ctx, r.Client, found.Object); err != nil {
+		remedy: fmt.Sprintf("add it to the annotation %s of BareMetalHost %s", poolv1.HostAddressesAnnotation, bmh.Name)}
+	if a.known, err = host.Addresses(ctx, r.Client, bmh.Object); err != nil {
 		return a, err
 	}
 	err = errors.Join(
-		r.markUsedByHosts(ctx, &a, config.Namespace, found.Name),
+		r.markUsedByHosts(ctx, &a, config.Namespace, bmh.Name),
 		markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane),
 	)
-	a.unmark(host.StatedAddresses(found.Object.Annotations))
+	a.unmark(host.StatedAddresses(bmh.Object.Annotations))
 	return a, err
 }
 

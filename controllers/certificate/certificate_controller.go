@@ -181,8 +181,8 @@ func (r *Reconciler) awaitsRecord(config *bootstrapv1.PoolbootConfig, request *c
 	if config.Spec.IsInline() || !record.WasPrepared(config) || record.IsServed(config) || !isClientRequest(request, config.Status.Boot.CredentialID) {
 		return false
 	}
-	since, known := r.awaited.Get(request.UID)
-	if !known {
+	since, ok := r.awaited.Get(request.UID)
+	if !ok {
 		since = time.Now()
 		r.awaited.Add(request.UID, since)
 	}
@@ -210,13 +210,13 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 	serving := request.Spec.SignerName == certificatesv1.KubeletServingSignerName
 	var (
 		f         = &facts{request: request}
-		found     bool
+		ok        bool
 		verdict   verdict
 		why       string
 		eventType = corev1.EventTypeNormal
 	)
 	try := func(configs, nodes client.Reader, again bool) (granted bool, err error) {
-		if found, err = r.gather(ctx, configs, nodes, live, cluster, key, f); err != nil || !found {
+		if ok, err = r.gather(ctx, configs, nodes, live, cluster, key, f); err != nil || !ok {
 			return false, err
 		}
 		if verdict, why = decide(*f); verdict != approve || serving {
@@ -239,7 +239,7 @@ func (r *Reconciler) decideOne(ctx context.Context, cluster, key client.ObjectKe
 			return err
 		})
 	}
-	if err != nil || !found {
+	if err != nil || !ok {
 		return false, client.IgnoreNotFound(err)
 	}
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Message: why}

@@ -51,7 +51,7 @@ func (r *Reconciler) gatherServing(ctx context.Context, live client.Client, clus
 
 // gather reads the facts for a verdict. It returns false if the request is no longer from the host of the
 // PoolbootConfig. It reads the Node once for all attempts.
-func (r *Reconciler) gather(ctx context.Context, configs, nodes client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (found bool, err error) {
+func (r *Reconciler) gather(ctx context.Context, configs, nodes client.Reader, live client.Client, cluster, key client.ObjectKey, f *facts) (ok bool, err error) {
 	f.config, f.now = &bootstrapv1.PoolbootConfig{}, time.Now()
 	if err := configs.Get(ctx, key, f.config); err != nil {
 		return false, err

@@ -69,8 +69,8 @@ func (r *Reconciler) refuse(s *scope, f facts, why string) string {
 		why = string(long[:maxRefusal-1]) + "…"
 	}
 	if f.request.Refused != why {
-		r.report(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused, "%s, which asks from %s, is not admitted by Enrollment %s: %s",
-			f.name, f.request.Address, s.enrollment.Name, why)
+		r.report(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused,
+			"Enrollment %s refuses host %s with address %s: %s", s.enrollment.Name, f.name, f.request.Address, why)
 	}
 	return why
 }
@@ -87,7 +87,7 @@ const (
 
 // nodeOf returns the Node with a name, and nil if it does not exist. It returns true if this is unknown. After an error
 // or a slow read, it reads no more Nodes in this reconcile, because each read would be as slow.
-func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect connect) (found *corev1.Node, isUnknown bool) {
+func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect connect) (node *corev1.Node, isUnknown bool) {
 	if s.nodesErr != nil || s.isSlow {
 		return nil, true
 	}
@@ -98,13 +98,13 @@ func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect 
 	cluster := client.ObjectKeyFromObject(s.target.Cluster)
 	c, err := connect(ctx, r.ClusterCache, cluster)
 	if err == nil {
-		found, err = workload.GetIfExists[corev1.Node](ctx, c, client.ObjectKey{Name: name})
+		node, err = workload.GetIfExists[corev1.Node](ctx, c, client.ObjectKey{Name: name})
 	}
 	if err != nil {
 		s.nodesErr = err
 		ctrl.LoggerFrom(ctx).V(2).Info("Failed to read a Node: the hosts that enroll wait", "Cluster", cluster, "Node", name, "error", err.Error())
 	}
-	return found, err != nil
+	return node, err != nil
 }
 
 // admit records the name of a host in the Enrollment, and then creates its PoolbootConfig. After a crash between the
@@ -121,8 +121,9 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	if err := r.Client.Create(ctx, config); err != nil {
 		return err
 	}
-	r.report(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted, "%s, which asks from %s, is admitted to pool %s by Enrollment %s: %d of %d uses",
-		f.name, f.request.Address, f.spec.PoolRole, s.enrollment.Name, len(s.enrollment.Spec.Admitted), f.spec.MaxUses)
+	r.report(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted,
+		"Enrollment %s admits host %s with address %s to pool %s: %d of %d uses",
+		s.enrollment.Name, f.name, f.request.Address, f.spec.PoolRole, len(s.enrollment.Spec.Admitted), f.spec.MaxUses)
 	return nil
 }
 
@@ -151,7 +152,8 @@ func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	if err := r.Client.Patch(ctx, moved, status.Locked(f.config)); err != nil {
 		return err
 	}
-	r.report(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated, "%s, which asked from %s and sent no request for %s, now asks from %s: this does not count as another use",
+	r.report(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated,
+		"host %s, which sent no request from %s for %s, now has address %s: this does not count as another use",
 		f.name, f.config.Spec.Enrolled().Address, relocationDelay, f.request.Address)
 	return nil
 }

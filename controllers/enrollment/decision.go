@@ -78,14 +78,14 @@ func decideRequest(f facts) (verdict, string) {
 		return refuse, err.Error()
 	}
 	if f.config != nil {
-		return f.decideKnown()
+		return f.decideAdmitted()
 	}
 	switch {
 	case f.obstacle != nil:
 		return refuse, f.obstacle.Message
 	case f.node != nil && !f.isLeftover():
-		return refuse, fmt.Sprintf("Node %s exists already and was not pre-registered for this host: give the host another name, or delete the Node "+
-			"to install its host again", f.node.Name)
+		return refuse, fmt.Sprintf("Node %s already exists and was not pre-registered for this host: use another name for the host, "+
+			"or delete the Node to install its host again", f.node.Name)
 	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.MaxUses):
 		return refuse, usedUp(f.spec)
 	case f.nodeUnknown:
@@ -96,31 +96,31 @@ func decideRequest(f facts) (verdict, string) {
 
 // isLeftover reports whether the Node was pre-registered for a host with this name that never joined.
 func (f facts) isLeftover() bool {
-	owner, found := record.ConfigOfNode(f.node)
-	return found && owner == types.NamespacedName{Namespace: f.namespace, Name: f.name} && !record.HasKubelet(f.node)
+	owner, ok := record.ConfigOfNode(f.node)
+	return ok && owner == types.NamespacedName{Namespace: f.namespace, Name: f.name} && !record.HasKubelet(f.node)
 }
 
-// decideKnown decides the request of a host whose name already has a PoolbootConfig.
-func (f facts) decideKnown() (verdict, string) {
+// decideAdmitted decides the request of a host whose name already has a PoolbootConfig.
+func (f facts) decideAdmitted() (verdict, string) {
 	enrolled := f.config.Spec.Enrolled()
 	if enrolled == nil || f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID {
-		return refuse, fmt.Sprintf("the name is that of PoolbootConfig %s, which is another host's", f.config.Name)
+		return refuse, fmt.Sprintf("PoolbootConfig %s, which has the name, belongs to another host: use another name for this host", f.config.Name)
 	}
 	address := enrolled.Address
 	switch {
 	case !f.config.DeletionTimestamp.IsZero():
 		return wait, ""
 	case record.HasJoined(f.config):
-		return refuse, fmt.Sprintf("a host of this name has joined, from %s: to install it again, delete its Node and PoolbootConfig %s", address, f.config.Name)
+		return refuse, fmt.Sprintf("a host with this name has joined from %s: to install it again, delete its Node and PoolbootConfig %s", address, f.config.Name)
 	case record.TokenOf(f.config).Hash != f.tokenSHA256:
-		return refuse, fmt.Sprintf("a host of this name came with an earlier token: delete PoolbootConfig %s", f.config.Name)
+		return refuse, fmt.Sprintf("a host with this name was admitted with an earlier token: delete PoolbootConfig %s", f.config.Name)
 	case address == f.request.Address:
 		return forget, ""
 	case f.now.Sub(lastContact(f.config, f.now)) >= relocationDelay:
 		return relocate, ""
 	}
-	return refuse, fmt.Sprintf("another host asks under this name, from %s: give this one another name; if it is the same host with a new address, "+
-		"delete PoolbootConfig %s", address, f.config.Name)
+	return refuse, fmt.Sprintf("another host with this name was admitted from %s: use another name for this host; "+
+		"if it is the same host with a new address, delete PoolbootConfig %s", address, f.config.Name)
 }
 
 // lastContact returns when the host of a PoolbootConfig last sent a request. It ignores a time far in the future, which

@@ -70,9 +70,9 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is refused with the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
 			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
 		}),
-		Entry("is refused with the name of a Node that was not pre-registered", refuse, "Node edge-7 exists already", func(f *facts) { f.node = nodeOf("", "") }),
-		Entry("is refused with the name of a Node that was pre-registered for another PoolbootConfig", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/other", "") }),
-		Entry("is refused with the name of the Node of an earlier host that joined", refuse, "exists already", func(f *facts) { f.node = nodeOf("site/edge-7", "v1.36.3") }),
+		Entry("is refused with the name of a Node that was not pre-registered", refuse, "Node edge-7 already exists", func(f *facts) { f.node = nodeOf("", "") }),
+		Entry("is refused with the name of a Node that was pre-registered for another PoolbootConfig", refuse, "already exists", func(f *facts) { f.node = nodeOf("site/other", "") }),
+		Entry("is refused with the name of the Node of an earlier host that joined", refuse, "already exists", func(f *facts) { f.node = nodeOf("site/edge-7", "v1.36.3") }),
 		Entry("is admitted when the Node was pre-registered for a host with this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
 		Entry("is refused with a token that the Secret no longer contains", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.tokenSHA256 = "", "" }),
@@ -89,11 +89,11 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		},
 		Entry("does not count as another use", forget, "", func(*facts) {}),
 		Entry("continues although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
-		Entry("counts as another host when it sends a request from another address", refuse, "another host asks", func(f *facts) { f.request.Address = "192.0.2.8" }),
+		Entry("counts as another host when it sends a request from another address", refuse, "another host with this name", func(f *facts) { f.request.Address = "192.0.2.8" }),
 		Entry("is the same host with a new address after a long silence", relocate, "", func(f *facts) {
 			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 		}),
-		Entry("is not silent while it installs what it was served", refuse, "another host asks", func(f *facts) {
+		Entry("is not silent while it installs what it was served", refuse, "another host with this name", func(f *facts) {
 			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		}),
@@ -104,7 +104,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			f.config.Annotations[bootstrapv1.TokenHashAnnotation] = "of-another"
 		}),
 		Entry("waits while its PoolbootConfig is being deleted", wait, "", func(f *facts) { f.config.DeletionTimestamp = &metav1.Time{Time: now} }),
-		Entry("is refused with the name of a Machine's PoolbootConfig", refuse, "another host's", func(f *facts) {
+		Entry("is refused with the name of a Machine's PoolbootConfig", refuse, "belongs to another host", func(f *facts) {
 			f.config.Annotations, f.config.Spec.Host = map[string]string{bootstrapv1.PointerIDAnnotation: "machine-uid"}, bootstrapv1.HostWithoutMachine{}
 		}),
 	)

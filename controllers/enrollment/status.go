@@ -30,7 +30,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv
 	}
 	newStatus.Requests = slices.DeleteFunc(newStatus.Requests, func(request poolv1.EnrollmentRequest) bool {
 		remaining := request.RequestedTime.Add(refusalTTL).Sub(s.now)
-		if isOver := remaining <= 0 || remaining > 2*refusalTTL; isOver { // a time in the future is from a wrong clock
+		if remaining <= 0 || remaining > 2*refusalTTL { // a time in the future is from a wrong clock
 			return true
 		}
 		requeueAfter(remaining)
@@ -90,7 +90,7 @@ func (s *scope) ready() metav1.Condition {
 		c.Message = fmt.Sprintf("%d more host(s) with names like %s are admitted to pool %s until %s",
 			remaining, spec.NamePattern, spec.PoolRole, spec.ExpirationTime.UTC().Format(time.RFC3339))
 		if s.nodesErr != nil {
-			c.Message += fmt.Sprintf("; hosts that ask wait, because the Nodes of Cluster %s can't be read: Poolboot retries; see the Cluster's condition %s",
+			c.Message += fmt.Sprintf("; new hosts wait because the Nodes of Cluster %s cannot be read: Poolboot retries; see the condition %s of the Cluster",
 				spec.ClusterName, clusterv1.ClusterRemoteConnectionProbeCondition)
 		}
 	}
@@ -99,5 +99,5 @@ func (s *scope) ready() metav1.Condition {
 
 // usedUp returns the message for an Enrollment without remaining uses.
 func usedUp(spec poolv1.EnrollmentSpec) string {
-	return fmt.Sprintf("all %d uses are taken: raise spec.maxUses of the Enrollment, or create another one", spec.MaxUses)
+	return fmt.Sprintf("all %d uses are taken: increase spec.maxUses of the Enrollment, or create another Enrollment", spec.MaxUses)
 }

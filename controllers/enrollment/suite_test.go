@@ -9,5 +9,5 @@ import (
 
 func TestEnrollment(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "enrollment controller")
+	RunSpecs(t, "Enrollment controller")
 }

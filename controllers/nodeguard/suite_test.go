@@ -9,5 +9,5 @@ import (
 
 func TestNodeGuard(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Node guard")
+	RunSpecs(t, "Node guard controller")
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
-// maxKnown is the maximum number of addresses to which a token can be bound, and maxNamed that of addresses in an
+// maxBound is the maximum number of addresses to which a token can be bound, and maxNamed that of addresses in an
 // event.
 const (
-	maxKnown = 256
+	maxBound = 256
 	maxNamed = 8
 )
 
@@ -101,21 +101,21 @@ func describe(config *bootstrapv1.PoolbootConfig, address string, report reporta
 
 // knownAddresses returns the name and the known addresses of the BareMetalHost of a PoolbootConfig, and nothing if it
 // has none.
-func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (bmh string, known []string, err error) {
+func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (name string, known []string, err error) {
 	if record.BindsTokenToAddresses(config) {
 		if err := r.watchHardware(); err != nil {
 			return "", nil, fmt.Errorf("watch on HardwareData: %w", err)
 		}
 	}
-	found, err := r.hostOf(ctx, r.Client, config)
-	if err != nil || found == nil {
+	bmh, err := r.hostOf(ctx, r.Client, config)
+	if err != nil || bmh == nil {
 		return "", nil, err
 	}
-	addresses, err := host.Addresses(ctx, r.Client, found.Object)
+	addresses, err := host.Addresses(ctx, r.Client, bmh.Object)
 	for _, address := range addresses {
 		known = append(known, address.String())
 	}
 	slices.Sort(known)
 	known = slices.Compact(known)
-	return found.Name, known[:min(len(known), maxKnown)], err
+	return bmh.Name, known[:min(len(known), maxBound)], err
 }

@@ -202,16 +202,16 @@ func (r *Reconciler) expirationTime(ctx context.Context, c client.Reader, config
 }
 
 // hostOf returns the host of a PoolbootConfig, and nil if it has none.
-func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (found *host.Host, err error) {
+func (r *Reconciler) hostOf(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) (bmh *host.Host, err error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	found, err = host.ForConfig(ctx, c, config, machine)
+	bmh, err = host.ForConfig(ctx, c, config, machine)
 	if notReady := (*host.NotReadyError)(nil); errors.As(err, &notReady) {
 		return nil, nil
 	}
-	return found, err
+	return bmh, err
 }
 
 // setUsable sets the condition TokenUsable. A token that has never been unusable has none.

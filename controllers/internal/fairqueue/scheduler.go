@@ -66,17 +66,17 @@ func (s *scheduler) add(r ctrl.Request, low bool) {
 		return
 	}
 	s.meter.Add(r)
-	known := s.requests[r]
+	existing := s.requests[r]
 	switch {
-	case known == nil:
+	case existing == nil:
 		s.enqueue(&request{Request: r, flow: flow, low: low})
-	case !known.queued:
-		known.requeueLow = low && (known.requeue == nil || known.requeueLow)
-		known.requeue = &flow
-	case known.low && !low:
-		known.low = false
-		p := s.poolOf(known.flow)
-		p.normal = append(p.normal, known)
+	case !existing.queued:
+		existing.requeueLow = low && (existing.requeue == nil || existing.requeueLow)
+		existing.requeue = &flow
+	case existing.low && !low:
+		existing.low = false
+		p := s.poolOf(existing.flow)
+		p.normal = append(p.normal, existing)
 	}
 }
 

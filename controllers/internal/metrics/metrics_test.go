@@ -128,7 +128,7 @@ poolboot_boots_oldest_seconds{stage="WaitingForHost"} 0
 	It("counts degraded pools and blocked boots by the reason of their condition", func() {
 		close(elected)
 		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
-# HELP poolboot_boots_blocked PoolbootConfigs whose host or Node needs an administrator to act, by the reason of the condition that says what to do.
+# HELP poolboot_boots_blocked PoolbootConfigs whose host or Node needs an administrator to act, by the reason of the condition that describes what to do.
 # TYPE poolboot_boots_blocked gauge
 poolboot_boots_blocked{cluster="metal/edge",pool="infra",reason="NodeMissing"} 1
 # HELP poolboot_pools_degraded MachineConfigPools that are degraded, by the condition that is True, RenderDegraded or NodeDegraded, and its reason.

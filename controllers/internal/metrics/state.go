@@ -27,7 +27,7 @@ var (
 	nodesDesc = prometheus.NewDesc("poolboot_nodes",
 		"Nodes of PoolbootConfigs by state: Ready, or the reason of the condition NodeInPool.", []string{"cluster", "pool", "state"}, nil)
 	blockedDesc = prometheus.NewDesc("poolboot_boots_blocked",
-		"PoolbootConfigs whose host or Node needs an administrator to act, by the reason of the condition that says what to do.",
+		"PoolbootConfigs whose host or Node needs an administrator to act, by the reason of the condition that describes what to do.",
 		[]string{"cluster", "pool", "reason"}, nil)
 	oldestDesc = prometheus.NewDesc("poolboot_boots_oldest_seconds",
 		"Seconds since the oldest boot in a stage entered it; 0 if there is none.", []string{"stage"}, nil)

@@ -23,12 +23,12 @@ func changes(before, after client.Object) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := sets.New[string]()
+	changed := sets.New[string]()
 	for _, key := range differences(oldStatus, newStatus) {
 		switch key {
 		case "conditions":
 			for _, kind := range differences(byKey(oldStatus[key], "type"), byKey(newStatus[key], "type")) {
-				found.Insert(key + "[" + kind + "]")
+				changed.Insert(key + "[" + kind + "]")
 			}
 		case "boot":
 			old, current := asMap(oldStatus[key]), asMap(newStatus[key])
@@ -37,13 +37,13 @@ func changes(before, after client.Object) ([]string, error) {
 				if field == "addresses" && onlyReported(byKey(old[field], "address"), byKey(current[field], "address")) {
 					path += "[]." + reportedTime
 				}
-				found.Insert(path)
+				changed.Insert(path)
 			}
 		default:
-			found.Insert(key)
+			changed.Insert(key)
 		}
 	}
-	return sets.List(found), nil
+	return sets.List(changed), nil
 }
 
 // statusOf returns the status as the API has it.

@@ -9,5 +9,5 @@ import (
 
 func TestTeardown(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "teardown of a boot")
+	RunSpecs(t, "Teardown of a boot")
 }

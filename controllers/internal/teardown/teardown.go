@@ -51,7 +51,7 @@ type LeftoverError struct {
 
 // Error implements error.
 func (e *LeftoverError) Error() string {
-	return fmt.Sprintf("%s may be left in the workload cluster: %s", strings.Join(e.Objects, " and "), e.Err)
+	return fmt.Sprintf("%s can remain in the workload cluster: %s", strings.Join(e.Objects, " and "), e.Err)
 }
 
 // Unwrap returns why the objects could not be deleted.

@@ -254,7 +254,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		Eventually(ctx, func() (string, error) {
 			code, body, err := requestFrom(ctx, otherAddress, b.pointer(b.hostName(1)))
 			return fmt.Sprint(code, " ", body), err
-		}).Should(And(HavePrefix("503"), ContainSubstring("another host asks under this name, from "+hostAddress)))
+		}).Should(And(HavePrefix("503"), ContainSubstring("another host with this name was admitted from "+hostAddress)))
 		Eventually(ctx, listEvents(ctx, b.Namespace, "PoolbootConfig", b.hostName(1), poolv1.EventHostRefused)).Should(ConsistOf(ContainSubstring(otherAddress)))
 		fetchConfiguration(ctx, b.pointer(b.hostName(1)))
 	})
@@ -280,7 +280,7 @@ var _ = Describe("A host with an enrollment token", func() {
 			return fmt.Sprint(code, " ", body), err
 		}
 		// The config server sees the deletion of the record with a delay.
-		Eventually(ctx, request).Should(And(HavePrefix("503"), ContainSubstring("Node "+name+" exists already")))
+		Eventually(ctx, request).Should(And(HavePrefix("503"), ContainSubstring("Node "+name+" already exists")))
 		Consistently(ctx, request).Should(HavePrefix("503"))
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(record), b.newRecord(name))).To(Satisfy(apierrors.IsNotFound), "the Node was not adopted")
 		remaining := node.DeepCopy()
