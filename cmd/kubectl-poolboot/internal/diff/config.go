@@ -11,6 +11,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -67,10 +68,7 @@ func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 		}
 	}
 	slices.SortFunc(changes, func(a, b change) int {
-		if a.kind != b.kind {
-			return slices.Index(kinds, a.kind) - slices.Index(kinds, b.kind)
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(slices.Index(kinds, a.kind)-slices.Index(kinds, b.kind), strings.Compare(a.name, b.name))
 	})
 	return changes, nil
 }
@@ -85,7 +83,7 @@ func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 	}
 	for kind, value := range map[string]string{
 		kernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), osImageURL: spec.OSImageURL,
-		extensionsImage: spec.BaseOSExtensionsContainerImage, fips: strconv.FormatBool(spec.FIPS != nil && *spec.FIPS),
+		extensionsImage: spec.BaseOSExtensionsContainerImage, fips: strconv.FormatBool(ptr.Deref(spec.FIPS, false)),
 	} {
 		if value != "" {
 			items[item{kind: kind}] = properties{"": plain(value)}
@@ -120,23 +118,20 @@ func addStorage(items map[item]properties, storage types.Storage) {
 		}
 		items[item{"file", file.Path}] = of
 	}
-	for _, directory := range storage.Directories {
-		items[item{"directory", directory.Path}] = propertiesOf(directory, "path")
-	}
-	for _, link := range storage.Links {
-		items[item{"link", link.Path}] = propertiesOf(link, "path")
-	}
-	for _, disk := range storage.Disks {
-		items[item{"disk", disk.Device}] = propertiesOf(disk, "device")
-	}
-	for _, array := range storage.Raid {
-		items[item{"RAID", array.Name}] = propertiesOf(array, "name")
-	}
-	for _, filesystem := range storage.Filesystems {
-		items[item{"filesystem", filesystem.Device}] = propertiesOf(filesystem, "device")
-	}
+	addEntries(items, "directory", "path", storage.Directories)
+	addEntries(items, "link", "path", storage.Links)
+	addEntries(items, "disk", "device", storage.Disks)
+	addEntries(items, "RAID", "name", storage.Raid)
+	addEntries(items, "filesystem", "device", storage.Filesystems)
 	for _, volume := range storage.Luks {
 		items[item{"LUKS volume", volume.Name}] = propertiesOf(volume, "name").hidden()
+	}
+}
+
+// addEntries adds entries of Ignition by their key, which is the value of keyField.
+func addEntries[T interface{ Key() string }](items map[item]properties, kind, keyField string, entries []T) {
+	for _, entry := range entries {
+		items[item{kind, entry.Key()}] = propertiesOf(entry, keyField)
 	}
 }
 
@@ -156,9 +151,7 @@ func addUnits(items map[item]properties, systemd types.Systemd) {
 func addUsers(items map[item]properties, passwd types.Passwd) {
 	for _, user := range passwd.Users {
 		of := propertiesOf(user, "name", "passwordHash", "sshAuthorizedKeys")
-		if user.PasswordHash != nil {
-			of["passwordHash"] = property{value: *user.PasswordHash, shown: notShown}
-		}
+		of.secret("passwordHash", user.PasswordHash)
 		var keys strings.Builder
 		for _, key := range user.SSHAuthorizedKeys {
 			keys.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
@@ -170,34 +163,34 @@ func addUsers(items map[item]properties, passwd types.Passwd) {
 	}
 	for _, group := range passwd.Groups {
 		of := propertiesOf(group, "name", "passwordHash")
-		if group.PasswordHash != nil {
-			of["passwordHash"] = property{value: *group.PasswordHash, shown: notShown}
-		}
+		of.secret("passwordHash", group.PasswordHash)
 		items[item{"group", group.Name}] = of
 	}
 }
 
-// reboot reports whether a host must reboot to apply changes, and why.
-func reboot(changes []change) string {
-	forces := []string{kernelArguments, extensionsKind, kernelType, fips, osImageURL}
+// describeReboot reports whether a host must reboot to apply changes, and why.
+func describeReboot(changes []change) string {
 	var reasons []string
-	onlyUsers, nothingElse := true, true
+	onlyUsers, onlyUsersAndImage := true, true
 	for _, c := range changes {
-		if slices.Contains(forces, c.kind) && !slices.Contains(reasons, c.kind) {
-			reasons = append(reasons, c.kind)
+		switch c.kind {
+		case kernelArguments, extensionsKind, kernelType, fips, osImageURL:
+			if !slices.Contains(reasons, c.kind) {
+				reasons = append(reasons, c.kind)
+			}
 		}
 		onlyUsers = onlyUsers && c.kind == userKind
-		nothingElse = nothingElse && (c.kind == userKind || c.kind == extensionsImage)
+		onlyUsersAndImage = onlyUsersAndImage && (c.kind == userKind || c.kind == extensionsImage)
 	}
 	switch {
-	case len(reasons) > 0:
-		return "yes: " + strings.Join(reasons, ", ")
-	case onlyUsers && len(changes) > 0:
-		return "no: only users change"
-	case nothingElse && len(changes) > 0:
-		return "no: the extensions image is used only when extensions are installed"
 	case len(changes) == 0:
 		return "no: nothing changes on the host"
+	case len(reasons) > 0:
+		return "yes: " + strings.Join(reasons, ", ")
+	case onlyUsers:
+		return "no: only users change"
+	case onlyUsersAndImage:
+		return "no: the extensions image is used only when extensions are installed"
 	}
 	return "yes: files and units require one by default, as in OpenShift"
 }

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -37,14 +39,12 @@ type declaration struct {
 type declaredChange struct {
 	declaration
 	before, after *string
-	// effect is a taint's.
-	effect corev1.TaintEffect
 }
 
 // compareDeclared returns the declarations that change; before is nil for a new pool. A pool in which no Node could be
 // registered is an error.
 func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfigPool) ([]declaredChange, error) {
-	from, to := map[declaration]declared{}, declarationsOf(after)
+	from, to := map[declaration]string{}, declarationsOf(after)
 	if before != nil {
 		from = declarationsOf(*before)
 	}
@@ -53,13 +53,13 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	var changes []declaredChange
 	for d := range all {
 		c := declaredChange{declaration: d}
-		if value, has := from[d]; has {
-			c.before, c.effect = &value.text, value.effect
+		if value, ok := from[d]; ok {
+			c.before = &value
 		}
-		if value, has := to[d]; has {
-			c.after, c.effect = &value.text, value.effect
+		if value, ok := to[d]; ok {
+			c.after = &value
 		}
-		if c.before == nil || c.after == nil || *c.before != *c.after {
+		if !ptr.Equal(c.before, c.after) {
 			changes = append(changes, c)
 		}
 	}
@@ -73,39 +73,31 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	return changes, err
 }
 
-// declared is the value of a declaration.
-type declared struct {
-	text   string
-	effect corev1.TaintEffect
-}
-
-func declarationsOf(p poolv1.MachineConfigPool) map[declaration]declared {
-	of := map[declaration]declared{}
-	of[declaration{field: nodeSelectorField}] = declared{text: metav1.FormatLabelSelector(pool.NodeSelector(p))}
+// declarationsOf returns what a pool declares outside its rendered config, as text.
+func declarationsOf(p poolv1.MachineConfigPool) map[declaration]string {
+	declared := map[declaration]string{{field: nodeSelectorField}: metav1.FormatLabelSelector(pool.NodeSelector(p))}
 	for key, value := range p.Spec.NodeLabels {
-		of[declaration{nodeLabelField, key}] = declared{text: value}
+		declared[declaration{nodeLabelField, key}] = value
 	}
 	for _, taint := range p.Spec.NodeTaints {
-		of[declaration{nodeTaintField, taint.Key + ":" + string(taint.Effect)}] = declared{text: taint.Value, effect: taint.Effect}
+		declared[declaration{nodeTaintField, taint.Key + ":" + string(taint.Effect)}] = taint.Value
 	}
 	for _, rule := range p.Spec.NodeLabelRules {
-		of[declaration{nodeLabelRuleField, rule.Key}] = declared{text: fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, rule.WhenMissing(), rule.WhenInvalid())}
+		declared[declaration{nodeLabelRuleField, rule.Key}] =
+			fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, rule.WhenMissing(), rule.WhenInvalid())
 	}
 	if p.Spec.HostTemplateRef.Name != "" {
-		of[declaration{field: hostTemplateField}] = declared{text: p.Spec.HostTemplateRef.Name}
+		declared[declaration{field: hostTemplateField}] = p.Spec.HostTemplateRef.Name
 	}
 	if p.Spec.IsPaused() {
-		of[declaration{field: pausedField}] = declared{text: strconv.FormatBool(true)}
+		declared[declaration{field: pausedField}] = strconv.FormatBool(true)
 	}
-	return of
+	return declared
 }
 
 // String returns the change as one line.
 func (c declaredChange) String() string {
-	name := c.field
-	if c.key != "" {
-		name += " " + c.key
-	}
+	name := strings.TrimSpace(c.field + " " + c.key)
 	switch {
 	case c.before == nil:
 		return "+ " + name + ": " + quoteEmpty(*c.after)
@@ -154,19 +146,19 @@ func (c declaredChange) consequences() []string {
 
 // onPods returns what a taint does to Pods.
 func (c declaredChange) onPods() string {
-	switch c.effect {
+	switch _, effect, _ := strings.Cut(c.key, ":"); corev1.TaintEffect(effect) {
 	case corev1.TaintEffectNoExecute:
 		return "on Nodes that get the taint, Pods that do not tolerate it are evicted, and new ones are not scheduled"
 	case corev1.TaintEffectPreferNoSchedule:
 		return "the scheduler avoids Nodes that get the taint for new Pods that do not tolerate it"
-	case corev1.TaintEffectNoSchedule:
+	default:
+		return "on Nodes that get the taint, new Pods that do not tolerate it are not scheduled; running Pods stay"
 	}
-	return "on Nodes that get the taint, new Pods that do not tolerate it are not scheduled; running Pods stay"
 }
 
-// affectsNodes reports whether a change affects existing Nodes.
-func affectsNodes(changes []declaredChange) bool {
-	return slices.ContainsFunc(changes, func(c declaredChange) bool {
+// affectsNodes reports whether a difference affects existing Nodes.
+func affectsNodes(d difference) bool {
+	return slices.ContainsFunc(d.declared, func(c declaredChange) bool {
 		return c.field == nodeSelectorField || c.field == nodeLabelField || c.field == nodeTaintField
 	})
 }

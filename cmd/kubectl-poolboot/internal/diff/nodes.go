@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -78,52 +79,50 @@ func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
 	return a.pool != nil && pool.SameRole(a.pool, p)
 }
 
-// compareNodes adds to the differences of one Cluster what becomes of the existing Nodes of its Machines. What the
-// workload cluster does not tell is said at the differences that concern Nodes.
-func compareNodes(ctx context.Context, open openWorkload, differences []difference, before, after objects, machines []bootstrapv1.PoolbootConfig) {
-	names := map[string]bool{}
-	for _, machine := range machines {
-		if machine.Status.NodeRef.IsDefined() {
-			names[machine.Status.NodeRef.Name] = true
+// compareNodes adds to the differences of one Cluster the changes of the existing Nodes of its Machines. When it can't read
+// the workload cluster, it adds the error to the differences that affect Nodes.
+func compareNodes(ctx context.Context, open openWorkload, differences []difference, before, after objects, configs []bootstrapv1.PoolbootConfig) {
+	names := sets.New[string]()
+	for _, config := range configs {
+		if config.Status.NodeRef.IsDefined() {
+			names.Insert(config.Status.NodeRef.Name)
 		}
 	}
-	if len(names) == 0 || !slices.ContainsFunc(differences, func(d difference) bool { return affectsNodes(d.declared) }) {
+	if len(names) == 0 || !slices.ContainsFunc(differences, affectsNodes) {
 		return
 	}
-	unread := func(err error) {
+	cluster := client.ObjectKey{Namespace: differences[0].pool.Namespace, Name: differences[0].pool.Spec.ClusterName}
+	nodes := &corev1.NodeList{}
+	reader, err := open(ctx, cluster)
+	if err == nil {
+		if err = reader.List(ctx, nodes); err != nil {
+			err = fmt.Errorf("list the Nodes of Cluster %s: %w", cluster.Name, err)
+		}
+	}
+	if err != nil {
 		for i := range differences {
-			if affectsNodes(differences[i].declared) {
-				differences[i].unread = err
+			if affectsNodes(differences[i]) {
+				differences[i].nodesErr = err
 			}
 		}
-	}
-	of := differences[0].pool
-	reader, err := open(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Spec.ClusterName})
-	if err != nil {
-		unread(err)
-		return
-	}
-	nodes := &corev1.NodeList{}
-	if err := reader.List(ctx, nodes); err != nil {
-		unread(fmt.Errorf("list the Nodes of Cluster %s: %w", of.Spec.ClusterName, err))
 		return
 	}
 	slices.SortFunc(nodes.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	var pods podsByNode
 	for i := range nodes.Items {
 		existing := &nodes.Items[i]
-		if !names[existing.Name] {
+		if !names.Has(existing.Name) {
 			continue
 		}
-		now := assign(existing, before.pools)
-		then := assign(now.node, after.pools)
-		d := differenceFor(differences, now, then)
-		changed := nodeChange{name: existing.Name, lines: d.describe(now, then)}
-		if evicting := gained(now, then, corev1.TaintEffectNoExecute); len(evicting) > 0 {
+		current := assign(existing, before.pools)
+		expected := assign(current.node, after.pools)
+		d := differenceFor(differences, current, expected)
+		changed := nodeChange{name: existing.Name, lines: d.describe(current, expected)}
+		if evicting := addedTaints(current, expected, corev1.TaintEffectNoExecute); len(evicting) > 0 {
 			if pods == nil {
-				pods, err = readPods(ctx, reader)
+				pods, err = listPods(ctx, reader)
 			}
-			changed.lines = append(changed.lines, evictions(pods[existing.Name], evicting, err)...)
+			changed.lines = append(changed.lines, describeEvictions(pods[existing.Name], evicting, err)...)
 		}
 		if len(changed.lines) > 0 {
 			d.nodes = append(d.nodes, changed)
@@ -141,29 +140,29 @@ func differenceFor(differences []difference, before, after assignment) *differen
 			}
 		}
 	}
-	return &differences[slices.IndexFunc(differences, func(d difference) bool { return affectsNodes(d.declared) })]
+	return &differences[slices.IndexFunc(differences, affectsNodes)]
 }
 
 // describe returns what changes of a Node's pool, labels and taints.
 func (d *difference) describe(before, after assignment) (lines []string) {
-	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	switch {
 	case after.problem != nil && (before.problem == nil || before.problem.Error() != after.problem.Error()):
-		say("gets no change until a person acts: %v", after.problem)
+		add("gets no change until a person acts: %v", after.problem)
 	case before.role != after.role && after.role == "":
-		say("leaves pool %s: no pool selects its labels then", before.role)
+		add("leaves pool %s: no pool selects its labels then", before.role)
 	case before.role != after.role && before.role == "":
-		say("joins pool %s", after.role)
+		add("joins pool %s", after.role)
 	case before.role != after.role:
-		say("moves from pool %s to pool %s", before.role, after.role)
+		add("moves from pool %s to pool %s", before.role, after.role)
 	}
 	for _, key := range slices.Sorted(maps.Keys(after.node.Labels)) {
 		if _, had := before.node.Labels[key]; !had {
-			say("+ label %s: %s", key, quoteEmpty(after.node.Labels[key]))
+			add("+ label %s: %s", key, quoteEmpty(after.node.Labels[key]))
 		}
 	}
-	for _, taint := range gained(before, after, "") {
-		say("+ taint %s", taint.ToString())
+	for _, taint := range addedTaints(before, after, "") {
+		add("+ taint %s", taint.ToString())
 	}
 	if !after.isIn(&d.pool) {
 		return lines
@@ -172,12 +171,12 @@ func (d *difference) describe(before, after assignment) (lines []string) {
 		switch c.field {
 		case nodeLabelField:
 			if value, has := before.node.Labels[c.key]; has && (c.after == nil || *c.after != value) {
-				say("= label %s: %s stays", c.key, quoteEmpty(value))
+				add("= label %s: %s stays", c.key, quoteEmpty(value))
 			}
 		case nodeTaintField:
 			for _, taint := range before.node.Spec.Taints {
 				if taint.Key+":"+string(taint.Effect) == c.key && (c.after == nil || *c.after != taint.Value) {
-					say("= taint %s stays", taint.ToString())
+					add("= taint %s stays", taint.ToString())
 				}
 			}
 		}
@@ -185,8 +184,8 @@ func (d *difference) describe(before, after assignment) (lines []string) {
 	return lines
 }
 
-// gained returns the taints with an effect that a Node gets; "" means every effect.
-func gained(before, after assignment, effect corev1.TaintEffect) []corev1.Taint {
+// addedTaints returns the taints with an effect that a Node gets; "" means every effect.
+func addedTaints(before, after assignment, effect corev1.TaintEffect) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(after.node.Spec.Taints), func(t corev1.Taint) bool {
 		return effect != "" && t.Effect != effect || slices.ContainsFunc(before.node.Spec.Taints, func(had corev1.Taint) bool { return had.MatchTaint(&t) })
 	})
@@ -198,7 +197,8 @@ type podsByNode map[string][]corev1.Pod
 // podPageSize is how many Pods are read in one request.
 const podPageSize = 500
 
-func readPods(ctx context.Context, workload client.Reader) (podsByNode, error) {
+// listPods returns the Pods of all Nodes, and on an error those that it has read.
+func listPods(ctx context.Context, workload client.Reader) (podsByNode, error) {
 	found := podsByNode{}
 	next := ""
 	for {
@@ -215,11 +215,11 @@ func readPods(ctx context.Context, workload client.Reader) (podsByNode, error) {
 	}
 }
 
-// evictions returns which Pods are evicted by taints with the effect NoExecute, as Kubernetes' taint eviction
+// describeEvictions returns which Pods are evicted by taints with the effect NoExecute, as Kubernetes' taint eviction
 // controller decides it.
-func evictions(pods []corev1.Pod, taints []corev1.Taint, unread error) (lines []string) {
-	if unread != nil {
-		return []string{fmt.Sprintf("the Pods that are evicted are unknown: %v", unread)}
+func describeEvictions(pods []corev1.Pod, taints []corev1.Taint, podsErr error) (lines []string) {
+	if podsErr != nil {
+		return []string{fmt.Sprintf("the Pods that are evicted are unknown: %v", podsErr)}
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)

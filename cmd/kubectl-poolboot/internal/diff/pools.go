@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -31,8 +31,8 @@ type difference struct {
 	machines []bootstrapv1.PoolbootConfig
 	// nodes are the existing Nodes that change.
 	nodes []nodeChange
-	// unread is why the Nodes could not be read; nil when they were, or need not be.
-	unread error
+	// nodesErr is why the Nodes could not be read; nil when they were, or need not be.
+	nodesErr error
 }
 
 // objects are the MachineConfigPools and MachineConfigs of one namespace.
@@ -44,15 +44,15 @@ type objects struct {
 // compareAll compares what the pools in a cluster render with what they would render with the objects in files, in
 // every namespace of these objects. Only one Cluster is compared when it is not empty.
 func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, cluster string) (differences []difference, notes []string, err error) {
-	namespaces := map[string]bool{}
+	namespaces := sets.New[string]()
 	for _, p := range input.Of[*poolv1.MachineConfigPool](files) {
-		namespaces[p.Namespace] = true
+		namespaces.Insert(p.Namespace)
 	}
 	for _, c := range input.Of[*poolv1.MachineConfig](files) {
-		namespaces[c.Namespace] = true
+		namespaces.Insert(c.Namespace)
 	}
 	hasCluster := cluster == ""
-	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+	for _, namespace := range sets.List(namespaces) {
 		before, err := read(ctx, live, namespace)
 		if err != nil {
 			return nil, notes, err
@@ -61,8 +61,8 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 		if err != nil {
 			return nil, notes, err
 		}
-		var machines bootstrapv1.PoolbootConfigList
-		if err := live.List(ctx, &machines, client.InNamespace(namespace)); err != nil {
+		var configs bootstrapv1.PoolbootConfigList
+		if err := live.List(ctx, &configs, client.InNamespace(namespace)); err != nil {
 			return nil, notes, fmt.Errorf("list PoolbootConfigs of namespace %s: %w", namespace, err)
 		}
 		after := before.with(changed)
@@ -71,15 +71,18 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 				continue
 			}
 			hasCluster = true
-			found, said, err := compareCluster(before.of(name), after.of(name))
-			notes = append(notes, said...)
+			found, clusterNotes, err := compareCluster(before.of(name), after.of(name))
+			notes = append(notes, clusterNotes...)
 			if err != nil {
 				return nil, notes, fmt.Errorf("the pools of Cluster %s/%s: %w", namespace, name, err)
 			}
-			for i := range found {
-				found[i].machines = machinesOf(found[i].pool, machines.Items)
+			ofCluster := filterConfigs(configs.Items, func(c *bootstrapv1.PoolbootConfig) bool { return record.ClusterName(c) == name })
+			for i, d := range found {
+				found[i].machines = filterConfigs(ofCluster, func(c *bootstrapv1.PoolbootConfig) bool {
+					return c.Status.PoolRole == d.pool.Spec.PoolRole
+				})
 			}
-			compareNodes(ctx, live.Workload, found, before.of(name), after.of(name), machinesOfCluster(name, machines.Items))
+			compareNodes(ctx, live.Workload, found, before.of(name), after.of(name), ofCluster)
 			differences = append(differences, found...)
 		}
 	}
@@ -125,11 +128,11 @@ func (o objects) of(cluster string) objects {
 
 // clusters returns the names of the pools' Clusters, in order.
 func (o objects) clusters() []string {
-	names := map[string]bool{}
+	names := sets.New[string]()
 	for _, p := range o.pools {
-		names[p.Spec.ClusterName] = true
+		names.Insert(p.Spec.ClusterName)
 	}
-	return slices.Sorted(maps.Keys(names))
+	return sets.List(names)
 }
 
 // compareCluster compares what the pools of one Cluster render, in the order of the pools' names.
@@ -144,8 +147,8 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison uses its last rendered config", p.Name, err))
 		}
-		was, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
-		declared, err := compareDeclared(was, p)
+		existing, _ := pool.OfRole(before.pools, p.Spec.PoolRole)
+		declared, err := compareDeclared(existing, p)
 		if err != nil {
 			return nil, notes, err
 		}
@@ -182,16 +185,9 @@ func (o objects) rendered(role string) (rendered *pool.Rendered, isNew bool, err
 	return &pool.Rendered{}, isNew, err
 }
 
-// machinesOfCluster returns the PoolbootConfigs of one Cluster.
-func machinesOfCluster(name string, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
-	return slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return record.ClusterName(&c) != name })
-}
-
-// machinesOf returns the PoolbootConfigs that are recorded in a pool, in the order of their names.
-func machinesOf(p poolv1.MachineConfigPool, all []bootstrapv1.PoolbootConfig) []bootstrapv1.PoolbootConfig {
-	in := slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool {
-		return record.ClusterName(&c) != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
-	})
-	slices.SortFunc(in, func(a, b bootstrapv1.PoolbootConfig) int { return strings.Compare(a.Name, b.Name) })
-	return in
+// filterConfigs returns the PoolbootConfigs that match, in the order of their names.
+func filterConfigs(all []bootstrapv1.PoolbootConfig, matches func(*bootstrapv1.PoolbootConfig) bool) []bootstrapv1.PoolbootConfig {
+	filtered := slices.DeleteFunc(slices.Clone(all), func(c bootstrapv1.PoolbootConfig) bool { return !matches(&c) })
+	slices.SortFunc(filtered, func(a, b bootstrapv1.PoolbootConfig) int { return strings.Compare(a.Name, b.Name) })
+	return filtered
 }

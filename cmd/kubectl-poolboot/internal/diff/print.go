@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -24,21 +24,16 @@ func (d difference) print(to io.Writer) error {
 	if d.isNew {
 		before = "new, compared with " + before
 	}
+	config, rebootReason := before+" -> "+d.after, describeReboot(d.changes)
 	isSame := d.before == d.after
 	if isSame {
-		fmt.Fprintf(out, "  config:   %s, unchanged\n", d.after)
-	} else {
-		fmt.Fprintf(out, "  config:   %s -> %s\n", before, d.after)
+		config, rebootReason = d.after+", unchanged", "no: the config is the same"
 	}
+	fmt.Fprintf(out, "  config:   %s\n", config)
 	if d.pool.Spec.IsPaused() {
 		out.WriteString("  paused:   yes: the config is rendered, and handed out after the pause\n")
 	}
-	if isSame {
-		out.WriteString("  reboot:   no: the config is the same\n")
-	} else {
-		fmt.Fprintf(out, "  reboot:   %s\n", reboot(d.changes))
-	}
-	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
+	fmt.Fprintf(out, "  reboot:   %s\n  machines: %d\n", rebootReason, len(d.machines))
 	for _, machine := range d.machines {
 		fmt.Fprintf(out, "    %s\n", describeMachine(machine))
 	}
@@ -54,8 +49,8 @@ func (d difference) print(to io.Writer) error {
 			fmt.Fprintf(out, "      %s\n", cli.Printable(line))
 		}
 	}
-	if d.unread != nil {
-		fmt.Fprintf(out, "  nodes: the effect on existing Nodes and their Pods is unknown: %s\n", cli.Printable(d.unread.Error()))
+	if d.nodesErr != nil {
+		fmt.Fprintf(out, "  nodes: the effect on existing Nodes and their Pods is unknown: %s\n", cli.Printable(d.nodesErr.Error()))
 	}
 	for _, n := range d.nodes {
 		fmt.Fprintf(out, "  Node %s\n", cli.Printable(n.name))
@@ -82,23 +77,19 @@ func describeMachine(config bootstrapv1.PoolbootConfig) string {
 }
 
 func (c change) print(out *strings.Builder) {
+	sign := "~"
 	switch {
 	case c.after == nil:
-		fmt.Fprintf(out, "  - %s\n", c.item)
-		if _, isField := c.before[""]; !isField {
-			return // only the name of a removed item is printed
-		}
+		sign = "-"
 	case c.before == nil:
-		fmt.Fprintf(out, "  + %s\n", c.item)
-	default:
-		fmt.Fprintf(out, "  ~ %s\n", c.item)
+		sign = "+"
 	}
-	names := maps.Clone(c.before)
-	if names == nil {
-		names = properties{}
+	fmt.Fprintf(out, "  %s %s\n", sign, c.item)
+	if _, isField := c.before[""]; c.after == nil && !isField {
+		return // only the name of a removed item is printed
 	}
-	maps.Copy(names, c.after)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	names := sets.KeySet(c.before).Union(sets.KeySet(c.after))
+	for _, name := range sets.List(names) {
 		printProperty(out, name, c.before, c.after)
 	}
 }

@@ -39,6 +39,13 @@ type properties map[string]property
 
 func plain(value string) property { return property{value: value, shown: value} }
 
+// secret adds a value that is never shown.
+func (p properties) secret(name string, value *string) {
+	if value != nil {
+		p[name] = property{value: *value, shown: notShown}
+	}
+}
+
 // text adds a text that every user on the host can read.
 func (p properties) text(name string, value *string) {
 	if value != nil {
@@ -74,15 +81,11 @@ func (p properties) resource(name string, resource types.Resource, isSecret bool
 // contents returns a text that a terminal can show as lines, and other contents as size and hash.
 func contents(value string) property {
 	isControl := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	hash := sha256.Sum256([]byte(value))
 	return property{
-		value: value, shown: summary(value),
+		value: value, shown: fmt.Sprintf("%d bytes, sha256 %x", len(value), hash[:6]),
 		isText: len(value) <= maxText && utf8.ValidString(value) && !strings.ContainsFunc(value, isControl),
 	}
-}
-
-func summary(value string) string {
-	hash := sha256.Sum256([]byte(value))
-	return fmt.Sprintf("%d bytes, sha256 %x", len(value), hash[:6])
 }
 
 // elsewhere returns contents that are not in the document, as their URL without the parts that can contain credentials.
