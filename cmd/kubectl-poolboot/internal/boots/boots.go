@@ -128,7 +128,7 @@ func (o *options) run(ctx context.Context, names []string) error {
 		fmt.Fprintln(o.streams.ErrOut, "No boots found.")
 		return nil
 	}
-	boots := o.selected(bootsOf(configs.Items))
+	boots := o.selected(newBoots(configs.Items))
 	if err := o.checkNames(boots, namespace); err != nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (o *options) checkNames(boots []boot, namespace string) error {
 		if slices.ContainsFunc(boots, func(b boot) bool { return b.hasName(name) }) {
 			continue
 		}
-		where := "any namespace"
+		scope := "any namespace"
 		if namespace != "" {
-			where = "namespace " + namespace
+			scope = "namespace " + namespace
 		}
-		return fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", where, name)
+		return fmt.Errorf("no PoolbootConfig in %s has the name, Machine, host or Node %q: correct the name, or set --namespace", scope, name)
 	}
 	return nil
 }
@@ -186,11 +186,11 @@ func (o *options) printJSON(boots []boot) error {
 	return nil
 }
 
-// bootsOf returns boots in the order of their namespaces and Machines.
-func bootsOf(configs []bootstrapv1.PoolbootConfig) []boot {
+// newBoots returns boots in the order of their namespaces and Machines.
+func newBoots(configs []bootstrapv1.PoolbootConfig) []boot {
 	boots := make([]boot, len(configs))
 	for i := range configs {
-		boots[i] = bootOf(&configs[i])
+		boots[i] = newBoot(&configs[i])
 	}
 	slices.SortFunc(boots, func(a, b boot) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.PoolbootConfig, b.PoolbootConfig))
@@ -198,7 +198,7 @@ func bootsOf(configs []bootstrapv1.PoolbootConfig) []boot {
 	return boots
 }
 
-func bootOf(config *bootstrapv1.PoolbootConfig) boot {
+func newBoot(config *bootstrapv1.PoolbootConfig) boot {
 	b := boot{
 		Namespace: config.Namespace, Machine: record.MachineName(config), PoolbootConfig: config.Name,
 		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/watch"
@@ -18,16 +20,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
 // follow prints every boot that changes after configs were listed, until ctx is done. A watch that ends is resumed;
 // when its resource version is too old, follow lists all boots again.
 func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.PoolbootConfigList, selection []client.ListOption, show func([]boot) error) error {
-	f := &followed{last: map[client.ObjectKey]boot{}, show: show}
+	f := &follower{last: map[client.ObjectKey]boot{}, show: show}
 	for i := range configs.Items {
-		f.last[client.ObjectKeyFromObject(&configs.Items[i])] = bootOf(&configs.Items[i])
+		f.last[client.ObjectKeyFromObject(&configs.Items[i])] = newBoot(&configs.Items[i])
 	}
 	for ctx.Err() == nil {
 		changes, err := watchtools.NewRetryWatcherWithContext(ctx, configs.ResourceVersion, &cache.ListWatch{
@@ -46,80 +47,78 @@ func follow(ctx context.Context, live client.WithWatch, configs *bootstrapv1.Poo
 		if err := live.List(ctx, configs, selection...); err != nil {
 			return err
 		}
-		if err := f.listed(configs); err != nil {
+		if err := f.printList(configs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// followed are boots as they were last printed.
-type followed struct {
+// follower prints changes of boots. It keeps the boots as it last printed them.
+type follower struct {
 	last map[client.ObjectKey]boot
 	show func([]boot) error
 }
 
 // watch prints changes until the watch ends. A resource version that is too old is no error.
-func (f *followed) watch(changes watch.Interface) error {
+func (f *follower) watch(changes watch.Interface) error {
 	for event := range changes.ResultChan() {
 		config, ok := event.Object.(*bootstrapv1.PoolbootConfig)
 		if !ok {
-			err := apierrors.FromObject(event.Object)
-			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				err = nil
-			}
-			return err
-		}
-		report := f.changed
-		if event.Type == watch.Deleted {
-			report = f.deleted
-		}
-		if err := report(client.ObjectKeyFromObject(config), bootOf(config)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listed prints what changed while there was no watch.
-func (f *followed) listed(configs *bootstrapv1.PoolbootConfigList) error {
-	exists := map[client.ObjectKey]bool{}
-	for i := range configs.Items {
-		key := client.ObjectKeyFromObject(&configs.Items[i])
-		exists[key] = true
-		if err := f.changed(key, bootOf(&configs.Items[i])); err != nil {
-			return err
-		}
-	}
-	for key, b := range f.last {
-		if !exists[key] {
-			if err := f.deleted(key, b); err != nil {
+			if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 				return err
 			}
+			return nil
+		}
+		printEvent := f.printChange
+		if event.Type == watch.Deleted {
+			printEvent = f.printDeletion
+		}
+		if err := printEvent(client.ObjectKeyFromObject(config), newBoot(config)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (f *followed) changed(key client.ObjectKey, b boot) error {
-	if before, known := f.last[key]; known && before.equal(b) {
+// printList prints what changed while there was no watch.
+func (f *follower) printList(configs *bootstrapv1.PoolbootConfigList) error {
+	deleted := maps.Clone(f.last)
+	for i := range configs.Items {
+		key := client.ObjectKeyFromObject(&configs.Items[i])
+		delete(deleted, key)
+		if err := f.printChange(key, newBoot(&configs.Items[i])); err != nil {
+			return err
+		}
+	}
+	for key, b := range deleted {
+		if err := f.printDeletion(key, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) printChange(key client.ObjectKey, b boot) error {
+	if before, ok := f.last[key]; ok && before.equal(b) {
 		return nil
 	}
 	f.last[key] = b
 	return f.show([]boot{b})
 }
 
-func (f *followed) deleted(key client.ObjectKey, b boot) error {
+func (f *follower) printDeletion(key client.ObjectKey, b boot) error {
 	delete(f.last, key)
 	b.Stage, b.Since, b.Message = deletedStage, time.Now(), ""
 	return f.show([]boot{b})
 }
 
+// equalities compare the fields of boots.
+var equalities = conversion.EqualitiesOrDie(time.Time.Equal)
+
 // equal reports whether everything that is printed of a boot is the same.
 func (b boot) equal(other boot) bool {
-	sameMoment := func(a, b record.Moment) bool { return a.Step == b.Step && a.Time.Equal(b.Time) }
-	return b.Host == other.Host && b.Node == other.Node && b.Pool == other.Pool && b.Configuration == other.Configuration && b.Machine == other.Machine &&
-		b.Stage == other.Stage && b.Since.Equal(other.Since) && b.Message == other.Message && slices.Equal(b.Addresses, other.Addresses) && slices.EqualFunc(b.Timeline, other.Timeline, sameMoment)
+	return equalities.DeepEqual(b, other)
 }
 
 // table prints boots as kubectl prints objects, with one header.

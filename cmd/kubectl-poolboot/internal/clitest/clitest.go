@@ -78,7 +78,7 @@ func Refused(r Result, code int, why ...string) {
 	Expect(r.Code).To(Equal(code))
 }
 
-// File writes documents into a new file and returns its path. Its directory holds nothing else.
+// File writes documents into a new file and returns its path. Its directory contains nothing else.
 func File(name string, documents ...string) string {
 	GinkgoHelper()
 	return FileIn(GinkgoT().TempDir(), name, documents...)

@@ -154,7 +154,7 @@ $`))
 		Expect(diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
 	})
 
-	It("shows which Nodes change their pool by another nodeSelector, also to one that the files don't hold", func() {
+	It("shows which Nodes change their pool by another nodeSelector, also to one that the files do not contain", func() {
 		out := diffed(nil, []string{"nodeSelector: {matchLabels: {zone: z}}"}, node("host-1", map[string]string{"node-role.kubernetes.io/worker": ""}), node("host-2", nil))
 		Expect(out).To(HaveSuffix(`  ~ nodeSelector: node-role.kubernetes.io/infra= -> zone=z
       existing Nodes move to the pool that then selects their labels

@@ -20,16 +20,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// bootOptions are those of the commands explain machine and explain node.
-type bootOptions struct {
-	streams      genericiooptions.IOStreams
-	connection   input.Connection
-	files        input.Files
-	cluster      string
-	syncedLabels []string
-	output       cli.Output
-}
-
 // bootExplained is what explain machine and explain node print. What does not exist is empty; lists are never null.
 type bootExplained struct {
 	Machine        string `json:"machine"`
@@ -82,7 +72,7 @@ func newNode(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 // newBoot returns the command for a kind. It explains the subject that gather finds.
 func newBoot(streams genericiooptions.IOStreams, to input.Connection, use, kind string, names input.Names,
 	gather func(*gatherer, context.Context) (*subject, error), example string) *cobra.Command {
-	o := &bootOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	o := newOptions(streams, to)
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: fmt.Sprintf("Explain the pool of a %s, its boot, its labels and taints, and what to do", kind),
@@ -93,31 +83,22 @@ Objects are read from the management cluster, and the Node from the workload clu
 reports what could not be read. With -f all objects are read from files.
 
 Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, kind),
-		Example:               example,
-		Args:                  requireName(kind),
-		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, names), cobra.ShellCompDirectiveDefault),
-		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0], args[1:], gather) },
+		Example: example,
 	}
-	o.files.AddFlag(cmd, "filename", "f", "the objects")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the Cluster of the Node, when there are several")
 	cmd.Flags().StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil, "the regular expressions of this flag of Cluster API and of the manager")
-	o.output.AddFlag(cmd, "json or yaml; without it, text", cli.FormatJSON, cli.FormatYAML)
-	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
-	return cmd
+	return o.configure(cmd, kind, names, "the objects", "text", func(ctx context.Context, source *input.Source, name string) error {
+		return o.explainBoot(ctx, &gatherer{source: source, name: name, cluster: o.cluster}, gather)
+	})
 }
 
-func (o *bootOptions) run(ctx context.Context, name string, files []string, gather func(*gatherer, context.Context) (*subject, error)) error {
+func (o *options) explainBoot(ctx context.Context, g *gatherer, gather func(*gatherer, context.Context) (*subject, error)) error {
 	synced, err := registration.CompileSyncedLabels(o.syncedLabels)
 	if err != nil {
 		return fmt.Errorf("--additional-sync-machine-labels: %w", err)
 	}
-	source, err := input.OpenSource(&o.files, files, o.connection)
-	if err != nil {
-		return err
-	}
-	s, err := gather(&gatherer{source: source, name: name, cluster: o.cluster}, ctx)
+	s, err := gather(g, ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +107,7 @@ func (o *bootOptions) run(ctx context.Context, name string, files []string, gath
 		return err
 	}
 	if len(answer.Todo) > 0 {
-		return cli.TasksRemain(name, len(answer.Todo))
+		return cli.TasksRemain(g.name, len(answer.Todo))
 	}
 	return nil
 }

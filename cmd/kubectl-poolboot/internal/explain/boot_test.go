@@ -280,7 +280,7 @@ var _ = Describe("explain machine and explain node", func() {
 		for _, kind := range []string{"machine", "node"} {
 			out := clitest.Answered(poolboot("explain", kind, "infra-x7k2m", "-f", path))
 			Expect(out).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`example.com/own=yes +Stands +PoolbootConfig edge/infra-x7k2m-config`), ContainSubstring("To do:\n  nothing")))
-			clitest.Refused(poolboot("explain", kind, "nobody", "-f", path), 1, "the files hold no")
+			clitest.Refused(poolboot("explain", kind, "nobody", "-f", path), 1, "the files contain no")
 		}
 	})
 })

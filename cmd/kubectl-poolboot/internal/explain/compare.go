@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -57,15 +58,10 @@ func (p onNode) state() string {
 // explain returns the answer.
 func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 	b := &bootExplained{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
+		Machine: klog.KObj(s.machine).String(), Host: klog.KObj(s.bmh).String(),
 		Timeline: []record.Moment{}, Addresses: []boots.Address{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
 	if s.cluster.Name != "" {
 		b.Cluster = klog.KRef(s.cluster.Namespace, s.cluster.Name).String()
-	}
-	if s.machine != nil {
-		b.Machine = klog.KObj(s.machine).String()
-	}
-	if s.bmh != nil {
-		b.Host = klog.KObj(s.bmh).String()
 	}
 	if s.config == nil {
 		s.explainForeign(b)
@@ -133,41 +129,38 @@ func (s *subject) explainForeign(b *bootExplained) {
 
 // compare adds the labels and taints that a Node should have, and the further ones that it has.
 func (b *bootExplained) compare(s *subject, expected *registration.Registration) {
-	var has *corev1.Node
-	if has = s.node; has == nil {
-		has = &corev1.Node{}
-	}
+	node := cmp.Or(s.node, &corev1.Node{})
 	for _, key := range slices.Sorted(maps.Keys(expected.Labels)) {
-		value, exists := has.Labels[key]
+		value, exists := node.Labels[key]
 		label := onNode{Text: key + "=" + expected.Labels[key], From: expected.LabelSources[key], State: StatePresent}
 		switch {
 		case s.node == nil:
 			label.State = StateNotSeen
 		case !exists:
 			label.State = StateMissing
-			b.todo(fmt.Sprintf("kubectl label node %s %s: %s declares it, and the Node does not have it", has.Name, label.Text, label.From[0]))
+			b.todo(fmt.Sprintf("kubectl label node %s %s: %s declares it, and the Node does not have it", node.Name, label.Text, label.From[0]))
 		case value != expected.Labels[key] && registration.IsReported(key): // the kubelet reports it
 			label.State, label.Value = StateDiffers, value
 		case value != expected.Labels[key]:
 			label.State, label.Value = StateDiffers, value
 			b.todo(fmt.Sprintf("kubectl label node %s %s --overwrite, or change %s: %q was set by %s, and Poolboot does not overwrite it",
-				has.Name, label.Text, label.From[0], value, s.setBy(key)))
+				node.Name, label.Text, label.From[0], value, s.setBy(key)))
 		}
 		b.Labels = append(b.Labels, label)
 	}
-	for _, key := range slices.Sorted(maps.Keys(has.Labels)) {
+	for _, key := range slices.Sorted(maps.Keys(node.Labels)) {
 		if _, declared := expected.Labels[key]; !declared {
-			b.Labels = append(b.Labels, onNode{Text: key + "=" + has.Labels[key], From: []string{s.setBy(key) + ", on the Node"}, State: StatePresent})
+			b.Labels = append(b.Labels, onNode{Text: key + "=" + node.Labels[key], From: []string{s.setBy(key) + ", on the Node"}, State: StatePresent})
 		}
 	}
-	b.compareTaints(s, has, expected)
+	b.compareTaints(s, node, expected)
 }
 
-func (b *bootExplained) compareTaints(s *subject, has *corev1.Node, expected *registration.Registration) {
+func (b *bootExplained) compareTaints(s *subject, node *corev1.Node, expected *registration.Registration) {
 	for i := range expected.Taints {
 		taint := &expected.Taints[i]
 		shown := onNode{Text: taint.ToString(), From: expected.TaintSources[taint.ToString()], State: StatePresent}
-		at := slices.IndexFunc(has.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) })
+		at := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) })
 		passing := taint.Key == poolv1.NodeUnassignedTaint || taint.Key == clusterv1.NodeUninitializedTaint.Key
 		switch {
 		case s.node == nil:
@@ -176,17 +169,17 @@ func (b *bootExplained) compareTaints(s *subject, has *corev1.Node, expected *re
 			shown.State = StateRemoved
 		case at < 0:
 			shown.State = StateMissing
-			b.todo(fmt.Sprintf("kubectl taint node %s %s: it was removed, and Poolboot does not add it again", has.Name, shown.Text))
-		case has.Spec.Taints[at].Value != taint.Value:
-			shown.State, shown.Value = StateDiffers, has.Spec.Taints[at].Value
-			b.todo(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has the value %q, which Poolboot does not overwrite", has.Name, shown.Text, shown.From[0], shown.Value))
+			b.todo(fmt.Sprintf("kubectl taint node %s %s: it was removed, and Poolboot does not add it again", node.Name, shown.Text))
+		case node.Spec.Taints[at].Value != taint.Value:
+			shown.State, shown.Value = StateDiffers, node.Spec.Taints[at].Value
+			b.todo(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has the value %q, which Poolboot does not overwrite", node.Name, shown.Text, shown.From[0], shown.Value))
 		case passing && b.Stage == record.StageReady:
 			b.todo(fmt.Sprintf("read the log of %s: the Node is Ready and still has the taint %s", ownerOf(taint.Key), shown.Text))
 		}
 		b.Taints = append(b.Taints, shown)
 	}
-	for i := range has.Spec.Taints {
-		taint := &has.Spec.Taints[i]
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
 		if !slices.ContainsFunc(expected.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) }) {
 			b.Taints = append(b.Taints, onNode{Text: taint.ToString(), From: []string{ownerOf(taint.Key)}, State: StatePresent})
 		}

@@ -3,11 +3,13 @@
 package explain
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -23,12 +25,41 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 	return cmd
 }
 
-// requireName refuses a command line without the name of an object; files may follow the name.
-func requireName(kind string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+// options are those of all commands.
+type options struct {
+	streams       genericiooptions.IOStreams
+	connection    input.Connection
+	files         input.Files
+	cluster, role string
+	syncedLabels  []string
+	output        cli.Output
+}
+
+func newOptions(streams genericiooptions.IOStreams, to input.Connection) *options {
+	return &options{streams: streams, connection: to, files: input.Files{Streams: streams}}
+}
+
+// configure adds to a command for an object of a kind the arguments and flags that all commands have. Files may follow the
+// name of the object.
+func (o *options) configure(cmd *cobra.Command, kind string, names input.Names, filesUsage, textFormat string,
+	run func(ctx context.Context, source *input.Source, name string) error) *cobra.Command {
+	cmd.DisableFlagsInUseLine = true
+	cmd.ValidArgsFunction = input.CompleteFirst(input.CompleteFromCluster(o.connection, names), cobra.ShellCompDirectiveDefault)
+	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return fmt.Errorf("the name of a %s is missing", kind)
 		}
 		return nil
 	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		source, err := input.OpenSource(&o.files, args[1:], o.connection)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), source, args[0])
+	}
+	o.files.AddFlag(cmd, "filename", "f", filesUsage)
+	o.output.AddFlag(cmd, "json or yaml; without it, "+textFormat, cli.FormatJSON, cli.FormatYAML)
+	input.AddConnectionFlags(cmd, o.connection)
+	return cmd
 }

@@ -1,9 +1,11 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -77,19 +79,15 @@ func (g *gatherer) findConfig(configs []bootstrapv1.PoolbootConfig) (*bootstrapv
 		return !record.HasNode(config) && registration.Name(registration.Naming{Config: config}) == g.name
 	}
 	for _, matches := range []func(*bootstrapv1.PoolbootConfig) bool{hasNode, willHaveNode} {
-		var found *bootstrapv1.PoolbootConfig
-		for i := range configs {
-			config := &configs[i]
-			if !matches(config) || g.cluster != "" && record.ClusterName(config) != g.cluster {
-				continue
-			}
-			if found != nil {
-				return nil, fmt.Errorf("PoolbootConfigs %s and %s both have a Node %s: choose the Cluster with --cluster", found.Name, config.Name, g.name)
-			}
-			found = config
-		}
-		if found != nil {
-			return found, nil
+		found := slices.DeleteFunc(slices.Clone(configs), func(c bootstrapv1.PoolbootConfig) bool {
+			return !matches(&c) || g.cluster != "" && record.ClusterName(&c) != g.cluster
+		})
+		switch len(found) {
+		case 0:
+		case 1:
+			return &found[0], nil
+		default:
+			return nil, fmt.Errorf("PoolbootConfigs %s and %s both have a Node %s: choose the Cluster with --cluster", found[0].Name, found[1].Name, g.name)
 		}
 	}
 	return nil, nil
@@ -157,10 +155,7 @@ func (g *gatherer) readPools(ctx context.Context, s *subject, namespace string) 
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		name = pools.Cluster.Name
-	}
-	if name == "" {
+	if name = cmp.Or(name, pools.Cluster.Name); name == "" {
 		return errors.New("there is no pool: name the Cluster with --cluster, or the namespace of its pools with --namespace")
 	}
 	s.pools, s.cluster = pools.Items, client.ObjectKey{Namespace: namespace, Name: name}
@@ -182,7 +177,7 @@ func (g *gatherer) readHost(ctx context.Context, s *subject) (err error) {
 	return err
 }
 
-// findHost finds the BareMetalHost among files, which need not hold the Metal3Machine.
+// findHost finds the BareMetalHost among files, which do not need to contain the Metal3Machine.
 func (g *gatherer) findHost(ctx context.Context, s *subject) error {
 	var hosts bmov1alpha1.BareMetalHostList
 	if err := g.source.List(ctx, &hosts, client.InNamespace(s.config.Namespace)); err != nil {
@@ -214,7 +209,7 @@ func (g *gatherer) readNode(ctx context.Context, s *subject) {
 	err = workload.Get(ctx, client.ObjectKey{Name: name}, node)
 	switch config, ok := record.ConfigOfNode(node); {
 	case apierrors.IsNotFound(err) && g.source.InFiles:
-		s.addUnseen("Node "+name, errors.New("the files don't hold it"))
+		s.addUnseen("Node "+name, errors.New("the files do not contain it"))
 	case apierrors.IsNotFound(err):
 		s.addUnseen("Node "+name, errors.New("it does not exist"))
 	case err != nil:

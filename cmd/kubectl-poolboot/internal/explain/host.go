@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -15,15 +16,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
-
-// hostOptions are those of the command explain host.
-type hostOptions struct {
-	streams       genericiooptions.IOStreams
-	connection    input.Connection
-	files         input.Files
-	cluster, role string
-	output        cli.Output
-}
 
 // hostExplained is what explain host prints. What does not exist is empty; lists are never null.
 type hostExplained struct {
@@ -39,7 +31,7 @@ type hostExplained struct {
 }
 
 func newHost(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
-	o := &hostOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	o := newOptions(streams, to)
 	cmd := &cobra.Command{
 		Use:   "host NAME [-f FILE...]",
 		Short: "Explain which labels nodeLabelRules derive from a host",
@@ -59,51 +51,31 @@ Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would bl
 
   # Try rules before you apply them
   kubectl poolboot explain host rack1-u12 -f host.yaml -f pools.yaml`,
-		Args:                  requireName("BareMetalHost"),
-		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, input.Hosts), cobra.ShellCompDirectiveDefault),
-		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0], args[1:]) },
 	}
-	o.files.AddFlag(cmd, "filename", "f", "the BareMetalHost, its HardwareData and the rules")
 	cmd.Flags().StringVar(&o.role, "pool", "", "only the rules of the pool with this role, and those of PoolbootConfigs")
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(1, input.PoolClusters, to))
 	cli.AddCompletion(cmd, "pool", o.files.Complete(1, input.PoolRoles, to))
-	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
-	input.AddConnectionFlags(cmd, to)
-	return cmd
+	return o.configure(cmd, "BareMetalHost", input.Hosts, "the BareMetalHost, its HardwareData and the rules", "a table", o.explainHost)
 }
 
-func (o *hostOptions) run(ctx context.Context, name string, files []string) error {
-	source, err := input.OpenSource(&o.files, files, o.connection)
-	if err != nil {
-		return err
-	}
-	s, err := o.gather(ctx, source, name)
+func (o *options) explainHost(ctx context.Context, source *input.Source, name string) error {
+	s, err := o.gatherHost(ctx, source, name)
 	if err != nil {
 		return err
 	}
 	answer := hostExplained{
 		Host:     klog.KObj(s.host).String(),
 		Hardware: s.hardwareFrom,
+		Machine:  klog.KObj(s.machine).String(),
+		Cluster:  klog.KObj(s.cluster).String(),
 		Rules:    append([]nodelabels.Result{}, nodelabels.Evaluate(nodelabels.NewFacts(s.host, s.hardware, s.machine, s.cluster), s.rules...)...),
-	}
-	if s.machine != nil {
-		answer.Machine = klog.KObj(s.machine).String()
-	}
-	if s.cluster != nil {
-		answer.Cluster = klog.KObj(s.cluster).String()
 	}
 	if err := o.output.Print(o.streams.Out, answer, answer.print); err != nil {
 		return err
 	}
-	blocked := 0
-	for _, result := range answer.Rules {
-		if result.Outcome.Blocks() {
-			blocked++
-		}
-	}
-	if blocked > 0 {
-		return cli.ActionRequired(fmt.Errorf("host %s would get no configuration: %d of the rules block it", answer.Host, blocked))
+	blocking := slices.DeleteFunc(slices.Clone(answer.Rules), func(r nodelabels.Result) bool { return !r.Outcome.Blocks() })
+	if len(blocking) > 0 {
+		return cli.ActionRequired(fmt.Errorf("host %s would get no configuration: %d of the rules block it", answer.Host, len(blocking)))
 	}
 	return nil
 }

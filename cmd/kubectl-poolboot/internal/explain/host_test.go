@@ -108,7 +108,7 @@ spec:
 			path := clitest.File("all.yaml", aHost, infra)
 			clitest.Refused(poolboot(append([]string{"explain", "host"}, strings.Split(strings.ReplaceAll(strings.Join(args, " "), "FILE", path), " ")...)...), 1, why)
 		},
-		Entry("another host", `the files hold no BareMetalHost "rack2"`, "rack2", "-f", "FILE"),
+		Entry("another host", `the files contain no BareMetalHost "rack2"`, "rack2", "-f", "FILE"),
 		Entry("another pool", `no MachineConfigPool of role "gpu"`, "rack1-u12", "-f", "FILE", "--pool", "gpu"),
 		Entry("an unknown output", "--output wide is not known", "rack1-u12", "-f", "FILE", "-o", "wide"),
 		Entry("no host", "the name of a BareMetalHost is missing", "-f", "FILE"),

@@ -30,8 +30,8 @@ type hostSubject struct {
 	rules   []nodelabels.Rules
 }
 
-// gather reads a host and what there is about it.
-func (o *hostOptions) gather(ctx context.Context, source *input.Source, name string) (*hostSubject, error) {
+// gatherHost reads a host and the objects around it.
+func (o *options) gatherHost(ctx context.Context, source *input.Source, name string) (*hostSubject, error) {
 	s := &hostSubject{host: &bmov1alpha1.BareMetalHost{}}
 	err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: name}, s.host)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *hostSubject) readMachine(ctx context.Context, source *input.Source) err
 	return nil
 }
 
-// readFromFiles reads the Machine and the Cluster of which the files hold only one, and the rules of all
+// readFromFiles reads the Machine and the Cluster of which the files contain only one, and the rules of all
 // PoolbootConfigs and templates.
 func (s *hostSubject) readFromFiles(ctx context.Context, files client.Reader) error {
 	var machines clusterv1.MachineList
@@ -114,8 +114,8 @@ func (s *hostSubject) readFromFiles(ctx context.Context, files client.Reader) er
 }
 
 // poolRules returns the rules of the pool that the command line names, else of the pool of the host's Machine, else of
-// all pools. In files, which may hold rules to try, it is all pools too.
-func (o *hostOptions) poolRules(source *input.Source, s *hostSubject, pools []poolv1.MachineConfigPool) (rules []nodelabels.Rules, err error) {
+// all pools. In files, which can contain rules to try, it is all pools too.
+func (o *options) poolRules(source *input.Source, s *hostSubject, pools []poolv1.MachineConfigPool) (rules []nodelabels.Rules, err error) {
 	role := o.role
 	if role == "" && s.machine != nil && !source.InFiles {
 		assigned, err := pool.ForBoot(pool.Boot{Config: &s.configs[0], Machine: s.machine, Host: s.host, Pools: pools})

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -97,7 +98,7 @@ func (f *Files) expand(name string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(paths) == 0 {
-		err = fmt.Errorf("the directory %s holds no *.yaml, *.yml or *.json: name another directory, or add -R to read its subdirectories", name)
+		err = fmt.Errorf("the directory %s contains no *.yaml, *.yml or *.json: name another directory, or add -R to read its subdirectories", name)
 	}
 	return paths, err
 }
@@ -135,7 +136,7 @@ func (f *Files) readFile(path string, objects *Objects) error {
 			return fmt.Errorf("%s: document %d: %w", path, number, err)
 		}
 		for _, document := range documents {
-			if err := objects.add(place{file: path, document: number}, document); err != nil {
+			if err := objects.add(schema.GroupVersionKind{}, place{file: path, document: number}, document); err != nil {
 				return err
 			}
 			number++

@@ -84,7 +84,7 @@ var _ = Describe("Files", func() {
 		})
 
 		It("must be there", func() {
-			clitest.Refused(role(GinkgoT().TempDir()), 1, "holds no *.yaml, *.yml or *.json", "-R")
+			clitest.Refused(role(GinkgoT().TempDir()), 1, "contains no *.yaml, *.yml or *.json", "-R")
 		})
 	})
 
@@ -125,7 +125,7 @@ var _ = Describe("Files", func() {
 		}
 		It("need --cluster", func() {
 			path := clitest.File("a.yaml", worker, infra, clitest.Pool("core", "worker"))
-			clitest.Refused(role(path), 1, "the files hold pools of the clusters core and edge: choose one with --cluster")
+			clitest.Refused(role(path), 1, "the files contain pools of the clusters core and edge: choose one with --cluster")
 			clitest.Refused(role(path, "--cluster", "far"), 1, `no pool of the cluster "far", but of core and edge`)
 			Expect(clitest.Answered(role(path, "--cluster", "edge"))).To(Equal("infra\n"))
 			Expect(role(path, "--cluster", "core").ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))

@@ -11,6 +11,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kjson "k8s.io/apimachinery/pkg/util/json"
@@ -72,16 +73,15 @@ var (
 		bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), bmov1alpha1.GroupVersion.WithKind("HardwareData")}
 )
 
-// strict decodes Poolboot's kinds and refuses unknown fields.
-var strict = serializer.NewCodecFactory(Scheme(), serializer.EnableStrict).UniversalDeserializer()
+// Decoders of Poolboot's kinds, which refuses unknown fields, and of other projects' kinds.
+var (
+	strict  = serializer.NewCodecFactory(Scheme(), serializer.EnableStrict).UniversalDeserializer()
+	lenient = serializer.NewCodecFactory(Scheme()).UniversalDeserializer()
+)
 
-// add adds the object that a JSON document is, or the objects that it lists.
-func (o *Objects) add(at place, raw []byte) error {
-	return o.addOf(schema.GroupVersionKind{}, at, raw)
-}
-
-// addOf is add for an object that may leave out its own kind, as the items of a list of one kind do.
-func (o *Objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) error {
+// add adds the object in a JSON document, or the objects in its list. Kind is that of an object that leaves out its own, as
+// the items of a list of one kind do.
+func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        struct {
@@ -104,7 +104,7 @@ func (o *Objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) erro
 	case head.Metadata.Name == "" && slices.Contains(namedKinds, kind):
 		err = fmt.Errorf("%s: metadata.name: is missing", kind.Kind)
 	case slices.Contains(ownKinds, kind):
-		err = o.addOwn(kind, raw)
+		err = o.decode(strict, kind, raw)
 	case kind == OpenShiftPoolKind:
 		err = o.addOpenShiftPool(raw)
 	case kind == OpenShiftConfigKind:
@@ -112,7 +112,7 @@ func (o *Objects) addOf(kind schema.GroupVersionKind, at place, raw []byte) erro
 	case kind == OpenShiftKubeletKind && o.readKubeletConfigs:
 		err = o.addOpenShiftKubelet(raw)
 	case slices.Contains(foreignKinds, kind):
-		err = o.addForeign(kind, raw)
+		err = o.decode(lenient, kind, raw)
 	default:
 		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored\n", at, kind.Kind, head.Metadata.Name, kind.GroupVersion())
 		return err
@@ -131,28 +131,16 @@ func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.
 	kind := list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List"))
 	for i, item := range items {
 		at.item = i + 1
-		if err := o.addOf(kind, at, item); err != nil {
+		if err := o.add(kind, at, item); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addForeign adds an object of another project's kind.
-func (o *Objects) addForeign(kind schema.GroupVersionKind, raw []byte) error {
-	object, err := Scheme().New(kind)
-	if err == nil {
-		err = kjson.Unmarshal(raw, object)
-	}
-	if err == nil {
-		o.items = append(o.items, object.(client.Object))
-	}
-	return err
-}
-
-// addOwn adds an object of one of Poolboot's own kinds.
-func (o *Objects) addOwn(kind schema.GroupVersionKind, raw []byte) error {
-	decoded, _, err := strict.Decode(raw, &kind, nil)
+// decode adds an object of a kind of the scheme.
+func (o *Objects) decode(decoder runtime.Decoder, kind schema.GroupVersionKind, raw []byte) error {
+	decoded, _, err := decoder.Decode(raw, &kind, nil)
 	if err != nil {
 		return err
 	}

@@ -48,11 +48,11 @@ func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, 
 	}
 	switch {
 	case len(chosen) > 1:
-		return nil, fmt.Errorf("%s pools of the clusters %s: choose one with --cluster", s.holder, joinNames(chosen))
+		return nil, fmt.Errorf("%s pools of the clusters %s: choose one with --cluster", s.subject, joinNames(chosen))
 	case len(chosen) == 0 && cluster != "" && len(all) > 0:
-		return nil, fmt.Errorf("%s no pool of the cluster %q, but of %s: correct --cluster", s.holder, cluster, joinNames(all))
+		return nil, fmt.Errorf("%s no pool of the cluster %q, but of %s: correct --cluster", s.subject, cluster, joinNames(all))
 	case len(chosen) == 0 && cluster != "":
-		return nil, fmt.Errorf("%s no pool that names a cluster: leave out --cluster %s", s.holder, cluster)
+		return nil, fmt.Errorf("%s no pool that names a cluster: leave out --cluster %s", s.subject, cluster)
 	case len(chosen) == 0:
 		return &Pools{Items: list.Items}, nil
 	}

@@ -3,15 +3,14 @@ package input
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,10 +38,9 @@ func (o *Objects) Get(_ context.Context, key client.ObjectKey, object client.Obj
 		}
 	}
 	kind := reflect.TypeOf(object).Elem().Name()
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
-		Message: fmt.Sprintf("the files hold no %s %q: correct the name, or add the file with it", kind, key.Name),
-	}}
+	err := apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
+	err.ErrStatus.Message = fmt.Sprintf("the files contain no %s %q: correct the name, or add the file with it", kind, key.Name)
+	return err
 }
 
 // List lists copies of the objects of a kind in the order of the files. Of the options, the namespace and the label

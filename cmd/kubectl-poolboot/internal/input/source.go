@@ -20,23 +20,23 @@ type Source struct {
 	client.Reader
 	// Namespace is that of the objects that the command line names; empty for files, where names are enough.
 	Namespace string
-	// InFiles is true for files, which need not hold everything.
+	// InFiles is true for files, which do not need to contain everything.
 	InFiles bool
-	// holder is the subject of messages, with its verb.
-	holder string
-	// Workload returns a reader of a workload cluster's objects, of which files hold Nodes.
+	// subject starts messages about what the source contains, with the verb.
+	subject string
+	// Workload returns a reader of a workload cluster's objects, of which files contain Nodes.
 	Workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 }
 
 // Source returns the objects in files as a source.
 func (o *Objects) Source() *Source {
-	return &Source{Reader: o, InFiles: true, holder: "the files hold",
+	return &Source{Reader: o, InFiles: true, subject: "the files contain",
 		Workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return o, nil }}
 }
 
 // Source returns the cluster as a source.
 func (c *Cluster) Source() *Source {
-	return &Source{Reader: c, Namespace: c.Namespace, holder: "namespace " + c.Namespace + " holds", Workload: c.Workload}
+	return &Source{Reader: c, Namespace: c.Namespace, subject: "namespace " + c.Namespace + " contains", Workload: c.Workload}
 }
 
 // OpenSource returns the files of the command line or, without any, the management cluster.
@@ -72,7 +72,7 @@ func (s *Source) ExplainMissing(err error, role string) error {
 		return err
 	}
 	if s.InFiles {
-		err = fmt.Errorf("the files hold no MachineConfigPool of role %q: correct the role, or add a file with the pool; "+
+		err = fmt.Errorf("the files contain no MachineConfigPool of role %q: correct the role, or add a file with the pool; "+
 			"kubectl get pbpool,pbmconf -o yaml prints those of a cluster", missing.Role)
 	}
 	if missing.Role == role {

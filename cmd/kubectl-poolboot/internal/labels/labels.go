@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -107,15 +108,13 @@ func (o *options) run(ctx context.Context, args []string) error {
 
 // print prints a line for every label and every taint.
 func (a answer) print(out io.Writer) error {
+	var lines strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(a.Labels)) {
-		if _, err := fmt.Fprintf(out, "label %s=%s\n", key, a.Labels[key]); err != nil {
-			return err
-		}
+		fmt.Fprintf(&lines, "label %s=%s\n", key, a.Labels[key])
 	}
 	for _, taint := range a.Taints {
-		if _, err := fmt.Fprintf(out, "taint %s\n", taint.ToString()); err != nil {
-			return err
-		}
+		fmt.Fprintf(&lines, "taint %s\n", taint.ToString())
 	}
-	return nil
+	_, err := io.WriteString(out, lines.String())
+	return err
 }

@@ -65,7 +65,7 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 		path := clitest.File("pools.yaml", infra)
 		clitest.Refused(poolboot("labels", "-f", path), 1, `"pool" not set`)
 		clitest.Refused(poolboot("labels", "--pool", "infra"), 1, `"filename" not set`)
-		clitest.Refused(poolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files hold no MachineConfigPool of role "gpu"`)
+		clitest.Refused(poolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files contain no MachineConfigPool of role "gpu"`)
 		clitest.Refused(poolboot("labels", "-f", path, "--pool", "master"), 1, "control plane machines are in no pool")
 		clitest.Refused(poolboot("labels", "-f", path, "--pool", "infra", "-o", "yaml"), 1, "--output yaml is not known: use json")
 	})

@@ -132,21 +132,15 @@ func (c *report) add(traps ...trap) {
 }
 
 // count returns how many traps would hang the move or lose something.
-func (c *report) count() (n int) {
-	for _, t := range c.Traps {
-		if t.Effect != Note {
-			n++
-		}
-	}
-	return n
+func (c *report) count() int {
+	return len(slices.DeleteFunc(slices.Clone(c.Traps), func(t trap) bool { return t.Effect == Note }))
 }
 
 // print prints the traps as text, and a verdict.
 func (c *report) print(out io.Writer) error {
 	lines := printers.GetNewTabWriter(out)
 	for _, t := range c.Traps {
-		fmt.Fprintf(lines, "%s\t%s\n", t.Effect, cli.Printable(t.Object))
-		fmt.Fprintf(lines, "\t%s\n\tTo do: %s\n", cli.Printable(t.Message), cli.Printable(t.Remedy))
+		fmt.Fprintf(lines, "%s\t%s\n\t%s\n\tTo do: %s\n", t.Effect, cli.Printable(t.Object), cli.Printable(t.Message), cli.Printable(t.Remedy))
 	}
 	if err := lines.Flush(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +54,7 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	var hardware bmov1alpha1.HardwareDataList
 	var templates bootstrapv1.PoolbootConfigTemplateList
 	var pools poolv1.MachineConfigPoolList
-	var pieces poolv1.MachineConfigList
+	var machineConfigs poolv1.MachineConfigList
 	var enrollments poolv1.EnrollmentList
 	var secrets corev1.SecretList
 	for _, list := range []client.ObjectList{&definitions, &deployments, &webhooks} {
@@ -61,26 +62,26 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &hardware, &f.configs, &templates, &pools, &pieces, &enrollments, &secrets} {
+	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments, &secrets} {
 		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("list %T of namespace %s: %w", list, namespace, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&f.hosts, &hardware, &f.configs, &templates, &pools, &pieces, &enrollments} {
+	for _, list := range []client.ObjectList{&f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments} {
 		_ = meta.EachListItem(list, func(item runtime.Object) error { // returns the function's error only
 			f.needed = append(f.needed, item.(client.Object))
 			return nil
 		})
 	}
-	wanted := map[string]bool{}
+	hostSecrets := sets.New[string]()
 	for i := range f.hosts.Items {
-		wanted[f.hosts.Items[i].Spec.BMC.CredentialsName] = true
+		hostSecrets.Insert(f.hosts.Items[i].Spec.BMC.CredentialsName)
 		if data := f.hosts.Items[i].Spec.UserData; data != nil && (data.Namespace == "" || data.Namespace == namespace) {
-			wanted[data.Name] = true
+			hostSecrets.Insert(data.Name)
 		}
 	}
 	for i := range secrets.Items {
-		if s := &secrets.Items[i]; s.Type == poolv1.EnrollmentTokenType || wanted[s.Name] {
+		if s := &secrets.Items[i]; s.Type == poolv1.EnrollmentTokenType || hostSecrets.Has(s.Name) {
 			f.needed = append(f.needed, s)
 		}
 	}

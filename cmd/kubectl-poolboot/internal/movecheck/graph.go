@@ -101,26 +101,22 @@ func findMoved(nodes []*node) {
 			}
 		}
 	}
-	seen := map[types.UID]bool{}
-	var follow func(n *node)
-	follow = func(n *node) {
-		n.moves = true
-		if seen[n.GetUID()] {
-			return
+	var mark func(n *node)
+	mark = func(n *node) {
+		if !n.moves {
+			n.moves = true
+			for _, dependent := range owned[n.GetUID()] {
+				mark(dependent)
+			}
 		}
-		seen[n.GetUID()] = true
-		for _, dependent := range owned[n.GetUID()] {
-			follow(dependent)
+	}
+	for _, n := range nodes {
+		if _, head := n.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]; n.kind.head || head {
+			mark(n)
 		}
 	}
 	for _, n := range nodes {
 		_, alone := n.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
-		_, head := n.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]
-		switch {
-		case n.kind.head || head:
-			follow(n)
-		case n.kind.alone || alone:
-			n.moves = true
-		}
+		n.moves = n.moves || n.kind.alone || alone
 	}
 }

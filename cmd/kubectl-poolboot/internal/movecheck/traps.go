@@ -1,6 +1,7 @@
 package movecheck
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,13 +29,11 @@ func (f *facts) check() *report {
 			checked.Moved++
 		}
 	}
-	checked.add(f.clusterTraps()...)
-	checked.add(f.machineTraps()...)
-	checked.add(f.hostTraps()...)
-	checked.add(f.wipeTraps()...)
-	checked.add(f.blockMoveTraps()...)
-	checked.add(f.leftBehindTraps()...)
-	checked.add(f.bootTraps()...)
+	for _, find := range []func() []trap{
+		f.clusterTraps, f.machineTraps, f.hostTraps, f.wipeTraps, f.blockMoveTraps, f.notMovedTraps, f.bootTraps,
+	} {
+		checked.add(find()...)
+	}
 	return checked
 }
 
@@ -103,9 +103,8 @@ func (f *facts) hostTraps() (traps []trap) {
 			}
 			traps = append(traps, trap{effect, at, message, "wait until it is provisioned or available"})
 		}
-		_, written := h.Annotations[bmov1alpha1.StatusAnnotation]
-		_, paused := h.Annotations[bmov1alpha1.PausedAnnotation]
-		if isInstalled(h) && f.consumer(h) == nil && (!written || !paused) {
+		isSaved := metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.StatusAnnotation) && metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.PausedAnnotation)
+		if isInstalled(h) && f.consumer(h) == nil && !isSaved {
 			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine uses it, so its status is not saved in an annotation for the move: Metal3 would register and install it again",
 				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move remove the first annotation in the target`,
 					h.Namespace, h.Name, bmov1alpha1.PausedAnnotation, bmov1alpha1.StatusAnnotation)})
@@ -140,16 +139,14 @@ func (f *facts) wipeTraps() (traps []trap) {
 	if installed == 0 {
 		return nil
 	}
-	stopped := len(f.ironic) > 0
 	for _, d := range f.ironic {
 		if hasReplicas(d) {
-			stopped = false
 			traps = append(traps, trap{Lost, "Deployment " + d.Namespace + "/" + d.Name, fmt.Sprintf("Ironic runs: clusterctl removes the pause annotation of each of %d provisioned BareMetalHosts before "+
 				"it deletes them here, and the baremetal-operator can have Ironic wipe the server in between", installed),
 				fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0, and leave the baremetal-operator running", d.Namespace, d.Name)})
 		}
 	}
-	if len(traps) == 0 && !stopped {
+	if len(f.ironic) == 0 {
 		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("this cluster has no Deployment of Ironic: if Ironic runs elsewhere, the baremetal-operator can have it wipe one of %d provisioned servers "+
 			"when clusterctl deletes their BareMetalHosts here", installed), "stop Ironic wherever it runs before the move"})
 	}
@@ -180,8 +177,8 @@ func (f *facts) blockMoveTraps() (traps []trap) {
 	return traps
 }
 
-// leftBehindTraps returns the objects that must be moved and would not be.
-func (f *facts) leftBehindTraps() (traps []trap) {
+// notMovedTraps returns the objects that must be moved and would not be.
+func (f *facts) notMovedTraps() (traps []trap) {
 	names := map[string][]string{}
 	for _, o := range f.needed {
 		if !f.isMoved(o.GetUID()) {
@@ -196,10 +193,8 @@ func (f *facts) leftBehindTraps() (traps []trap) {
 			shown = append(slices.Clone(shown[:5]), fmt.Sprintf("and %d more", len(shown)-5))
 		}
 		at := fmt.Sprintf("%s %s/%s", kind, f.namespace, strings.Join(shown, ", "))
-		remedy := fmt.Sprintf("kubectl -n %s label %s %s %s=", f.namespace, strings.ToLower(kind), strings.Join(names[kind], " "), clusterctlv1.ClusterctlMoveLabel)
-		if label := kindRemedy(kind, f.kinds); label != "" {
-			remedy = label
-		}
+		remedy := cmp.Or(kindRemedy(kind, f.kinds), fmt.Sprintf("kubectl -n %s label %s %s %s=",
+			f.namespace, strings.ToLower(kind), strings.Join(names[kind], " "), clusterctlv1.ClusterctlMoveLabel))
 		traps = append(traps, trap{Lost, at, "no moved object owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would not be moved", remedy})
 	}
 	return traps

@@ -34,7 +34,7 @@ type options struct {
 
 // rendered is what render prints: a rendered config without Kubernetes' metadata. Lists are never null.
 type rendered struct {
-	// Name is the rendered config's name, which holds a hash of its content.
+	// Name is the rendered config's name, which contains a hash of its content.
 	Name            string          `json:"name"`
 	Ignition        json.RawMessage `json:"ignition"`
 	KernelArguments []string        `json:"kernelArguments"`

@@ -133,7 +133,7 @@ var _ = Describe("render", func() {
 
 	It("says that the files lack the pool, not that the cluster does, and how to get it from there", func() {
 		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", ours...), "--pool", "gpu"), 1,
-			`the files hold no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
+			`the files contain no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
 	})
 
 	Describe("with --live", func() {
@@ -152,8 +152,8 @@ var _ = Describe("render", func() {
 		})
 		It("speaks of the cluster and the namespace, not of files", func() {
 			clitest.Refused(live("--pool", "gpu", "--cluster", "infra-1"), 1, `the Cluster has no MachineConfigPool of role "gpu"`)
-			clitest.Refused(live("--pool", "infra"), 1, "namespace edge holds pools of the clusters edge/infra-1 and edge/infra-2: choose one with --cluster")
-			clitest.Refused(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge holds no pool of the cluster \"nowhere\"")
+			clitest.Refused(live("--pool", "infra"), 1, "namespace edge contains pools of the clusters edge/infra-1 and edge/infra-2: choose one with --cluster")
+			clitest.Refused(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge contains no pool of the cluster \"nowhere\"")
 		})
 		It("takes no files beside", func() {
 			clitest.Refused(live("--pool", "infra", "-f", "a.yaml"), 1, "filename", "live")

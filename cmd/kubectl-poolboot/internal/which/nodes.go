@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -37,7 +38,7 @@ func (o *options) printNodes(pools []poolv1.MachineConfigPool) error {
 	var conflicts error
 	for i, node := range nodes {
 		decision, err := pool.Decide(node.Labels, pools)
-		answer := nodeMembership{Node: node.Name, membership: membership{ControlPlane: decision.ControlPlane}, Unsupported: decision.Unsupported}
+		answer := nodeMembership{Node: node.Name, membership: newMembership(decision), Unsupported: decision.Unsupported}
 		var conflict *pool.ConflictError
 		switch {
 		case errors.As(err, &conflict):
@@ -47,8 +48,6 @@ func (o *options) printNodes(pools []poolv1.MachineConfigPool) error {
 			}
 		case err != nil:
 			return err
-		case decision.Role != "":
-			answer.Pool = &decision.Role
 		}
 		answers[i] = answer
 	}
@@ -64,11 +63,7 @@ func printTable(out io.Writer, answers []nodeMembership) error {
 	table := printers.GetNewTabWriter(out)
 	fmt.Fprintln(table, "NODE\tPOOL\tNOTE")
 	for _, answer := range answers {
-		role := "<none>"
-		if answer.Pool != nil {
-			role = *answer.Pool
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", answer.Node, role, answer.note())
+		fmt.Fprintf(table, "%s\t%s\t%s\n", answer.Node, ptr.Deref(answer.Pool, cli.None), answer.note())
 	}
 	return table.Flush()
 }
@@ -79,7 +74,7 @@ func (a nodeMembership) note() string {
 	case len(a.Conflict) > 0:
 		return "conflict: several custom pools match: " + strings.Join(a.Conflict, " and ")
 	case len(a.Unsupported) > 0:
-		return "control plane: not supported: " + strings.Join(a.Unsupported, " and ")
+		return "control plane; ignored custom pools: " + strings.Join(a.Unsupported, " and ")
 	case a.ControlPlane:
 		return "control plane"
 	case a.Pool == nil:

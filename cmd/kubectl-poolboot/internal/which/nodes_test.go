@@ -24,7 +24,7 @@ var _ = Describe("which of several Nodes", func() {
 		Expect(clitest.Answered(poolboot("which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", clitest.File("nodes.yaml", nodes...)))).To(Equal(
 			"NODE   POOL     NOTE\n" +
 				"a      <none>   control plane\n" +
-				"b      <none>   control plane: not supported: infra\n" +
+				"b      <none>   control plane; ignored custom pools: infra\n" +
 				"c      worker   \n" +
 				"d      infra    \n" +
 				"e      <none>   unmanaged\n"))

@@ -39,6 +39,14 @@ type membership struct {
 	ControlPlane bool `json:"controlPlane,omitempty"`
 }
 
+func newMembership(decision pool.Decision) membership {
+	m := membership{ControlPlane: decision.ControlPlane}
+	if decision.Role != "" {
+		m.Pool = &decision.Role
+	}
+	return m
+}
+
 // New returns the command which.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, pools: input.Files{Streams: streams}}
@@ -68,7 +76,7 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
 	}
 	o.pools.AddRequiredFlag(cmd, "pools", "", "the MachineConfigPools")
 	cmd.Flags().StringArrayVarP(&o.labels, "labels", "l", nil, "the Node's labels, as KEY=VALUE,...; may be repeated")
-	cmd.Flags().StringVar(&o.node, "node", "", "file with the Node, or with a list that holds only this Node; - for standard input")
+	cmd.Flags().StringVar(&o.node, "node", "", "file with the Node, or with a list that contains only this Node; - for standard input")
 	cmd.Flags().StringVar(&o.nodes, "nodes", "", "file with any number of Nodes, for a table of all; - for standard input")
 	cmd.MarkFlagsOneRequired("labels", "node", "nodes")
 	cmd.MarkFlagsMutuallyExclusive("labels", "node", "nodes")
@@ -112,10 +120,10 @@ func (o *options) printNode(pools []poolv1.MachineConfigPool) error {
 		return err
 	}
 	if len(pools) == 0 {
-		o.note("the files hold no MachineConfigPool")
+		o.note("the files contain no MachineConfigPool")
 	}
 	if len(decision.Unsupported) > 0 {
-		o.note("a control plane can't be in the pools that its labels name: " + strings.Join(decision.Unsupported, " and "))
+		o.note("Poolboot ignores the custom pools that also match a control plane Node: " + strings.Join(decision.Unsupported, " and "))
 	}
 	return o.print(decision)
 }
@@ -135,18 +143,14 @@ func (o *options) nodeLabels() (map[string]string, error) {
 	}
 	nodes := input.Of[*corev1.Node](found)
 	if len(nodes) != 1 {
-		return nil, fmt.Errorf("--node %s: the file holds %d Nodes, and must hold one: use --nodes for several", o.node, len(nodes))
+		return nil, fmt.Errorf("--node %s: the file contains %d Nodes, and must contain one: use --nodes for several", o.node, len(nodes))
 	}
 	return nodes[0].Labels, nil
 }
 
 func (o *options) print(decision pool.Decision) error {
 	if o.output.Format == cli.FormatJSON {
-		answer := membership{ControlPlane: decision.ControlPlane}
-		if decision.Role != "" {
-			answer.Pool = &decision.Role
-		}
-		return json.NewEncoder(o.streams.Out).Encode(answer)
+		return json.NewEncoder(o.streams.Out).Encode(newMembership(decision))
 	}
 	switch {
 	case decision.ControlPlane:

@@ -55,7 +55,7 @@ var _ = Describe("which", func() {
 	It("notes the custom pools that a control plane can't be in", func() {
 		r := poolboot("which", "--pools", clitest.File("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
 		Expect(r).To(Equal(clitest.Result{Out: `{"pool":null,"controlPlane":true}` + "\n",
-			ErrOut: "note: a control plane can't be in the pools that its labels name: infra and storage\n"}))
+			ErrOut: "note: Poolboot ignores the custom pools that also match a control plane Node: infra and storage\n"}))
 	})
 
 	DescribeTable("exits with 2 and the reason when two custom pools match",
@@ -82,10 +82,10 @@ var _ = Describe("which", func() {
 		)
 
 		It("refuses a file with several", func() {
-			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", infra, list)), 1, "holds 2 Nodes, and must hold one")
+			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", infra, list)), 1, "contains 2 Nodes, and must contain one")
 		})
 		It("refuses a file without one", func() {
-			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", clitest.OpenShiftWorker)), 1, "holds 0 Nodes")
+			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", clitest.OpenShiftWorker)), 1, "contains 0 Nodes")
 		})
 		It("refuses to read standard input twice", func() {
 			clitest.Refused(poolbootReading(infra, "which", "--pools", "-", "--node", "-"), 1, "standard input (-) can be read only once")
@@ -94,7 +94,7 @@ var _ = Describe("which", func() {
 
 	It("has an answer, and a note, when there is no pool", func() {
 		Expect(poolboot("which", "--pools", clitest.File("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
-			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files hold no MachineConfigPool\n"}))
+			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
 	})
 
 	It("does not guess past a malformed selector", func() {
