@@ -62,6 +62,8 @@ type Reconciler struct {
 	outages outages
 	// approval remembers which workload clusters leave the approval of certificates to Poolboot.
 	approval workload.ApprovalChecker
+	// readinessRules caches the readiness rules of workload clusters.
+	readinessRules workload.ReadinessRules
 	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
 	rights sync.Map
 	// ensuring combines the calls that ensure the same rights at the same time.

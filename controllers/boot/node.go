@@ -15,6 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -61,10 +62,16 @@ func (r *Reconciler) ensureRights(ctx context.Context, s *scope) error {
 }
 
 // ensureNode pre-registers the Node, or updates the Node that was pre-registered for this config if no kubelet has
-// registered yet. It returns an error if the resulting Node is not in its pool.
+// registered yet. It returns an error if the resulting Node is not in its pool. A new Node also has the taints of the
+// cluster's readiness rules. Those of an existing Node belong to the node readiness controller.
 func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	s.node = s.registration.Node()
-	err := s.workload.Create(ctx, s.node)
+	rules, err := r.readinessRules.List(ctx, s.workload, s.cluster.UID)
+	if err != nil {
+		return err
+	}
+	registration.AddTaints(s.node, readiness.Taints(rules, s.node))
+	err = s.workload.Create(ctx, s.node)
 	if apierrors.IsAlreadyExists(err) {
 		err = s.adoptNode(ctx)
 	}

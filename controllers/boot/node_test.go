@@ -5,11 +5,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
 )
 
 var _ = Describe("The Node of a Machine", func() {
@@ -30,6 +32,25 @@ var _ = Describe("The Node of a Machine", func() {
 		Expect(w.workload.Delete(ctx, foreign)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
+	})
+
+	It("has the taints of the cluster's readiness rules only when it is created", func(ctx SpecContext) {
+		w := newSetting().world()
+		rule := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"conditions":   []any{map[string]any{"type": "example.com/NetworkReady", "requiredStatus": "True"}},
+			"taint":        map[string]any{"key": "readiness.k8s.io/network", "effect": "NoSchedule"},
+			"nodeSelector": map[string]any{"matchLabels": map[string]any{infraLabel: ""}},
+		}}}
+		rule.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind))
+		rule.SetName("network")
+		Expect(w.workload.Create(ctx, rule)).To(Succeed())
+		Expect(w.ask(ctx)).To(BeZero())
+		network := HaveField("Key", "readiness.k8s.io/network")
+		Expect(w.node(ctx).Spec.Taints).To(ContainElement(network))
+
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Spec.Taints = nil })
+		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.node(ctx).Spec.Taints).To(And(Not(BeEmpty()), Not(ContainElement(network))))
 	})
 
 	It("is never created with the name of the control plane endpoint", func(ctx SpecContext) {

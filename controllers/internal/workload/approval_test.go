@@ -33,7 +33,8 @@ var _ = Describe("The check for automatic approval of certificates in a workload
 		allowed.Store(false)
 		err = nil
 		clock = clocktesting.NewFakeClock(time.Now())
-		approval = &workload.ApprovalChecker{Clock: clock}
+		approval = &workload.ApprovalChecker{}
+		approval.Clock = clock
 		w = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 				reviews.Add(1)

@@ -1,0 +1,123 @@
+// Package readiness determines the taints that a Node gets from the NodeReadinessRules of its cluster when it is
+// pre-registered. The node readiness controller (https://node-readiness-controller.sigs.k8s.io) adds the taint of a
+// rule only after it has seen a Node. Until then, Pods could be scheduled, so its documentation asks users to register
+// Nodes with the taint. The package is pure: no client, no I/O.
+package readiness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// GroupVersion and Kind are those of readiness rules.
+var GroupVersion = schema.GroupVersion{Group: "readiness.node.x-k8s.io", Version: "v1alpha1"}
+
+// Kind is the kind of readiness rules.
+const Kind = "NodeReadinessRule"
+
+// taintPrefix is the prefix of the taint keys of all rules. The schema of NodeReadinessRules requires it.
+const taintPrefix = "readiness.k8s.io/"
+
+// Rule is the part of a NodeReadinessRule that determines whether a new Node has its taint.
+type Rule struct {
+	taint    corev1.Taint
+	selector labels.Selector
+	// isInactive is true for a rule that never adds its taint: a dry run, or a rule that is being deleted.
+	isInactive bool
+	conditions []condition
+	// isAnyOf is true if one of the conditions is sufficient. Otherwise all are necessary.
+	isAnyOf bool
+}
+
+// condition is a condition that a Node must have. A Node that does not have it is treated as if its status were
+// DefaultStatus.
+type condition struct {
+	Type           corev1.NodeConditionType `json:"type"`
+	RequiredStatus corev1.ConditionStatus   `json:"requiredStatus"`
+	DefaultStatus  corev1.ConditionStatus   `json:"defaultStatus"`
+}
+
+// Parse reads a NodeReadinessRule of version v1alpha1. The error names the field that is not valid.
+func Parse(object *unstructured.Unstructured) (Rule, error) {
+	var content struct {
+		Spec struct {
+			Conditions      []condition          `json:"conditions"`
+			ConditionPolicy string               `json:"conditionPolicy"`
+			Taint           corev1.Taint         `json:"taint"`
+			NodeSelector    metav1.LabelSelector `json:"nodeSelector"`
+			DryRun          bool                 `json:"dryRun"`
+		} `json:"spec"`
+	}
+	invalid := func(field string, reason any) error {
+		return fmt.Errorf("%s %s: spec%s: %v", Kind, object.GetName(), field, reason)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &content); err != nil {
+		return Rule{}, invalid("", err)
+	}
+	spec := content.Spec
+	selector, err := metav1.LabelSelectorAsSelector(&spec.NodeSelector)
+	if err != nil {
+		return Rule{}, invalid(".nodeSelector", err)
+	}
+	taint := corev1.Taint{Key: spec.Taint.Key, Value: spec.Taint.Value, Effect: spec.Taint.Effect}
+	reasons := slices.Concat(validation.IsQualifiedName(taint.Key), validation.IsValidLabelValue(taint.Value))
+	if !strings.HasPrefix(taint.Key, taintPrefix) {
+		reasons = append(reasons, "the key must begin with "+taintPrefix)
+	}
+	if !slices.Contains([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, taint.Effect) {
+		reasons = append(reasons, fmt.Sprintf("the effect %q is unknown", taint.Effect))
+	}
+	if len(reasons) > 0 {
+		return Rule{}, invalid(".taint", strings.Join(reasons, "; "))
+	}
+	return Rule{
+		taint:      taint,
+		selector:   selector,
+		isInactive: spec.DryRun || object.GetDeletionTimestamp() != nil,
+		conditions: spec.Conditions,
+		isAnyOf:    spec.ConditionPolicy == "anyOf",
+	}, nil
+}
+
+// Taints returns the taints of all rules that select a new Node and that the Node does not satisfy, sorted by key and
+// effect.
+func Taints(rules []Rule, node *corev1.Node) []corev1.Taint {
+	var taints []corev1.Taint
+	for i := range rules {
+		rule := &rules[i]
+		known := func(t corev1.Taint) bool { return t.MatchTaint(&rule.taint) }
+		if !rule.isInactive && rule.selector.Matches(labels.Set(node.Labels)) && !rule.isSatisfied(node) && !slices.ContainsFunc(taints, known) {
+			taints = append(taints, rule.taint)
+		}
+	}
+	slices.SortFunc(taints, func(a, b corev1.Taint) int { return strings.Compare(a.Key+string(a.Effect), b.Key+string(b.Effect)) })
+	return taints
+}
+
+// isSatisfied reports whether the conditions of a Node satisfy the rule.
+func (r *Rule) isSatisfied(node *corev1.Node) bool {
+	has := func(c condition) bool {
+		for i := range node.Status.Conditions {
+			if node.Status.Conditions[i].Type == c.Type {
+				return node.Status.Conditions[i].Status == c.RequiredStatus
+			}
+		}
+		if c.DefaultStatus == "" {
+			return c.RequiredStatus == corev1.ConditionUnknown
+		}
+		return c.RequiredStatus == c.DefaultStatus
+	}
+	if r.isAnyOf {
+		return slices.ContainsFunc(r.conditions, has)
+	}
+	return !slices.ContainsFunc(r.conditions, func(c condition) bool { return !has(c) })
+}

@@ -1,0 +1,58 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
+)
+
+const (
+	// rulesTTL is how long the readiness rules of a cluster are cached. The node readiness controller itself adds the
+	// taint of a newer rule.
+	rulesTTL = 10 * time.Second
+	// rulesPage is the number of rules that are read at once. The status of a rule lists Nodes, so rules can be large.
+	rulesPage = 20
+	// maxPages limits what is read. The owner of a workload cluster can create any number of rules.
+	maxPages = 25
+)
+
+// ReadinessRules reads the readiness rules of workload clusters. It caches them. The zero value is ready to use.
+type ReadinessRules struct {
+	perCluster[[]readiness.Rule]
+}
+
+// List returns the readiness rules of the Cluster with this UID, or none if the cluster has no such kind. Rules that
+// are not valid are omitted, as the node readiness controller omits them.
+func (r *ReadinessRules) List(ctx context.Context, w client.Client, cluster types.UID) ([]readiness.Rule, error) {
+	ttl := func([]readiness.Rule) time.Duration { return rulesTTL }
+	return r.get(cluster, ttl, func() (rules []readiness.Rule, err error) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind + "List"))
+		for range maxPages {
+			err := w.List(ctx, list, client.Limit(rulesPage), client.Continue(list.GetContinue()))
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				return nil, nil
+			}
+			if err != nil {
+				return nil, fmt.Errorf("list %ss: %w", readiness.Kind, err)
+			}
+			for i := range list.Items {
+				if rule, err := readiness.Parse(&list.Items[i]); err == nil {
+					rules = append(rules, rule)
+				}
+			}
+			if list.GetContinue() == "" {
+				break
+			}
+		}
+		return rules, nil
+	})
+}
