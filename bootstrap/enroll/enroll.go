@@ -31,7 +31,7 @@ func Token(secret *corev1.Secret) (string, error) {
 	}
 	token := string(secret.Data[poolv1.EnrollmentTokenKey])
 	if !tokenPattern.MatchString(token) {
-		return "", fmt.Errorf("data.%s: it must be 32 to 512 random characters, of those that a bearer token may have", poolv1.EnrollmentTokenKey)
+		return "", fmt.Errorf("data.%s: it must have 32 to 512 random characters that are valid in a bearer token", poolv1.EnrollmentTokenKey)
 	}
 	return token, nil
 }
@@ -45,7 +45,7 @@ const (
 // Check returns an error that names the wrong field of a new Enrollment, before the API server validates it.
 func Check(spec poolv1.EnrollmentSpec) error {
 	if problems := validation.IsDNS1123Label(spec.PoolRole); len(problems) > 0 {
-		return fmt.Errorf("spec.poolRole: %q is not a role of a pool: %s", spec.PoolRole, strings.Join(problems, "; "))
+		return fmt.Errorf("spec.poolRole: %q is not a valid role of a pool: %s", spec.PoolRole, strings.Join(problems, "; "))
 	}
 	if err := CheckPattern(spec.NamePattern); err != nil {
 		return fmt.Errorf("spec.namePattern: %w", err)
@@ -54,14 +54,14 @@ func Check(spec poolv1.EnrollmentSpec) error {
 		return fmt.Errorf("spec.maxUses: it must be from 1 to %d", maxUses)
 	}
 	if len(spec.AddressRanges) > maxRanges {
-		return fmt.Errorf("spec.addressRanges: it names %d address ranges, the limit is %d", len(spec.AddressRanges), maxRanges)
+		return fmt.Errorf("spec.addressRanges: it has %d address ranges, and the limit is %d", len(spec.AddressRanges), maxRanges)
 	}
 	for _, text := range spec.AddressRanges {
 		switch prefix, err := netip.ParsePrefix(text); {
 		case err != nil:
 			return fmt.Errorf("spec.addressRanges: %q is not an address range: write CIDRs such as 192.0.2.0/24,2001:db8::/64", text)
 		case prefix.Bits() == 0:
-			return fmt.Errorf("spec.addressRanges: %q is every address: name the range of the hosts", text)
+			return fmt.Errorf("spec.addressRanges: %q contains all addresses: set the range of the hosts", text)
 		case prefix != prefix.Masked():
 			return fmt.Errorf("spec.addressRanges: %q has host bits: write %s", text, prefix.Masked())
 		}
@@ -73,7 +73,7 @@ func Check(spec poolv1.EnrollmentSpec) error {
 // check.
 func CheckPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-		return errors.New("it is not a pattern of names: write one such as edge-*")
+		return errors.New("it is not a valid pattern: set a pattern such as edge-*")
 	}
 	return (identity.Cluster{}).CheckPattern(pattern)
 }
@@ -91,7 +91,7 @@ func InRanges(ranges []string, address netip.Addr) bool {
 // when the host is admitted.
 func Allows(pattern, name string) string {
 	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
-		return "it can't be the name of a Node: " + strings.Join(problems, "; ")
+		return "it cannot be the name of a Node: " + strings.Join(problems, "; ")
 	}
 	if err := (identity.Cluster{}).CheckNodeName(name); err != nil {
 		return err.Error()

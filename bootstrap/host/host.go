@@ -95,15 +95,13 @@ func ForMetal3Machine(ctx context.Context, c client.Reader, m *unstructured.Unst
 	if err != nil {
 		return nil, err
 	}
-	return &Host{
-		Name:          bmh.Name,
-		Namespace:     bmh.Namespace,
-		UID:           string(bmh.UID),
-		ProviderID:    providerID,
-		State:         bmh.Status.Provisioning.State,
-		Metal3Machine: consumer,
-		Object:        bmh,
-	}, nil
+	h := newHost(bmh)
+	h.ProviderID, h.Metal3Machine = providerID, consumer
+	return h, nil
+}
+
+func newHost(bmh *bmov1alpha1.BareMetalHost) *Host {
+	return &Host{Name: bmh.Name, Namespace: bmh.Namespace, UID: string(bmh.UID), State: bmh.Status.Provisioning.State, Object: bmh}
 }
 
 // IsAbsent reports whether an object or its kind does not exist. Metal3 can be installed after Poolboot.

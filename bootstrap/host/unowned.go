@@ -43,8 +43,5 @@ func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) 
 	if !bmh.DeletionTimestamp.IsZero() || state != bmov1alpha1.StateProvisioning && state != bmov1alpha1.StateProvisioned {
 		return nil, notReady("BareMetalHost %s is not being provisioned, its state is %q", klog.KObj(bmh), state)
 	}
-	return &Host{
-		Name: bmh.Name, Namespace: bmh.Namespace, UID: string(bmh.UID),
-		State: state, Object: bmh,
-	}, nil
+	return newHost(bmh), nil
 }

@@ -57,7 +57,7 @@ type NameError struct {
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("no Node may have the name %q: %s; a certificate for it would impersonate that", e.Name, e.Why)
+	return fmt.Sprintf("no Node can have the name %q: %s; a certificate for this name could be misused for impersonation", e.Name, e.Why)
 }
 
 // CheckNodeName returns a *NameError for a name that refers to something other than a Node. It compares names as DNS
@@ -80,18 +80,18 @@ func (c Cluster) owner(name string) string {
 	case slices.ContainsFunc(c.Endpoints, func(endpoint string) bool { return endpoint != "" && sameHost(endpoint, name) }):
 		return "it is the host of the cluster's control plane endpoint"
 	case first == "localhost" || last == "localhost":
-		return "it means the machine that a program runs on"
+		return "it refers to the local machine"
 	case first == "kubernetes":
 		return "it is the API server's Service"
 	case slices.Contains(labels[1:], "svc"), len(labels) > 1 && (last == "default" || last == "kube-system"):
-		return "it is the form of a Service's name"
+		return "it has the form of the name of a Service"
 	case within(name, domain), within(name, defaultServiceDomain):
 		return fmt.Sprintf("it is in the DNS domain %s of the cluster's Services and Pods", domain)
 	case strings.Contains(name, "*"):
 		return "it is a wildcard"
 	}
 	if address, ok := addressForm(name); ok {
-		return fmt.Sprintf("programs take it for the IP address %s", address)
+		return fmt.Sprintf("programs read it as the IP address %s", address)
 	}
 	return ""
 }
@@ -138,9 +138,9 @@ func (c Cluster) CheckAddress(address netip.Addr) string {
 	case !address.IsValid():
 		return "it is not an IP address"
 	case address.IsUnspecified(), address.IsLoopback():
-		return "it means the machine that a program runs on"
+		return "it refers to the local machine"
 	case address.IsLinkLocalUnicast():
-		return "it is link-local, and every network has it"
+		return "it is a link-local address, which is not unique"
 	case address.IsMulticast(), address == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "it is a multicast or broadcast address"
 	case slices.ContainsFunc(c.Endpoints, func(endpoint string) bool { return sameHost(endpoint, address.String()) }):

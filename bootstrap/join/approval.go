@@ -45,7 +45,7 @@ func CheckApproval(ctx context.Context, w client.Client) error {
 		},
 	}}
 	if err := w.Create(ctx, review); err != nil {
-		return fmt.Errorf("whether certificate requests of join credentials are approved: %w", err)
+		return fmt.Errorf("check whether certificate requests of join credentials are approved automatically: %w", err)
 	}
 	if review.Status.Allowed {
 		return &AutoApprovedError{Grant: review.Status.Reason}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	_ "embed" // check.sh
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
@@ -52,7 +51,7 @@ func withCheck(config ignition.Config, variable, flags string) (ignition.Config,
 // move the Node to another pool, because the recorded pool decides. And a Node in use must not fail because an
 // administrator renewed a certificate manually.
 func checkUnit(command string) []*unit.UnitOption {
-	return append(onlineUnit("Check that this host joins in the pool that it was made for"),
+	return append(onlineUnit("Verify the configuration with which this host joins its pool"),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
@@ -94,8 +93,6 @@ func sumsOf(config ignition.Config) ([]byte, error) {
 
 // withDropin adds Poolboot's drop-in to a unit of the image.
 func withDropin(u types.Unit, options []*unit.UnitOption) types.Unit {
-	text := &strings.Builder{}
-	_, _ = io.Copy(text, unit.Serialize(options)) // a copy in memory does not fail
-	u.Dropins = append(u.Dropins, types.Dropin{Name: ignition.OwnDropin, Contents: ptr.To(text.String())})
+	u.Dropins = append(u.Dropins, types.Dropin{Name: ignition.OwnDropin, Contents: serialize(options)})
 	return u
 }

@@ -1,10 +1,11 @@
-# Poolboot's check before a host joins: is what puts its Node into its pool as Poolboot wrote it? See docs/security.md.
+# Verifies, before a host joins, that the files and settings that put its Node in its pool are unchanged. See
+# docs/security.md.
 # Usage: check.sh SUMS VARIABLE FLAGS DIRECTORY
-#   SUMS       the files that Poolboot wrote, as sha256sum writes them
-#   VARIABLE   the variable that the kubelet takes its pool's flags from
-#   FLAGS      the environment file that sets it
-#   DIRECTORY  where drop-ins of the kubelet's configuration are
-# It needs sh, sha256sum, sed, tr, grep and systemctl.
+#   SUMS       the checksums of the files that Poolboot wrote, in the format of sha256sum
+#   VARIABLE   the environment variable with the kubelet flags of the pool
+#   FLAGS      the environment file that sets the variable
+#   DIRECTORY  the directory with the drop-ins of the kubelet configuration
+# Requires sh, sha256sum, sed, tr, grep and systemctl.
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 sums=$1 variable=$2 flags=$3 directory=$4 wrong=0
 
@@ -15,11 +16,11 @@ stop() {
 		"remove that and provision the host again, or undo the change and run: systemctl start kubelet.service" >&2
 }
 
-# The files.
+# Compare the files with their checksums.
 for file in $(sha256sum -c "$sums" 2>/dev/null | sed -n 's/: FAILED.*//p'); do stop "$file"; done
 [ $wrong = 1 ] || sha256sum -c "$sums" >/dev/null 2>&1 || stop "$sums"
 
-# The kubelet's unit, with all drop-ins, as systemd sees it.
+# Check the effective unit of the kubelet, with all its drop-ins.
 namespaces='RootDirectory RootImage BindPaths BindReadOnlyPaths TemporaryFileSystem MountImages ExtensionImages ExtensionDirectories InaccessiblePaths'
 unit=$(systemctl show kubelet.service) || stop 'kubelet.service (systemctl show failed)'
 value() { printf '%s\n' "$unit" | sed -n "s/^$1=//p"; }
@@ -44,7 +45,8 @@ for property in $namespaces; do
 	[ -z "$(value "$property")" ] || stop "$property= of kubelet.service"
 done
 
-# What the kubelet's configuration may not say. The kubelet reads directories below and hidden files too. A # behind a space begins a comment.
+# Check that no drop-in sets a field that is reserved for Poolboot. The kubelet also reads subdirectories and hidden files.
+# A # after a space starts a comment.
 settings='(registerWithTaints|registerNode|providerID)'
 for file in $(grep -RlsiE --include='*.conf' '^([^#]|[^[:space:]]#)*'"$settings"'["'\'']?[[:space:]]*:' "$directory"); do stop "$file"; done
 exit $wrong

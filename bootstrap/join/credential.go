@@ -65,11 +65,12 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 			return credential, nil
 		}
 	}
-	credential, err := newCredential(ttl)
-	if err == nil {
-		err = create(ctx, w, owner, credential)
-	}
+	token, err := bootstraputil.GenerateBootstrapToken()
 	if err != nil {
+		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
+	}
+	credential := newCredential(token, expiration(ttl))
+	if err := create(ctx, w, owner, credential); err != nil {
 		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
 	}
 	return credential, nil
@@ -80,9 +81,9 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 // exists.
 func RestoreCredential(ctx context.Context, w client.Client, owner string, credential Credential, ttl time.Duration) (time.Time, error) {
 	if !bootstraputil.IsValidBootstrapToken(credential.Token()) {
-		return time.Time{}, fmt.Errorf("join credential of PoolbootConfig %s: it is no bootstrap token", owner)
+		return time.Time{}, fmt.Errorf("join credential of PoolbootConfig %s: it is not a bootstrap token", owner)
 	}
-	credential.Expires = endOf(ttl)
+	credential.Expires = expiration(ttl)
 	if err := create(ctx, w, owner, credential); err != nil {
 		return time.Time{}, fmt.Errorf("restore join credential %s of PoolbootConfig %s: %w", credential.ID, owner, err)
 	}
@@ -106,9 +107,9 @@ func create(ctx context.Context, w client.Client, owner string, credential Crede
 // NotFound if the credential does not exist.
 func ExtendCredential(ctx context.Context, w client.Client, id string, ttl time.Duration) (time.Time, error) {
 	if !bootstraputil.IsValidBootstrapTokenID(id) {
-		return time.Time{}, fmt.Errorf("join credential: %q is no ID of a bootstrap token", id)
+		return time.Time{}, fmt.Errorf("join credential: %q is not the ID of a bootstrap token", id)
 	}
-	expires := endOf(ttl)
+	expires := expiration(ttl)
 	patch, err := json.Marshal(map[string]any{"data": map[string][]byte{
 		bootstrapapi.BootstrapTokenExpirationKey: []byte(expires.Format(time.RFC3339)),
 	}})
@@ -157,17 +158,13 @@ func readCredential(secret *corev1.Secret, owner string) (credential Credential,
 	return credential, bootstraputil.IsValidBootstrapToken(credential.Token())
 }
 
-func newCredential(ttl time.Duration) (Credential, error) {
-	token, err := bootstraputil.GenerateBootstrapToken()
-	if err != nil {
-		return Credential{}, err
-	}
+func newCredential(token string, expires time.Time) Credential {
 	id, secret, _ := strings.Cut(token, ".")
-	return Credential{ID: id, Secret: secret, Expires: endOf(ttl)}, nil
+	return Credential{ID: id, Secret: secret, Expires: expires}
 }
 
-// endOf returns the time after ttl, in whole seconds as in a bootstrap token.
-func endOf(ttl time.Duration) time.Time { return time.Now().Add(ttl).UTC().Truncate(time.Second) }
+// expiration returns the time after ttl, in whole seconds as in a bootstrap token.
+func expiration(ttl time.Duration) time.Time { return time.Now().Add(ttl).UTC().Truncate(time.Second) }
 
 func tokenSecret(id string) *corev1.Secret {
 	return &corev1.Secret{

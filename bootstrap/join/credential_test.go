@@ -120,7 +120,7 @@ var _ = Describe("The join credential", func() {
 
 	It("is not restored from an invalid token", func() {
 		_, err := join.RestoreCredential(ctx, workload, owner, join.Credential{ID: "abc123"}, ttl)
-		Expect(err).To(MatchError("join credential of PoolbootConfig metal/infra-boot: it is no bootstrap token"))
+		Expect(err).To(MatchError("join credential of PoolbootConfig metal/infra-boot: it is not a bootstrap token"))
 	})
 
 	It("is recognized for its owner, and for no other PoolbootConfig", func() {
@@ -134,7 +134,7 @@ var _ = Describe("The join credential", func() {
 
 	It("cannot be extended without an ID", func() {
 		_, err := join.ExtendCredential(ctx, workload, "", ttl)
-		Expect(err).To(MatchError(ContainSubstring("no ID of a bootstrap token")))
+		Expect(err).To(MatchError(ContainSubstring("is not the ID of a bootstrap token")))
 	})
 
 	It("can be deleted more than once", func() {

@@ -7,20 +7,15 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
 // joinKubeconfig returns a kubeconfig that contains the server, its CA and the credential, and refers to no files.
 func joinKubeconfig(cl Cluster, cred Credential) ([]byte, error) {
-	const user = "poolboot"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[cl.Name] = &clientcmdapi.Cluster{Server: cl.Server, CertificateAuthorityData: cl.CA}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: cred.Token()}
-	config.Contexts[user] = &clientcmdapi.Context{Cluster: cl.Name, AuthInfo: user}
-	config.CurrentContext = user
-	return clientcmd.Write(*config)
+	config := kubeconfig.Config{Server: cl.Server, CA: cl.CA, Token: cred.Token()}
+	return config.Kubeconfig(cl.Name, "poolboot")
 }
 
 // file returns a file that overwrites the file of the image at the same path.
@@ -43,9 +38,14 @@ func systemdUnit(name string, options []*unit.UnitOption) types.Unit {
 	if len(options) == 0 {
 		return types.Unit{Name: name}
 	}
+	return types.Unit{Name: name, Contents: serialize(options)}
+}
+
+// serialize returns the text of a unit or a drop-in.
+func serialize(options []*unit.UnitOption) *string {
 	text := &strings.Builder{}
 	_, _ = io.Copy(text, unit.Serialize(options)) // a copy in memory does not fail
-	return types.Unit{Name: name, Contents: ptr.To(text.String())}
+	return ptr.To(text.String())
 }
 
 func enabledUnit(name string, options []*unit.UnitOption) types.Unit {

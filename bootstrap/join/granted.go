@@ -31,8 +31,8 @@ func FindCredential(ctx context.Context, w client.Reader, owner string) (found C
 		return Credential{}, false, fmt.Errorf("join credentials of PoolbootConfig %s: %w", owner, err)
 	}
 	for i := range tokens.Items {
-		credential, whole := readCredential(&tokens.Items[i], owner)
-		if whole && time.Now().Before(credential.Expires) && (!ok || credential.Expires.After(found.Expires)) {
+		credential, valid := readCredential(&tokens.Items[i], owner)
+		if valid && time.Now().Before(credential.Expires) && (!ok || credential.Expires.After(found.Expires)) {
 			found, ok = credential, true
 		}
 	}
@@ -64,11 +64,11 @@ func FindGrant(ctx context.Context, w client.Reader, credentialID string) (*boot
 // PublicKeySHA256 returns the SHA-256 sum, in hexadecimal, of the public key in a PEM certificate signing request. It
 // returns "" if the request cannot be read.
 func PublicKeySHA256(request []byte) string {
-	wanted, err := ParseCertificateRequest(request)
+	parsed, err := ParseCertificateRequest(request)
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(wanted.RawSubjectPublicKeyInfo)
+	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
 }
 
@@ -76,7 +76,7 @@ func PublicKeySHA256(request []byte) string {
 func ParseCertificateRequest(raw []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, errors.New("it is no PEM block of type CERTIFICATE REQUEST")
+		return nil, errors.New("it is not a PEM block of type CERTIFICATE REQUEST")
 	}
 	return x509.ParseCertificateRequest(block.Bytes)
 }

@@ -12,7 +12,7 @@ package join
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/vincent-petithory/dataurl"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
@@ -85,28 +85,24 @@ func CredentialIn(config ignition.Config) (Credential, error) {
 			return Credential{}, fmt.Errorf("%s: %w", f.Path, err)
 		}
 		if !bootstraputil.IsValidBootstrapToken(read.Token) {
-			return Credential{}, fmt.Errorf("%s: it holds no bootstrap token", f.Path)
+			return Credential{}, fmt.Errorf("%s: the kubeconfig has no bootstrap token", f.Path)
 		}
-		id, secret, _ := strings.Cut(read.Token, ".")
-		return Credential{ID: id, Secret: secret}, nil
+		return newCredential(read.Token, time.Time{}), nil
 	}
 	return Credential{}, errors.New("there is no join credential")
 }
 
 // extraConfig parses spec.extraConfig of a PoolbootConfig, and refuses what a user cannot set.
 func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
-	var (
-		config = ignition.New()
-		field  string
-		err    error
-	)
-	switch {
-	case extra == nil:
-		return config, nil
-	case extra.Config != nil:
-		field = "spec.extraConfig.config"
+	if extra == nil {
+		return ignition.New(), nil
+	}
+	var config ignition.Config
+	var err error
+	field := "spec.extraConfig.config"
+	if extra.Config != nil {
 		config, err = ignition.Parse(extra.Config.Raw)
-	default:
+	} else {
 		field = "spec.extraConfig.butane"
 		config, err = ignition.ParseButane(extra.Butane)
 	}

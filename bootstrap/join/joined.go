@@ -16,28 +16,19 @@ const kubeletCertificate = ignition.KubeletPKIDirectory + "/kubelet-client-curre
 // joinedUnits returns the units that create the sentinel file of Cluster API when the host has joined.
 func joinedUnits() []types.Unit {
 	return []types.Unit{
-		enabledUnit("poolboot-joined.path", joinedPath()),
-		systemdUnit("poolboot-joined.service", joinedService()),
-	}
-}
-
-// joinedPath returns the unit that starts joinedService when the kubelet has its client certificate, at every boot.
-func joinedPath() []*unit.UnitOption {
-	return []*unit.UnitOption{
-		unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
-		unit.NewUnitOption("Path", "PathExists", kubeletCertificate),
-		atBoot(),
-	}
-}
-
-// joinedService returns the unit that creates the sentinel file. It stays active. Otherwise, its path unit would start
-// it repeatedly.
-func joinedService() []*unit.UnitOption {
-	return []*unit.UnitOption{
-		unit.NewUnitOption("Unit", "Description", "Tell Cluster API that this host has joined"),
-		unit.NewUnitOption("Service", "Type", "oneshot"),
-		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
-		unit.NewUnitOption("Service", "ExecStart", "/usr/bin/mkdir -p "+path.Dir(ignition.SentinelPath)),
-		unit.NewUnitOption("Service", "ExecStart", "/usr/bin/touch "+ignition.SentinelPath),
+		// starts the service when the kubelet has its client certificate, at every boot
+		enabledUnit("poolboot-joined.path", []*unit.UnitOption{
+			unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
+			unit.NewUnitOption("Path", "PathExists", kubeletCertificate),
+			atBoot(),
+		}),
+		// stays active: otherwise, the path unit would start it repeatedly
+		systemdUnit("poolboot-joined.service", []*unit.UnitOption{
+			unit.NewUnitOption("Unit", "Description", "Create the sentinel file of Cluster API"),
+			unit.NewUnitOption("Service", "Type", "oneshot"),
+			unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+			unit.NewUnitOption("Service", "ExecStart", "/usr/bin/mkdir -p "+path.Dir(ignition.SentinelPath)),
+			unit.NewUnitOption("Service", "ExecStart", "/usr/bin/touch "+ignition.SentinelPath),
+		}),
 	}
 }

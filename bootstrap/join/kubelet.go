@@ -72,7 +72,7 @@ func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 		"--cert-dir=" + ignition.KubeletPKIDirectory,
 		"$" + ignition.KubeletArgsVariable,
 	}, " ")
-	return append(append(onlineUnit("Kubelet that joins by TLS bootstrap"), checkedFirst()...),
+	return append(append(onlineUnit("Kubelet (joins with TLS bootstrapping)"), checkedFirst()...),
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),
 		unit.NewUnitOption("Service", "Restart", "always"),

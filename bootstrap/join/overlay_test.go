@@ -139,7 +139,7 @@ var _ = Describe("The overlay of a machine", func() {
 		Entry("because the kubeconfig has another kind of token", sourceOfKubeconfig("data:,"+url.PathEscape(
 			`{"clusters":[{"name":"edge","cluster":{"server":"https://edge.example.com:6443"}}],"contexts":[{"name":"a","context":{"cluster":"edge","user":"a"}}],`+
 				`"current-context":"a","users":[{"name":"a","user":{"token":"`+secret+`"}}]}`)),
-			"/etc/kubernetes/bootstrap-kubelet.conf: it holds no bootstrap token"),
+			"/etc/kubernetes/bootstrap-kubelet.conf: the kubeconfig has no bootstrap token"),
 	)
 
 	It("overwrites the files of the image", func() {

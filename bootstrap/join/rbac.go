@@ -41,7 +41,7 @@ func EnsureRBAC(ctx context.Context, w client.Client, kubeadm bool) error {
 	}
 	for _, object := range objects {
 		if err := w.Apply(ctx, object, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
-			return fmt.Errorf("rights to join: %w", err)
+			return fmt.Errorf("permissions to join: %w", err)
 		}
 	}
 	return nil

@@ -135,29 +135,37 @@ const (
 	unpairedError = "client-certificate-data and client-key-data must be set together"
 )
 
+// unsupported is a field that is refused if it is set.
+type unsupported struct {
+	isSet      bool
+	field, why string
+}
+
+// refuse returns an error for the first of the fields that is set.
+func refuse(path string, fields []unsupported) error {
+	for _, f := range fields {
+		if f.isSet {
+			return &FieldError{Field: path + "." + f.field, Why: f.why}
+		}
+	}
+	return nil
+}
+
 func (c *Config) readCluster(path string, from *clientcmdv1.Cluster) error {
-	for _, refused := range []struct {
-		is         bool
-		field, why string
-	}{
+	if err := refuse(path, []unsupported{
 		{from.CertificateAuthority != "", "certificate-authority", noFiles + "certificate-authority-data"},
 		{from.InsecureSkipTLSVerify, "insecure-skip-tls-verify", noInsecure},
 		{from.ProxyURL != "", "proxy-url", noProxy},
 		{!isServer(from.Server), "server", serverFormat},
-	} {
-		if refused.is {
-			return &FieldError{Field: path + "." + refused.field, Why: refused.why}
-		}
+	}); err != nil {
+		return err
 	}
 	c.Server, c.TLSServerName, c.CA = from.Server, from.TLSServerName, from.CertificateAuthorityData
 	return nil
 }
 
 func (c *Config) readUser(path string, from *clientcmdv1.AuthInfo) error {
-	for _, refused := range []struct {
-		is         bool
-		field, why string
-	}{
+	if err := refuse(path, []unsupported{
 		{from.Exec != nil, "exec", noPrograms},
 		{from.AuthProvider != nil, "auth-provider", noPrograms},
 		{from.TokenFile != "", "tokenFile", noFiles + "token"},
@@ -170,10 +178,8 @@ func (c *Config) readUser(path string, from *clientcmdv1.AuthInfo) error {
 		{len(from.ImpersonateGroups) > 0, "as-groups", noSettings},
 		{len(from.ImpersonateUserExtra) > 0, "as-user-extra", noSettings},
 		{(len(from.ClientCertificateData) == 0) != (len(from.ClientKeyData) == 0), "client-certificate-data", unpairedError},
-	} {
-		if refused.is {
-			return &FieldError{Field: path + "." + refused.field, Why: refused.why}
-		}
+	}); err != nil {
+		return err
 	}
 	c.ClientCertificate, c.ClientKey, c.Token = from.ClientCertificateData, from.ClientKeyData, from.Token
 	return nil
@@ -186,14 +192,13 @@ func isServer(server string) bool {
 		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
-// Kubeconfig returns the Config as a kubeconfig. It has only the settings that Read accepted.
-func (c *Config) Kubeconfig() ([]byte, error) {
-	const name = "workload"
+// Kubeconfig returns the Config as a kubeconfig with a cluster and a user. It has only the settings that Read accepted.
+func (c *Config) Kubeconfig(cluster, user string) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, TLSServerName: c.TLSServerName, CertificateAuthorityData: c.CA}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: c.ClientCertificate, ClientKeyData: c.ClientKey, Token: c.Token}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: c.Server, TLSServerName: c.TLSServerName, CertificateAuthorityData: c.CA}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: c.ClientCertificate, ClientKeyData: c.ClientKey, Token: c.Token}
+	config.Contexts[user] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
+	config.CurrentContext = user
 	return clientcmd.Write(*config)
 }
 

@@ -49,7 +49,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(read).To(Equal(&kubeconfig.Config{Server: "https://192.0.2.1:6443", TLSServerName: "edge.example.com", CA: []byte("ca"),
 			ClientCertificate: []byte("certificate"), ClientKey: []byte("key"), Token: "token"}))
-		handedOn, err := read.Kubeconfig()
+		handedOn, err := read.Kubeconfig("workload", "workload")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(clientcmd.RESTConfigFromKubeConfig(handedOn)).To(Equal(read.REST()))
 	})

@@ -28,7 +28,7 @@ func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	if err != nil {
 		return err
 	}
-	content, err := config.Kubeconfig()
+	content, err := config.Kubeconfig("workload", "workload")
 	if err != nil {
 		return &SecretError{Secret: key, err: err}
 	}

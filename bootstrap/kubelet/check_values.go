@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -32,57 +33,57 @@ var (
 		"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"}
 )
 
-// amounts checks quantities and maps of quantities.
-func (c *check) amounts() {
-	c.entries("systemReserved", c.SystemReserved, reservable, quantity)
-	c.entries("kubeReserved", c.KubeReserved, reservable, quantity)
-	c.entries("evictionHard", c.EvictionHard, signals, quantityOrPercentage)
-	c.entries("evictionSoft", c.EvictionSoft, signals, quantityOrPercentage)
-	c.entries("evictionMinimumReclaim", c.EvictionMinimumReclaim, signals, quantityOrPercentage)
-	c.entries("evictionSoftGracePeriod", c.EvictionSoftGracePeriod, signals, func(value string) string {
+// checkQuantities checks quantities and maps of quantities.
+func (c *check) checkQuantities() {
+	c.checkEntries("systemReserved", c.SystemReserved, reservable, validateQuantity)
+	c.checkEntries("kubeReserved", c.KubeReserved, reservable, validateQuantity)
+	c.checkEntries("evictionHard", c.EvictionHard, signals, validateQuantityOrPercentage)
+	c.checkEntries("evictionSoft", c.EvictionSoft, signals, validateQuantityOrPercentage)
+	c.checkEntries("evictionMinimumReclaim", c.EvictionMinimumReclaim, signals, validateQuantityOrPercentage)
+	c.checkEntries("evictionSoftGracePeriod", c.EvictionSoftGracePeriod, signals, func(value string) string {
 		if d, err := time.ParseDuration(value); err != nil || d < 0 {
 			return "must be a duration, as 1m30s"
 		}
 		return ""
 	})
-	if why := quantity(c.ContainerLogMaxSize); c.ContainerLogMaxSize != "" && why != "" {
+	if why := validateQuantity(c.ContainerLogMaxSize); c.ContainerLogMaxSize != "" && why != "" {
 		c.refuse("containerLogMaxSize", c.ContainerLogMaxSize, "%s", why)
 	}
 }
 
-// entries checks a map with known keys and values of one format.
-func (c *check) entries(name string, entries map[string]string, known []string, wrong func(string) string) {
+// checkEntries checks a map with supported keys and values of one format.
+func (c *check) checkEntries(name string, entries map[string]string, supported []string, validate func(string) string) {
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		at := c.at.Child(name)
-		if !slices.Contains(known, key) {
-			c.errs = append(c.errs, field.NotSupported(at, key, known))
-		} else if why := wrong(entries[key]); why != "" {
+		if !slices.Contains(supported, key) {
+			c.errs = append(c.errs, field.NotSupported(at, key, supported))
+		} else if why := validate(entries[key]); why != "" {
 			c.errs = append(c.errs, field.Invalid(at.Key(key), entries[key], why))
 		}
 	}
 }
 
-func quantity(value string) string {
+func validateQuantity(value string) string {
 	if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
 		return "must be a quantity, as 500m or 1Gi"
 	}
 	return ""
 }
 
-func quantityOrPercentage(value string) string {
+func validateQuantityOrPercentage(value string) string {
 	if number, isPercentage := strings.CutSuffix(value, "%"); isPercentage {
 		if percentage, err := strconv.ParseFloat(number, 32); err != nil || !(percentage >= 0 && percentage <= 100) {
 			return "must be between 0% and 100%"
 		}
 		return ""
 	}
-	if quantity(value) != "" {
+	if validateQuantity(value) != "" {
 		return "must be a quantity or a percentage, as 500Mi or 10%"
 	}
 	return ""
 }
 
-func (c *check) addresses() {
+func (c *check) checkAddresses() {
 	for i, address := range c.ClusterDNS {
 		if _, err := netip.ParseAddr(address); err != nil {
 			c.errs = append(c.errs, field.Invalid(c.at.Child("clusterDNS").Index(i), address, "must be an IP address"))
@@ -90,64 +91,61 @@ func (c *check) addresses() {
 	}
 }
 
-// together checks for fields that conflict, or need each other.
-func (c *check) together() {
+// checkCombinations checks for fields that conflict, or need each other.
+func (c *check) checkCombinations() {
 	if low, high := ptr.Deref(c.ImageGCLowThresholdPercent, imageGCLow), ptr.Deref(c.ImageGCHighThresholdPercent, imageGCHigh); low >= high {
 		c.refuse("imageGCLowThresholdPercent", low, "must be less than imageGCHighThresholdPercent, which is %d", high)
 	}
-	least := c.ImageMinimumGCAge.Duration
-	if least == 0 {
-		least = imageMinimumGCAge
-	}
-	if most := c.ImageMaximumGCAge.Duration; most > 0 && most <= least {
-		c.refuse("imageMaximumGCAge", most.String(), "must be more than imageMinimumGCAge, which is %v", least)
+	minAge := cmp.Or(c.ImageMinimumGCAge.Duration, imageMinimumGCAge)
+	if maxAge := c.ImageMaximumGCAge.Duration; maxAge > 0 && maxAge <= minAge {
+		c.refuse("imageMaximumGCAge", maxAge.String(), "must be more than imageMinimumGCAge, which is %v", minAge)
 	}
 	if pulls := ptr.Deref(c.MaxParallelImagePulls, 1); pulls > 1 && ptr.Deref(c.SerializeImagePulls, true) {
-		c.refuse("maxParallelImagePulls", pulls, "more than 1 needs serializeImagePulls: false")
+		c.refuse("maxParallelImagePulls", pulls, "more than 1 requires serializeImagePulls: false")
 	}
 	if critical, all := c.ShutdownGracePeriodCriticalPods.Duration, c.ShutdownGracePeriod.Duration; critical > all {
 		c.refuse("shutdownGracePeriodCriticalPods", critical.String(), "must not be more than shutdownGracePeriod, which is %v", all)
 	}
 	if len(c.ShutdownGracePeriodByPodPriority) > 0 && (c.ShutdownGracePeriod.Duration > 0 || c.ShutdownGracePeriodCriticalPods.Duration > 0) {
-		c.refuse("shutdownGracePeriodByPodPriority", field.OmitValueType{}, "does not go with shutdownGracePeriod: leave out one of the two")
+		c.refuse("shutdownGracePeriodByPodPriority", field.OmitValueType{}, "cannot be combined with shutdownGracePeriod: remove one of them")
 	}
 	if c.ReservedSystemCPUs != "" && c.SystemReservedCgroup+c.KubeReservedCgroup != "" {
-		c.refuse("reservedSystemCPUs", c.ReservedSystemCPUs, "does not go with systemReservedCgroup or kubeReservedCgroup: leave out one of the two")
+		c.refuse("reservedSystemCPUs", c.ReservedSystemCPUs, "cannot be combined with systemReservedCgroup or kubeReservedCgroup: remove one of them")
 	}
 	if c.SystemCgroups != "" && c.CgroupRoot == "" {
-		c.refuse("systemCgroups", c.SystemCgroups, "needs cgroupRoot")
+		c.refuse("systemCgroups", c.SystemCgroups, "requires cgroupRoot")
 	}
-	has := func(what string) bool { return slices.Contains(c.EnforceNodeAllocatable, what) }
-	for _, reserved := range []struct{ what, needs, cgroup string }{
+	isEnforced := func(group string) bool { return slices.Contains(c.EnforceNodeAllocatable, group) }
+	for _, reserved := range []struct{ group, requires, cgroup string }{
 		{"system-reserved", "systemReservedCgroup", c.SystemReservedCgroup}, {"kube-reserved", "kubeReservedCgroup", c.KubeReservedCgroup}} {
-		compressible := reserved.what + "-compressible"
-		if has(reserved.what) && has(compressible) {
-			c.refuse("enforceNodeAllocatable", c.EnforceNodeAllocatable, "%s and %s are one too many: remove one", reserved.what, compressible)
+		compressible := reserved.group + "-compressible"
+		if isEnforced(reserved.group) && isEnforced(compressible) {
+			c.refuse("enforceNodeAllocatable", c.EnforceNodeAllocatable, "%s and %s are mutually exclusive: remove one", reserved.group, compressible)
 		}
-		if (has(reserved.what) || has(compressible)) && reserved.cgroup == "" {
-			c.refuse("enforceNodeAllocatable", c.EnforceNodeAllocatable, "%s needs %s", reserved.what, reserved.needs)
+		if (isEnforced(reserved.group) || isEnforced(compressible)) && reserved.cgroup == "" {
+			c.refuse("enforceNodeAllocatable", c.EnforceNodeAllocatable, "%s requires %s", reserved.group, reserved.requires)
 		}
 	}
-	if has("none") && len(c.EnforceNodeAllocatable) > 1 {
-		c.refuse("enforceNodeAllocatable", c.EnforceNodeAllocatable, "none goes with nothing else")
+	if isEnforced("none") && len(c.EnforceNodeAllocatable) > 1 {
+		c.refuse("enforceNodeAllocatable", c.EnforceNodeAllocatable, "none cannot be combined with other values")
 	}
 }
 
-// libraries checks the fields for which Kubernetes has a validation library.
-func (c *check) libraries() {
+// checkWithLibraries checks the fields for which Kubernetes has a validation library.
+func (c *check) checkWithLibraries() {
 	if _, err := cliflag.TLSCipherSuites(c.TLSCipherSuites); err != nil {
-		c.refuse("tlsCipherSuites", c.TLSCipherSuites, "%v; known are %s", err, strings.Join(cliflag.TLSCipherPossibleValues(), ", "))
+		c.refuse("tlsCipherSuites", c.TLSCipherSuites, "%v; supported values: %s", err, strings.Join(cliflag.TLSCipherPossibleValues(), ", "))
 	}
 	if _, err := cliflag.TLSVersion(c.TLSMinVersion); err != nil {
 		c.refuse("tlsMinVersion", c.TLSMinVersion, "must be one of %s", strings.Join(cliflag.TLSPossibleVersions(), ", "))
 	}
 	c.errs = append(c.errs, tracingapi.ValidateTracingConfiguration(c.Tracing, nil, c.at.Child("tracing"))...)
-	c.logging()
+	c.checkLogging()
 }
 
-// logging checks the field logging as if the format were text. For other formats, the library reads the flags of the
-// program that runs it.
-func (c *check) logging() {
+// checkLogging checks the field logging as if the format were text. For other formats, the library reads the flags of
+// the program that runs it.
+func (c *check) checkLogging() {
 	at := c.at.Child("logging")
 	formats := []string{logsapi.DefaultLogFormat, logsapi.JSONLogFormat}
 	logging := *c.Logging.DeepCopy()
@@ -155,7 +153,7 @@ func (c *check) logging() {
 		c.errs = append(c.errs, field.NotSupported(at.Child("format"), logging.Format, formats))
 	}
 	if logging.Format == logsapi.JSONLogFormat && len(logging.VModule) > 0 {
-		c.errs = append(c.errs, field.Forbidden(at.Child("vmodule"), "only goes with the format text"))
+		c.errs = append(c.errs, field.Forbidden(at.Child("vmodule"), "is supported only with the format text"))
 	}
 	logging.Format = logsapi.DefaultLogFormat
 	logsapi.SetRecommendedLoggingConfiguration(&logging)
@@ -164,11 +162,10 @@ func (c *check) logging() {
 		c.errs = append(c.errs, field.InternalError(at, err))
 		return
 	}
-	known := gates.GetAll()
-	asked := maps.Clone(c.FeatureGates)
-	maps.DeleteFunc(asked, func(name string, _ bool) bool { _, ok := known[featuregate.Feature(name)]; return !ok })
-	if err := gates.SetFromMap(asked); err != nil {
-		c.errs = append(c.errs, field.Invalid(c.at.Child("featureGates"), asked, err.Error()))
+	loggingGates := maps.Clone(c.FeatureGates)
+	maps.DeleteFunc(loggingGates, func(name string, _ bool) bool { _, ok := gates.GetAll()[featuregate.Feature(name)]; return !ok })
+	if err := gates.SetFromMap(loggingGates); err != nil {
+		c.errs = append(c.errs, field.Invalid(c.at.Child("featureGates"), loggingGates, err.Error()))
 		return
 	}
 	c.errs = append(c.errs, logsapi.Validate(&logging, gates, at)...)

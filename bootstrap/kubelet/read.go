@@ -12,58 +12,58 @@ import (
 )
 
 const (
-	// deepest is the maximum nesting of a section. A KubeletConfiguration has half of it.
-	deepest = 12
-	// enough is the maximum number of mistakes in one result.
-	enough = 20
+	// maxDepth is the maximum nesting of a section. A KubeletConfiguration has half of it.
+	maxDepth = 12
+	// maxErrors is the maximum number of mistakes in one result.
+	maxErrors = 20
 )
 
 // read decodes a section. Each of its fields must exist in the Kubernetes type.
 func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	var fields map[string]any
-	twice, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
+	duplicates, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
 	switch {
 	case err != nil || fields == nil:
 		return nil, field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, "must be an object with fields of a "+Kind)}
-	case len(twice) > 0:
-		return nil, strictErrors(twice, at, "is there twice: remove one")
+	case len(duplicates) > 0:
+		return nil, strictErrors(duplicates, at, "is a duplicate: remove one")
 	}
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		whole := func(value any) any { return map[string]any{name: value} }
-		if errs = append(errs, misfits(fields[name], whole, at.Child(name), deepest)...); len(errs) > enough {
-			return nil, errs[:enough]
+		if errs = append(errs, typeErrors(fields[name], whole, at.Child(name), maxDepth)...); len(errs) > maxErrors {
+			return nil, errs[:maxErrors]
 		}
 	}
 	return fields, errs
 }
 
-// misfits returns an error for each innermost part of a value that the Kubernetes type does not accept. whole returns
-// the section that has only the given part, at its position.
-func misfits(value any, whole func(any) any, at *field.Path, depth int) (errs field.ErrorList) {
+// typeErrors returns an error for each innermost part of a value that the Kubernetes type does not accept. whole
+// returns the section that has only the given part, at its position.
+func typeErrors(value any, whole func(any) any, at *field.Path, depth int) (errs field.ErrorList) {
 	if depth == 0 {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "nothing in a "+Kind+" is nested so deep: remove it")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "no field of a "+Kind+" has so many levels: remove it")}
 	}
 	unknown, err := decode(whole(value))
 	switch value := value.(type) {
 	case nil:
-		return field.ErrorList{field.Required(at, "null says nothing: give a value, or leave it out")}
+		return field.ErrorList{field.Required(at, "null is not a value: set a value, or remove the field")}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			inner := func(part any) any { return whole(map[string]any{key: part}) }
-			errs = append(errs, misfits(value[key], inner, at.Child(key), depth-1)...)
+			errs = append(errs, typeErrors(value[key], inner, at.Child(key), depth-1)...)
 		}
 	case []any:
 		for i, element := range value {
 			inner := func(part any) any { return whole([]any{part}) }
-			errs = append(errs, misfits(element, inner, at.Index(i), depth-1)...)
+			errs = append(errs, typeErrors(element, inner, at.Index(i), depth-1)...)
 		}
 	}
 	switch {
 	case len(errs) > 0:
 		return errs
 	case err != nil:
-		return field.ErrorList{field.TypeInvalid(at, value, whyNot(err))}
+		return field.ErrorList{field.TypeInvalid(at, value, typeMismatch(err))}
 	case len(unknown) > 0:
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+Kind+" has no such field: correct its name, or remove it")}
 	}
@@ -79,8 +79,8 @@ func decode(value any) (unknown []error, err error) {
 	return kjson.UnmarshalStrict(raw, &kubeletv1beta1.KubeletConfiguration{}, kjson.DisallowUnknownFields)
 }
 
-// whyNot returns which type the value must have.
-func whyNot(err error) string {
+// typeMismatch returns which type the value must have.
+func typeMismatch(err error) string {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
 		return "must be of type " + mismatch.Type.String()

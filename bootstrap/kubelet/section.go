@@ -6,6 +6,7 @@ package kubelet
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -42,23 +43,22 @@ func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	if len(errs) > 0 {
 		return Section{}, errs
 	}
-	errs = append(errs, typed(fields, "apiVersion", APIVersion, at), typed(fields, "kind", Kind, at))
-	errs = slices.DeleteFunc(errs, func(err *field.Error) bool { return err == nil })
-	if errs = append(errs, refused(fields, at)...); len(errs) > 0 {
+	errs = slices.Concat(takeType(fields, "apiVersion", APIVersion, at), takeType(fields, "kind", Kind, at), checkReserved(fields, at))
+	if len(errs) > 0 {
 		return Section{}, errs
 	}
 	return Section{fields: fields}, nil
 }
 
-// typed removes a field that identifies the type of a section, and returns an error if its value is wrong.
-func typed(fields map[string]any, name, want string, at *field.Path) *field.Error {
-	value, has := fields[name]
+// takeType removes a field that identifies the type of a section, and returns an error if its value is wrong.
+func takeType(fields map[string]any, name, want string, at *field.Path) field.ErrorList {
+	value, ok := fields[name]
 	delete(fields, name)
 	switch {
-	case !has:
-		return field.Required(at.Child(name), "set it to "+want)
+	case !ok:
+		return field.ErrorList{field.Required(at.Child(name), "set it to "+want)}
 	case value != want:
-		return field.NotSupported(at.Child(name), value, []string{want})
+		return field.ErrorList{field.NotSupported(at.Child(name), value, []string{want})}
 	}
 	return nil
 }
@@ -68,15 +68,15 @@ func (s Section) IsEmpty() bool { return len(s.fields) == 0 }
 
 // Over merges a section over another, as the kubelet merges drop-ins: objects by key, and all other values as a whole.
 func (s Section) Over(base Section) (Section, error) {
-	under, err := base.json()
+	original, err := base.json()
 	if err != nil {
 		return Section{}, err
 	}
-	over, err := s.json()
+	patch, err := s.json()
 	if err != nil {
 		return Section{}, err
 	}
-	merged, err := jsonpatch.MergePatch(under, over) // as the kubelet does
+	merged, err := jsonpatch.MergePatch(original, patch) // as the kubelet does
 	if err != nil {
 		return Section{}, err
 	}
@@ -87,11 +87,9 @@ func (s Section) Over(base Section) (Section, error) {
 // DropIn returns a section as a file for the drop-in directory of the kubelet. A comment at the start names the source
 // of the section.
 func (s Section) DropIn(from string) ([]byte, error) {
-	whole := map[string]any{"apiVersion": APIVersion, "kind": Kind}
-	for name, value := range s.fields {
-		whole[name] = value
-	}
-	text, err := yaml.Marshal(whole)
+	config := map[string]any{"apiVersion": APIVersion, "kind": Kind}
+	maps.Copy(config, s.fields)
+	text, err := yaml.Marshal(config)
 	return fmt.Appendf(nil, "# From %s. Change it there.\n%s", from, text), err
 }
 

@@ -42,28 +42,28 @@ func (e *estimator) EstimateSize(element checker.AstNode) *checker.SizeEstimate 
 	}
 	t := variables[path[0]]
 	for _, step := range path[1:] {
-		if t == nil {
-			return unknown
-		}
-		t = below(t, step)
+		t = typeOfStep(t, step)
 	}
 	if t == nil {
 		return unknown
 	}
 	size := uint64(max(t.MaxElements, 0))
-	e.saw(size)
+	e.observe(size)
 	return &checker.SizeEstimate{Max: size}
 }
 
-// below returns the type of the next step of a path in a type. It returns nil if the step does not exist.
-func below(t *apiservercel.DeclType, step string) *apiservercel.DeclType {
+// typeOfStep returns the type of the next step of a path in a type. It returns nil if the step does not exist.
+func typeOfStep(t *apiservercel.DeclType, step string) *apiservercel.DeclType {
+	if t == nil {
+		return nil
+	}
 	switch step {
 	case "@items", "@values":
 		return t.ElemType
 	case "@keys":
 		return t.KeyType
 	}
-	if field, has := t.Fields[step]; has {
+	if field, ok := t.Fields[step]; ok {
 		return field.Type
 	}
 	return t.ElemType // an entry of a map, read as a field
@@ -82,7 +82,7 @@ func (e *estimator) EstimateCallCost(function, overloadID string, target *checke
 	}
 	estimate := e.kubernetes.EstimateCallCost(function, overloadID, target, args)
 	if function == operators.Add {
-		e.saw(e.sum(given))
+		e.observe(e.sum(given))
 	}
 	if !slices.Contains(growing, function) {
 		return estimate
@@ -95,7 +95,7 @@ func (e *estimator) EstimateCallCost(function, overloadID string, target *checke
 		size := checker.SizeEstimate{Max: e.sum(given)}.Multiply(checker.FixedSizeEstimate(e.largest))
 		estimate.ResultSize = &size
 	}
-	e.saw(estimate.ResultSize.Max)
+	e.observe(estimate.ResultSize.Max)
 	estimate.CostEstimate = estimate.Add(estimate.ResultSize.MultiplyByCostFactor(perCharacter))
 	return estimate
 }
@@ -112,4 +112,5 @@ func (e *estimator) sum(nodes []checker.AstNode) uint64 {
 	return total.Max
 }
 
-func (e *estimator) saw(size uint64) { e.largest = max(e.largest, size) }
+// observe remembers a size if it is the largest so far.
+func (e *estimator) observe(size uint64) { e.largest = max(e.largest, size) }

@@ -106,44 +106,39 @@ func evaluate(rule nodev1.NodeLabelRule, facts Facts) Result {
 		result.Why = fmt.Sprintf("valueExpression:%v", err)
 		return result
 	}
-	value, looked, err := p.eval(facts)
-	result.Facts = looked
-	text := ""
-	switch value := value.(type) {
-	case types.String:
-		text = string(value)
-	case *types.Optional:
-		if !value.HasValue() {
+	value, factsRead, err := p.eval(facts)
+	result.Facts = factsRead
+	if optional, ok := value.(*types.Optional); ok {
+		if value = optional.GetValue(); !optional.HasValue() {
 			err = errNone
-		} else if given, ok := value.GetValue().(types.String); ok {
-			text = string(given)
 		}
 	}
 	switch {
 	case err != nil && isMissing(err):
-		return unknown(rule, result, err, facts.of)
+		return withoutFact(rule, result, err, facts.of)
 	case err != nil:
-		result.Why = fmt.Sprintf("valueExpression fails for this host: %s%s: correct it, or give optional.none() where it does not apply",
+		result.Why = fmt.Sprintf("valueExpression fails for this host: %s%s: correct it, or return optional.none() for hosts to which it does not apply",
 			printable(err.Error()), among(result.Facts))
 		return result
 	}
-	return valued(rule, result, text)
+	text, _ := value.(types.String)
+	return withValue(rule, result, string(text))
 }
 
-// valued returns the result of a rule whose expression returned a string.
-func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
+// withValue returns the result of a rule whose expression returned a string.
+func withValue(rule nodev1.NodeLabelRule, result Result, text string) Result {
 	problems := validation.IsValidLabelValue(text)
 	switch {
 	case len(problems) == 0:
 		result.Outcome, result.Value = Set, text
 		if result.Why = strings.TrimPrefix(among(result.Facts), ", "); result.Why == "" {
-			result.Why = "it looked at nothing that the host has"
+			result.Why = "the expression read no facts of the host"
 		}
 	case rule.WhenInvalid() != nodev1.OnInvalidSanitize:
-		result.Why = fmt.Sprintf("%s is no label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quoted(text), problems[0])
+		result.Why = fmt.Sprintf("%s is not a valid label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quoted(text), problems[0])
 	default:
 		if result.Value = sanitize(text); result.Value == "" {
-			result.Why = fmt.Sprintf("%s has nothing that may be in a label value: correct valueExpression or the fact", quoted(text))
+			result.Why = fmt.Sprintf("%s has no characters that a label value can contain: correct valueExpression or the fact", quoted(text))
 			return result
 		}
 		result.Outcome = Set
@@ -152,8 +147,8 @@ func valued(rule nodev1.NodeLabelRule, result Result, text string) Result {
 	return result
 }
 
-// unknown returns the result of a rule whose expression read something that does not exist.
-func unknown(rule nodev1.NodeLabelRule, result Result, err error, of record.HostKind) Result {
+// withoutFact returns the result of a rule whose expression read a fact that does not exist.
+func withoutFact(rule nodev1.NodeLabelRule, result Result, err error, of record.HostKind) Result {
 	what, path := printable(err.Error()), ""
 	if at := slices.IndexFunc(result.Facts, func(f Fact) bool { return f.Value == missing }); at >= 0 {
 		path = result.Facts[at].Path
@@ -172,15 +167,15 @@ func provide(path string, of record.HostKind) string {
 	variable, _, _ := strings.Cut(path, ".")
 	switch {
 	case variable == clusterVariable:
-		return "give the Cluster this fact, or " + skip
+		return "add this fact to the Cluster, or " + skip
 	case variable == machineVariable && (of == record.BareMetalHost || of == record.EnrolledHost):
 		return "the host has no Machine: " + skip
 	case variable == machineVariable:
-		return "give the Machine this fact, or " + skip
+		return "add this fact to the Machine, or " + skip
 	case variable == hostVariable && of == record.EnrolledHost:
-		return "the host enrolled and has no BareMetalHost, only host.name is known of it: " + skip
+		return "the host enrolled and has no BareMetalHost, so host.name is its only fact: " + skip
 	case variable == hostVariable:
-		return "give the BareMetalHost this fact, or " + skip
+		return "add this fact to the BareMetalHost, or " + skip
 	}
 	return "correct valueExpression or the fact, or " + skip
 }
@@ -197,7 +192,7 @@ func among(facts []Fact) string {
 }
 
 // errNone is the error of an expression that returns an empty optional value.
-var errNone = errors.New("it gives none")
+var errNone = errors.New("the expression returned optional.none()")
 
 // isMissing reports whether an evaluation failed because a key, a list item or an optional value does not exist. The
 // library has no types for these errors.
@@ -205,10 +200,6 @@ func isMissing(err error) bool {
 	if errors.Is(err, errNone) {
 		return true
 	}
-	for _, begin := range []string{"no such key", "index out of bounds", "optional.none() dereference"} {
-		if strings.HasPrefix(err.Error(), begin) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"no such key", "index out of bounds", "optional.none() dereference"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(err.Error(), prefix) })
 }

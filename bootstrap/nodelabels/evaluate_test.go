@@ -50,7 +50,7 @@ var _ = Describe("A rule", func() {
 				Expect(skipped.Why).To(HavePrefix(what))
 				blocked := given(facts, expression, block)
 				Expect(blocked.Outcome).To(Equal(Blocked))
-				Expect(blocked.Why).To(And(HavePrefix(what+": "), MatchRegexp(`(give the (BareMetalHost|Machine|Cluster) this fact|correct valueExpression or the fact), or set onMissing: Skip`)))
+				Expect(blocked.Why).To(And(HavePrefix(what+": "), MatchRegexp(`(add this fact to the (BareMetalHost|Machine|Cluster)|correct valueExpression or the fact), or set onMissing: Skip`)))
 			},
 			Entry("a label", theFacts(), `host.labels["zone"]`, `host.labels["zone"] is missing`),
 			Entry("a label, read as a field", theFacts(), `host.labels.zone`, `host.labels.zone is missing`),
@@ -66,7 +66,7 @@ var _ = Describe("A rule", func() {
 			Entry("the Cluster", nothing, `cluster.labels["site"]`, `cluster.labels["site"] is missing`),
 			Entry("an empty optional", theFacts(), `host.?labels["zone"]`, `host.labels["zone"] is missing`),
 			Entry("the value of an empty optional", theFacts(), `host.labels[?"zone"].value()`, `host.labels["zone"] is missing`),
-			Entry("a name that does not match", theFacts(), `host.name.matches("^r[0-9]+$") ? optional.of(host.name) : optional.none()`, `it gives none`),
+			Entry("a name that does not match", theFacts(), `host.name.matches("^r[0-9]+$") ? optional.of(host.name) : optional.none()`, `the expression returned optional.none()`),
 		)
 	})
 
@@ -85,24 +85,24 @@ var _ = Describe("A rule", func() {
 			Expect(result.Value).To(Equal(sanitized))
 			Expect(result.Why).To(ContainSubstring("sanitized from "))
 		},
-		Entry("a space, and a period at the end", func(*bmov1alpha1.HardwareDetails) {}, `host.hardware.vendor`, "Dell-Inc", `"Dell Inc." is no label value`),
+		Entry("a space, and a period at the end", func(*bmov1alpha1.HardwareDetails) {}, `host.hardware.vendor`, "Dell-Inc", `"Dell Inc." is not a valid label value`),
 		Entry("brackets and other punctuation", func(*bmov1alpha1.HardwareDetails) {}, `host.hardware.cpu.model`, "Intel-R-Xeon-R-Gold-6338N-CPU-2.20GHz", `Gold 6338N`),
 		Entry("a serial number with control characters", func(h *bmov1alpha1.HardwareDetails) {
 			h.SystemVendor.SerialNumber = "\x1b[2J\x00A1\r\n\x07B2\u202e"
-		}, `host.hardware.serial`, "2J-A1-B2", `"\x1b[2J\x00A1\r\n\aB2\u202e" is no label value`),
+		}, `host.hardware.serial`, "2J-A1-B2", `"\x1b[2J\x00A1\r\n\aB2\u202e" is not a valid label value`),
 		Entry("a vendor of 10,000 characters", func(h *bmov1alpha1.HardwareDetails) {
 			h.SystemVendor.Manufacturer = strings.Repeat("x", 10_000)
 		}, `host.hardware.vendor`, strings.Repeat("x", 63), "…"),
 		Entry("a cut that would end with a hyphen", func(h *bmov1alpha1.HardwareDetails) {
 			h.SystemVendor.Manufacturer = strings.Repeat("x", 62) + " Inc"
-		}, `host.hardware.vendor`, strings.Repeat("x", 62), "is no label value"),
+		}, `host.hardware.vendor`, strings.Repeat("x", 62), "is not a valid label value"),
 	)
 
 	It("refuses a string without a valid character", func() {
 		h := theHardware()
 		h.SystemVendor.SerialNumber = "\x00\x01 ---"
 		result := given(NewFacts(theHost(), h, nil, nil), `host.hardware.serial`, sanitizing)
-		Expect(result).To(And(HaveField("Outcome", Invalid), HaveField("Value", ""), HaveField("Why", ContainSubstring("nothing that may be in a label value"))))
+		Expect(result).To(And(HaveField("Outcome", Invalid), HaveField("Value", ""), HaveField("Why", ContainSubstring("no characters that a label value can contain"))))
 	})
 
 	DescribeTable("that fails for a host is refused, whatever onMissing specifies",
@@ -121,7 +121,7 @@ var _ = Describe("A rule", func() {
 		Expect(result.Facts).To(Equal([]Fact{
 			{Path: "has(host.hardware.serial)", Value: "true"}, {Path: `host.labels["rack"]`, Value: `"r7"`}, {Path: "host.hardware.serial", Value: `"7XK2P"`}}))
 		Expect(result.Why).To(Equal(`has(host.hardware.serial) = true, host.labels["rack"] = "r7", host.hardware.serial = "7XK2P"`))
-		Expect(given(theFacts(), `"fixed"`).Why).To(Equal("it looked at nothing that the host has"))
+		Expect(given(theFacts(), `"fixed"`).Why).To(Equal("the expression read no facts of the host"))
 	})
 
 	It("has the same result for the same facts, also in a loop over a map", func() {
@@ -152,7 +152,7 @@ var _ = Describe("A host", func() {
 	})
 	It("waits when only facts are missing", func() {
 		err := Blocking(rules(fine, missing))
-		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.nodeLabelRules[zone]: host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`))
+		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.nodeLabelRules[zone]: host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
 		Expect(missingOnly(err)).To(BeTrue())
 	})
 	It("needs a correction when a value is refused", func() {
@@ -188,11 +188,11 @@ var _ = DescribeTable("A missing fact that blocks a host is reported with a reme
 		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []nodev1.NodeLabelRule{{Key: "a", ValueExpression: expression, OnMissing: nodev1.OnMissingBlock}}})
 		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(remedy)))))
 	},
-	Entry("of the host of a Machine", nil, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
-	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: give the Machine this fact, or set onMissing: Skip"),
-	Entry("of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `host.labels["rack"]`, "is missing: give the BareMetalHost this fact, or set onMissing: Skip"),
+	Entry("of the host of a Machine", nil, `host.labels["rack"]`, "is missing: add this fact to the BareMetalHost, or set onMissing: Skip"),
+	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: add this fact to the Machine, or set onMissing: Skip"),
+	Entry("of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `host.labels["rack"]`, "is missing: add this fact to the BareMetalHost, or set onMissing: Skip"),
 	Entry("of the Machine of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
 	Entry("of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `host.labels["rack"]`,
-		"is missing: the host enrolled and has no BareMetalHost, only host.name is known of it: set onMissing: Skip"),
-	Entry("of the Cluster of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `cluster.labels["site"]`, "is missing: give the Cluster this fact, or set onMissing: Skip"),
+		"is missing: the host enrolled and has no BareMetalHost, so host.name is its only fact: set onMissing: Skip"),
+	Entry("of the Cluster of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `cluster.labels["site"]`, "is missing: add this fact to the Cluster, or set onMissing: Skip"),
 )

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -29,6 +30,20 @@ func (e *ExpressionError) Error() string {
 	return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Problem)
 }
 
+// errorAt returns an error with the position of a part of an expression.
+func errorAt(a *celast.AST, part celast.Expr, problem string) *ExpressionError {
+	return errorAtLocation(a.SourceInfo().GetStartLocation(part.ID()), problem)
+}
+
+// errorAtStart returns an error about a whole expression.
+func errorAtStart(problem string) *ExpressionError {
+	return &ExpressionError{Line: 1, Column: 1, Problem: problem}
+}
+
+func errorAtLocation(location common.Location, problem string) *ExpressionError {
+	return &ExpressionError{Line: max(location.Line(), 1), Column: max(location.Column(), 0) + 1, Problem: problem}
+}
+
 // Check compiles an expression. It returns an *ExpressionError if the expression cannot be used.
 func Check(expression string) error {
 	_, err := compile(expression)
@@ -43,8 +58,8 @@ type program struct {
 	bounded, traced cel.Program
 }
 
-// dialect is the Kubernetes version whose CEL functions are available.
-var dialect = version.MajorMinor(1, 36)
+// celVersion is the Kubernetes version whose CEL functions are available.
+var celVersion = version.MajorMinor(1, 36)
 
 // celEnvironment returns the CEL environment of Kubernetes with the variables of label rules.
 var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
@@ -53,7 +68,7 @@ var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		options.EnvOptions = append(options.EnvOptions, cel.Variable(name, declared.CelType()))
 		options.DeclTypes = append(options.DeclTypes, declared)
 	}
-	extended, err := environment.MustBaseEnvSet(dialect).Extend(options)
+	extended, err := environment.MustBaseEnvSet(celVersion).Extend(options)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +80,8 @@ var compiled = lru.New(1024)
 
 // compile returns the program of an expression, from the cache if it is there.
 func compile(expression string) (*program, error) {
-	if kept, has := compiled.Get(expression); has {
-		if p, ok := kept.(*program); ok {
-			return p, nil
-		}
+	if cached, ok := compiled.Get(expression); ok {
+		return cached.(*program), nil
 	}
 	env, err := celEnvironment()
 	if err != nil {
@@ -78,19 +91,19 @@ func compile(expression string) (*program, error) {
 	if issues.Err() != nil {
 		return nil, firstOf(issues)
 	}
-	if refused := badRegexps(parsed); refused != nil {
-		return nil, refused
+	if err := checkRegexps(parsed); err != nil {
+		return nil, err
 	}
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, firstOf(issues)
 	}
-	if refused := refusal(env, checked); refused != nil {
-		return nil, refused
+	if err := checkExpression(env, checked); err != nil {
+		return nil, err
 	}
 	p, err := newProgram(env, checked)
 	if err != nil {
-		return nil, &ExpressionError{Line: 1, Column: 1, Problem: printable(err.Error())}
+		return nil, errorAtStart(printable(err.Error()))
 	}
 	compiled.Add(expression, p)
 	return p, nil
@@ -99,7 +112,7 @@ func compile(expression string) (*program, error) {
 // firstOf returns the first mistake that the compiler found.
 func firstOf(issues *cel.Issues) *ExpressionError {
 	first := issues.Errors()[0]
-	return &ExpressionError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Problem: printable(first.Message)}
+	return errorAtLocation(first.Location, printable(first.Message))
 }
 
 func newProgram(env *cel.Env, checked *cel.Ast) (*program, error) {

@@ -32,7 +32,7 @@ func FuzzEvaluate(f *testing.F) {
 			rule := nodev1.NodeLabelRule{Key: "k", ValueExpression: expression, OnInvalid: onInvalid}
 			result := evaluate(rule, facts)
 			if problems := validation.IsValidLabelValue(result.Value); problems != nil {
-				t.Errorf("%q is no label value: %v", result.Value, problems)
+				t.Errorf("%q is not a valid label value: %v", result.Value, problems)
 			}
 			if result.Outcome != Set && result.Value != "" {
 				t.Errorf("%s with value %q", result.Outcome, result.Value)

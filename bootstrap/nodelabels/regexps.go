@@ -26,9 +26,9 @@ const (
 	findAllFunction = "findAll"
 )
 
-// badRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
+// checkRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
 // that is too large. Its input is the parsed expression, because the type checker already compiles regular expressions.
-func badRegexps(parsed *cel.Ast) *ExpressionError {
+func checkRegexps(parsed *cel.Ast) *ExpressionError {
 	a := parsed.NativeRep()
 	total := 0
 	for _, function := range []string{matchesFunction, findFunction, findAllFunction} {
@@ -39,15 +39,15 @@ func badRegexps(parsed *cel.Ast) *ExpressionError {
 			}
 			literal, ok := literalText(pattern)
 			if !ok {
-				return at(a, pattern, "a regular expression must be a literal, in quotes")
+				return errorAt(a, pattern, "a regular expression must be a string literal")
 			}
 			measure, err := regexsize.Of(literal)
 			if err != nil {
-				return at(a, pattern, printable(err.Error()))
+				return errorAt(a, pattern, printable(err.Error()))
 			}
 			if total += measure.Instructions; total > maxInstructions {
-				return at(a, pattern, fmt.Sprintf("the regular expressions of one rule may have %d instructions together when they are compiled; "+
-					"with this one they have %d: use fewer or smaller repetitions {n}", maxInstructions, total))
+				return errorAt(a, pattern, fmt.Sprintf("the compiled regular expressions of one rule can have at most %d instructions together, "+
+					"and with this one they have %d: use fewer or smaller repetitions {n}", maxInstructions, total))
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 	literal, _ := literalText(given[1].Expr())
 	measure, err := regexsize.Of(literal)
 	if err != nil {
-		return nil // badRegexps refuses it
+		return nil // checkRegexps refuses it
 	}
 	characters := e.sum(given[:1])
 	steps := measure.Steps(characters)

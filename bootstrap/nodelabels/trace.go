@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Fact is a fact that an expression read.
@@ -32,19 +33,19 @@ const maxShown = 80
 // factsRead returns the facts that an expression read, each once, in the order of the expression.
 func (p *program) factsRead(state interpreter.EvalState) []Fact {
 	var facts []Fact
-	seen := map[string]bool{}
+	seen := sets.New[string]()
 	var visit func(ast.NavigableExpr)
 	visit = func(e ast.NavigableExpr) {
 		path, ok := factPath(e)
-		value, looked := state.Value(e.ID())
-		if !ok || !looked {
+		value, evaluated := state.Value(e.ID())
+		if !ok || !evaluated {
 			for _, child := range e.Children() {
 				visit(child)
 			}
 			return
 		}
-		if !seen[path] {
-			seen[path] = true
+		if !seen.Has(path) {
+			seen.Insert(path)
 			facts = append(facts, Fact{Path: path, Value: shown(value)})
 		}
 	}

@@ -50,29 +50,24 @@ var kubeletField = field.NewPath("spec", "kubeletConfiguration")
 
 // kubeletSections returns the section of worker and that of the pool itself.
 func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, error) {
-	if p.Spec.PoolRole == poolv1.RoleWorker || worker == nil {
-		only, err := kubeletSectionOf(p)
-		if err != nil {
+	var base []kubeletSection
+	if p.Spec.PoolRole != poolv1.RoleWorker && worker != nil {
+		var err error
+		if base, err = kubeletSections(worker, worker); err != nil {
 			return nil, err
 		}
-		if errs := only.Check(kubeletField); len(errs) > 0 {
-			return nil, &KubeletError{Pool: p.Name, Errs: errs}
-		}
-		return []kubeletSection{only}, nil
-	}
-	base, err := kubeletSections(worker, worker)
-	if err != nil {
-		return nil, err
 	}
 	own, err := kubeletSectionOf(p)
 	if err != nil {
 		return nil, err
 	}
-	whole, err := own.Over(base[0].Section)
-	if err != nil {
-		return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
+	merged := own.Section
+	if len(base) > 0 {
+		if merged, err = own.Over(base[0].Section); err != nil {
+			return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
+		}
 	}
-	if errs := whole.Check(kubeletField); len(errs) > 0 {
+	if errs := merged.Check(kubeletField); len(errs) > 0 {
 		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(own.Check(kubeletField)) == 0}
 	}
 	return append(base, own), nil

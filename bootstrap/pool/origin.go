@@ -160,7 +160,8 @@ func entriesOf(c ignition.Config) []entry {
 	)
 }
 
-// entriesOfKind returns the entries for a list of a configuration. key returns the key by which Ignition merges an item.
+// entriesOfKind returns the entries for a list of a configuration. key returns the key by which Ignition merges an
+// item.
 func entriesOfKind[T any](kind Kind, items []T, key func(T) string) []entry {
 	entries := make([]entry, 0, len(items))
 	for _, item := range items {

@@ -30,9 +30,9 @@ func Of(expression string) (Measure, error) {
 		return Measure{}, fmt.Errorf("%q is not a valid regular expression: %w", expression, err)
 	}
 	return Measure{
-		Instructions: instructions(parsed) + 3, // fail at the start, match at the end, and an instruction to search at any position
-		Longest:      longest(parsed),
-		Anchored:     anchored(parsed),
+		Instructions: countInstructions(parsed) + 3, // fail at the start, match at the end, and an instruction to search at any position
+		Longest:      longestMatch(parsed),
+		Anchored:     isAnchored(parsed),
 	}, nil
 }
 
@@ -58,12 +58,12 @@ func (m Measure) StepsOfAll(characters, limit uint64) uint64 {
 	return m.Steps(characters) + min(characters+1, limit)*(ahead+1)*uint64(m.Instructions)
 }
 
-// instructions returns the maximum number of instructions to which regexp/syntax compiles an expression. It compiles a
-// repetition as often as the expression can repeat.
-func instructions(re *syntax.Regexp) int {
+// countInstructions returns the maximum number of instructions to which regexp/syntax compiles an expression. It
+// compiles a repetition as often as the expression can repeat.
+func countInstructions(re *syntax.Regexp) int {
 	sum := 0
 	for _, sub := range re.Sub {
-		sum += instructions(sub)
+		sum += countInstructions(sub)
 	}
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -87,64 +87,54 @@ func instructions(re *syntax.Regexp) int {
 	}
 }
 
-// longest returns the length of the longest text that an expression matches, in characters.
-func longest(re *syntax.Regexp) int {
+// longestMatch returns the length of the longest text that an expression matches, in characters.
+func longestMatch(re *syntax.Regexp) int {
 	switch re.Op {
 	case syntax.OpLiteral:
 		return len(re.Rune)
 	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		return 1
 	case syntax.OpCapture, syntax.OpQuest:
-		return longest(re.Sub[0])
+		return longestMatch(re.Sub[0])
 	case syntax.OpStar, syntax.OpPlus:
-		return times(longest(re.Sub[0]), Unlimited)
+		return repeat(longestMatch(re.Sub[0]), Unlimited)
 	case syntax.OpRepeat:
-		return times(longest(re.Sub[0]), re.Max)
-	case syntax.OpConcat:
-		sum := 0
+		return repeat(longestMatch(re.Sub[0]), re.Max)
+	case syntax.OpConcat, syntax.OpAlternate:
+		sum, most := 0, 0
 		for _, sub := range re.Sub {
-			length := longest(sub)
+			length := longestMatch(sub)
 			if length == Unlimited {
 				return Unlimited
 			}
-			sum += length
+			sum, most = sum+length, max(most, length)
+		}
+		if re.Op == syntax.OpAlternate {
+			return most
 		}
 		return sum
-	case syntax.OpAlternate:
-		most := 0
-		for _, sub := range re.Sub {
-			length := longest(sub)
-			if length == Unlimited {
-				return Unlimited
-			}
-			most = max(most, length)
-		}
-		return most
 	default: // matches no characters
 		return 0
 	}
 }
 
-// times returns the length of a text that is repeated a number of times. Both can be Unlimited.
-func times(length, most int) int {
+// repeat returns the length of a text that is repeated a number of times. Both can be Unlimited.
+func repeat(length, times int) int {
 	switch {
-	case length == 0 || most == 0:
+	case length == 0 || times == 0:
 		return 0
-	case length == Unlimited || most < 0:
+	case length == Unlimited || times < 0:
 		return Unlimited
 	}
-	return length * most
+	return length * times
 }
 
-func anchored(re *syntax.Regexp) bool {
+func isAnchored(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpBeginText:
 		return true
-	case syntax.OpCapture:
-		return anchored(re.Sub[0])
-	case syntax.OpConcat:
-		return len(re.Sub) > 0 && anchored(re.Sub[0])
-	default:
-		return false
+	case syntax.OpCapture, syntax.OpConcat:
+		return len(re.Sub) > 0 && isAnchored(re.Sub[0])
 	}
+	return false
 }

@@ -73,9 +73,9 @@ var invalidSpecs = []TableEntry{
 	Entry("a label rule whose expression does not compile", withNodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
 		"nodeLabelRules[1].valueExpression", "2:7: undefined field 'nmae'"),
 	Entry("a label rule that does not return a string", withNodeLabelRules(nodev1.NodeLabelRule{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
-		"nodeLabelRules[0].valueExpression", "1:1: it gives int"),
+		"nodeLabelRules[0].valueExpression", "1:1: the result is of type int"),
 	Entry("a label rule that is too expensive", withNodeLabelRules(nodev1.NodeLabelRule{Key: "x",
-		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "nodeLabelRules[0].valueExpression", "cost too much"),
+		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "nodeLabelRules[0].valueExpression", "its estimated cost is"),
 }
 
 var _ = Describe("PoolbootConfig webhook", func() {

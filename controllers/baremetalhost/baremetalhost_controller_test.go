@@ -184,9 +184,9 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 			Expect(refused.Message).To(And(ContainSubstring(why), HaveSuffix("use another name for the host")))
 		},
 		Entry("the API server's Service", "kubernetes.default.svc", "the API server's Service"),
-		Entry("a Service", "dns.kube-system.svc", "the form of a Service's name"),
+		Entry("a Service", "dns.kube-system.svc", "the form of the name of a Service"),
 		Entry("the short name of the API server's Service", "kubernetes", "the API server's Service"),
-		Entry("the machine itself", "localhost", "the machine that a program runs on"),
+		Entry("the machine itself", "localhost", "the local machine"),
 		Entry("the control plane endpoint", "api.site.example.com", "the cluster's control plane endpoint"),
 	)
 

@@ -123,7 +123,7 @@ var _ = Describe("Derived labels", func() {
 		Expect(w.overlays(ctx)).To(BeEmpty())
 		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
 			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.nodeLabelRules[topology.kubernetes.io/zone]: `+
-				`host.labels["zone"] is missing: give the BareMetalHost this fact, or set onMissing: Skip`)))
+				`host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`)))
 		Expect(w.told()).To(ConsistOf(ContainSubstring("HostFactMissing")))
 
 		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Labels = map[string]string{"zone": "dallas-b"} })
@@ -141,7 +141,7 @@ var _ = Describe("Derived labels", func() {
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.NodeLabelRuleInvalidReason), HaveField("Message", ContainSubstring(says))))
 		},
-		Entry("a value that is not a valid label value", vendor, `"Dell Inc." is no label value`),
+		Entry("a value that is not a valid label value", vendor, `"Dell Inc." is not a valid label value`),
 		Entry("an expression that fails for the host", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.name.substring(0, 40)`}, "index out of range"),
 		Entry("an expression that earlier validation accepted", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.nmae`}, "valueExpression:1:5: undefined field 'nmae'"),
 	)

@@ -42,7 +42,7 @@ var _ = Describe("A host that can choose any name", func() {
 		code, body, err := fetchPointer(ctx, pointer(apiServer))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(403), body)
-		Expect(body).To(ContainSubstring("no Node may have the name"))
+		Expect(body).To(ContainSubstring("no Node can have the name"))
 
 		By("requesting the name of an existing Node, after the manager has connected to the cluster")
 		Eventually(ctx, fetchStatus).WithArguments(pointer(own)).Should(Equal(200))

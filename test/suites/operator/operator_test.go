@@ -35,7 +35,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		It("reads the reason and the remedy in boots, in explain machine and on the pool", func() {
 			Eventually(func() string { machine = getMachine("edge"); return machine }).ShouldNot(BeEmpty())
 			Eventually(func() string { return getCondition("BootPrepared", "poolbootconfig", machine) }).Should(HavePrefix("False HostFactMissing"))
-			Expect(getBoot(machine).Message).To(And(ContainSubstring("door"), ContainSubstring("give the BareMetalHost this fact")))
+			Expect(getBoot(machine).Message).To(And(ContainSubstring("door"), ContainSubstring("add this fact to the BareMetalHost")))
 			explanation := runPoolboot("explain", "machine", machine)
 			Expect(explanation.Code).NotTo(BeZero(), "the output has something to do")
 			Expect(explanation.Out).To(MatchRegexp(`(?s)To do:.*door`))

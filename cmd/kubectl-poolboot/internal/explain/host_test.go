@@ -99,7 +99,7 @@ spec:
 			Expect(r.Out).NotTo(ContainSubstring("\x1b"), "nothing may reach the terminal")
 		},
 		Entry("a missing fact", rule("zone", `host.labels["zone"]`, ", onMissing: Block"), "Blocked", `host.labels["zone"] is missing`),
-		Entry("no label value", rule("serial", `host.hardware.serial`, ""), "Invalid", `"a\x1b[31m\nb" is no label value`),
+		Entry("an invalid label value", rule("serial", `host.hardware.serial`, ""), "Invalid", `"a\x1b[31m\nb" is not a valid label value`),
 		Entry("a mistake", rule("serial", `host.hardware.seriol`, ""), "Invalid", `valueExpression:1:14: undefined field 'seriol'`),
 	)
 
