@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -26,8 +25,9 @@ import (
 )
 
 var (
-	key     = client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
-	request = ctrl.Request{NamespacedName: key}
+	key        = client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
+	clusterKey = client.ObjectKey{Namespace: "metal", Name: "site"}
+	request    = ctrl.Request{NamespacedName: key}
 )
 
 // world is a management cluster with one host whose annotations name the pool infra.
@@ -42,27 +42,23 @@ type world struct {
 
 func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 	GinkgoHelper()
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: key.Namespace, Name: name} }
-	host := &bmov1alpha1.BareMetalHost{ObjectMeta: meta(key.Name)}
+	host := controllertest.NewHost(key, bmov1alpha1.StateAvailable)
 	host.UID, host.Finalizers = "host-uid", []string{bmov1alpha1.BareMetalHostFinalizer}
 	host.Annotations = map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: "site"}
-	host.Status.Provisioning.State = bmov1alpha1.StateAvailable
 	for _, change := range changes {
 		change(host)
 	}
-	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: meta("hosts")}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
-	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
-	other := template.DeepCopy()
-	other.Name, other.Spec.Template.Spec.NodeLabels = "storage", map[string]string{"example.com/disk": "nvme"}
+	storage := controllertest.NewTemplate(key.Namespace, "storage")
+	storage.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/disk": "nvme"}
 	pool := func(role, template string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{ObjectMeta: meta(role), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: role, HostTemplateRef: poolv1.HostTemplateReference{Name: template}}}
+		pool := controllertest.NewPool(clusterKey, role)
+		pool.Spec.HostTemplateRef.Name = template
+		return pool
 	}
 	w := &world{events: events.NewFakeRecorder(100)}
-	w.WithWatch = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
-		template, other, host, &clusterv1.Cluster{ObjectMeta: meta("site")},
+	w.WithWatch = controllertest.NewClientBuilder(controllertest.NewTemplate(key.Namespace, "hosts"), storage, host, controllertest.NewCluster(clusterKey),
 		pool("infra", "hosts"), pool("storage", "storage"), pool("worker", ""), pool("edge", "none"),
-	).Build()
+	).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	writes := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, write func() error) error {
 		if w.writes++; w.beforeWrite != nil {
 			w.beforeWrite(ctx)
@@ -126,15 +122,16 @@ func (w *world) changeConfig(ctx context.Context, change func(*bootstrapv1.Poolb
 	Expect(w.Status().Update(ctx, status)).To(Succeed())
 }
 
-// pointed settles with a recorded data Secret.
-func (w *world) pointed(ctx context.Context) {
+// settleWithDataSecret records a data Secret and settles.
+func (w *world) settleWithDataSecret(ctx context.Context) {
 	GinkgoHelper()
 	w.settle(ctx)
 	w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = c.Name })
 	w.settle(ctx)
 }
 
-func (w *world) told() string {
+// receivedEvents returns the events since the last call.
+func (w *world) receivedEvents() string {
 	return strings.Join(controllertest.Events(w.events), "\n")
 }
 
@@ -166,10 +163,10 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "site", "example.com/of": "the-template"}))
 		Expect(metav1.IsControlledBy(config, w.host(ctx))).To(BeTrue())
 		Expect(w.host(ctx).Spec.UserData).To(BeNil(), "no Secret yet")
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(BeTrue())
-		Expect(w.told()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 is created: the host boots into pool infra of Cluster site"))
+		Expect(w.receivedEvents()).To(Equal("Normal PoolbootConfigCreated PoolbootConfig rack1-u12 is created: the host boots into pool infra of Cluster site"))
 	})
 
 	DescribeTable("gets no PoolbootConfig if its name identifies something other than a Node:",
@@ -197,7 +194,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 			w.settle(ctx)
 			Expect(w.config(ctx)).To(BeNil())
 			Expect(w.writes).To(BeZero())
-			told := w.told()
+			told := w.receivedEvents()
 			Expect(told).To(And(HavePrefix("Warning "), ContainSubstring(why)))
 			Expect(strings.Count(told, "\n")).To(BeZero(), told)
 		},
@@ -219,7 +216,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		theirs := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		Expect(w.Create(ctx, theirs)).To(Succeed())
 		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
-		Expect(w.told()).To(ContainSubstring("already exists and does not belong to this host"))
+		Expect(w.receivedEvents()).To(ContainSubstring("already exists and does not belong to this host"))
 		Expect(w.config(ctx).Spec.Host).To(BeZero())
 	})
 
@@ -229,7 +226,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		Expect(w.config(ctx)).To(BeNil())
 		w.change(ctx, annotated(bmov1alpha1.PausedAnnotation, ""))
 		cluster := &clusterv1.Cluster{}
-		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "site"}, cluster)).To(Succeed())
+		Expect(w.Get(ctx, clusterKey, cluster)).To(Succeed())
 		cluster.Spec.Paused = ptr.To(true)
 		Expect(w.Update(ctx, cluster)).To(Succeed())
 		w.settle(ctx)
@@ -239,10 +236,10 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 	It("keeps the user data that a user gave it, and a condition and an event name the remedy", func(ctx SpecContext) {
 		mine := &corev1.SecretReference{Namespace: key.Namespace, Name: "mine"}
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = mine })
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(mine))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(bootstrapv1.UserDataTakenReason))
-		Expect(w.told()).To(ContainSubstring("Warning UserDataTaken spec.userData of BareMetalHost rack1-u12 is Secret mine, which is not Poolboot's: remove it"))
+		Expect(w.receivedEvents()).To(ContainSubstring("Warning UserDataTaken spec.userData of BareMetalHost rack1-u12 is Secret mine, which is not Poolboot's: remove it"))
 		w.change(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = nil })
 		w.settle(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
@@ -263,28 +260,28 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 
 	It("is reported if it was provisioned without user data, which then has no effect", func(ctx SpecContext) {
 		w := newWorld(inState(bmov1alpha1.StateProvisioned))
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(BeNil())
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(bootstrapv1.HostProvisionedBeforeReason))
-		Expect(w.told()).To(ContainSubstring("remove its spec.image"))
+		Expect(w.receivedEvents()).To(ContainSubstring("remove its spec.image"))
 	})
 
 	It("moves to another pool before it boots, with the template of that pool and the same user data", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
-		w.told()
+		w.settleWithDataSecret(ctx)
+		w.receivedEvents()
 		w.change(ctx, annotated(poolv1.HostPoolAnnotation, "storage"))
 		w.settle(ctx)
 		Expect(w.config(ctx).Spec).To(And(HaveField("PoolRole", "storage"), HaveField("NodeLabels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHostName", key.Name)))
 		Expect(w.config(ctx).UID).To(BeEquivalentTo("config-uid"))
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
-		Expect(w.told()).To(ContainSubstring("boots into pool storage instead of infra"))
+		Expect(w.receivedEvents()).To(ContainSubstring("boots into pool storage instead of infra"))
 	})
 
 	It("does not move by its annotation once its Node exists, because labels decide then", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
-		w.told()
+		w.settleWithDataSecret(ctx)
+		w.receivedEvents()
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.PoolRole, c.Status.NodeRef = "infra", bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
 		})
@@ -294,13 +291,13 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		})
 		w.settle(ctx)
 		Expect(w.config(ctx).Spec.PoolRole).To(Equal("infra"))
-		Expect(w.told()).To(ContainSubstring("change the Node's labels"))
+		Expect(w.receivedEvents()).To(ContainSubstring("change the Node's labels"))
 	})
 
 	It("gets no second event about the deletion of its PoolbootConfig if the cache does not show the deletion yet", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
-		w.told()
+		w.settleWithDataSecret(ctx)
+		w.receivedEvents()
 		w.change(ctx, annotated(poolv1.HostPoolAnnotation, ""))
 		w.beforeWrite = func(ctx context.Context) {
 			if config := w.config(ctx); config != nil && w.host(ctx).Spec.UserData == nil { // the next write deletes the PoolbootConfig
@@ -309,19 +306,19 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		}
 		w.settle(ctx)
 		Expect(w.config(ctx)).To(BeNil())
-		Expect(w.told()).NotTo(ContainSubstring(poolv1.EventPoolbootConfigDeleted), "who deleted it has told")
+		Expect(w.receivedEvents()).NotTo(ContainSubstring(poolv1.EventPoolbootConfigDeleted), "who deleted it has told")
 	})
 
 	DescribeTable("loses its PoolbootConfig",
 		func(ctx SpecContext, change func(*bmov1alpha1.BareMetalHost), left *corev1.SecretReference) {
 			w := newWorld()
-			w.pointed(ctx)
-			w.told()
+			w.settleWithDataSecret(ctx)
+			w.receivedEvents()
 			w.change(ctx, change)
 			w.settle(ctx)
 			Expect(w.config(ctx)).To(BeNil())
 			Expect(w.host(ctx).Spec.UserData).To(Equal(left))
-			Expect(w.told()).To(ContainSubstring(poolv1.EventPoolbootConfigDeleted))
+			Expect(w.receivedEvents()).To(ContainSubstring(poolv1.EventPoolbootConfigDeleted))
 		},
 		Entry("when its annotation is removed", annotated(poolv1.HostPoolAnnotation, ""), nil),
 		Entry("when its annotation names another Cluster", annotated(poolv1.HostClusterAnnotation, "elsewhere"), own),
@@ -335,19 +332,19 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 
 	It("loses its PoolbootConfig if it was deprovisioned while no manager ran, and gets another one", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.RequestedTime = &metav1.MicroTime{Time: time.Now()}
 			c.Finalizers = nil
 		})
 		w.settle(ctx)
 		Expect(w.config(ctx).Status.Boot.RequestedTime).To(BeNil())
-		Expect(w.told()).To(ContainSubstring("was deprovisioned"))
+		Expect(w.receivedEvents()).To(ContainSubstring("was deprovisioned"))
 	})
 
 	It("loses its PoolbootConfig when it is deleted", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		Expect(w.Delete(ctx, w.host(ctx))).To(Succeed())
 		w.settle(ctx)
 		Expect(w.config(ctx)).To(BeNil())
@@ -361,6 +358,6 @@ var _ = Describe("A BareMetalHost without annotations", func() {
 			Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: key.Name, Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}}})).To(Succeed())
 		w.settle(ctx)
 		Expect(w.writes).To(BeZero())
-		Expect(w.told()).To(BeEmpty())
+		Expect(w.receivedEvents()).To(BeEmpty())
 	})
 })

@@ -22,7 +22,7 @@ import (
 func (w *world) cluster(ctx context.Context) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
-	Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "site"}, cluster)).To(Succeed())
+	Expect(w.Get(ctx, clusterKey, cluster)).To(Succeed())
 	return cluster
 }
 
@@ -55,7 +55,7 @@ var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted
 	DescribeTable("is deleted, and the host's user data with it, in the order",
 		func(ctx SpecContext, order string) {
 			w := newWorld()
-			w.pointed(ctx)
+			w.settleWithDataSecret(ctx)
 			w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.PoolRole, c.Status.NodeRef = "infra", bootstrapv1.NodeReference{Name: key.Name, UID: "node-uid"}
 				c.Finalizers = nil
@@ -67,7 +67,7 @@ var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted
 			}
 			Expect(w.config(ctx)).To(BeNil())
 			Expect(w.host(ctx).Spec.UserData).To(BeNil())
-			Expect(w.told()).To(ContainSubstring("PoolbootConfig rack1-u12 is deleted: Cluster site is"))
+			Expect(w.receivedEvents()).To(ContainSubstring("PoolbootConfig rack1-u12 is deleted: Cluster site is"))
 		},
 		Entry(nil, "deletion Cluster pools templates"),
 		Entry(nil, "Cluster pools templates"),
@@ -81,7 +81,7 @@ var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted
 
 	It("is deleted if everything was deleted while no manager ran", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		for _, part := range []string{"Cluster", "pools", "templates"} {
 			deletions[part](ctx, w)
 		}
@@ -92,19 +92,19 @@ var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted
 
 	It("is deleted if a later Cluster with the same name replaced its own, and the host gets another one", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Finalizers = nil })
 		deletions["Cluster"](ctx, w)
 		later := metav1.NewTime(w.config(ctx).CreationTimestamp.Add(time.Hour))
 		Expect(w.Create(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "site", CreationTimestamp: later}})).To(Succeed())
 		Expect(w.reconciler.Reconcile(ctx, request)).Error().NotTo(HaveOccurred())
 		Expect(w.config(ctx)).To(BeNil())
-		Expect(w.told()).To(ContainSubstring("it belongs to an earlier Cluster site"))
+		Expect(w.receivedEvents()).To(ContainSubstring("it belongs to an earlier Cluster site"))
 	})
 
 	It("leaves no user data if a user deletes it at the same time", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		Expect(w.Delete(ctx, w.config(ctx))).To(Succeed(), "its finalizer keeps it")
 		w.settle(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own), "the next record's")
@@ -115,7 +115,7 @@ var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted
 
 	It("stays while the cache does not have the Cluster yet, as after a move", func(ctx SpecContext) {
 		w := newWorld()
-		w.pointed(ctx)
+		w.settleWithDataSecret(ctx)
 		before := w.writes
 		w.reconciler.Client = interceptor.NewClient(w.reconciler.Client.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

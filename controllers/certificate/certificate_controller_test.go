@@ -12,12 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -37,17 +35,12 @@ var _ = Describe("The certificate controller", func() {
 	)
 	// setUp creates a booting Machine, and the given objects in its workload cluster.
 	setUp := func(objects ...client.Object) {
-		scheme := controllertest.Scheme()
-		management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(newConfig(), newCluster()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
+		management := controllertest.NewClientBuilder(newConfig(), newCluster()).WithStatusSubresource(&bootstrapv1.PoolbootConfig{})
 		for _, pool := range newPools() {
 			management.WithObjects(&pool)
 		}
-		workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build()
-		recorder = events.NewFakeRecorder(10)
-		c := management.Build()
-		r = &Reconciler{reported: lru.New(maxReported), awaited: lru.New(maxReported), Client: c, APIReader: c, Recorder: recorder,
-			ClusterCache: clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
+		workload, recorder = newWorkload(objects...), events.NewFakeRecorder(10)
+		r = newReconciler(management.Build(), workload, recorder)
 	}
 	reconcile := func() ctrl.Result {
 		GinkgoHelper()
@@ -193,7 +186,7 @@ var _ = Describe("The certificate controller", func() {
 				return errors.New("the manager is killed")
 			},
 		})
-		r.ClusterCache = clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)
+		r.ClusterCache = controllertest.NewClusterCache(workload, clusterKey)
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: config})
 		Expect(err).To(MatchError(ContainSubstring("killed")))
 		recorded := &bootstrapv1.PoolbootConfig{}

@@ -16,12 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -31,6 +33,8 @@ const (
 	name        = "infra-x7k"
 	tokenID     = "abcdef"
 )
+
+var clusterKey = client.ObjectKey{Namespace: namespace, Name: clusterName}
 
 // setKubeletSubject sets the subject to that of the kubelet.
 func setKubeletSubject(template *x509.CertificateRequest) {
@@ -67,32 +71,24 @@ func newRequest(change ...func(*x509.CertificateRequest)) *certificatesv1.Certif
 }
 
 func newConfig() *bootstrapv1.PoolbootConfig {
-	return &bootstrapv1.PoolbootConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName}},
-		Status: bootstrapv1.PoolbootConfigStatus{
-			PoolRole: "infra",
-			NodeRef:  bootstrapv1.NodeReference{Name: name, UID: "node-uid"},
-			Boot:     bootstrapv1.BootStatus{CredentialID: tokenID},
-		},
-	}
+	config := controllertest.NewConfig(clusterKey, name)
+	config.Status.PoolRole, config.Status.Boot.CredentialID = "infra", tokenID
+	config.Status.NodeRef = bootstrapv1.NodeReference{Name: name, UID: "node-uid"}
+	return config
 }
 
 func newCluster() *clusterv1.Cluster {
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
+	cluster := controllertest.NewCluster(clusterKey)
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}
 	cluster.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"198.18.0.0/15"}
 	return cluster
 }
 
 func newNode() *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: "node-uid",
-			Labels:      map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""},
-			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name},
-		},
-		Status: corev1.NodeStatus{Conditions: readyCondition(corev1.ConditionFalse, registration.WaitingForKubeletReason)},
-	}
+	node := controllertest.NewNode(name, "infra")
+	node.UID, node.Annotations = "node-uid", map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + name}
+	node.Status.Conditions = readyCondition(corev1.ConditionFalse, registration.WaitingForKubeletReason)
+	return node
 }
 
 func readyCondition(status corev1.ConditionStatus, reason string) []corev1.NodeCondition {
@@ -106,13 +102,9 @@ func grantOtherKey(f *facts, ago time.Duration) {
 	}
 }
 
-func newPools() []poolv1.MachineConfigPool {
-	var pools []poolv1.MachineConfigPool
+func newPools() (pools []poolv1.MachineConfigPool) {
 	for _, role := range []string{"worker", "infra", "edge"} {
-		pools = append(pools, poolv1.MachineConfigPool{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
-			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role},
-		})
+		pools = append(pools, *controllertest.NewPool(clusterKey, role))
 	}
 	return pools
 }

@@ -14,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -27,38 +25,44 @@ import (
 
 var configKey = client.ObjectKey{Namespace: namespace, Name: name}
 
-// newHost returns the BareMetalHost of a host without a Machine that has joined. It has a network card with the
-// address.
+// newHost returns the BareMetalHost of a host without a Machine that has joined.
 func newHost(address string) *bmov1alpha1.BareMetalHost {
-	bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	bmh.Status.Provisioning.State = bmov1alpha1.StateProvisioned
-	bmh.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{NIC: []bmov1alpha1.NIC{{IP: address}}}
-	return bmh
+	return controllertest.NewHost(configKey, bmov1alpha1.StateProvisioned, address)
 }
 
 // servingFixture has a host that has joined and whose kubelet requests its serving certificate.
 type servingFixture struct {
-	management, workload client.Client
+	management, workload client.WithWatch
 	recorder             *events.FakeRecorder
 	reconciler           *Reconciler
 }
 
 func newServing(change func(*bootstrapv1.PoolbootConfig), objects ...client.Object) *servingFixture {
 	GinkgoHelper()
-	scheme := controllertest.Scheme()
 	config := newConfig()
 	config.Status.Boot.CredentialID = ""
 	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: name, BareMetalHostName: name}
 	change(config)
 	s := &servingFixture{
-		management: fake.NewClientBuilder().WithScheme(scheme).WithObjects(append([]client.Object{config, newCluster()}, objects...)...).Build(),
-		workload: fake.NewClientBuilder().WithScheme(scheme).WithObjects(newNode(), newServingRequest(), kubernetesService()).
-			WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build(),
-		recorder: events.NewFakeRecorder(10),
+		management: controllertest.NewClientBuilder(config, newCluster()).WithObjects(objects...).Build(),
+		workload:   newWorkload(newNode(), newServingRequest(), kubernetesService()),
+		recorder:   events.NewFakeRecorder(10),
 	}
-	s.reconciler = &Reconciler{Client: s.management, APIReader: s.management, Recorder: s.recorder, reported: lru.New(maxReported), awaited: lru.New(maxReported),
-		ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName)}
+	s.reconciler = newReconciler(s.management, s.workload, s.recorder)
 	return s
+}
+
+// newWorkload returns a client of a workload cluster with these objects.
+func newWorkload(objects ...client.Object) client.WithWatch {
+	return controllertest.NewClientBuilder(objects...).
+		WithIndex(&certificatesv1.CertificateSigningRequest{}, workloads.RequestorIndex, workloads.Requestor).Build()
+}
+
+func newReconciler(management, workload client.Client, recorder events.EventRecorder) *Reconciler {
+	return &Reconciler{
+		Client: management, APIReader: management, ClusterCache: controllertest.NewClusterCache(workload, clusterKey), Recorder: recorder,
+		reported: lru.New(maxReported), awaited: lru.New(maxReported),
+	}
 }
 
 // kubernetesService returns the Service of the API server.

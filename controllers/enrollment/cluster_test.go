@@ -18,7 +18,7 @@ import (
 type withoutCluster struct{ client.Reader }
 
 func (w withoutCluster) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if _, is := o.(*clusterv1.Cluster); is {
+	if _, ok := o.(*clusterv1.Cluster); ok {
 		return apierrors.NewNotFound(clusterv1.GroupVersion.WithResource("clusters").GroupResource(), key.Name)
 	}
 	return w.Reader.Get(ctx, key, o, opts...)

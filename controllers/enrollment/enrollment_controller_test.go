@@ -54,7 +54,7 @@ var _ = Describe("An Enrollment", func() {
 			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
 			bootstrapv1.PointerIDAnnotation: enroll.PointerID("site", "edge", "edge-7"),
 		}))
-		Expect(w.told()).To(HaveEach(And(ContainSubstring("host edge-7 with address 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token0)))))
+		Expect(w.receivedEvents()).To(HaveEach(And(ContainSubstring("host edge-7 with address 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token0)))))
 	})
 
 	It("admits hosts in the order of their requests, and no more than maxUses", func(ctx SpecContext) {
@@ -66,10 +66,10 @@ var _ = Describe("An Enrollment", func() {
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-3", "edge-1"))
 		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-2"), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentUsedUpReason)))
-		told := w.told()
-		Expect(told).To(HaveLen(3 + 3 + 2))
+		received := w.receivedEvents()
+		Expect(received).To(HaveLen(3 + 3 + 2))
 		w.settle(ctx)
-		Expect(w.told()).To(BeEmpty(), "a refusal is told once")
+		Expect(w.receivedEvents()).To(BeEmpty(), "a refusal is reported once")
 
 		By("admitting the refused host once there are more uses")
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.MaxUses = 3 })
@@ -157,7 +157,7 @@ var _ = Describe("An Enrollment", func() {
 		reads := 0
 		slow := w.manager(w)
 		slow.Now = func() time.Time { return now }
-		slow.ClusterCache = liveBy{slow.ClusterCache, interceptor.NewClient(w.workload, interceptor.Funcs{
+		slow.ClusterCache.(*controllertest.ClusterCache).Live = interceptor.NewClient(w.workload, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				deadline, bounded := ctx.Deadline()
 				Expect(bounded).To(BeTrue())
@@ -166,7 +166,7 @@ var _ = Describe("An Enrollment", func() {
 				now = now.Add(2 * time.Second)
 				return c.Get(ctx, key, o, opts...)
 			},
-		})}
+		})
 		result, err := slow.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reads).To(Equal(1))
@@ -300,7 +300,7 @@ var _ = Describe("An Enrollment", func() {
 		Expect(e.Status.TokenSHA256).To(BeEmpty())
 		Expect(e.Spec.Admitted).To(ConsistOf("edge-7"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
-		Expect(strings.Join(w.told(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
+		Expect(strings.Join(w.receivedEvents(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
 	})
 
 	It("changes nothing while its Cluster is paused, as during a move", func(ctx SpecContext) {

@@ -10,11 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -26,7 +23,10 @@ const token0 = "v1Wq0J2m8T5s7Yd3Kc9RbNfXzLhPgQaE"
 
 var key = client.ObjectKey{Namespace: "site", Name: "edge"}
 
-var secretKey = client.ObjectKey{Namespace: "site", Name: "edge-token"}
+var (
+	secretKey  = client.ObjectKey{Namespace: "site", Name: "edge-token"}
+	clusterKey = client.ObjectKey{Namespace: "site", Name: "c1"}
+)
 
 // world is a management cluster with one Enrollment, and managers that work on it.
 type world struct {
@@ -41,39 +41,12 @@ type world struct {
 	staleNodes bool
 }
 
-// behindCache is a connection whose cache is empty.
-type behindCache struct {
-	clustercache.ClusterCache
-	empty client.Client
-}
-
-func (b behindCache) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
-	return b.empty, nil
-}
-
-// liveBy is a connection that uses another client for live reads.
-type liveBy struct {
-	clustercache.ClusterCache
-	live client.Client
-}
-
-func (l liveBy) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
-	return l.live, nil
-}
-
 func newWorld(uses int) *world {
 	GinkgoHelper()
-	scheme := controllertest.Scheme()
-	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "hosts"}}
-	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
-	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
-	w := &world{events: events.NewFakeRecorder(1000), workload: fake.NewClientBuilder().WithScheme(scheme).Build()}
-	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&poolv1.Enrollment{}).WithObjects(template,
-		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "c1", UID: "cluster-uid"}},
-		&poolv1.MachineConfigPool{
-			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "infra"},
-			Spec:       poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}},
-		},
+	cluster, pool := controllertest.NewCluster(clusterKey), controllertest.NewPool(clusterKey, "infra")
+	cluster.UID, pool.Spec.HostTemplateRef.Name = "cluster-uid", "hosts"
+	w := &world{events: events.NewFakeRecorder(1000), workload: controllertest.NewClientBuilder().Build()}
+	w.WithWatch = controllertest.NewClientBuilder(cluster, pool, controllertest.NewTemplate(key.Namespace, "hosts"),
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "edge-token", UID: "secret-uid"},
 			Type:       poolv1.EnrollmentTokenType,
@@ -85,7 +58,7 @@ func newWorld(uses int) *world {
 				ClusterName: "c1", PoolRole: "infra", NamePattern: "edge-*", MaxUses: int32(uses), ExpirationTime: metav1.NewTime(time.Now().Add(time.Hour)),
 				TokenSecretRef: poolv1.TokenSecretReference{Name: "edge-token"},
 			},
-		}).Build()
+		}).WithStatusSubresource(&poolv1.Enrollment{}).Build()
 	return w
 }
 
@@ -95,13 +68,10 @@ func (w *world) manager(cache client.Reader) *Reconciler {
 	funcs.Get = func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		return cache.Get(ctx, key, o, opts...)
 	}
-	connected := client.ObjectKey{Namespace: key.Namespace, Name: "c1"}
-	if w.unreachable {
-		connected.Name = "another"
-	}
-	clusters := clustercache.NewFakeClusterCache(w.workload, connected)
+	clusters := controllertest.NewClusterCache(w.workload, clusterKey)
+	clusters.Unreachable = w.unreachable
 	if w.staleNodes {
-		clusters = behindCache{clusters, fake.NewClientBuilder().WithScheme(w.workload.Scheme()).Build()}
+		clusters.Cached = controllertest.NewClientBuilder().Build()
 	}
 	return &Reconciler{
 		Client:    interceptor.NewClient(w.WithWatch, funcs),
@@ -157,7 +127,8 @@ func (w *world) hosts(ctx context.Context) (names []string) {
 	return names
 }
 
-func (w *world) told() []string { return controllertest.Events(w.events) }
+// receivedEvents returns the events since the last call.
+func (w *world) receivedEvents() []string { return controllertest.Events(w.events) }
 
 // stale is a stale cache, which contains an earlier version of an Enrollment.
 type stale struct {
@@ -166,7 +137,7 @@ type stale struct {
 }
 
 func (s stale) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if e, is := o.(*poolv1.Enrollment); is {
+	if e, ok := o.(*poolv1.Enrollment); ok {
 		s.enrollment.DeepCopyInto(e)
 		return nil
 	}

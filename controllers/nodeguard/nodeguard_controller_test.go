@@ -15,10 +15,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -30,20 +28,9 @@ import (
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
 
 func newPool(role, key string) *poolv1.MachineConfigPool {
-	return &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: role},
-		Spec: poolv1.MachineConfigPoolSpec{ClusterName: edge.Name, PoolRole: role,
-			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: "a"}}}}
-}
-
-// watchRecorder is a cluster cache that records the names of watches.
-type watchRecorder struct {
-	clustercache.ClusterCache
-	names *[]string
-}
-
-func (w *watchRecorder) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
-	*w.names = append(*w.names, watcher.Name())
-	return nil
+	pool := controllertest.NewPool(edge, role)
+	pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: "a"}}
+	return pool
 }
 
 var _ = Describe("The policy that guards Nodes", func() {
@@ -51,22 +38,19 @@ var _ = Describe("The policy that guards Nodes", func() {
 		cluster              *clusterv1.Cluster
 		management, workload client.WithWatch
 		recorder             *events.FakeRecorder
-		clusters             clustercache.ClusterCache
-		watches              []string
+		clusters             *controllertest.ClusterCache
 	)
 
 	BeforeEach(func(ctx SpecContext) {
-		scheme := controllertest.Scheme()
-		cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name}}
-		conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Initialized"})
-		management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
-		workload = fake.NewClientBuilder().WithScheme(scheme).Build()
-		clusters = clustercache.NewFakeClusterCache(workload, edge)
-		recorder, watches = events.NewFakeRecorder(10), nil
+		cluster = controllertest.NewCluster(edge)
+		management = controllertest.NewClientBuilder(cluster).Build()
+		workload = controllertest.NewClientBuilder().Build()
+		clusters = controllertest.NewClusterCache(workload, edge)
+		recorder = events.NewFakeRecorder(10)
 	})
 
 	reconcile := func(ctx context.Context) error {
-		r := &Reconciler{Client: management, ClusterCache: &watchRecorder{ClusterCache: clusters, names: &watches}, Recorder: recorder}
+		r := &Reconciler{Client: management, ClusterCache: clusters, Recorder: recorder}
 		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: edge})
 		return err
 	}
@@ -99,7 +83,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 		Expect(policies(ctx)).To(HaveExactElements(HaveField("Spec.Variables", ContainElement(HaveField("Expression",
 			And(ContainSubstring(`"example.com/gpu"`), ContainSubstring(`"example.com/disks"`)))))))
 		Expect(recorder.Events).NotTo(Receive())
-		Expect(watches[:6]).To(ConsistOf("nodeguard-clusterrole", "nodeguard-clusterrolebinding", "nodeguard-role", "nodeguard-rolebinding",
+		Expect(clusters.Watches[:6]).To(ConsistOf("nodeguard-clusterrole", "nodeguard-clusterrolebinding", "nodeguard-role", "nodeguard-rolebinding",
 			"nodeguard-validatingadmissionpolicy", "nodeguard-validatingadmissionpolicybinding"))
 	})
 
@@ -113,8 +97,8 @@ var _ = Describe("The policy that guards Nodes", func() {
 			return names
 		}
 		Expect(management.Create(ctx, newPool("gpu", "example.com/gpu"))).To(Succeed())
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: "one", Labels: map[string]string{clusterv1.ClusterNameLabel: edge.Name}},
-			Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}}}}
+		config := controllertest.NewConfig(edge, "one")
+		config.Spec.Join.Type = bootstrapv1.JoinTypeKubeadm
 		Expect(management.Create(ctx, config)).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(roleBindings()).To(BeEmpty())
@@ -145,7 +129,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 	})
 
 	It("is applied after the cluster is connected", func(ctx SpecContext) {
-		clusters = clustercache.NewFakeEmptyClusterCache()
+		clusters.Unreachable = true
 		Expect(management.Create(ctx, newPool("gpu", "example.com/gpu"))).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 	})
@@ -155,23 +139,23 @@ var _ = Describe("The policy that guards Nodes", func() {
 			`{"current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"clusters":[{"name":"a","cluster":{"server":"https://a"}}],` +
 				`"users":[{"name":"a","user":{"exec":{"command":"sh"}}}]}`)}}
 		Expect(management.Create(ctx, secret)).To(Succeed())
-		clusters = workloads.Restrict(clustercache.NewFakeEmptyClusterCache(), management)
+		clusters.ClusterCache = workloads.Restrict(clustercache.NewFakeEmptyClusterCache(), management)
 		Expect(management.Create(ctx, newPool("gpu", "example.com/gpu"))).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
 		Expect(recorder.Events).To(Receive(And(HavePrefix("Warning KubeconfigInvalid"), ContainSubstring("users[0].user.exec"),
 			ContainSubstring("correct the kubeconfig in Secret metal/edge-kubeconfig"))))
 	})
 
-	clustersWithApplyError := func(err error) clustercache.ClusterCache {
-		return clustercache.NewFakeClusterCache(interceptor.NewClient(workload, interceptor.Funcs{
+	failApply := func(err error) {
+		clusters.Cached = interceptor.NewClient(workload, interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				return err
 			},
-		}), edge)
+		})
 	}
 
 	It("is reported as missing in a cluster with an old version of Kubernetes", func(ctx SpecContext) {
-		clusters = clustersWithApplyError(&meta.NoKindMatchError{GroupKind: admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy").GroupKind(),
+		failApply(&meta.NoKindMatchError{GroupKind: admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy").GroupKind(),
 			SearchedVersions: []string{"v1"}})
 		Expect(management.Create(ctx, newPool("gpu", "example.com/gpu"))).To(Succeed())
 		Expect(reconcile(ctx)).To(Succeed())
@@ -179,7 +163,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 	})
 
 	It("is retried after an error", func(ctx SpecContext) {
-		clusters = clustersWithApplyError(errors.New("no quorum"))
+		failApply(errors.New("no quorum"))
 		Expect(management.Create(ctx, newPool("gpu", "example.com/gpu"))).To(Succeed())
 		Expect(reconcile(ctx)).To(MatchError(ContainSubstring("poolboot-node-guard.metal.edge: no quorum")))
 		Expect(recorder.Events).NotTo(Receive())

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
@@ -29,8 +28,7 @@ var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string,
 		Labels:      map[string]string{bootstrapv1.OverlayLabel: "1"},
 		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires, bootstrapv1.CredentialIDAnnotation: "abcdef"}}}
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot}}
-	scheme := controllertest.Scheme()
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret, config).WithIndex(config, UIDIndex, UID).Build()
+	c := controllertest.NewClientBuilder(secret, config).WithIndex(config, UIDIndex, UID).Build()
 	result, err := (&Reconciler{Client: c, overlays: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(result.RequeueAfter).To(requeueAfter)

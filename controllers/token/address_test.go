@@ -10,11 +10,10 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
@@ -22,8 +21,8 @@ const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
 // digits distinguish the token from earlier ones.
 var digits = hash[:bootstrapv1.TokenHashPrefixLength]
 
-// came records that a token was used from addresses, one after the other, as the config server does.
-func (w *world) came(token string, addresses ...string) {
+// recordUse records that a token was used from addresses, one after the other, as the config server does.
+func (w *world) recordUse(token string, addresses ...string) {
 	for _, address := range addresses {
 		at := time.Now().Add(time.Duration(len(w.config.Status.Boot.Addresses)-20) * time.Second).Truncate(time.Microsecond)
 		w.config.Status.Boot.Addresses = append(slices.DeleteFunc(w.config.Status.Boot.Addresses, func(a bootstrapv1.TokenAddress) bool { return a.Address == address }),
@@ -37,66 +36,51 @@ func (w *world) save(ctx SpecContext) {
 	Expect(w.Status().Update(ctx, w.config)).To(Succeed())
 }
 
-// has sets the addresses of the host that the inspection found.
-func (w *world) has(addresses ...string) {
-	w.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{}
-	for _, address := range addresses {
-		w.host.Status.HardwareDetails.NIC = append(w.host.Status.HardwareDetails.NIC, bmov1alpha1.NIC{IP: address})
-	}
-}
-
-func counted(reason string) float64 {
-	GinkgoHelper()
-	sum, err := scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": reason})
-	Expect(err).NotTo(HaveOccurred())
-	return sum
-}
-
 var _ = Describe("A token that is used from a second address", func() {
 	It("is reported by a Warning that names both and the remedy, and counted, once for each address", func(ctx SpecContext) {
 		w := newWorld(0)
-		w.came(digits, own)
+		w.recordUse(digits, own)
 		w.start()
-		before := counted(bootstrapv1.EventTokenUsedFromSecondAddress)
+		before := controllertest.MetricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress})
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive(), "of the first there is nothing to tell")
-		Expect(w.config.ResourceVersion).To(Equal("999"), "and nothing to write")
+		Expect(w.events.Events).NotTo(Receive(), "the first address is not reported")
+		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
 
-		w.came(digits, second)
+		w.recordUse(digits, second)
 		w.save(ctx)
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenUsedFromSecondAddress), ContainSubstring(own), ContainSubstring(second),
+		Expect(w.events.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenUsedFromSecondAddress), ContainSubstring(own), ContainSubstring(second),
 			ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
 		w.restart()
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 
-		w.came(digits, third)
+		w.recordUse(digits, third)
 		w.save(ctx)
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(And(ContainSubstring("from "+third), Not(ContainSubstring(second)))))
-		Expect(w.told.Events).NotTo(Receive())
-		Expect(counted(bootstrapv1.EventTokenUsedFromSecondAddress) - before).To(Equal(2.0))
+		Expect(w.events.Events).To(Receive(And(ContainSubstring("from "+third), Not(ContainSubstring(second)))))
+		Expect(w.events.Events).NotTo(Receive())
+		Expect(controllertest.MetricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress}) - before).To(Equal(2.0))
 	})
 
 	It("is reported even if its Node was Ready first", func(ctx SpecContext) {
 		w := newWorld(0)
-		w.came(digits, own, second)
+		w.recordUse(digits, own, second)
 		w.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
 		w.start()
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.EventTokenUsedFromSecondAddress)))
+		Expect(w.events.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.EventTokenUsedFromSecondAddress)))
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 	})
 
 	It("is reported with what is known about its host", func(ctx SpecContext) {
 		w := newWorld(0)
-		w.came(digits, own, second)
-		w.has(second)
+		w.recordUse(digits, own, second)
+		controllertest.SetAddresses(w.host, second)
 		w.start()
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(ContainSubstring(second + ", a known address of BareMetalHost rack1-u12, but first from " + own)))
+		Expect(w.events.Events).To(Receive(ContainSubstring(second + ", a known address of BareMetalHost rack1-u12, but first from " + own)))
 	})
 
 	DescribeTable("is not reported", func(ctx SpecContext, change func(*world)) {
@@ -104,16 +88,16 @@ var _ = Describe("A token that is used from a second address", func() {
 		change(w)
 		w.start()
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
 	},
 		Entry("when the other address is that of an earlier token", func(w *world) {
-			w.came("0123456789abcdef", second)
-			w.came(digits, own)
+			w.recordUse("0123456789abcdef", second)
+			w.recordUse(digits, own)
 		}),
-		Entry("when it is not an address", func(w *world) { w.came(digits, own, "not-an-address") }),
+		Entry("when it is not an address", func(w *world) { w.recordUse(digits, own, "not-an-address") }),
 		Entry("while the Cluster is paused", func(w *world) {
-			w.came(digits, own, second)
+			w.recordUse(digits, own, second)
 			w.cluster.Spec.Paused = ptr.To(true)
 		}),
 	)
@@ -124,7 +108,7 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w := newWorld(ago)
 		w.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 		w.host.Annotations = map[string]string{poolv1.HostAddressesAnnotation: third}
-		w.has("::ffff:"+own, own+"/24")
+		controllertest.SetAddresses(w.host, "::ffff:"+own, own+"/24")
 		return w
 	}
 
@@ -159,21 +143,21 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 
 	It("is reported, with the remedy, if it is used from another address, and not if it is used from one of them", func(ctx SpecContext) {
 		w := newBound(0)
-		w.came(digits, second)
+		w.recordUse(digits, second)
 		w.start()
-		before := counted(bootstrapv1.EventTokenAddressRefused)
+		before := controllertest.MetricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused})
 		w.reconcile(ctx)
-		Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenAddressRefused), ContainSubstring("from "+second),
+		Expect(w.events.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenAddressRefused), ContainSubstring("from "+second),
 			ContainSubstring("rack1-u12 ("+own+", "+third+")"), ContainSubstring(poolv1.HostAddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
-		Expect(counted(bootstrapv1.EventTokenAddressRefused) - before).To(Equal(1.0))
+		Expect(controllertest.MetricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused}) - before).To(Equal(1.0))
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 
 		w = newBound(0)
-		w.came(digits, own)
+		w.recordUse(digits, own)
 		w.start()
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 	})
 
 	It("watches what the inspection finds later", func(ctx SpecContext) {

@@ -21,7 +21,7 @@ var _ = Describe("A copied pointer id", func() {
 		w.config.Annotations[bootstrapv1.PointerIDAnnotation] = "id"
 		w.start()
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive(), "one is no pair")
+		Expect(w.events.Events).NotTo(Receive(), "one PoolbootConfig is not a pair")
 		for _, uid := range []types.UID{"copy-1", "copy-2"} {
 			copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: string(uid), UID: uid,
 				CreationTimestamp: metav1.Now(), Annotations: maps.Clone(w.config.Annotations)}}
@@ -32,9 +32,9 @@ var _ = Describe("A copied pointer id", func() {
 				Expect(err).NotTo(HaveOccurred())
 				w.reconcile(ctx)
 			}
-			Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventPointerIDNotUnique), ContainSubstring("PoolbootConfig metal/rack1-u12"))))
-			Expect(w.told.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventPointerIDNotUnique), ContainSubstring("PoolbootConfig elsewhere/"+string(uid)))))
-			Expect(w.told.Events).NotTo(Receive())
+			Expect(w.events.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventPointerIDNotUnique), ContainSubstring("PoolbootConfig metal/rack1-u12"))))
+			Expect(w.events.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventPointerIDNotUnique), ContainSubstring("PoolbootConfig elsewhere/"+string(uid)))))
+			Expect(w.events.Events).NotTo(Receive())
 		}
 	})
 })

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -36,24 +35,22 @@ type world struct {
 	machine    *clusterv1.Machine
 	config     *bootstrapv1.PoolbootConfig
 	host       *bmov1alpha1.BareMetalHost
-	told       *events.FakeRecorder
+	events     *events.FakeRecorder
 	reconciler *Reconciler
 }
 
 // newWorld returns a world whose host was provisioned some time ago.
 func newWorld(ago time.Duration) *world {
-	meta := metav1.ObjectMeta{Namespace: "metal", Name: "rack1-u12"}
+	edge, key := client.ObjectKey{Namespace: "metal", Name: "edge"}, client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
 	w := &world{
-		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: meta.Namespace, Name: "edge"}},
-		machine: &clusterv1.Machine{ObjectMeta: *meta.DeepCopy()},
-		config:  &bootstrapv1.PoolbootConfig{ObjectMeta: *meta.DeepCopy()},
-		host:    &bmov1alpha1.BareMetalHost{ObjectMeta: *meta.DeepCopy()},
-		told:    events.NewFakeRecorder(10),
+		cluster: controllertest.NewCluster(edge),
+		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
+		config:  controllertest.NewConfig(edge, key.Name),
+		host:    controllertest.NewHost(key, bmov1alpha1.StateProvisioned),
+		events:  events.NewFakeRecorder(10),
 	}
-	w.config.Labels = map[string]string{clusterv1.ClusterNameLabel: "edge"}
 	w.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: hash}
-	w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: meta.Name, BareMetalHostName: meta.Name}
-	w.host.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+	w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: key.Name, BareMetalHostName: key.Name}
 	w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-ago))
 	return w
 }
@@ -61,7 +58,7 @@ func newWorld(ago time.Duration) *world {
 // start creates the objects of the world, and starts a reconciler.
 func (w *world) start() {
 	GinkgoHelper()
-	w.Client = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(w.cluster, w.machine, w.config, w.host).
+	w.Client = controllertest.NewClientBuilder(w.cluster, w.machine, w.config, w.host).
 		WithIndex(&bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
 	w.restart()
@@ -69,7 +66,7 @@ func (w *world) start() {
 
 // restart replaces the reconciler by a new one.
 func (w *world) restart() {
-	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.told, Lifetime: life, watchHardware: func() error { return nil }, duplicates: lru.New(maxDuplicates)}
+	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.events, Lifetime: life, watchHardware: func() error { return nil }, duplicates: lru.New(maxDuplicates)}
 }
 
 // reconcile reconciles once, reads the config again, and returns the time until the next reconcile.
@@ -91,9 +88,9 @@ var _ = Describe("The token of a host that does not join", func() {
 		usable := conditions.Get(w.config, bootstrapv1.TokenUsableCondition)
 		Expect(usable).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.TokenExpiredReason),
 			HaveField("Message", ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
-		Expect(w.told.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.TokenExpiredReason)))
+		Expect(w.events.Events).To(Receive(HavePrefix("Warning " + bootstrapv1.TokenExpiredReason)))
 		w.reconcile(ctx)
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 
 		By("rotating it")
 		delete(w.config.Annotations, bootstrapv1.TokenStateAnnotation)
@@ -110,7 +107,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		w.start()
 		w.reconcile(ctx)
 		Expect(conditions.IsFalse(w.config, bootstrapv1.TokenUsableCondition)).To(BeTrue())
-		Expect(w.told.Events).To(Receive())
+		Expect(w.events.Events).To(Receive())
 	})
 
 	DescribeTable("stays valid, without a write,", func(ctx SpecContext, change func(*world)) {
@@ -121,7 +118,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		w.reconcile(ctx)
 		Expect(w.config.Annotations).To(Equal(before))
 		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
-		Expect(w.told.Events).NotTo(Receive())
+		Expect(w.events.Events).NotTo(Receive())
 	},
 		Entry("while its lifetime has not passed", func(w *world) {
 			w.host.Status.OperationHistory.Provision.End = metav1.NewTime(time.Now().Add(-life / 2))

@@ -1,0 +1,89 @@
+package controllertest
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
+)
+
+// NewClientBuilder returns a builder of a fake client with the scheme of the controllers and these objects.
+func NewClientBuilder(objects ...client.Object) *fake.ClientBuilder {
+	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...)
+}
+
+// NewCluster returns a Cluster whose control plane is initialized.
+func NewCluster(key client.ObjectKey) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	conditions.Set(cluster, metav1.Condition{
+		Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+	})
+	return cluster
+}
+
+// NewPool returns a pool of a Cluster, whose name is its role.
+func NewPool(cluster client.ObjectKey, role string) *poolv1.MachineConfigPool {
+	return &poolv1.MachineConfigPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: role},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: cluster.Name, PoolRole: role},
+	}
+}
+
+// NewConfig returns a PoolbootConfig of a Cluster.
+func NewConfig(cluster client.ObjectKey, name string) *bootstrapv1.PoolbootConfig {
+	return &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+	}}
+}
+
+// NewTemplate returns a template whose PoolbootConfigs join with the kubelet and have a label.
+func NewTemplate(namespace, name string) *bootstrapv1.PoolbootConfigTemplate {
+	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
+	template.Spec.Template.ObjectMeta.Labels = map[string]string{"example.com/of": "the-template"}
+	return template
+}
+
+// NewHost returns a BareMetalHost whose inspection found network cards with these addresses.
+func NewHost(key client.ObjectKey, state bmov1alpha1.ProvisioningState, addresses ...string) *bmov1alpha1.BareMetalHost {
+	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	host.Status.Provisioning.State = state
+	SetAddresses(host, addresses...)
+	return host
+}
+
+// SetAddresses sets the addresses that the inspection of a host found.
+func SetAddresses(host *bmov1alpha1.BareMetalHost, addresses ...string) {
+	host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{}
+	for _, address := range addresses {
+		host.Status.HardwareDetails.NIC = append(host.Status.HardwareDetails.NIC, bmov1alpha1.NIC{IP: address})
+	}
+}
+
+// NewNode returns a Node with role labels.
+func NewNode(name string, roles ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	for _, role := range roles {
+		node.Labels[poolv1.NodeRoleLabelPrefix+role] = ""
+	}
+	return node
+}
+
+// MetricSum returns the sum of the series of a metric that have the labels.
+func MetricSum(name string, labels map[string]string) float64 {
+	GinkgoHelper()
+	sum, err := scrape.Sum(metrics.Registry, name, labels)
+	Expect(err).NotTo(HaveOccurred())
+	return sum
+}
