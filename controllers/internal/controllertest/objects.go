@@ -1,9 +1,6 @@
 package controllertest
 
 import (
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,11 +8,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 // NewClientBuilder returns a builder of a fake client with the scheme of the controllers and these objects.
@@ -78,12 +73,4 @@ func NewNode(name string, roles ...string) *corev1.Node {
 		node.Labels[poolv1.NodeRoleLabelPrefix+role] = ""
 	}
 	return node
-}
-
-// MetricSum returns the sum of the series of a metric that have the labels.
-func MetricSum(name string, labels map[string]string) float64 {
-	GinkgoHelper()
-	sum, err := scrape.Sum(metrics.Registry, name, labels)
-	Expect(err).NotTo(HaveOccurred())
-	return sum
 }
