@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // Annotation is the annotation of a Metal3Machine that names its BareMetalHost, as <namespace>/<name>.
@@ -50,6 +52,9 @@ type NotReadyError struct {
 }
 
 func (e *NotReadyError) Error() string { return e.Why }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *NotReadyError) Reason() string { return bootstrapv1.HostNotReadyReason }
 
 // notReady returns a NotReadyError with a formatted message.
 func notReady(format string, args ...any) error {

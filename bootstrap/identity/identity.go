@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // defaultServiceDomain is the default DNS domain of the Services of a cluster.
@@ -59,6 +61,9 @@ type NameError struct {
 func (e *NameError) Error() string {
 	return fmt.Sprintf("no Node can have the name %q: %s; a certificate for this name could be misused for impersonation", e.Name, e.Why)
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *NameError) Reason() string { return bootstrapv1.NodeNameReservedReason }
 
 // CheckNodeName returns a *NameError for a name that refers to something other than a Node. It compares names as DNS
 // does: it ignores case and a trailing dot.

@@ -8,6 +8,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // AutoApprovedError reports that the workload cluster automatically approves the certificate signing requests of join
@@ -26,6 +28,9 @@ func (e *AutoApprovedError) Error() string {
 		"bind the right to create certificatesigningrequests/nodeclient only to groups of tokens that need it, such as %s, or to none",
 		grant, bootstrapapi.BootstrapDefaultGroup+":kubeadm:default-node-token")
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *AutoApprovedError) Reason() string { return bootstrapv1.CertificatesAutoApprovedReason }
 
 // CheckApproval checks whether kube-controller-manager would approve the certificate signing requests of a join
 // credential, before the credential is created. If it would, the error is an *AutoApprovedError. This is the case in

@@ -49,6 +49,9 @@ type ExtraConfigError struct {
 
 func (e *ExtraConfigError) Error() string { return e.Field + ": " + e.Err.Error() }
 
+// Reason returns the reason of the condition that reports the error.
+func (e *ExtraConfigError) Reason() string { return bootstrapv1.ExtraConfigInvalidReason }
+
 func (e *ExtraConfigError) Unwrap() error { return e.Err }
 
 // Overlay returns the part of the configuration of a host that belongs to this machine: the configuration for its join,

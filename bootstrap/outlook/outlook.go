@@ -4,6 +4,8 @@
 package outlook
 
 import (
+	"errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -98,6 +100,18 @@ func Of(reason string) Outlook {
 		return is
 	}
 	return Retries
+}
+
+// ReasonOf returns the reason of the condition that reports an error, or "" if the type of the error has none.
+func ReasonOf(err error) string {
+	reported, ok := errors.AsType[interface {
+		error
+		Reason() string
+	}](err)
+	if !ok {
+		return ""
+	}
+	return reported.Reason()
 }
 
 // IsWrong reports whether a condition of a PoolbootConfig is False, and not only because the next step has not happened

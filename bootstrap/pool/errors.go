@@ -3,6 +3,8 @@ package pool
 import (
 	"fmt"
 	"strings"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // ConflictError is the error for labels that several custom pools select. A Node can be in one custom pool only.
@@ -16,6 +18,9 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("the labels belong to the pools %s, and a Node can be in one custom pool only: "+
 		"remove the labels of all but one", strings.Join(e.Roles, " and "))
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *ConflictError) Reason() string { return bootstrapv1.PoolConflictReason }
 
 // NotFoundError is the error for a role of which the Cluster has no pool.
 type NotFoundError struct {
@@ -34,6 +39,9 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("the Cluster has no MachineConfigPool of role %q: %s", e.Role, remedy)
 }
 
+// Reason returns the reason of the condition that reports the error.
+func (e *NotFoundError) Reason() string { return bootstrapv1.PoolNotFoundReason }
+
 // UnselectedError is the error for a Machine with role labels that no pool selects.
 type UnselectedError struct {
 	// Labels are the role labels that no pool selects, as key=value, in order.
@@ -46,6 +54,9 @@ func (e *UnselectedError) Error() string {
 		"or correct the labels of the MachineDeployment; if the label does not name a pool, set spec.poolRole: worker in the PoolbootConfig and its template",
 		strings.Join(e.Labels, " or "))
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *UnselectedError) Reason() string { return bootstrapv1.PoolNotFoundReason }
 
 // DuplicateError is the error for several pools of a Cluster with the same role.
 type DuplicateError struct {
@@ -60,6 +71,9 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("the MachineConfigPools %s all have the role %q: delete all but one",
 		strings.Join(e.Pools, " and "), e.Role)
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *DuplicateError) Reason() string { return bootstrapv1.PoolConflictReason }
 
 // NotRegistrableError is the error for a pool from which no labels can be derived that put a Node in it.
 type NotRegistrableError struct {
@@ -76,6 +90,9 @@ func (e *NotRegistrableError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q: %s: %s", e.Pool, e.Path, e.Why)
 }
 
+// Reason returns the reason of the condition that reports the error.
+func (e *NotRegistrableError) Reason() string { return bootstrapv1.PoolNotRegistrableReason }
+
 // SelectorError is the error for a malformed selector of a pool.
 type SelectorError struct {
 	// Pool is the pool's name.
@@ -90,6 +107,9 @@ type SelectorError struct {
 func (e *SelectorError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q: %s: %v", e.Pool, e.Path, e.Err)
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *SelectorError) Reason() string { return bootstrapv1.PoolNotRegistrableReason }
 
 // Unwrap returns what is wrong with the selector.
 func (e *SelectorError) Unwrap() error { return e.Err }
@@ -108,3 +128,6 @@ func (e *ControlPlaneError) Error() string {
 	}
 	return "the labels are those of a control plane, which is in no pool" + unsupported + ": remove the control-plane label"
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *ControlPlaneError) Reason() string { return bootstrapv1.ControlPlaneNotSupportedReason }

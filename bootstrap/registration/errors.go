@@ -3,6 +3,8 @@ package registration
 import (
 	"fmt"
 	"strings"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // ConflictError reports that two sources set different values for a label or taint.
@@ -17,6 +19,9 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s has different values in %s: make them agree or keep one", e.Key, strings.Join(e.Sources, " and "))
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *ConflictError) Reason() string { return bootstrapv1.LabelConflictReason }
 
 // InvalidError reports a value that is not valid for a Node.
 type InvalidError struct {
@@ -44,3 +49,6 @@ type OutsidePoolError struct {
 func (e *OutsidePoolError) Error() string {
 	return fmt.Sprintf("the Node's labels don't put it in the pool %q: %s; %s", e.Role, e.Why, e.Remedy)
 }
+
+// Reason returns the reason of the condition that reports the error.
+func (e *OutsidePoolError) Reason() string { return bootstrapv1.LabelConflictReason }

@@ -2,15 +2,11 @@ package boot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
@@ -22,32 +18,21 @@ import (
 // never get if its credential were not recorded again. A host that does not have its configuration requests it again
 // and is prepared as usual.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
-	var (
-		credential join.Credential
-		found      bool
-		grant      *bootstrapv1.GrantedCertificate
-		node       = &corev1.Node{}
-	)
-	err := s.run(ctx, []phase{r.remote(r.connect), r.remote(func(ctx context.Context, s *scope) (err error) {
-		err = s.workload.Get(ctx, client.ObjectKey{Name: s.config.Status.NodeRef.Name}, node)
-		if apierrors.IsNotFound(err) || err == nil && string(node.UID) != s.config.Status.NodeRef.UID {
-			return nil
-		}
-		if err != nil {
+	var grant *bootstrapv1.GrantedCertificate
+	err := s.run(ctx, r.connect, r.remote(func(ctx context.Context, s *scope) (err error) {
+		if err := r.readNode(ctx, s); err != nil || s.node == nil || string(s.node.UID) != s.config.Status.NodeRef.UID {
 			return err
 		}
-		if credential, found, err = join.FindCredential(ctx, s.workload, s.owner()); err == nil && found {
-			grant, err = join.FindGrant(ctx, s.workload, credential.ID)
+		var ok bool
+		if s.credential, ok, err = join.FindCredential(ctx, s.workload, s.owner()); err == nil && ok {
+			grant, err = join.FindGrant(ctx, s.workload, s.credential.ID)
 		}
 		return err
-	})})
+	}))
 	if err != nil {
-		if failed := failureOf(err); failed.waits {
-			return ctrl.Result{RequeueAfter: failed.retry}, nil
-		}
 		return ctrl.Result{}, err
 	}
-	if !found {
+	if s.credential.ID == "" {
 		return ctrl.Result{}, r.announce(ctx, s)
 	}
 	if err := r.findHost(ctx, s); is[*host.NotReadyError](err) {
@@ -61,19 +46,18 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 		}
 		s.chooseHost(&config.Status)
 		boot := &config.Status.Boot
-		boot.CredentialID, boot.CredentialExpirationTime = credential.ID, &metav1.Time{Time: credential.Expires}
+		boot.CredentialID, boot.CredentialExpirationTime = s.credential.ID, &metav1.Time{Time: s.credential.Expires}
 		if grant != nil {
 			boot.Certificate = *grant
 		}
-		boot.PreparedTime = &metav1.MicroTime{Time: node.CreationTimestamp.Time} // not a later time, because joinPatience counts from here
-		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.BootPreparedReason,
-			Message: fmt.Sprintf("Node %s and join credential %s were found in the workload cluster as they were made before the record was lost", node.Name, credential.ID)})
+		// A later time would be wrong, because joinPatience counts from here.
+		boot.PreparedTime = &metav1.MicroTime{Time: s.node.CreationTimestamp.Time}
+		conditions.Set(config, bootPrepared(metav1.ConditionTrue, bootstrapv1.BootPreparedReason,
+			fmt.Sprintf("the record of this boot was lost, and Node %s and join credential %s were found in the workload cluster",
+				s.node.Name, s.credential.ID)))
 	})
-	if errors.Is(err, errAbandoned) {
-		return ctrl.Result{}, nil
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return comeBack(s, ctrl.Result{}), nil
+	return requeueForExtension(s, ctrl.Result{}), nil
 }

@@ -7,6 +7,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"sync"
 	"time"
@@ -73,82 +74,74 @@ type Reconciler struct {
 // Reconcile does what the boot of one PoolbootConfig needs next.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	config := &bootstrapv1.PoolbootConfig{}
-	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil || needOf(config) == nothing || !r.watches(config) {
+	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	need := needOf(config)
-	s, err := r.gather(ctx, config)
-	switch {
-	case err != nil || s == nil:
-		return ctrl.Result{}, err
-	case annotations.IsPaused(s.cluster, config):
-		return r.keepPaused(ctx, s, need)
-	case need == preparation:
-		return r.settle(ctx, s, s.run(ctx, r.preparation()))
-	case need == adoption:
-		return r.adopt(ctx, s)
-	case need == inlineUpkeep:
-		current := &bootstrapv1.PoolbootConfig{}
-		if err := r.APIReader.Get(ctx, request.NamespacedName, current); err != nil || needOf(current) != inlineUpkeep {
-			return ctrl.Result{}, client.IgnoreNotFound(err) // the event of this change follows
-		}
-		s.config = current
-		return r.keepInline(ctx, s)
-	default:
-		return r.watch(ctx, s, need)
-	}
-}
-
-// watch handles a boot that usually needs no write: its host has not sent a request yet, or has its configuration. It
-// decides from the caches, and reads live before it changes what a host has.
-func (r *Reconciler) watch(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
-	if need == announcement {
-		return ctrl.Result{}, r.announce(ctx, s)
-	}
-	over, err := r.guard(ctx, s)
-	switch failed := failureOf(err); {
-	case err != nil && failed.waits:
-		return ctrl.Result{RequeueAfter: failed.retry}, nil
-	case err != nil || over:
-		return ctrl.Result{}, err
-	case need == standing:
-		return r.keepStanding(ctx, s)
-	}
-	if left := untilExtension(s.config); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
-	}
-	current := &bootstrapv1.PoolbootConfig{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.config), current); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if needOf(current) != upkeep {
+	if needOf(config) == nothing || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
-	s.config = current
-	return r.keepServed(ctx, s)
+	result, err := r.reconcile(ctx, config)
+	switch failed := failureOf(err); {
+	case err == nil:
+		return result, nil
+	case errors.Is(err, errDeleting), errors.Is(err, errUpToDate):
+		return ctrl.Result{}, nil
+	case failed.waits:
+		return ctrl.Result{RequeueAfter: failed.retry}, nil
+	}
+	return ctrl.Result{}, err
 }
 
-// watches reports whether this manager handles a config.
-func (r *Reconciler) watches(config *bootstrapv1.PoolbootConfig) bool {
-	return r.WatchFilterValue == "" || labels.HasWatchLabel(config, r.WatchFilterValue)
+// reconcile decides from the caches. It reads the config live before it changes what a host already has: such a boot
+// usually needs no write.
+func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
+	s, err := r.newScope(ctx, config)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	need := needOf(config)
+	switch {
+	case annotations.IsPaused(s.cluster, config):
+		return r.reconcilePaused(ctx, s, need)
+	case need == preparation:
+		return r.reportResult(ctx, s, s.run(ctx, r.preparation()...))
+	case need == adoption:
+		return r.adopt(ctx, s)
+	case need == announcement:
+		return ctrl.Result{}, r.announce(ctx, s)
+	case need == inlineRenewal:
+		return r.reconcileInline(ctx, s)
+	}
+	if err := r.withdrawIfHostLost(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if need == expiration {
+		return r.awaitExpiration(ctx, s)
+	}
+	if wait := untilExtension(s.config); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if err := s.run(ctx, r.refresh(renewal), r.connect, r.remote(r.extendCredential)); err != nil {
+		return ctrl.Result{}, err
+	}
+	return requeueForExtension(s, ctrl.Result{}), nil
 }
 
 // need is what a PoolbootConfig needs from this controller.
 type need int
 
 const (
-	nothing      need = iota
-	announcement      // no host has sent a request yet: report which host was chosen, and whether it will never send one
-	preparation       // a host has sent a request, or its pre-registered Node was deleted before a kubelet registered
-	upkeep            // a host has its configuration, or can get it, and has not joined yet
-	standing          // like upkeep, but for longer than joinPatience or since an unknown time: the join credential is left to expire
-	inlineUpkeep      // a host can boot at any time from its data Secret
-	adoption          // clusterctl move or a restore dropped the status of a host that can have its configuration
+	nothing       need = iota
+	announcement       // no host has sent a request yet: report which host was chosen, and whether it will never send one
+	preparation        // a host has sent a request, or its pre-registered Node was deleted before a kubelet registered
+	renewal            // a host has its configuration, or can get it, and has not joined yet: its join credential is renewed
+	expiration         // like renewal, but for longer than joinPatience or since an unknown time: the join credential expires
+	inlineRenewal      // a host can boot at any time from its data Secret
+	adoption           // clusterctl move or a restore dropped the status of a host that can have its configuration
 )
 
 // needOf derives the need from the PoolbootConfig alone.
 func needOf(config *bootstrapv1.PoolbootConfig) need {
-	boot := config.Status.Boot
 	switch {
 	case !config.DeletionTimestamp.IsZero(),
 		record.IsBootComplete(config),
@@ -158,15 +151,15 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		if !record.HasCredential(config) {
 			return nothing
 		}
-		return inlineUpkeep
+		return inlineRenewal
 	case record.IsRequestPending(config) && !record.IsTokenExpired(config):
 		return preparation
 	case record.WasPrepared(config) && record.HasCredential(config) && record.IsNodeMissing(config):
 		return preparation
-	case record.HasCredential(config) && time.Since(handedOut(boot)) < joinPatience:
-		return upkeep
+	case record.HasCredential(config) && time.Since(deliveryTime(config.Status.Boot)) < joinPatience:
+		return renewal
 	case record.HasCredential(config):
-		return standing
+		return expiration
 	case !record.HasRequested(config) && !record.WasPrepared(config) && record.HasNode(config):
 		return adoption
 	case !record.HasRequested(config):
@@ -176,9 +169,9 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 	}
 }
 
-// handedOut returns the latest time at which a host can have received its configuration. The preparation counts too,
+// deliveryTime returns the latest time at which a host can have received its configuration. The preparation counts too,
 // because a config server can stop before it records that it has served the host.
-func handedOut(boot bootstrapv1.BootStatus) time.Time {
+func deliveryTime(boot bootstrapv1.BootStatus) time.Time {
 	var last time.Time
 	for _, at := range []*metav1.MicroTime{boot.PreparedTime, boot.ServedTime} {
 		if at != nil && at.After(last) {
@@ -194,32 +187,30 @@ func (r *Reconciler) preparation() []phase {
 		r.findDeployedHost,
 		r.choosePool,
 		r.register,
-		r.remote(r.connect),
+		r.connect,
 		r.remote(r.checkApproval),
 		r.remote(r.ensureRights),
 		r.remote(r.ensureNode),
-		r.read,
+		r.refreshIfRetried,
 		r.remote(r.ensureCredential),
 		r.storeOverlay,
 		r.record,
 	}
 }
 
-// settle turns the result of a run into the condition, the event, the metrics and the time of the next try.
-func (r *Reconciler) settle(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
-	if err == nil {
-		return ctrl.Result{}, nil
-	}
+// reportResult reports the error of a run with the condition, the event and the metrics. It returns the time of the
+// next try if the cause resolves on its own.
+func (r *Reconciler) reportResult(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
 	switch {
-	case errors.Is(err, errAbandoned):
-		return ctrl.Result{}, r.withdraw(ctx, s)
-	case errors.Is(err, errPrepared):
+	case err == nil, errors.Is(err, errUpToDate):
 		return ctrl.Result{}, nil
+	case errors.Is(err, errDeleting):
+		return ctrl.Result{}, r.withdraw(ctx, s)
 	}
 	failed := failureOf(err)
-	isNew, err := r.setCondition(ctx, s, failed)
+	isNew, err := r.reportFailure(ctx, s, failed)
 	if err != nil {
-		return ctrl.Result{}, errors.Join(failed, err)
+		return ctrl.Result{}, fmt.Errorf("report %q: %w", failed.Error(), err)
 	}
 	if isNew && failed.reason != bootstrapv1.WaitingForHostReason {
 		metrics.StageBlocked(s.config, record.StagePreparing, failed.reason)

@@ -25,7 +25,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
-		Expect(w.told()).To(BeEmpty(), "events report problems and their resolution")
+		Expect(w.newEvents()).To(BeEmpty(), "events report problems and their resolution")
 	})
 
 	It("is read live only after an earlier preparation, and keeps what that preparation created", func(ctx SpecContext) {
@@ -67,7 +67,7 @@ var _ = Describe("A host that requests its configuration", func() {
 			_, err := w.ask(ctx)
 			Expect(err).To(HaveOccurred())
 		}
-		Expect(w.config(ctx).Status.HostRef).NotTo(BeZero(), "which host asks is on record before its boot is prepared")
+		Expect(w.config(ctx).Status.HostRef).NotTo(BeZero(), "the host is recorded before its boot is prepared")
 		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(count(bootstrapv1.PoolNotRenderedReason)-failed).To(Equal(1.0), "one hold-up, however often the host retries")
@@ -145,7 +145,7 @@ var _ = Describe("A host that requests its configuration", func() {
 				conditions.Set(c, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeMissingReason})
 			})
 			Expect(w.reconcile(ctx)).To(BeZero())
-			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(first.CredentialID), "it has not asked again")
+			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(first.CredentialID), "it sent no other request")
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { conditions.Delete(c, bootstrapv1.NodeInPoolCondition) })
 			Expect(w.ask(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
@@ -191,7 +191,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
-		Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventPoolChanged)))
+		Expect(w.newEvents()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventPoolChanged)))
 	})
 
 	It("is reported as awaited once it is chosen, with one write and no live read", func(ctx SpecContext) {
@@ -212,7 +212,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(w.config(ctx).Status.HostRef).To(HaveField("Name", hostName))
 		chosen := w.config(ctx).Status.Boot.HostChosenTime
 		Expect(chosen.Time).To(BeTemporally("~", time.Now(), time.Minute))
-		Expect(w.told()).To(BeEmpty())
+		Expect(w.newEvents()).To(BeEmpty())
 
 		w.reconciler.APIReader = w.reconciler.Client
 		Expect(w.ask(ctx)).To(BeZero())

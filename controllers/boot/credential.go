@@ -25,7 +25,8 @@ const autoApprovedRetry = 30 * time.Second
 func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 	err := r.approval.Check(ctx, s.workload, s.cluster.UID)
 	if is[*join.AutoApprovedError](err) {
-		return &failure{reason: bootstrapv1.CertificatesAutoApprovedReason, err: fmt.Errorf("no join credential is made: %w", err), waits: true, retry: autoApprovedRetry}
+		return &failure{reason: bootstrapv1.CertificatesAutoApprovedReason, waits: true, retry: autoApprovedRetry,
+			err: fmt.Errorf("Poolboot creates no join credential: %w", err)}
 	}
 	return err
 }
@@ -35,13 +36,13 @@ func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 // replaced: a host that sends another request uses neither.
 func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error) {
 	recorded := s.config.Status.Boot.CredentialID
-	if s.otherHost || record.IsRequestPending(s.config) && record.IsCredentialUsed(s.config) { // the other host can still have it, or it was already used to obtain a certificate
-		recorded = ""
+	if s.wasOtherHost || record.IsRequestPending(s.config) && record.IsCredentialUsed(s.config) {
+		recorded = "" // the other host can still have it, or it was already used to obtain a certificate
 	}
 	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Life); err != nil {
 		return err
 	}
-	if s.credential.ID == recorded || !s.triedBefore {
+	if s.credential.ID == recorded || !s.nodeExisted {
 		return nil
 	}
 	return s.deleteOtherCredentials(ctx)
@@ -54,12 +55,12 @@ func (s *scope) deleteOtherCredentials(ctx context.Context) error {
 		client.MatchingFields{"type": string(bootstrapapi.SecretTypeBootstrapToken)}); err != nil {
 		return err
 	}
-	var failed []error
+	var errs []error
 	for i := range tokens.Items {
 		id := string(tokens.Items[i].Data[bootstrapapi.BootstrapTokenIDKey])
 		if id != s.credential.ID && join.IsCredentialOf(&tokens.Items[i], s.owner()) {
-			failed = append(failed, join.DeleteCredential(ctx, s.workload, id))
+			errs = append(errs, join.DeleteCredential(ctx, s.workload, id))
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }

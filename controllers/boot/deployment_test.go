@@ -80,7 +80,7 @@ var _ = Describe("The deployment of a host", func() {
 			written := w.writes
 			Expect(w.reconcile(ctx)).To(BeZero())
 			Expect(w.writes).To(Equal(written), "once")
-			Expect(w.told()).To(BeEmpty())
+			Expect(w.newEvents()).To(BeEmpty())
 		})
 
 		It("is reported even if the host is chosen after everything else was checked", func(ctx SpecContext) {
@@ -132,7 +132,7 @@ var _ = Describe("The deployment of a host", func() {
 			stage, since := record.StageOf(w.config(ctx))
 			Expect(stage).To(Equal(record.StageWaitingForHost))
 			Expect(since).To(BeTemporally("~", time.Now(), time.Minute))
-			Expect(w.told()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
+			Expect(w.newEvents()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventBootWithdrawn)))
 		},
 		Entry("when the host is deprovisioned", func(ctx context.Context) {
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
@@ -221,7 +221,7 @@ var _ = Describe("The deployment of a host", func() {
 		before, node := w.config(ctx).Status.Boot.CredentialID, w.node(ctx).UID
 		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
 		hostIs(ctx, inState(bmov1alpha1.StateProvisioned))
-		Expect(w.credentials(ctx)).To(BeEmpty(), "none before it asks")
+		Expect(w.credentials(ctx)).To(BeEmpty(), "none before its request")
 		Expect(w.ask(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(before))
@@ -241,7 +241,7 @@ var _ = Describe("The deployment of a host", func() {
 		written := w.writes
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second), "the credential's upkeep")
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second), "the next renewal")
 		Expect(w.writes).To(Equal(written))
 	})
 

@@ -1,18 +1,13 @@
 package boot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
 // failure is why a boot is not prepared, as the condition BootPrepared reports it.
@@ -43,35 +38,15 @@ func waiting(err error) *failure {
 
 // failureOf converts an error of any package to a failure with the reason that users see.
 func failureOf(err error) *failure {
-	var known *failure
-	if errors.As(err, &known) {
-		return &failure{reason: known.reason, err: err, waits: known.waits, retry: known.retry}
+	if failed, ok := errors.AsType[*failure](err); ok {
+		return &failure{reason: failed.reason, err: err, waits: failed.waits, retry: failed.retry}
 	}
-	for _, kind := range []struct {
-		is     bool
-		reason string
-	}{
-		{is: is[*host.NotReadyError](err), reason: bootstrapv1.HostNotReadyReason},
-		{is: is[*pool.NotFoundError](err), reason: bootstrapv1.PoolNotFoundReason},
-		{is: is[*pool.UnselectedError](err), reason: bootstrapv1.PoolNotFoundReason},
-		{is: is[*pool.ConflictError](err), reason: bootstrapv1.PoolConflictReason},
-		{is: is[*pool.DuplicateError](err), reason: bootstrapv1.PoolConflictReason},
-		{is: is[*pool.NotRegistrableError](err), reason: bootstrapv1.PoolNotRegistrableReason},
-		{is: is[*pool.SelectorError](err), reason: bootstrapv1.PoolNotRegistrableReason},
-		{is: is[*pool.ControlPlaneError](err), reason: bootstrapv1.ControlPlaneNotSupportedReason},
-		{is: is[*identity.NameError](err), reason: bootstrapv1.NodeNameReservedReason},
-		{is: is[*registration.ConflictError](err), reason: bootstrapv1.LabelConflictReason},
-		{is: is[*registration.OutsidePoolError](err), reason: bootstrapv1.LabelConflictReason},
-		{is: is[*join.ExtraConfigError](err), reason: bootstrapv1.ExtraConfigInvalidReason},
-	} {
-		if kind.is {
-			return &failure{reason: kind.reason, err: err, waits: outlook.Of(kind.reason) == outlook.Waits}
-		}
-	}
-	return &failure{reason: bootstrapv1.BootFailedReason, err: err}
+	reason := cmp.Or(outlook.ReasonOf(err), bootstrapv1.BootFailedReason)
+	return &failure{reason: reason, err: err, waits: outlook.Of(reason) == outlook.Waits}
 }
 
-func is[kind error](err error) bool {
-	_, found := errors.AsType[kind](err)
-	return found
+// is reports whether an error is, or wraps, an error of a type.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -23,7 +23,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 	It("boots into the pool of its Machine, and is not reconciled again until its credential must be extended", func(ctx SpecContext) {
 		w := s.world()
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(w.writes).To(BeZero(), "nothing is known of it before it asks")
+		Expect(w.writes).To(BeZero(), "nothing is known about it before its request")
 		Expect(w.ask(ctx)).To(BeZero())
 		node := w.node(ctx)
 		Expect(node.Name).To(Equal(machineName))
@@ -32,7 +32,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
-		Expect(w.told()).To(BeEmpty())
+		Expect(w.newEvents()).To(BeEmpty())
 	})
 
 	It("gets its Node immediately if it boots from its data Secret, because nothing reports when it starts", func(ctx SpecContext) {
@@ -51,7 +51,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 			Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(
 				HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
 		},
-		Entry("the name of the host for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }, bootstrapv1.BootFailedReason, "use nodeNameSource: Machine"),
+		Entry("the name of the host for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }, bootstrapv1.BootFailedReason, "set spec.nodeNameSource to Machine"),
 		Entry("the name of the host for a label", func() {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: nodev1.OnMissingBlock}}
 		}, bootstrapv1.HostFactMissingReason, "host.name is missing"),

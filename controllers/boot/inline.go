@@ -2,7 +2,7 @@ package boot
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,32 +12,26 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// keepInline handles a host that boots from its data Secret alone. It ensures the rights of the join credential in that
-// Secret immediately, renews the credential until the Node is in its pool, and pre-registers the Node as soon as the
-// host is being provisioned.
-func (r *Reconciler) keepInline(ctx context.Context, s *scope) (ctrl.Result, error) {
-	phases := []phase{r.remote(r.connect), r.remote(r.ensureRights), r.remote(r.extendCredential)}
-	left, err := s.hostLeft(ctx, r.Client)
+// reconcileInline handles a host that boots from its data Secret alone. It ensures the rights of the join credential in
+// that Secret immediately, renews the credential until the Node is in its pool, and pre-registers the Node as soon as
+// the host is being provisioned.
+func (r *Reconciler) reconcileInline(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := r.refresh(inlineRenewal)(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	why, err := s.findHostLoss(ctx, r.Client)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left != "" && record.IsCredentialUsed(s.config) { // the next host has the same credential and another key
+	phases := []phase{r.connect, r.remote(r.ensureRights), r.remote(r.extendCredential)}
+	if why != "" && record.IsCredentialUsed(s.config) { // the next host has the same credential and another key
 		phases = append(phases, r.forgetCertificate)
 	}
-	if !record.IsPrepared(s.config) || record.IsNodeMissing(s.config) || left != "" {
-		phases = append(phases,
-			r.choosePool,
-			r.findProvisioningHost,
-			r.register,
-			r.remote(r.ensureNode),
-			r.record,
-		)
+	if !record.IsPrepared(s.config) || record.IsNodeMissing(s.config) || why != "" {
+		phases = append(phases, r.choosePool, r.findProvisioningHost, r.register, r.remote(r.ensureNode), r.record)
 	}
-	result, err := r.settle(ctx, s, s.run(ctx, phases))
-	if err != nil {
-		return result, err
-	}
-	return comeBack(s, result), nil
+	result, err := r.reportResult(ctx, s, s.run(ctx, phases...))
+	return requeueForExtension(s, result), err
 }
 
 // forgetCertificate allows the join credential in a data Secret to obtain another certificate. The Secret is written
@@ -53,7 +47,7 @@ func (r *Reconciler) forgetCertificate(ctx context.Context, s *scope) error {
 func (r *Reconciler) findProvisioningHost(ctx context.Context, s *scope) error {
 	err := r.findHost(ctx, s)
 	if err == nil {
-		err = readsUserData(s.host)
+		err = checkUserData(s.host)
 	}
 	if is[*host.NotReadyError](err) {
 		return waiting(err)
@@ -65,6 +59,6 @@ func (r *Reconciler) findProvisioningHost(ctx context.Context, s *scope) error {
 	case bmov1alpha1.StateProvisioning, bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
 		return nil
 	default:
-		return waiting(errors.New("BareMetalHost " + s.host.Name + " is not being provisioned yet"))
+		return waiting(fmt.Errorf("BareMetalHost %s is not being provisioned yet", s.host.Name))
 	}
 }

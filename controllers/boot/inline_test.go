@@ -51,7 +51,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx, w)).To(And(
 				HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
-			Expect(w.told()).To(BeEmpty())
+			Expect(w.newEvents()).To(BeEmpty())
 		},
 		Entry("while no host is chosen", func() { s.metal3Machine.SetAnnotations(nil) }),
 		Entry("while its host is available", func() { s.host.Status.Provisioning.State = bmov1alpha1.StateAvailable }),
@@ -102,7 +102,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		_, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.nodes(ctx)).To(BeEmpty())
-		Expect(w.told()).To(BeEmpty())
+		Expect(w.newEvents()).To(BeEmpty())
 	})
 
 	It("can get another certificate after it was wiped, because the credential in its data Secret stays the same", func(ctx SpecContext) {

@@ -1,13 +1,14 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,16 +24,35 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// connect sets the client of the workload cluster, and the facts with which hosts join that cluster.
-func (r *Reconciler) connect(ctx context.Context, s *scope) (err error) {
-	if why := r.outages.known(s.workloadKey()); why != nil {
-		return knownOutage{why}
+// connect sets the client of the workload cluster, and the facts with which hosts join that cluster, unless they are
+// set.
+func (r *Reconciler) connect(ctx context.Context, s *scope) error {
+	if s.workload != nil {
+		return nil
 	}
-	if s.workload, err = workload.LiveClient(ctx, r.ClusterCache, s.workloadKey()); err != nil {
+	if err := r.outages.check(s.workloadKey()); err != nil {
+		return unreachable(err)
+	}
+	return r.remote(func(ctx context.Context, s *scope) (err error) {
+		if s.workload, err = workload.LiveClient(ctx, r.ClusterCache, s.workloadKey()); err == nil {
+			s.facts, err = workload.JoinCluster(ctx, r.ClusterCache, s.cluster)
+		}
 		return err
+	})(ctx, s)
+}
+
+// readNode sets the recorded Node. It sets nil if no Node is recorded, or it does not exist.
+func (r *Reconciler) readNode(ctx context.Context, s *scope) error {
+	s.node = nil
+	if !record.HasNode(s.config) {
+		return nil
 	}
-	s.facts, err = workload.JoinCluster(ctx, r.ClusterCache, s.cluster)
-	return err
+	node := &corev1.Node{}
+	err := s.workload.Get(ctx, client.ObjectKey{Name: s.config.Status.NodeRef.Name}, node)
+	if err == nil {
+		s.node = node
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // clusterRights identifies a cluster and a way to join it for which the rights of join credentials are ensured.
@@ -79,7 +99,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		return fmt.Errorf("pre-register Node %s: %w", s.registration.Name, err)
 	}
 	outcome := metrics.NodeCreated
-	if s.triedBefore {
+	if s.nodeExisted {
 		outcome = metrics.NodeKept
 	}
 	metrics.PreRegistered(s.config, s.pool.Spec.PoolRole, outcome)
@@ -97,28 +117,30 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 
 // adoptNode uses the existing Node of this name if it was pre-registered for this config, and adds what it lacks.
 func (s *scope) adoptNode(ctx context.Context) error {
-	wanted := s.registration
-	s.node, s.triedBefore = &corev1.Node{}, true
-	if err := s.workload.Get(ctx, client.ObjectKey{Name: wanted.Name}, s.node); err != nil {
+	desired := s.registration
+	s.node, s.nodeExisted = &corev1.Node{}, true
+	if err := s.workload.Get(ctx, client.ObjectKey{Name: desired.Name}, s.node); err != nil {
 		return err
 	}
-	if made, ours := record.ConfigOfNode(s.node); !ours || made != client.ObjectKeyFromObject(s.config) {
-		return fault(bootstrapv1.NodeNameTakenReason, "it exists already and was not pre-registered for PoolbootConfig %s: delete the Node, or %s", s.owner(), registration.Rename(s.config))
+	if !record.IsNodeOf(s.node, s.config) {
+		return fault(bootstrapv1.NodeNameTakenReason, "the Node already exists and was not pre-registered for PoolbootConfig %s: delete the Node, or %s",
+			s.owner(), registration.Rename(s.config))
 	}
 	if s.machine == nil && !record.HasNode(s.config) && record.HasKubelet(s.node) {
-		return fault(bootstrapv1.NodeNameTakenReason, "it is that of a host which was installed before under this name: delete the Node, so that the host can have a new one")
+		return fault(bootstrapv1.NodeNameTakenReason, "the Node belongs to an earlier installation of a host with this name: delete the Node")
 	}
-	if id := s.node.Spec.ProviderID; id != "" && wanted.ProviderID != "" && id != wanted.ProviderID {
+	if id := s.node.Spec.ProviderID; id != "" && desired.ProviderID != "" && id != desired.ProviderID {
 		if !record.HasKubelet(s.node) {
 			return s.replaceNode(ctx)
 		}
-		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, that of another host, and must be %q: delete the Node", id, wanted.ProviderID)
+		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, which is that of another host, and must be %q: delete the Node",
+			id, desired.ProviderID)
 	}
 	if record.HasKubelet(s.node) {
 		return nil
 	}
 	before := s.node.DeepCopy()
-	complete(s.node, wanted)
+	complete(s.node, desired)
 	if equality.Semantic.DeepEqual(before, s.node) {
 		return nil
 	}
@@ -128,30 +150,14 @@ func (s *scope) adoptNode(ctx context.Context) error {
 // complete adds what a pre-registered Node lacks. Labels and taints are only added, so values that a user set stay. The
 // annotations belong to Poolboot and name the config with which the host boots now. The label with the host's UID
 // belongs to Metal3: with another value, the Metal3 provider does not find the Node.
-func complete(have *corev1.Node, wanted registration.Registration) {
-	for key, value := range wanted.Labels {
-		if _, has := have.Labels[key]; !has || key == poolv1.NodeMetal3UUIDLabel {
-			have.Labels = set(have.Labels, key, value)
-		}
+func complete(node *corev1.Node, desired registration.Registration) {
+	registration.AddLabels(node, desired.Labels)
+	if uid, ok := desired.Labels[poolv1.NodeMetal3UUIDLabel]; ok {
+		node.Labels[poolv1.NodeMetal3UUIDLabel] = uid
 	}
-	for key, value := range wanted.Annotations {
-		have.Annotations = set(have.Annotations, key, value)
+	for key, value := range desired.Annotations {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
 	}
-	for i := range wanted.Taints {
-		if !slices.ContainsFunc(have.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&wanted.Taints[i]) }) {
-			have.Spec.Taints = append(have.Spec.Taints, wanted.Taints[i])
-		}
-	}
-	if have.Spec.ProviderID == "" {
-		have.Spec.ProviderID = wanted.ProviderID
-	}
-}
-
-// set sets a key of a map that can be nil.
-func set(values map[string]string, key, value string) map[string]string {
-	if values == nil {
-		values = map[string]string{}
-	}
-	values[key] = value
-	return values
+	registration.AddTaints(node, desired.Taints)
+	node.Spec.ProviderID = cmp.Or(node.Spec.ProviderID, desired.ProviderID)
 }

@@ -15,21 +15,20 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// labelHost derives labels from the facts about the host, with the rules of the pool and of the config. A host that a
-// rule blocks waits: the watches on BareMetalHosts, HardwareData, pools and configs trigger the next try when the facts
-// or the rules change.
-func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.DerivedLabel, error) {
+// deriveLabels derives labels from the facts about the host, with the rules of the pool and of the config. A host that
+// a rule blocks waits: the watches on BareMetalHosts, HardwareData, pools and configs trigger the next try when the
+// facts or the rules change. Of a host that enrolled, only the name is known. Of a host of another infrastructure
+// provider, nothing is known.
+func (s *scope) deriveLabels(hardware *bmov1alpha1.HardwareDetails) ([]registration.DerivedLabel, error) {
 	s.derivedLabels = nil
-	if len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) == 0 {
+	if !s.hasLabelRules() {
 		return nil, nil
 	}
-	facts, err := r.hostFacts(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	results := nodelabels.Evaluate(facts,
-		nodelabels.OfPool(&s.pool), nodelabels.OfConfig(s.config))
-	if blocked := (*nodelabels.BlockedError)(nil); errors.As(nodelabels.Blocking(results), &blocked) {
+	facts := nodelabels.Host{
+		Config: s.config, BareMetalHost: s.host.Object, Hardware: hardware, Machine: s.machine, Cluster: s.cluster,
+	}.Facts()
+	results := nodelabels.Evaluate(facts, nodelabels.OfPool(&s.pool), nodelabels.OfConfig(s.config))
+	if blocked, ok := errors.AsType[*nodelabels.BlockedError](nodelabels.Blocking(results)); ok {
 		reason := bootstrapv1.NodeLabelRuleInvalidReason
 		if blocked.Missing() {
 			reason = bootstrapv1.HostFactMissingReason
@@ -37,58 +36,37 @@ func (r *Reconciler) labelHost(ctx context.Context, s *scope) ([]registration.De
 		return nil, &failure{reason: reason, waits: blocked.Missing(), err: fmt.Errorf("host %s: %w", s.host.Name, blocked)}
 	}
 	var labels []registration.DerivedLabel
+	s.derivedLabels = map[string]string{}
 	for _, result := range results {
 		if result.Outcome == nodelabels.Set {
 			labels = append(labels, registration.DerivedLabel{Key: result.Key, Value: result.Value, Source: result.From})
-			s.derivedLabels = set(s.derivedLabels, result.Key, result.Value)
+			s.derivedLabels[result.Key] = result.Value
 		}
 	}
 	return labels, nil
 }
 
-// hostFacts returns the known facts about the host, its Machine and its Cluster. Of a host that enrolled, only the name
-// is known. Of a host of another infrastructure provider, nothing is known.
-func (r *Reconciler) hostFacts(ctx context.Context, s *scope) (nodelabels.Facts, error) {
-	of := nodelabels.Host{Config: s.config, BareMetalHost: s.host.Object, Machine: s.machine, Cluster: s.cluster}
-	if of.BareMetalHost != nil {
-		var err error
-		if of.Hardware, err = r.hardware(ctx, of.BareMetalHost); err != nil {
-			return nodelabels.Facts{}, err
-		}
-	}
-	return of.Facts(), nil
-}
-
-// cpuArch returns the CPU architecture of the host and the field that contains it, or "" if nothing is known about the
-// hardware. Later changes need no watch: the kubelet corrects the label.
-func (r *Reconciler) cpuArch(ctx context.Context, s *scope) (arch, field string, err error) {
-	if s.host.Object == nil {
-		return "", "", nil
-	}
-	hardware, from, err := host.Hardware(ctx, r.Client, s.host.Object)
-	if err != nil {
-		return "", "", err
-	}
-	arch, field = host.CPUArch(hardware, from)
-	return arch, field, nil
+func (s *scope) hasLabelRules() bool {
+	return len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) > 0
 }
 
 var hardwareDataKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HardwareData"}
 
-// hardware returns what is known about the hardware of a host. The watch on HardwareData starts when a rule first needs
-// facts, and only if Metal3 has this kind: a watch on a kind that does not exist would prevent the manager from
-// starting.
-func (r *Reconciler) hardware(ctx context.Context, bmh *bmov1alpha1.BareMetalHost) (*bmov1alpha1.HardwareDetails, error) {
-	_, err := r.Client.RESTMapper().RESTMapping(hardwareDataKind, bmov1alpha1.GroupVersion.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		return bmh.Status.HardwareDetails, nil
-	case err != nil:
-		return nil, err
+// hardware returns what is known about the hardware of the host, and its source. The watch on HardwareData starts when
+// a rule first needs facts, and only if Metal3 has this kind: a watch on a kind that does not exist would prevent the
+// manager from starting. Without rules, no watch is necessary: the kubelet corrects the label of the CPU architecture.
+func (r *Reconciler) hardware(ctx context.Context, s *scope) (*bmov1alpha1.HardwareDetails, string, error) {
+	if s.host.Object == nil {
+		return nil, "", nil
 	}
-	if err := r.watchHardware(); err != nil {
-		return nil, fmt.Errorf("watch on HardwareData: %w", err)
+	if s.hasLabelRules() {
+		_, err := r.Client.RESTMapper().RESTMapping(hardwareDataKind, bmov1alpha1.GroupVersion.Version)
+		if err == nil {
+			err = r.watchHardware()
+		}
+		if err != nil && !meta.IsNoMatchError(err) {
+			return nil, "", fmt.Errorf("watch on HardwareData: %w", err)
+		}
 	}
-	details, _, err := host.Hardware(ctx, r.Client, bmh)
-	return details, err
+	return host.Hardware(ctx, r.Client, s.host.Object)
 }

@@ -53,7 +53,7 @@ var _ = Describe("Derived labels", func() {
 		w := s.world()
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).NotTo(HaveKey(zone.Key))
-		Expect(w.hardwareWatched).To(BeFalse(), "nobody wants facts")
+		Expect(w.hardwareWatched).To(BeFalse(), "no rule needs facts")
 	})
 
 	It("need no rule for the inspected architecture, which the Node has from the start, with hostname and os", func(ctx SpecContext) {
@@ -124,11 +124,11 @@ var _ = Describe("Derived labels", func() {
 		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
 			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.nodeLabelRules[topology.kubernetes.io/zone]: `+
 				`host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`)))
-		Expect(w.told()).To(ConsistOf(ContainSubstring("HostFactMissing")))
+		Expect(w.newEvents()).To(ConsistOf(ContainSubstring("HostFactMissing")))
 
 		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Labels = map[string]string{"zone": "dallas-b"} })
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(w.told()).To(ConsistOf(HavePrefix("Normal "+bootstrapv1.EventBootPrepared)), "the problem is resolved")
+		Expect(w.newEvents()).To(ConsistOf(HavePrefix("Normal "+bootstrapv1.EventBootPrepared)), "the problem is resolved")
 		expectPrepared(ctx, w, machineName)
 		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(zone.Key, "dallas-b"))
 	})

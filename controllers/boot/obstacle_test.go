@@ -31,7 +31,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 			written := w.writes
 			_, err = w.reconcile(ctx)
 			Expect(err).To(HaveOccurred())
-			Expect(w.told()).To(BeEmpty(), "the same is not told twice")
+			Expect(w.newEvents()).To(BeEmpty(), "it is reported once")
 			Expect(w.writes).To(BeNumerically("<=", written))
 		},
 		Entry("while its pool is not rendered", func() { s.infra.Status.Configuration = poolv1.PoolConfiguration{} },

@@ -33,32 +33,32 @@ type outages struct {
 
 type outage struct {
 	until time.Time
-	why   error
+	err   error
 }
 
-// known returns why a cluster is not to be called now, or nil if the caller is to try it.
-func (o *outages) known(cluster client.ObjectKey) error {
+// check returns why a cluster is not to be called now, or nil if the caller is to try it.
+func (o *outages) check(cluster client.ObjectKey) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	is, down := o.down[cluster]
-	if !down {
-		return nil
+	outage, down := o.down[cluster]
+	if down && time.Now().Before(outage.until) {
+		return outage.err
 	}
-	if time.Now().Before(is.until) {
-		return is.why
+	if down {
+		outage.until = time.Now().Add(trialPatience)
+		o.down[cluster] = outage
 	}
-	o.down[cluster] = outage{until: time.Now().Add(trialPatience), why: is.why}
 	return nil
 }
 
-// note records that a cluster does not answer.
-func (o *outages) note(cluster client.ObjectKey, why error) {
+// add records that a cluster does not answer.
+func (o *outages) add(cluster client.ObjectKey, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.down == nil {
 		o.down = map[client.ObjectKey]outage{}
 	}
-	o.down[cluster] = outage{until: time.Now().Add(retryInterval), why: why}
+	o.down[cluster] = outage{until: time.Now().Add(retryInterval), err: err}
 }
 
 // clear records that a cluster has answered.
@@ -68,34 +68,33 @@ func (o *outages) clear(cluster client.ObjectKey) {
 	delete(o.down, cluster)
 }
 
-// knownOutage is the error of a boot that does not call a cluster because of a known outage.
-type knownOutage struct{ error }
-
-func (o knownOutage) Unwrap() error { return o.error }
-
 // remote wraps a phase that calls the workload cluster. If the cluster is unreachable, the boot waits, because this is
 // not an error of the boot.
-func (r *Reconciler) remote(do phase) phase {
+func (r *Reconciler) remote(call phase) phase {
 	return func(ctx context.Context, s *scope) error {
-		err := do(ctx, s)
+		err := call(ctx, s)
 		switch {
 		case err == nil:
 			return nil
-		case is[knownOutage](err):
-		case errors.Is(err, clustercache.ErrClusterNotConnected):
 		case workload.IsUnreachable(err):
-			r.outages.note(s.workloadKey(), err)
-		case is[*failure](err):
-			r.outages.clear(s.workloadKey()) // the API server has answered
+			if !errors.Is(err, clustercache.ErrClusterNotConnected) {
+				r.outages.add(s.workloadKey(), err)
+			}
+			return unreachable(err)
+		case is[*failure](err): // the API server has answered
+			r.outages.clear(s.workloadKey())
 			return err
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			r.outages.clear(s.workloadKey())
 			return fault(bootstrapv1.BootFailedReason, "%w: give the user of the kubeconfig in Secret %s/%s the rights of an administrator", err,
 				s.cluster.Namespace, secret.Name(s.cluster.Name, secret.Kubeconfig))
-		default:
-			return err
 		}
-		return &failure{reason: workload.UnreachableReason(err), waits: true, retry: retryInterval,
-			err: fmt.Errorf("the API server of the workload cluster can't be reached: %w", err)}
+		return err
 	}
+}
+
+// unreachable returns the failure of a boot whose workload cluster does not answer.
+func unreachable(err error) error {
+	return &failure{reason: workload.UnreachableReason(err), waits: true, retry: retryInterval,
+		err: fmt.Errorf("the API server of the workload cluster can't be reached: %w", err)}
 }

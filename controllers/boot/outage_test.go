@@ -31,7 +31,7 @@ var _ = Describe("A workload cluster that", func() {
 		w, calls, answer = newSetting().world(), 0, err
 		w.clusters.workload = interceptor.NewClient(w.workload, interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				if _, is := o.(*authorizationv1.SubjectAccessReview); is {
+				if _, ok := o.(*authorizationv1.SubjectAccessReview); ok {
 					return nil
 				}
 				if calls++; answer != nil {
@@ -62,12 +62,12 @@ var _ = Describe("A workload cluster that", func() {
 		By("letting one boot try when the retry is due, and no other boot in the meantime")
 		edge := client.ObjectKeyFromObject(newSetting().cluster)
 		due := func() {
-			w.reconciler.outages.down[edge] = outage{until: time.Now().Add(-time.Second), why: context.DeadlineExceeded}
+			w.reconciler.outages.down[edge] = outage{until: time.Now().Add(-time.Second), err: context.DeadlineExceeded}
 		}
 		due()
-		Expect(w.reconciler.outages.known(edge)).To(Succeed())
-		Expect(w.reconciler.outages.known(edge)).To(MatchError(context.DeadlineExceeded))
-		Expect(w.reconciler.outages.known(client.ObjectKey{Name: "another"})).To(Succeed())
+		Expect(w.reconciler.outages.check(edge)).To(Succeed())
+		Expect(w.reconciler.outages.check(edge)).To(MatchError(context.DeadlineExceeded))
+		Expect(w.reconciler.outages.check(client.ObjectKey{Name: "another"})).To(Succeed())
 
 		due()
 		answer = nil

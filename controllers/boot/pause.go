@@ -9,35 +9,33 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// keepPaused does what cannot wait until the pause ends: it renews the join credential of a host that has its
+// reconcilePaused does what cannot wait until the pause ends: it renews the join credential of a host that has its
 // configuration, because such a host does not send another request. It writes only to the workload cluster, and deletes
 // nothing there: during clusterctl move, the PoolbootConfig with this credential can already belong to another
 // management cluster. So the new expiration time is not recorded, and the credential is extended each time that half of
 // its life has passed.
-func (r *Reconciler) keepPaused(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
+func (r *Reconciler) reconcilePaused(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	switch {
-	case need == standing && s.config.Status.Boot.CredentialExpirationTime != nil: // its expiry is reported after the pause
+	case need == expiration && s.config.Status.Boot.CredentialExpirationTime != nil: // reported after the pause
 		return ctrl.Result{RequeueAfter: join.Life / 2}, nil
-	case need != upkeep && need != inlineUpkeep:
+	case need != renewal && need != inlineRenewal:
 		return ctrl.Result{}, nil
 	}
-	if left, err := s.hostLeft(ctx, r.Client); err != nil || left != "" && need == upkeep { // the boot is withdrawn after the pause
-		return ctrl.Result{RequeueAfter: join.Life / 2}, err
+	why, err := s.findHostLoss(ctx, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if left := untilExtension(s.config); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if why == "" || need == inlineRenewal { // otherwise, the boot is withdrawn after the pause
+		if wait := untilExtension(s.config); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+		err = s.run(ctx, r.connect, r.remote(func(ctx context.Context, s *scope) error {
+			_, err := join.ExtendCredential(ctx, s.workload, s.config.Status.Boot.CredentialID, join.Life)
+			if apierrors.IsNotFound(err) {
+				return errUpToDate // it is restored, or reported as lost, after the pause
+			}
+			return err
+		}))
 	}
-	err := s.run(ctx, []phase{r.remote(r.connect), r.remote(func(ctx context.Context, s *scope) error {
-		_, err := join.ExtendCredential(ctx, s.workload, s.config.Status.Boot.CredentialID, join.Life)
-		return err
-	})})
-	switch failed := failureOf(err); {
-	case err == nil:
-		return ctrl.Result{RequeueAfter: join.Life / 2}, nil
-	case failed.waits:
-		return ctrl.Result{RequeueAfter: failed.retry}, nil
-	case apierrors.IsNotFound(err): // it is restored, or reported as lost, after the pause
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: join.Life / 2}, err
 }

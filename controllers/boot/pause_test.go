@@ -161,10 +161,10 @@ var _ = Describe("A host whose status was lost in clusterctl move", func() {
 		Expect(boot.PreparedTime.Time).To(BeTemporally("~", time.Now(), 10*time.Second))
 		Expect(w.config(ctx).Status.HostRef).To(HaveField("UID", "uid-of-the-host"))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
-		Expect(needOf(w.config(ctx))).To(Equal(upkeep))
+		Expect(needOf(w.config(ctx))).To(Equal(renewal))
 
 		Expect(w.ask(ctx)).To(BeZero())
-		Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(before.Boot.CredentialID), "one that asks gets the same")
+		Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(before.Boot.CredentialID), "a host that requests it gets the same")
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
 

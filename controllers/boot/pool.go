@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -43,27 +44,32 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 // source, the pool is that of the data Secret, which only the poolbootconfig controller reads.
 func (s *scope) decidePool() (err error) {
 	if s.config.Spec.IsInline() && s.config.Status.PoolRole == "" {
-		return waiting(errors.New("the pool that the data Secret was made for is not on record yet"))
+		return waiting(errors.New("the pool of the data Secret is not recorded yet"))
 	}
 	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
 	if s.host != nil && s.host.Object != nil {
 		boot.Host = s.host.Object
 	}
-	s.before = s.config.Status.PoolRole
+	s.previousRole = s.config.Status.PoolRole
 	s.assigned, err = pool.ForBoot(boot)
 	return err
 }
 
 // register computes what the Node is registered with.
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
-	derived, err := r.labelHost(ctx, s)
+	hardware, source, err := r.hardware(ctx, s)
 	if err != nil {
 		return err
 	}
-	arch, archSource, err := r.cpuArch(ctx, s)
+	derived, err := s.deriveLabels(hardware)
 	if err != nil {
 		return err
 	}
+	var machineLabels map[string]string
+	if s.machine != nil {
+		machineLabels = s.machine.Labels
+	}
+	arch, archSource := host.CPUArch(hardware, source)
 	registration, err := registration.Register(registration.Input{
 		NodeName:       registration.Name(registration.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
@@ -73,7 +79,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		CPUArchSource:  archSource,
 		Pool:           s.pool,
 		Pools:          s.pools,
-		MachineLabels:  s.machineLabels(),
+		MachineLabels:  machineLabels,
 		DerivedLabels:  derived,
 		Config:         s.config,
 		RenderedConfig: s.configuration,

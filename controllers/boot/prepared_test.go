@@ -49,7 +49,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(status.HostRef).To(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"}))
 	Expect(status.NodeRef).To(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)}))
 	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
-	Expect(needOf(config)).To(Or(Equal(nothing), Equal(upkeep), Equal(standing)), "the request is answered")
+	Expect(needOf(config)).To(Or(Equal(nothing), Equal(renewal), Equal(expiration)), "the request is answered")
 
 	credentials := w.credentials(ctx)
 	Expect(credentials).To(HaveLen(1), "one live credential")
@@ -105,5 +105,5 @@ func expectNotPrepared(ctx context.Context, w *world, reason string, message ...
 	}
 	Expect(w.credentials(ctx)).To(BeEmpty())
 	Expect(w.overlays(ctx)).To(BeEmpty())
-	Expect(w.told()).To(ContainElement(HavePrefix("Warning " + reason + " ")))
+	Expect(w.newEvents()).To(ContainElement(HavePrefix("Warning " + reason + " ")))
 }

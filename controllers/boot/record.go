@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,43 +23,56 @@ import (
 // action is the action in the events of this controller.
 const action = "PrepareBoot"
 
-// errAbandoned reports that the PoolbootConfig is being deleted while its boot is prepared.
-var errAbandoned = errors.New("the PoolbootConfig is being deleted")
+// errDeleting reports that the PoolbootConfig is being deleted.
+var errDeleting = errors.New("the PoolbootConfig is being deleted")
 
-// errPrepared reports that there is nothing to prepare, although the cache indicated it.
-var errPrepared = errors.New("the boot is prepared already")
+// errUpToDate reports that a boot does not need what the cache indicated.
+var errUpToDate = errors.New("the boot is up to date")
 
-// read reads the PoolbootConfig live if the Node already existed: an earlier preparation can have recorded more than
-// the cache contains.
-func (r *Reconciler) read(ctx context.Context, s *scope) error {
-	if !s.triedBefore {
+// refresh returns a phase that reads the PoolbootConfig live. The error is errDeleting, or errUpToDate if the config
+// has none of the needs.
+func (r *Reconciler) refresh(needs ...need) phase {
+	return func(ctx context.Context, s *scope) error {
+		current := &bootstrapv1.PoolbootConfig{}
+		err := r.APIReader.Get(ctx, record.Key(s.config), current)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && !current.DeletionTimestamp.IsZero():
+			return errDeleting
+		case err != nil:
+			return err
+		case !slices.Contains(needs, needOf(current)):
+			return errUpToDate
+		}
+		s.config = current
 		return nil
 	}
-	current := &bootstrapv1.PoolbootConfig{}
-	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.config), current)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && !current.DeletionTimestamp.IsZero():
-		return errAbandoned
-	case err != nil:
-		return err
-	case needOf(current) != preparation:
-		return errPrepared
+}
+
+// refreshIfRetried reads the PoolbootConfig live if the Node already existed: an earlier preparation can have recorded
+// more than the cache contains.
+func (r *Reconciler) refreshIfRetried(ctx context.Context, s *scope) error {
+	if !s.nodeExisted {
+		return nil
 	}
-	s.config = current
-	return nil
+	return r.refresh(preparation)(ctx, s)
+}
+
+// bootPrepared returns the condition BootPrepared.
+func bootPrepared(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: status, Reason: reason, Message: message}
 }
 
 // isAnotherHost reports whether the host that boots differs from the recorded host and can be recorded now. It cannot
 // once a Node is recorded, because the Node can be named after the recorded host.
 func (s *scope) isAnotherHost(config *bootstrapv1.PoolbootConfig) bool {
-	made := config.Status.HostRef
-	return s.host != nil && isDeployed(s.host) && !record.HasNode(config) && (!made.IsDefined() || made.UID != s.host.UID) && s.host.UID != ""
+	return s.host != nil && isDeployed(s.host) && !record.HasNode(config) &&
+		s.host.UID != "" && s.host.UID != config.Status.HostRef.UID
 }
 
 // chooseHost records the host if the infrastructure provider chose it. This happens at the latest when the host sends a
 // request.
 func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
-	if s.host.UID == "" || status.HostRef.IsDefined() && status.HostRef.UID == s.host.UID {
+	if s.host.UID == "" || status.HostRef.UID == s.host.UID {
 		return
 	}
 	if status.HostRef.IsDefined() { // these belong to the other host
@@ -83,21 +97,21 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 		metrics.BootPrepared(now.Sub(first).Seconds())
 	}
 	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
-	wasReported := conditions.IsFalse(s.config, bootstrapv1.BootPreparedCondition)
+	hadFailed := conditions.IsFalse(s.config, bootstrapv1.BootPreparedCondition)
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		recorded := &config.Status
-		recorded.PoolRole = s.pool.Spec.PoolRole
-		recorded.Configuration.Name = s.configuration
-		s.chooseHost(recorded)
-		recorded.DerivedNodeLabels = s.derivedLabels
-		recorded.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
+		status := &config.Status
+		status.PoolRole = s.pool.Spec.PoolRole
+		status.Configuration.Name = s.configuration
+		s.chooseHost(status)
+		status.DerivedNodeLabels = s.derivedLabels
+		status.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}
 		if s.credential.ID != "" {
-			recorded.Boot.CredentialID = s.credential.ID
-			recorded.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
+			status.Boot.CredentialID = s.credential.ID
+			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
-		recorded.Boot.PreparedTime = &metav1.MicroTime{Time: now}
+		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
 		conditions.Set(config, prepared)
-		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller owns it, and would set the same next
+		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the node controller would set the same next
 			conditions.Set(config, registration.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))
 		}
 	})
@@ -106,52 +120,54 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	}
 	r.reportPool(s)
 	metrics.StagePassed(s.config, record.StagePreparing)
-	if wasReported {
-		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, action, "Host %s: %s", s.host.Name, prepared.Message)
+	if hadFailed {
+		r.event(s, corev1.EventTypeNormal, bootstrapv1.EventBootPrepared, "Host %s: %s", s.host.Name, prepared.Message)
 	}
 	return nil
 }
 
-// setCondition reports why a boot is not prepared, with a condition and an event, unless it is already reported. It
-// returns whether the reason is new.
-func (r *Reconciler) setCondition(ctx context.Context, s *scope, why *failure) (isNew bool, err error) {
-	condition := metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse, Reason: why.reason, Message: why.Error()}
-	if why.reason == bootstrapv1.WaitingForHostReason {
+// reportFailure reports why a boot is not prepared, with a condition and an event, unless it is already reported. It
+// reports whether the reason is new.
+func (r *Reconciler) reportFailure(ctx context.Context, s *scope, failed *failure) (isNew bool, err error) {
+	condition := bootPrepared(metav1.ConditionFalse, failed.reason, failed.Error())
+	if failed.reason == bootstrapv1.WaitingForHostReason {
 		condition.Status = metav1.ConditionUnknown
 	}
-	was := conditions.Get(s.config, condition.Type)
-	isSaid := was != nil && was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message
-	if isSaid && !s.isAnotherHost(s.config) {
+	reported := conditions.Get(s.config, condition.Type)
+	isReported := reported != nil && conditions.HasSameStateExceptObservedGeneration(reported, &condition)
+	if isReported && !s.isAnotherHost(s.config) {
 		return false, nil
 	}
-	if condition.Status == metav1.ConditionFalse && !isSaid {
+	if condition.Status == metav1.ConditionFalse && !isReported {
 		// Each cause has its own reason, because the recorder counts events that differ only in their note as one
 		// repeated event.
-		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, condition.Reason, action, "%s", condition.Message)
+		r.event(s, corev1.EventTypeWarning, condition.Reason, "%s", condition.Message)
 	}
 	err = r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		isNew = false
-		if need := needOf(config); need == nothing || isStanding(need) {
+		if need := needOf(config); need == nothing || need == renewal || need == expiration {
 			return // it is prepared, and only the response was lost
 		}
-		was := conditions.Get(config, condition.Type)
-		isNew = was == nil || was.Status != condition.Status || was.Reason != condition.Reason
+		reported := conditions.Get(config, condition.Type)
+		isNew = reported == nil || reported.Status != condition.Status || reported.Reason != condition.Reason
 		if s.isAnotherHost(config) {
 			s.chooseHost(&config.Status)
 		}
 		conditions.Set(config, condition)
 	})
-	if errors.Is(err, errAbandoned) {
-		return false, nil
-	}
 	return isNew && err == nil, err
 }
 
+// event creates an event about the config and its Machine.
+func (r *Reconciler) event(s *scope, kind, reason, note string, args ...any) {
+	r.Recorder.Eventf(s.config, s.related(), kind, reason, action, note, args...)
+}
+
 // patchStatus changes the status of the config. If another client has changed the config in the meantime, it changes
-// the current version. It returns errAbandoned if the config is being deleted.
+// the current version. It returns errDeleting if the config is being deleted.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, change func(*bootstrapv1.PoolbootConfig)) (err error) {
 	if s.config, err = status.Boot.Change(ctx, r.Client, r.APIReader, s.config, change); apierrors.IsNotFound(err) {
-		return errAbandoned
+		return errDeleting
 	}
 	return err
 }

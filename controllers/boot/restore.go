@@ -2,7 +2,6 @@ package boot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,7 +33,8 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 		key = client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}
 	}
 	lost := func(format string, args ...any) (time.Time, error) {
-		return time.Time{}, fault(s.lostReason(), "the join credential %s in Secret %s %w: %s", boot.CredentialID, key, fmt.Errorf(format, args...), s.lostRemedy())
+		why := fmt.Errorf(format, args...)
+		return time.Time{}, s.lostCredential(fmt.Errorf("the join credential %s in Secret %s %w", boot.CredentialID, key, why))
 	}
 	if expires := boot.CredentialExpirationTime; expires == nil || time.Now().Before(expires.Time) {
 		// Without a recorded expiration time, a later reconcile still knows that the credential was deleted and did not
@@ -42,7 +42,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 		if err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) { config.Status.Boot.CredentialExpirationTime = nil }); err != nil {
 			return time.Time{}, err
 		}
-		return lost("was deleted before its time")
+		return lost("was deleted before it expired")
 	}
 	secret := &corev1.Secret{}
 	err := r.APIReader.Get(ctx, key, secret)
@@ -57,7 +57,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 	case err != nil:
 		return lost("can't be read: %w", err)
 	case credential.ID != boot.CredentialID:
-		return lost("is not the one there, %s", credential.ID)
+		return lost("is not the recorded one: the Secret contains %s", credential.ID)
 	}
 	if err := r.checkApproval(ctx, s); err != nil {
 		return time.Time{}, err
@@ -67,12 +67,12 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 
 // credentialIn reads the join credential from a data Secret or an overlay Secret.
 func credentialIn(secret *corev1.Secret) (join.Credential, error) {
-	raw, err := secret.Data[bootstrapv1.DataSecretValueKey], error(nil)
-	if overlay, is := secret.Data[bootstrapv1.OverlayKey]; is {
-		raw, err = ignition.PackedOverlay(overlay).Unpack()
-	}
-	if err != nil {
-		return join.Credential{}, err
+	raw := secret.Data[bootstrapv1.DataSecretValueKey]
+	if overlay, ok := secret.Data[bootstrapv1.OverlayKey]; ok {
+		var err error
+		if raw, err = ignition.PackedOverlay(overlay).Unpack(); err != nil {
+			return join.Credential{}, err
+		}
 	}
 	config, err := ignition.Parse(raw)
 	if err != nil {
@@ -81,73 +81,50 @@ func credentialIn(secret *corev1.Secret) (join.Credential, error) {
 	return join.CredentialIn(config)
 }
 
-// lostReason returns the reason for a host whose join credential can no longer be used.
-func (s *scope) lostReason() string {
+// lostCredential returns the failure of a host whose join credential can no longer be used.
+func (s *scope) lostCredential(why error) error {
 	if s.config.Spec.IsInline() {
-		return bootstrapv1.BootFailedReason
+		return fault(bootstrapv1.BootFailedReason, "%w: %s", why, remedy.Replace(s.config))
 	}
-	return bootstrapv1.JoinCredentialExpiredReason
+	return fault(bootstrapv1.JoinCredentialExpiredReason,
+		"%w: if the host does not request its configuration again, %s", why, remedy.Replace(s.config))
 }
 
-// lostRemedy returns the remedy for such a host.
-func (s *scope) lostRemedy() string {
-	if s.config.Spec.IsInline() {
-		return remedy.Replace(s.config)
+// reportExpired reports that a host can no longer join with the configuration that it has, unless a kubelet has
+// registered. Such a host does not send another request on its own, so a user must act. If it does send one, it gets
+// another credential, and the condition is True again.
+func (r *Reconciler) reportExpired(ctx context.Context, s *scope, why error) error {
+	if err := s.run(ctx, r.connect, r.readNode); err != nil {
+		return err
 	}
-	return "if the host does not ask for its configuration again, " + remedy.Replace(s.config)
-}
-
-// giveUp reports that a host can no longer join with the configuration that it has, unless a kubelet has registered.
-// Such a host does not send another request on its own, so a user must act. If it does send one, it gets another
-// credential, and the condition is True again.
-func (r *Reconciler) giveUp(ctx context.Context, s *scope, why error) error {
-	if s.workload == nil {
-		if err := r.remote(r.connect)(ctx, s); err != nil {
-			return err
-		}
-	}
-	came := false
-	if made := s.config.Status.NodeRef; made.IsDefined() {
-		node := &corev1.Node{}
-		if err := s.workload.Get(ctx, client.ObjectKey{Name: made.Name}, node); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		came = record.HasKubelet(node)
-	}
-	told := false
+	isNew := false
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		if told = false; !isStanding(needOf(config)) {
+		if need := needOf(config); need != renewal && need != expiration {
+			isNew = false
 			return
 		}
 		config.Status.Boot.CredentialExpirationTime = nil
-		if told = !came && !record.IsCredentialLost(config); told {
-			conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionFalse,
-				Reason: bootstrapv1.JoinCredentialExpiredReason, Message: why.Error()})
+		isNew = !record.IsCredentialLost(config) && (s.node == nil || !record.HasKubelet(s.node))
+		if isNew {
+			conditions.Set(config, bootPrepared(metav1.ConditionFalse, bootstrapv1.JoinCredentialExpiredReason, why.Error()))
 		}
 	})
-	if errors.Is(err, errAbandoned) {
-		return nil
-	}
-	if err == nil && told {
+	if err == nil && isNew {
 		metrics.StageBlocked(s.config, record.StageJoining, bootstrapv1.JoinCredentialExpiredReason)
-		r.Recorder.Eventf(s.config, s.related(), corev1.EventTypeWarning, bootstrapv1.JoinCredentialExpiredReason, action, "%s", why)
+		r.event(s, corev1.EventTypeWarning, bootstrapv1.JoinCredentialExpiredReason, "%s", why)
 	}
 	return err
 }
 
-// keepStanding waits until a join credential that is no longer extended expires, and reports it.
-func (r *Reconciler) keepStanding(ctx context.Context, s *scope) (ctrl.Result, error) {
-	expires := s.config.Status.Boot.CredentialExpirationTime
-	if expires == nil {
+// awaitExpiration waits until a join credential that is no longer extended expires, and reports it.
+func (r *Reconciler) awaitExpiration(ctx context.Context, s *scope) (ctrl.Result, error) {
+	boot := s.config.Status.Boot
+	if boot.CredentialExpirationTime == nil {
 		return ctrl.Result{}, nil
 	}
-	if left := time.Until(expires.Time); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+	if wait := time.Until(boot.CredentialExpirationTime.Time); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	err := r.giveUp(ctx, s, fmt.Errorf("the host has not joined within %s of getting its configuration, and its join credential %s has expired: %s",
-		joinPatience, s.config.Status.Boot.CredentialID, s.lostRemedy()))
-	if failed := failureOf(err); err != nil && failed.waits {
-		return ctrl.Result{RequeueAfter: failed.retry}, nil
-	}
-	return ctrl.Result{}, err
+	return ctrl.Result{}, r.reportExpired(ctx, s, s.lostCredential(fmt.Errorf(
+		"the host has not joined within %s of receiving its configuration, and its join credential %s has expired", joinPatience, boot.CredentialID)))
 }

@@ -20,15 +20,15 @@ import (
 // have both.
 func (s *scope) withRemedy(err error) error {
 	isConflict := is[*registration.ConflictError](err) || is[*registration.OutsidePoolError](err)
-	if isConflict && s.config.Spec.IsInline() {
-		return fmt.Errorf("%w; or %s. The data Secret was made for pool %q and is written once; the replacement boots into the pool of its labels",
+	switch {
+	case isConflict && s.config.Spec.IsInline():
+		return fmt.Errorf("%w; or %s. The data Secret is for pool %q and cannot be changed; the replacement boots into the pool of its labels",
 			err, remedy.Replace(s.config), s.assigned.Role)
+	case isConflict && s.assigned.Reason == pool.FromHost:
+		return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, so that it boots into the pool of %s",
+			s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, remedy.Whose(s.config))
 	}
-	if s.assigned.Reason != pool.FromHost || !isConflict {
-		return err
-	}
-	return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, to boot into the pool that %s names",
-		s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, remedy.Whose(s.config))
+	return err
 }
 
 // reportPool reports that a Machine boots into another pool than the one that was recorded before its host was known,
@@ -38,17 +38,18 @@ func (r *Reconciler) reportPool(s *scope) {
 		return
 	}
 	role := s.pool.Spec.PoolRole
-	event := func(kind, reason, note string, args ...any) {
-		r.Recorder.Eventf(s.config, s.related(), kind, reason, action, note, args...)
-	}
 	switch {
 	case s.assigned.Retained != "" && s.assigned.Reason != pool.FromHost:
-		event(corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolNotFound, "BareMetalHost %s keeps pool %s, which Cluster %s does not have any more: Machine %s boots into pool %s",
+		r.event(s, corev1.EventTypeWarning, bootstrapv1.EventRetainedPoolNotFound,
+			"BareMetalHost %s keeps pool %s, which does not exist in Cluster %s: Machine %s boots into pool %s",
 			s.host.Name, s.assigned.Retained, s.cluster.Name, s.machine.Name, role)
-	case s.before == "" || s.before == role:
+	case s.previousRole == "" || s.previousRole == role:
 	case s.assigned.Reason == pool.FromHost:
-		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "BareMetalHost %s keeps pool %s: Machine %s boots into that, not into %s", s.host.Name, role, s.machine.Name, s.before)
+		r.event(s, corev1.EventTypeNormal, bootstrapv1.EventPoolChanged,
+			"BareMetalHost %s keeps pool %s: Machine %s boots into that pool instead of pool %s",
+			s.host.Name, role, s.machine.Name, s.previousRole)
 	default:
-		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Machine %s name the pool %s now, not %s", s.machine.Name, role, s.before)
+		r.event(s, corev1.EventTypeNormal, bootstrapv1.EventPoolChanged,
+			"The labels of Machine %s now select pool %s instead of pool %s", s.machine.Name, role, s.previousRole)
 	}
 }

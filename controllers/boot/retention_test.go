@@ -28,7 +28,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		Expect(w.node(ctx).Labels).To(And(HaveKey(storageLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), Not(HaveKey(infraLabel))))
 		Expect(w.config(ctx).Status.PoolRole).To(Equal("storage"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-storage-1"))
-		Expect(w.told()).To(ContainElement(And(HavePrefix("Normal "+bootstrapv1.EventPoolChanged), ContainSubstring(hostName), ContainSubstring("storage"))))
+		Expect(w.newEvents()).To(ContainElement(And(HavePrefix("Normal "+bootstrapv1.EventPoolChanged), ContainSubstring(hostName), ContainSubstring("storage"))))
 	})
 
 	It("is reported even if another controller sees and records the Node first", func(ctx SpecContext) {
@@ -42,17 +42,17 @@ var _ = Describe("A host that keeps a pool", func() {
 			return nil
 		}
 		Expect(w.ask(ctx)).To(BeZero())
-		Expect(w.told()).To(ContainElement(HavePrefix("Normal " + bootstrapv1.EventPoolChanged)))
+		Expect(w.newEvents()).To(ContainElement(HavePrefix("Normal " + bootstrapv1.EventPoolChanged)))
 	})
 
 	DescribeTable("does not boot its next Machine into that pool",
-		func(ctx SpecContext, change func(), told ...string) {
+		func(ctx SpecContext, change func(), words ...string) {
 			change()
 			w := s.world(storage.DeepCopy())
 			Expect(w.ask(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
-			for _, word := range told {
-				Expect(w.told()).To(ContainElement(ContainSubstring(word)))
+			for _, word := range words {
+				Expect(w.newEvents()).To(ContainElement(ContainSubstring(word)))
 			}
 		},
 		Entry("when the Machine does not request it", func() { s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionMachine }),

@@ -29,9 +29,9 @@ type scope struct {
 	pool  poolv1.MachineConfigPool
 	// assigned is the decision for that pool, with its reason.
 	assigned pool.Assignment
-	// before is the pool role that was recorded when the pool was decided. The node controller can see the Node, and
-	// record its pool, before this controller does.
-	before string
+	// previousRole is the pool role that was recorded when the pool was decided. The node controller can see the Node,
+	// and record its pool, before this controller does.
+	previousRole string
 	// configuration is the name of the rendered config with which the host boots.
 	configuration string
 	// host is the host that boots.
@@ -46,10 +46,10 @@ type scope struct {
 	facts    join.Cluster
 	// node is the current Node in the workload cluster.
 	node *corev1.Node
-	// otherHost is true if that Node was pre-registered for another host before.
-	otherHost bool
-	// triedBefore is true if the Node already existed: an earlier preparation got that far.
-	triedBefore bool
+	// wasOtherHost is true if that Node was pre-registered for another host before.
+	wasOtherHost bool
+	// nodeExisted is true if an earlier preparation had already created the Node.
+	nodeExisted bool
 	// credential is the join credential of the host.
 	credential join.Credential
 }
@@ -58,9 +58,9 @@ type scope struct {
 type phase func(ctx context.Context, s *scope) error
 
 // run runs the phases in order, up to the first error.
-func (s *scope) run(ctx context.Context, phases []phase) error {
-	for _, do := range phases {
-		if err := do(ctx, s); err != nil {
+func (s *scope) run(ctx context.Context, phases ...phase) error {
+	for _, phase := range phases {
+		if err := phase(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -36,41 +36,43 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		r.Recorder = mgr.GetEventRecorder("poolboot-boot")
 	}
 	logger := log.FromContext(ctx).WithValues("controller", "boot")
-	made, err := ctrl.NewControllerManagedBy(mgr).
+	configs := workload.MapToConfigs(r.Client, needsCluster)
+	boots, err := ctrl.NewControllerManagedBy(mgr).
 		Named("boot").
-		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(newNeed())).
+		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(needsChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine)).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.poolToConfigs),
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(configs),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToConfigs),
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(configs),
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
 				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules can read them
-		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", r.clusterToConfigs)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", configs)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
 	if err != nil {
 		return err
 	}
-	watch := func(object client.Object, configs handler.MapFunc) error {
-		return made.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(configs)))
+	watch := func(object client.Object, config func(context.Context, client.Reader, client.Object) []ctrl.Request) error {
+		return boots.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(
+			func(ctx context.Context, object client.Object) []ctrl.Request { return config(ctx, r.Client, object) })))
 	}
-	r.watchHardware = sync.OnceValue(func() error { return watch(&bmov1alpha1.HardwareData{}, r.hardwareToConfig) })
+	r.watchHardware = sync.OnceValue(func() error { return watch(&bmov1alpha1.HardwareData{}, workload.ConfigOfHardware) })
 	return latecrd.WhenServed(mgr, "boot", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
-		return watch(&bmov1alpha1.BareMetalHost{}, r.hostToConfig)
+		return watch(&bmov1alpha1.BareMetalHost{}, workload.ConfigOfHost)
 	})
 }
 
-// newNeed selects the PoolbootConfigs that need something new, and those whose host sent another request. It ignores
-// the changes that this controller writes to the status.
-func newNeed() predicate.Predicate {
+// needsChanged selects the PoolbootConfigs that need something new, and those whose host sent another request. It
+// ignores the changes that this controller writes to the status.
+func needsChanged() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return needs(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return needOf(e.Object.(*bootstrapv1.PoolbootConfig)) != nothing },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, isConfig := e.ObjectOld.(*bootstrapv1.PoolbootConfig)
-			after, isToo := e.ObjectNew.(*bootstrapv1.PoolbootConfig)
-			return isConfig && isToo && needs(after) && (!needs(before) ||
-				needOf(before) != needOf(after) && (needOf(after) == upkeep || needOf(after) == adoption) ||
+			before, after := e.ObjectOld.(*bootstrapv1.PoolbootConfig), e.ObjectNew.(*bootstrapv1.PoolbootConfig)
+			need, previous := needOf(after), needOf(before)
+			return need != nothing && (previous == nothing ||
+				previous != need && (need == renewal || need == adoption) ||
 				before.ResourceVersion == after.ResourceVersion ||
 				before.Generation != after.Generation ||
 				annotations.HasPaused(before) != annotations.HasPaused(after) ||
@@ -80,30 +82,9 @@ func newNeed() predicate.Predicate {
 	}
 }
 
-func needs(object client.Object) bool {
-	config, is := object.(*bootstrapv1.PoolbootConfig)
-	return is && needOf(config) != nothing
-}
-
-func (r *Reconciler) hostToConfig(ctx context.Context, bmh client.Object) []ctrl.Request {
-	return workload.ConfigOfHost(ctx, r.Client, bmh)
-}
-
-func (r *Reconciler) hardwareToConfig(ctx context.Context, hardware client.Object) []ctrl.Request {
-	return workload.ConfigOfHardware(ctx, r.Client, hardware)
-}
-
-func (r *Reconciler) poolToConfigs(ctx context.Context, pool client.Object) []ctrl.Request {
-	return r.needyConfigs(ctx, workload.ClusterOfPool(pool))
-}
-
-func (r *Reconciler) clusterToConfigs(ctx context.Context, cluster client.Object) []ctrl.Request {
-	return r.needyConfigs(ctx, client.ObjectKeyFromObject(cluster))
-}
-
-func (r *Reconciler) needyConfigs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
-	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-		need := needOf(config)
-		return need != nothing && need != announcement && need != standing // for these, only hosts matter
-	})
+// needsCluster reports whether the next step for a config depends on its Cluster or on a pool, and not only on its
+// host.
+func needsCluster(config *bootstrapv1.PoolbootConfig) bool {
+	need := needOf(config)
+	return need != nothing && need != announcement && need != expiration
 }

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -21,16 +22,16 @@ import (
 var _ = Describe("A boot is reconciled", func() {
 	var (
 		s     *setting
-		wants []ctrl.Request
+		want []ctrl.Request
 	)
 	BeforeEach(func() {
 		s = newSetting()
 		s.config.Status.Boot.RequestedTime = microTime(time.Now())
-		wants = []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}}}
+		want = []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}}}
 	})
 
 	It("when its Machine changes", func(ctx SpecContext) {
-		Expect(workload.ConfigOfMachine(ctx, s.machine)).To(Equal(wants))
+		Expect(workload.ConfigOfMachine(ctx, s.machine)).To(Equal(want))
 		s.machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
 			APIGroup: bootstrapv1.GroupVersion.Group, Kind: "KubeadmConfig", Name: machineName}
 		Expect(workload.ConfigOfMachine(ctx, s.machine)).To(BeEmpty())
@@ -38,38 +39,38 @@ var _ = Describe("A boot is reconciled", func() {
 
 	It("when its host changes", func(ctx SpecContext) {
 		w := s.world()
-		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
+		Expect(workload.ConfigOfHost(ctx, w.management, s.host)).To(Equal(want))
 		s.host.Spec.ConsumerRef = nil
-		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(BeEmpty())
+		Expect(workload.ConfigOfHost(ctx, w.management, s.host)).To(BeEmpty())
 		s.host.Annotations = map[string]string{poolv1.HostPoolAnnotation: "infra"}
-		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(HaveExactElements(HaveField("Name", hostName)), "the config of a host without a Machine")
+		Expect(workload.ConfigOfHost(ctx, w.management, s.host)).To(HaveExactElements(HaveField("Name", hostName)), "the config of a host without a Machine")
 	})
 
 	It("when the HardwareData of its host changes", func(ctx SpecContext) {
 		w := s.world()
 		data := &bmov1alpha1.HardwareData{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName}}
-		Expect(w.reconciler.hardwareToConfig(ctx, data)).To(Equal(wants))
+		Expect(workload.ConfigOfHardware(ctx, w.management, data)).To(Equal(want))
 		data.Name = "another"
-		Expect(w.reconciler.hardwareToConfig(ctx, data)).To(BeEmpty())
+		Expect(workload.ConfigOfHardware(ctx, w.management, data)).To(BeEmpty())
 	})
 
 	It("when its cluster or a pool of its cluster changes, as long as the boot needs something", func(ctx SpecContext) {
 		w := s.world()
-		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(Equal(wants))
-		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(Equal(wants))
+		Expect(toConfigs(w)(ctx, s.worker)).To(Equal(want))
+		Expect(toConfigs(w)(ctx, s.cluster)).To(Equal(want))
 		s.worker.Spec.ClusterName = "another"
-		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
+		Expect(toConfigs(w)(ctx, s.worker)).To(BeEmpty())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		})
-		Expect(w.reconciler.clusterToConfigs(ctx, s.cluster)).To(BeEmpty())
+		Expect(toConfigs(w)(ctx, s.cluster)).To(BeEmpty())
 	})
 
 	It("only when its host changes, while no host has sent a request", func(ctx SpecContext) {
 		s.config.Status.Boot.RequestedTime = nil
 		w := s.world()
-		Expect(w.reconciler.hostToConfig(ctx, s.host)).To(Equal(wants))
-		Expect(w.reconciler.poolToConfigs(ctx, s.worker)).To(BeEmpty())
+		Expect(workload.ConfigOfHost(ctx, w.management, s.host)).To(Equal(want))
+		Expect(toConfigs(w)(ctx, s.worker)).To(BeEmpty())
 	})
 
 	DescribeTable("when its config changes, but not for the writes of this controller:",
@@ -80,7 +81,7 @@ var _ = Describe("A boot is reconciled", func() {
 			now := old.DeepCopy()
 			now.ResourceVersion = "2"
 			after(now)
-			Expect(newNeed().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: now})).To(Equal(again))
+			Expect(needsChanged().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: now})).To(Equal(again))
 		},
 		Entry("the host sent another request",
 			asItIs, func(c *bootstrapv1.PoolbootConfig) {
@@ -117,11 +118,14 @@ var _ = Describe("A boot is reconciled", func() {
 	)
 
 	It("when the manager starts, if it needs something", func() {
-		Expect(newNeed().Create(event.CreateEvent{Object: s.config})).To(BeTrue())
+		Expect(needsChanged().Create(event.CreateEvent{Object: s.config})).To(BeTrue())
 		s.config.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second))
-		Expect(newNeed().Create(event.CreateEvent{Object: s.config})).To(BeFalse())
-		Expect(newNeed().Delete(event.DeleteEvent{Object: s.config})).To(BeFalse())
+		Expect(needsChanged().Create(event.CreateEvent{Object: s.config})).To(BeFalse())
+		Expect(needsChanged().Delete(event.DeleteEvent{Object: s.config})).To(BeFalse())
 	})
 })
+
+// toConfigs returns the map function of the watches on Clusters and pools.
+func toConfigs(w *world) handler.MapFunc { return workload.MapToConfigs(w.management, needsCluster) }
 
 func asItIs(*bootstrapv1.PoolbootConfig) {}

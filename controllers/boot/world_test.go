@@ -88,7 +88,7 @@ func (w *world) restart() {
 	w.reconciler = &Reconciler{
 		Client: interceptor.NewClient(w.observed(w.management), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if config, is := o.(*bootstrapv1.PoolbootConfig); is && w.cached != nil {
+				if config, ok := o.(*bootstrapv1.PoolbootConfig); ok && w.cached != nil {
 					w.cached.DeepCopyInto(config)
 					return nil
 				}
@@ -241,5 +241,5 @@ func change[object client.Object](ctx context.Context, store client.Client, o ob
 		store.Status().Patch(ctx, after, client.MergeFrom(before)))).To(Succeed())
 }
 
-// told returns the events since the last call.
-func (w *world) told() []string { return controllertest.Events(w.events) }
+// newEvents returns the events since the last call.
+func (w *world) newEvents() []string { return controllertest.Events(w.events) }

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -109,6 +110,18 @@ func ConfigsOfCluster(
 ) []ctrl.Request {
 	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	return RequestMatching(ctx, configs, &bootstrapv1.PoolbootConfigList{}, matches, options...)
+}
+
+// MapToConfigs returns a function that maps a Cluster, or a MachineConfigPool, to the PoolbootConfigs of its Cluster
+// that match. matches must not change the PoolbootConfig.
+func MapToConfigs(configs client.Reader, matches func(*bootstrapv1.PoolbootConfig) bool) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []ctrl.Request {
+		cluster := client.ObjectKeyFromObject(object)
+		if _, ok := object.(*poolv1.MachineConfigPool); ok {
+			cluster = ClusterOfPool(object)
+		}
+		return ConfigsOfCluster(ctx, configs, cluster, matches)
+	}
 }
 
 // ConfigOfMachine returns a request for the PoolbootConfig of a Machine. It returns none if the Machine has another

@@ -18,10 +18,10 @@ import (
 // A PoolbootConfig belongs to a Machine, or to a host without a Machine. This file contains what differs between the
 // two.
 
-// gather returns a scope with the Cluster of a config, and with its Machine if it has one. It returns nil while there
+// newScope returns a scope with the Cluster of a config, and with its Machine if it has one. It returns nil while there
 // is nothing to boot: the Machine or host does not exist yet, the Machine is being deleted, or it belongs to the
 // control plane.
-func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
+func (r *Reconciler) newScope(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*scope, error) {
 	s := &scope{config: config, cluster: &clusterv1.Cluster{}}
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if err != nil {
@@ -43,14 +43,6 @@ func (r *Reconciler) gather(ctx context.Context, config *bootstrapv1.PoolbootCon
 	return s, nil
 }
 
-// machineLabels returns the labels of the Machine, or nil without a Machine.
-func (s *scope) machineLabels() map[string]string {
-	if s.machine == nil {
-		return nil
-	}
-	return s.machine.Labels
-}
-
 // findHost sets the host that boots. Of a host that enrolled, only the name is known. Of a host of another
 // infrastructure provider, only what its Machine contains is known.
 func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
@@ -61,8 +53,8 @@ func (r *Reconciler) findHost(ctx context.Context, s *scope) (err error) {
 	case s.machine == nil:
 		s.host = &host.Host{Name: s.config.Spec.Host.NodeName}
 	case registration.NamedAfterHost(s.config):
-		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeNameSource is Host, and the infrastructureRef of Machine %s "+
-			"names a %s, of whose host only its provider knows: use nodeNameSource: Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
+		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeNameSource is Host, but Machine %s has the infrastructure "+
+			"provider of %s, so the name of its host is not known: set spec.nodeNameSource to Machine", s.machine.Name, s.machine.Spec.InfrastructureRef.Kind)}
 	default:
 		s.host = &host.Host{Name: s.machine.Name, ProviderID: s.machine.Spec.ProviderID}
 	}

@@ -46,7 +46,7 @@ var _ = Describe("A host that has its configuration", func() {
 		prepared := conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)
 		Expect(prepared).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.JoinCredentialExpiredReason),
 			HaveField("Message", And(ContainSubstring(why), ContainSubstring("delete Machine "+machineName))))))
-		Expect(w.told()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.JoinCredentialExpiredReason)))
+		Expect(w.newEvents()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.JoinCredentialExpiredReason)))
 	}
 
 	It("keeps a valid credential if it takes long to join", func(ctx SpecContext) {
@@ -105,13 +105,13 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(w.credentials(ctx)).To(BeEmpty())
 		expectGivenUp(ctx, why)
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(w.told()).To(BeEmpty(), "it is reported once")
+		Expect(w.newEvents()).To(BeEmpty(), "it is reported once")
 
-		Expect(w.ask(ctx)).To(BeZero(), "it goes on when it asks again")
+		Expect(w.ask(ctx)).To(BeZero(), "a new request continues the boot")
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	},
-		Entry("when a user deleted it", time.Minute, "was deleted before its time", func(context.Context) {}),
+		Entry("when a user deleted it", time.Minute, "was deleted before it expired", func(context.Context) {}),
 		Entry("when its overlay does not exist", -time.Minute, "does not exist", func(ctx context.Context) {
 			for _, overlay := range w.overlays(ctx) {
 				Expect(w.management.Delete(ctx, &overlay)).To(Succeed())
