@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/config"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 const ownNamespace = "poolboot-system"
@@ -46,9 +48,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	plane, err = controlplane.Start(ctx, controlplane.Options{Name: "management"})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return plane.Stop() })
-	_, err = envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join("..", "..", "config", "crd", "bases")}, ErrorIfPathMissing: true,
-	})
+	_, err = envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{CRDs: config.CRDs()})
 	Expect(err).NotTo(HaveOccurred())
 	scheme, err := newScheme()
 	Expect(err).NotTo(HaveOccurred())
@@ -67,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // grant gives the config server the rights of config/rbac, and no others.
 func grant(ctx context.Context) {
 	for _, file := range []string{"config-server.yaml", "config-server-status.yaml"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		raw, err := os.ReadFile(sourcetree.Path("config", "rbac", file))
 		Expect(err).NotTo(HaveOccurred())
 		objects, err := yaml.ToUnstructured([]byte(strings.ReplaceAll(string(raw), "namespace: system", "namespace: "+ownNamespace)))
 		Expect(err).NotTo(HaveOccurred())

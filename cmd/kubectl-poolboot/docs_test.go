@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // shell runs command lines of kubectl poolboot as a shell would, with < FILE and > FILE.
@@ -57,7 +57,7 @@ func beside(blocks []clitest.Block) {
 var _ = Describe("The documentation", func() {
 	DescribeTable("shows what the commands print",
 		func(document string, atLeast int) {
-			shown := clitest.Blocks(filepath.Join("..", "..", "docs", document))
+			shown := clitest.Blocks(sourcetree.Path("docs", document))
 			beside(shown)
 			commands := 0
 			for _, b := range shown {
@@ -79,7 +79,7 @@ var _ = Describe("The documentation", func() {
 
 	DescribeTable("has files with which the examples of the help run",
 		func(name string) {
-			beside(clitest.Blocks("../../docs/kubectl-poolboot.md"))
+			beside(clitest.Blocks(sourcetree.Path("docs", "kubectl-poolboot.md")))
 			var of *cobra.Command
 			for _, cmd := range newRoot(genericiooptions.IOStreams{}, input.NewConnection).Commands() {
 				if cmd.Name() == name {
@@ -103,7 +103,7 @@ var _ = Describe("The documentation", func() {
 
 var _ = Describe("The reference of the API", func() {
 	It("shows patterns and defaults as they are, without escapes that Markdown shows in code", func() {
-		reference, err := os.ReadFile("../../docs/reference.md")
+		reference, err := os.ReadFile(sourcetree.Path("docs", "reference.md"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(regexp.MustCompile("Pattern: `[^`]*[{]64[}][^`]*`").FindString(string(reference))).To(Equal("Pattern: `^[0-9a-f]{64}$`"))
 		Expect(regexp.MustCompile(`\\[{}]`).FindAllString(string(reference), 5)).To(BeEmpty())

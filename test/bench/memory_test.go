@@ -19,6 +19,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/config"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
@@ -39,9 +40,7 @@ func BenchmarkMemory(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	if _, err := envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join("..", "..", "config", "crd", "bases")}, ErrorIfPathMissing: true,
-	}); err != nil {
+	if _, err := envtest.InstallCRDs(plane.Config, envtest.CRDInstallOptions{CRDs: config.CRDs()}); err != nil {
 		b.Fatal(err)
 	}
 	admin, err := client.New(plane.Config, client.Options{Scheme: clusterapi.Scheme()})

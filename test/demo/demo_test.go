@@ -15,6 +15,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 func TestDemo(t *testing.T) {
@@ -49,7 +51,7 @@ var _ = Describe("make demo", func() {
 		DeferCleanup(os.RemoveAll, tmp)
 		value, output := fmt.Sprintf("%d-%d", os.Getpid(), interrupt), gbytes.NewBuffer()
 		// The programs that the demo needs are already built, for this suite.
-		command := exec.Command("make", "-C", "../..", "--old-file=binaries", "demo", "KEEP=1")
+		command := exec.Command("make", "-C", sourcetree.Path(), "--old-file=binaries", "demo", "KEEP=1")
 		command.Env = append(slices.DeleteFunc(os.Environ(), func(setting string) bool { return regexp.MustCompile("^(MAKE|MFLAGS)").MatchString(setting) }),
 			marker+"="+value, "TMPDIR="+tmp)
 		command.Stdout, command.Stderr = output, output

@@ -3,7 +3,6 @@ package api
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/config"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 )
 
@@ -38,9 +38,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	controlPlane, err = controlplane.Start(ctx, controlplane.Options{Name: "api"})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(controlPlane.Stop()).To(Succeed()) })
-	_, err = envtest.InstallCRDs(controlPlane.Config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}, ErrorIfPathMissing: true, MaxTime: time.Minute,
-	})
+	_, err = envtest.InstallCRDs(controlPlane.Config, envtest.CRDInstallOptions{CRDs: config.CRDs(), MaxTime: time.Minute})
 	Expect(err).NotTo(HaveOccurred())
 	k8sClient, err = client.New(controlPlane.Config, client.Options{Scheme: runtime.NewScheme()})
 	Expect(err).NotTo(HaveOccurred())

@@ -22,11 +22,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
 // flowsDocument is the test: its commands run in a shell, in order, and must print the output that the document shows.
-const flowsDocument = "../../../docs/flows.md"
+var flowsDocument = sourcetree.Path("docs", "flows.md")
 
 var (
 	flowHeading = regexp.MustCompile(`(?m)^## (.+)$`)

@@ -13,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 var _ = Describe("the images", Ordered, func() {
@@ -20,7 +22,7 @@ var _ = Describe("the images", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		out = GinkgoT().TempDir()
-		output, err := exec.CommandContext(ctx, "make", "-C", root, "images", "VERSION="+releaseVersion, "REGISTRY="+registry,
+		output, err := exec.CommandContext(ctx, "make", "-C", sourcetree.Path(), "images", "VERSION="+releaseVersion, "REGISTRY="+registry,
 			"OUT="+out, "ARCHITECTURES="+runtime.GOARCH).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", output)
 	})

@@ -14,14 +14,16 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // installKinds installs the CRDs that Poolboot requires in a management cluster: those of Cluster API's core and
 // kubeadm providers, Metal3 and cert-manager.
 func installKinds(ctx SpecContext) {
-	clusterAPI := runGo(ctx, root, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	clusterAPI := runGo(ctx, sourcetree.Path(), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
 	var certManager struct{ Dir string }
-	download := runGo(ctx, filepath.Join(root, "hack", "tools", "cert-manager"), "mod", "download", "-json", "github.com/cert-manager/cert-manager")
+	download := runGo(ctx, sourcetree.Path("hack", "tools", "cert-manager"), "mod", "download", "-json", "github.com/cert-manager/cert-manager")
 	Expect(json.Unmarshal([]byte(download), &certManager)).To(Succeed())
 
 	var definitions []*apiextensionsv1.CustomResourceDefinition
@@ -29,7 +31,7 @@ func installKinds(ctx SpecContext) {
 		filepath.Join(clusterAPI, "core", "config", "crd", "bases"),
 		filepath.Join(clusterAPI, "bootstrap", "kubeadm", "config", "crd", "bases"),
 		filepath.Join(clusterAPI, "controlplane", "kubeadm", "config", "crd", "bases"),
-		filepath.Join(root, "test", "world", "metal3", "crds"),
+		sourcetree.Path("test", "world", "metal3", "crds"),
 		filepath.Join(certManager.Dir, "deploy", "crds"),
 	} {
 		definitions = append(definitions, readDefinitions(dir)...)

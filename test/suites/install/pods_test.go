@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // certificate has the fields of cert-manager's Certificate that these specs read.
@@ -199,7 +201,7 @@ var _ = Describe("the certificates", func() {
 	})
 
 	It("can be replaced as docs/security.md shows", func(ctx SpecContext) {
-		guide, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+		guide, err := os.ReadFile(sourcetree.Path("docs", "security.md"))
 		Expect(err).NotTo(HaveOccurred())
 		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(guide, -1)
 		Expect(blocks).To(HaveLen(1))

@@ -13,6 +13,8 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 const (
@@ -28,7 +30,7 @@ var settings = config.NewMemoryReader()
 func readRelease(ctx SpecContext) repository.Client {
 	GinkgoHelper()
 	out := GinkgoT().TempDir()
-	output, err := exec.CommandContext(ctx, "make", "-C", root, "release",
+	output, err := exec.CommandContext(ctx, "make", "-C", sourcetree.Path(), "release",
 		"VERSION="+releaseVersion, "REGISTRY="+registry, "OUT="+out).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", output)
 
@@ -71,7 +73,7 @@ var _ = Describe("a release", func() {
 	})
 
 	It("has exactly the variables that docs/install.md documents", func() {
-		guide, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
+		guide, err := os.ReadFile(sourcetree.Path("docs", "install.md"))
 		Expect(err).NotTo(HaveOccurred())
 		var documented []string
 		for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(string(guide), -1) {

@@ -26,10 +26,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
-
-// root is the path of the repository's root from this package.
-const root = "../../.."
 
 var (
 	binDir       string
@@ -52,8 +50,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	binDir, err = process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
-	trackInputs(filepath.Join(root, "Makefile"), filepath.Join(root, "config"), filepath.Join(root, "templates"), filepath.Join(root, "hack", "tools"),
-		filepath.Join(root, "test", "world", "metal3", "crds"), filepath.Join(binDir, "manager"), filepath.Join(binDir, "config-server"))
+	trackInputs(sourcetree.Path("Makefile"), sourcetree.Path("config"), sourcetree.Path("templates"), sourcetree.Path("hack", "tools"),
+		sourcetree.Path("test", "world", "metal3", "crds"), filepath.Join(binDir, "manager"), filepath.Join(binDir, "config-server"))
 	controlPlane, err = controlplane.Start(ctx, controlplane.Options{Name: "install", Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(controlPlane.Stop()).To(Succeed()) })

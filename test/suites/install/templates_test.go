@@ -2,7 +2,6 @@ package install_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,6 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 const (
@@ -90,7 +90,7 @@ var _ = Describe("the header of a template", func() {
 	DescribeTable("lists its variables and their defaults", func(ctx SpecContext, flavor, file string) {
 		template, err := release.Templates(releaseVersion).Get(ctx, flavor, "any", true)
 		Expect(err).NotTo(HaveOccurred())
-		content, err := os.ReadFile(filepath.Join(root, "templates", file))
+		content, err := os.ReadFile(sourcetree.Path("templates", file))
 		Expect(err).NotTo(HaveOccurred())
 		for name, value := range template.VariableMap() {
 			if known, _ := arguments.Match(name); known {

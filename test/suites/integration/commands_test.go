@@ -20,6 +20,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -29,7 +30,7 @@ type command struct{ line, output string }
 // parseCommands returns the commands of the block of a page under docs that begins with ```console <name>.
 func parseCommands(page, name string) (commands []command) {
 	GinkgoHelper()
-	document, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
+	document, err := os.ReadFile(sourcetree.Path("docs", page))
 	Expect(err).NotTo(HaveOccurred())
 	block := regexp.MustCompile("(?ms)^```console " + name + "\n(.*?)^```").FindSubmatch(document)
 	Expect(block).NotTo(BeNil(), "docs/%s has no block of commands %q", page, name)
@@ -63,7 +64,7 @@ var _ = Describe("The commands in the documentation", func() {
 			return definition.Status.Conditions, err
 		}).Should(ContainElement(And(HaveField("Type", apiextensionsv1.Established), HaveField("Status", apiextensionsv1.ConditionTrue))))
 
-		shell := &terminal{dir: "../../.."}
+		shell := &terminal{dir: sourcetree.Path()}
 		for _, shown := range parseCommands("metrics.md", "alerts") {
 			Expect(shell.run(ctx, shown.line)).To(ContainSubstring(shown.output), shown.line)
 			Expect(shell.code).To(BeZero(), shown.line)
@@ -97,7 +98,7 @@ spec:
 `)
 		Expect(shell.run(ctx, "kubectl apply -f change.yaml -n "+t.Namespace)).To(ContainSubstring("51-infra"))
 		Eventually(ctx, updated).Should(HaveField("Message", And(ContainSubstring(old.Name), ContainSubstring("docs/pools.md#renewing-machines"))))
-		document, err := os.ReadFile("../../../docs/pools.md")
+		document, err := os.ReadFile(sourcetree.Path("docs", "pools.md"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(document)).To(ContainSubstring("\n## Renewing Machines\n"), "the condition's message links to this section")
 

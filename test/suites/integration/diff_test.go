@@ -24,6 +24,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -159,7 +160,7 @@ spec:
 	})
 
 	It("converts the documentation's OpenShift objects to valid objects, and prints the documented output for them", func(ctx SpecContext) {
-		document, err := os.ReadFile("../../../docs/kubectl-poolboot.md")
+		document, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
 		Expect(err).NotTo(HaveOccurred())
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		for _, file := range namedFile.FindAllSubmatch(document, -1) {

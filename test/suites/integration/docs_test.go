@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -23,10 +24,10 @@ var (
 var _ = Describe("The documentation", func() {
 	It("has only YAML that the API server and the webhooks accept", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
-		files, err := filepath.Glob("../../../docs/*.md")
+		files, err := filepath.Glob(sourcetree.Path("docs", "*.md"))
 		Expect(err).NotTo(HaveOccurred())
 		objects := 0
-		for _, file := range append(files, "../../../README.md") {
+		for _, file := range append(files, sourcetree.Path("README.md")) {
 			text, err := os.ReadFile(file)
 			Expect(err).NotTo(HaveOccurred())
 			for _, block := range yamlBlock.FindAllSubmatch(text, -1) {

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -73,7 +74,7 @@ func (s *documentedSite) expectOutput(ctx context.Context, block string) {
 
 var _ = Describe("The documented output", func() {
 	It("is the output of kubectl poolboot boots and explain", func(ctx SpecContext) {
-		document, err := os.ReadFile("../../../docs/kubectl-poolboot.md")
+		document, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
 		Expect(err).NotTo(HaveOccurred())
 		blocks := map[string]string{}
 		for _, block := range outputBlock.FindAllStringSubmatch(string(document), -1) {

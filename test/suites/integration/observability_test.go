@@ -25,6 +25,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
@@ -183,7 +184,7 @@ var _ = Describe("A boot", func() {
 	})
 
 	It("has exactly the documented metrics, types and labels", func(ctx SpecContext) {
-		document, err := os.ReadFile("../../../docs/metrics.md")
+		document, err := os.ReadFile(sourcetree.Path("docs", "metrics.md"))
 		Expect(err).NotTo(HaveOccurred())
 		documented := map[string]string{}
 		for _, row := range regexp.MustCompile("(?m)^\\| `(poolboot_\\w+)` \\| (\\w+) \\| ?(.*?) \\| ([a-z ]+) \\|").FindAllStringSubmatch(string(document), -1) {
@@ -237,7 +238,7 @@ var _ = Describe("A boot", func() {
 	})
 
 	It("has workqueue metrics of all documented controllers of the manager", func(ctx SpecContext) {
-		document, err := os.ReadFile("../../../docs/metrics.md")
+		document, err := os.ReadFile(sourcetree.Path("docs", "metrics.md"))
 		Expect(err).NotTo(HaveOccurred())
 		var documented []string
 		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(string(document), -1) {

@@ -78,7 +78,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Core, error
 
 // installOwnWebhooks installs Cluster API's webhooks and waits until the API server calls them.
 func installOwnWebhooks(ctx context.Context, cfg *rest.Config, url string, ca []byte) error {
-	dir, err := moduleDir(ctx, clusterAPIModule)
+	dir, err := clusterAPIDir(ctx)
 	if err != nil {
 		return err
 	}

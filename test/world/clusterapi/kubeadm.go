@@ -91,7 +91,7 @@ func (k *KubeadmBootstrap) Stop() error { return k.running.Stop() }
 
 // installKubeadmKinds installs the CRDs with the label of Cluster API's contract, as in the provider's release.
 func installKubeadmKinds(ctx context.Context, cfg *rest.Config) error {
-	dir, err := moduleDir(ctx, clusterAPIModule)
+	dir, err := clusterAPIDir(ctx)
 	if err != nil {
 		return err
 	}

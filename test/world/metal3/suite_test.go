@@ -43,7 +43,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	took("control plane")
 
 	Expect(clusterapi.Install(ctx, plane.Config)).To(Succeed())
-	Expect(clusterapi.InstallMetal3(ctx, plane.Config)).To(Succeed())
+	Expect(clusterapi.InstallMetal3(plane.Config)).To(Succeed())
 	took("custom resource definitions")
 
 	// The context of BeforeSuite is canceled when it returns. The managers need a context for the whole suite.

@@ -1,27 +1,22 @@
 package process
 
 import (
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // BinDir returns the directory of the programs that tests run: the environment variable POOLBOOT_BIN, or bin in the
-// repository's root, which is the first parent of the working directory with a go.mod.
+// root of the repository.
 func BinDir() (string, error) {
 	if dir := os.Getenv("POOLBOOT_BIN"); dir != "" {
 		return filepath.Abs(dir)
 	}
-	dir, err := os.Getwd()
+	root, err := sourcetree.Root()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w, or set POOLBOOT_BIN", err)
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "bin"), nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.mod upwards of the working directory: run inside the repository or set POOLBOOT_BIN")
-		}
-	}
+	return filepath.Join(root, "bin"), nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // The ServiceAccounts of the two programs.
@@ -67,7 +68,7 @@ var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| ([a-z-]+) \\
 
 // Documented returns the rights in the table below a heading of docs/security.md. Each row must have a purpose.
 func Documented(heading string) (rights []Right, err error) {
-	document, err := os.ReadFile("../../../docs/security.md")
+	document, err := os.ReadFile(sourcetree.Path("docs", "security.md"))
 	if err != nil {
 		return nil, err
 	}

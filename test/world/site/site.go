@@ -162,7 +162,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 
 // StartMetal3 installs Metal3's CRDs, and starts its simulator.
 func (s *Site) StartMetal3(ctx context.Context) error {
-	if err := clusterapi.InstallMetal3(ctx, s.Management.Config); err != nil {
+	if err := clusterapi.InstallMetal3(s.Management.Config); err != nil {
 		return fmt.Errorf("install Metal3's CRDs: %w", err)
 	}
 	hardware := s.options.Hardware

@@ -79,8 +79,8 @@ func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
 	return a.pool != nil && pool.SameRole(a.pool, p)
 }
 
-// compareNodes adds to the differences of one Cluster the changes of the existing Nodes of its Machines. When it can't read
-// the workload cluster, it adds the error to the differences that affect Nodes.
+// compareNodes adds to the differences of one Cluster the changes of the existing Nodes of its Machines. When it can't
+// read the workload cluster, it adds the error to the differences that affect Nodes.
 func compareNodes(ctx context.Context, open openWorkload, differences []difference, before, after objects, configs []bootstrapv1.PoolbootConfig) {
 	names := sets.New[string]()
 	for _, config := range configs {

@@ -17,6 +17,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
@@ -115,7 +116,7 @@ $`))
 	})
 
 	It("prints what the documentation shows", func() {
-		document, err := os.ReadFile("../../../../docs/kubectl-poolboot.md")
+		document, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
 		Expect(err).NotTo(HaveOccurred())
 		shown := regexp.MustCompile("(?ms)^```console nodes\n\\$ kubectl poolboot diff -f pools -n metal\n(.*?)^```").FindStringSubmatch(string(document))
 		Expect(shown).NotTo(BeNil())

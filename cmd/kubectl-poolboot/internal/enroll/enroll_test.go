@@ -16,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // printedBy reads a Secret, as the API server stores it, and the Enrollment after it.
@@ -83,7 +84,7 @@ var _ = Describe("enroll", func() {
 
 	It("prints what the documentation shows", func() {
 		shown := 0
-		for _, b := range clitest.Blocks("../../../../docs/enroll.md") {
+		for _, b := range clitest.Blocks(sourcetree.Path("docs", "enroll.md")) {
 			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
 				secret, admits := printedBy([]byte(b.Text))
 				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a published token must not be valid")

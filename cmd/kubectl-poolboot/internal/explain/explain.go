@@ -39,8 +39,8 @@ func newOptions(streams genericiooptions.IOStreams, to input.Connection) *option
 	return &options{streams: streams, connection: to, files: input.Files{Streams: streams}}
 }
 
-// configure adds to a command for an object of a kind the arguments and flags that all commands have. Files may follow the
-// name of the object.
+// configure adds to a command for an object of a kind the arguments and flags that all commands have. Files may follow
+// the name of the object.
 func (o *options) configure(cmd *cobra.Command, kind string, names input.Names, filesUsage, textFormat string,
 	run func(ctx context.Context, source *input.Source, name string) error) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true

@@ -79,8 +79,8 @@ var (
 	lenient = serializer.NewCodecFactory(Scheme()).UniversalDeserializer()
 )
 
-// add adds the object in a JSON document, or the objects in its list. Kind is that of an object that leaves out its own, as
-// the items of a list of one kind do.
+// add adds the object in a JSON document, or the objects in its list. Kind is that of an object that leaves out its
+// own, as the items of a list of one kind do.
 func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
