@@ -26,7 +26,7 @@ func newCommand() *cobra.Command {
 	o := newOptions()
 	cmd := &cobra.Command{
 		Use:           "config-server",
-		Short:         "Serve hosts their pool's configuration over HTTPS",
+		Short:         "Serve hosts the configuration of their pool over HTTPS",
 		Args:          cobra.NoArgs,
 		Version:       version.Get().String(),
 		SilenceUsage:  true,

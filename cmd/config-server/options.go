@@ -45,51 +45,54 @@ func newOptions() *options { return &options{logs: logs.NewOptions()} }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"Kubeconfig of the management cluster. Without it: the Pod's service account, or $KUBECONFIG.")
+		"Path of a kubeconfig file for the management cluster. Defaults to $KUBECONFIG, or to the service account of the Pod.")
 	fs.StringVar(&o.overlayNamespace, "overlay-namespace", os.Getenv("POD_NAMESPACE"),
-		"The config server's own namespace, in which the manager keeps the machines' overlay Secrets; the same as the manager's. Defaults to $POD_NAMESPACE.")
+		"Namespace of the config server, in which the manager keeps the overlay Secrets of machines. "+
+			"Must have the same value as for the manager. Defaults to $POD_NAMESPACE.")
 	fs.StringVar(&o.namespace, "namespace", "",
-		"Serve the hosts of this namespace only; empty: of all namespaces. The same as the manager's.")
-	fs.StringVar(&o.watchFilter, "watch-filter", "",
-		fmt.Sprintf("Serve only by PoolbootConfigs and Enrollments whose label %s has this value; empty: by all. The same as the manager's.", clusterv1.WatchLabel))
+		"Namespace whose hosts are served. If empty, the hosts of all namespaces are served. Must have the same value as for the manager.")
+	fs.StringVar(&o.watchFilter, "watch-filter", "", fmt.Sprintf(
+		"Value of the label %s. Only PoolbootConfigs and Enrollments with this value are used. If empty, all are used. "+
+			"Must have the same value as for the manager.", clusterv1.WatchLabel))
 	fs.StringVar(&o.bindAddress, "bind-address", ":8443",
-		"Address on which hosts are served, over TLS.")
+		"Address at which hosts are served over TLS.")
 	fs.StringVar(&o.tlsCertDir, "tls-cert-dir", "/etc/poolboot/tls",
-		"Directory with "+certificateFile+" and "+keyFile+". Changes are taken up without a restart.")
+		"Directory with the files "+certificateFile+" and "+keyFile+". They are reloaded when they change.")
 	fs.StringVar(&o.externalURL, "external-url", "",
-		"The URL by which hosts reach this server (https://host[:port][/prefix]); the same as the manager's. Required.")
+		"URL at which hosts reach this server (https://host[:port][/prefix]). Must have the same value as for the manager. Required.")
 	fs.StringVar(&o.healthBindAddress, "health-bind-address", ":9440",
-		"Address of /healthz and /readyz, over plain HTTP. \"0\" turns it off.")
+		"Address at which /healthz and /readyz are served over HTTP. Set it to \"0\" to disable them.")
 	fs.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",
-		"Address of /metrics, over plain HTTP. \"0\" turns it off.")
+		"Address at which /metrics is served over HTTP. Set it to \"0\" to disable it.")
 	fs.StringVar(&o.profilerAddress, "profiler-address", "",
-		"Address of /debug/pprof on this machine only, say localhost:6060, over plain HTTP. Without it: off.")
+		"Loopback address at which /debug/pprof is served over HTTP, for example localhost:6060. If empty, it is disabled.")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay", 5*time.Second,
-		"How long hosts are still taken after SIGTERM, when /readyz says no already: as long as a load balancer takes to notice.")
+		"How long new connections are accepted after SIGTERM, while /readyz already fails. "+
+			"Set it to the time that load balancers need to detect this.")
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
-		"Requests per second to the management cluster's API server; one host's boot takes two.")
+		"Maximum queries per second to the API server of the management cluster. The boot of a host needs two.")
 	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
-		"Requests to the management cluster's API server that may go out in one burst.")
+		"Maximum number of queries to the API server of the management cluster in one burst.")
 	logsv1.AddFlags(o.logs, fs)
 }
 
 // validate returns an error that names the invalid flag and how to correct it.
 func (o *options) validate() error {
 	if o.overlayNamespace == "" {
-		return fmt.Errorf("--overlay-namespace is empty: name the namespace of the overlay Secrets, or set POD_NAMESPACE")
+		return fmt.Errorf("--overlay-namespace is empty: set it to the namespace of the overlay Secrets, or set POD_NAMESPACE")
 	}
 	if problems := validation.IsValidLabelValue(o.watchFilter); len(problems) > 0 {
-		return fmt.Errorf("--watch-filter=%q: it must be a label's value: %s", o.watchFilter, strings.Join(problems, "; "))
+		return fmt.Errorf("--watch-filter=%q is not a valid label value: %s", o.watchFilter, strings.Join(problems, "; "))
 	}
 	u, err := url.Parse(o.externalURL)
 	if err != nil {
 		return fmt.Errorf("--external-url: %w", err)
 	}
 	if u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return fmt.Errorf("--external-url %q: write https://host[:port][/prefix]", u.Redacted())
+		return fmt.Errorf("--external-url=%q: set it to https://host[:port][/prefix]", u.Redacted())
 	}
 	if host, _, err := net.SplitHostPort(o.profilerAddress); o.profilerAddress != "" && (err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
-		return fmt.Errorf("--profiler-address %q: write localhost:port; use kubectl port-forward to reach it", o.profilerAddress)
+		return fmt.Errorf("--profiler-address=%q: set it to localhost:port, and use kubectl port-forward to reach it", o.profilerAddress)
 	}
 	return nil
 }

@@ -71,8 +71,8 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := newSources()
-	if p.objects, err = newCache(config, scheme, o, known); err != nil {
+	sources := newSources()
+	if p.objects, err = newCache(config, scheme, o, sources); err != nil {
 		return nil, err
 	}
 	writer, err := client.New(config, client.Options{Scheme: scheme, Mapper: newMapper(), FieldOwner: fieldOwner})
@@ -100,16 +100,16 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	}
 	p.handler = server.New(server.Options{
 		ExternalURL: external,
-		Sources:     server.Sources{Records: known.records, Enrollments: known.enrollments, Overlays: known.overlays},
+		Sources:     server.Sources{Records: sources.records, Enrollments: sources.enrollments, Overlays: sources.overlays},
 		Admissions:  newAdmissionRecorder(writer),
-		Rendered:    known.rendered,
+		Rendered:    sources.rendered,
 		Boots:       bootRecorder{writer},
 		Live:        live,
 		Metrics:     p.serverMetrics,
 		Log:         klog.Background().WithName("access"),
 		Ready:       p.ready,
 	})
-	p.synced, err = known.follow(ctx, p.objects, p.handler, p.serverMetrics)
+	p.synced, err = sources.follow(ctx, p.objects, p.handler, p.serverMetrics)
 	return p, err
 }
 
@@ -131,13 +131,13 @@ func (p *process) ready() error {
 	if !p.serving.Load() {
 		return errors.New("the caches are not in sync, or the server is shutting down")
 	}
-	shown, err := p.certificate.GetCertificate(nil)
+	certificate, err := p.certificate.GetCertificate(nil)
 	if err != nil {
 		return err
 	}
-	if now := time.Now(); now.Before(shown.Leaf.NotBefore) || now.After(shown.Leaf.NotAfter) {
-		return fmt.Errorf("the certificate in --tls-cert-dir is good from %s to %s: renew it, or set the clock",
-			shown.Leaf.NotBefore.Format(time.RFC3339), shown.Leaf.NotAfter.Format(time.RFC3339))
+	if now := time.Now(); now.Before(certificate.Leaf.NotBefore) || now.After(certificate.Leaf.NotAfter) {
+		return fmt.Errorf("the certificate in --tls-cert-dir is valid from %s to %s, which does not include the current time: renew it, or correct the clock",
+			certificate.Leaf.NotBefore.Format(time.RFC3339), certificate.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -163,9 +163,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	parts.Go(func() error {
 		defer stop()
-		serving, end := context.WithCancel(ctx)
-		defer end()
-		defer context.AfterFunc(base, end)() // if a part fails, all parts stop
+		serving, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(base, cancel)() // if a part fails, all parts stop
 		return p.serveHosts(serving)
 	})
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -189,20 +189,20 @@ func (p *process) serveHosts(ctx context.Context) error {
 		Listener:        tls.NewListener(server.NewListener(listener, server.DefaultLimits, p.serverMetrics), server.TLSConfig(p.certificate.GetCertificate)),
 		ShutdownTimeout: ptr.To(shutdownTimeout),
 	}
-	serving, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	defer context.AfterFunc(ctx, func() { p.drain(hosts.Server, end) })()
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { p.drain(hosts.Server, cancel) })()
 	err = hosts.Start(serving)
 	p.handler.WaitForWrites()
 	return err
 }
 
 // drain directs hosts to other replicas: the server is no longer ready, and closes each connection after its answer. It
-// accepts new connections until all load balancers have noticed, and then calls end.
-func (p *process) drain(hosts *http.Server, end func()) {
+// accepts new connections until all load balancers have noticed, and then calls stop.
+func (p *process) drain(hosts *http.Server, stop func()) {
 	p.serving.Store(false)
 	hosts.SetKeepAlivesEnabled(false)
-	time.AfterFunc(p.options.shutdownDelay, end)
+	time.AfterFunc(p.options.shutdownDelay, stop)
 }
 
 func (p *process) serveHealth(ctx context.Context) error {

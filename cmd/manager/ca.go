@@ -28,12 +28,12 @@ func (f caFile) read() (all []byte, err error) {
 			return nil, fmt.Errorf("--config-server-ca-file: %w", err)
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--config-server-ca-file: %s holds no PEM certificate: put the config server's CA into it", file)
+			return nil, fmt.Errorf("--config-server-ca-file: %s has no PEM certificate: add the CA certificate of the config server", file)
 		}
 		all = append(append(all, pem...), '\n')
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("--config-server-ca-file: no file %s/*.crt: put the config server's CA there", f)
+		return nil, fmt.Errorf("--config-server-ca-file: no file matches %s/*.crt: add a file with the CA certificate of the config server", f)
 	}
 	return all, nil
 }

@@ -50,7 +50,7 @@ func main() {
 	}
 	ctrl.SetLogger(klog.Background())
 	if err := run(ctrl.SetupSignalHandler(), &opts); err != nil {
-		klog.ErrorS(err, "The manager ended")
+		klog.ErrorS(err, "Could not run the manager")
 		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
 }

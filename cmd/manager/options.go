@@ -48,68 +48,72 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	flags.AddManagerOptions(fs, &o.manager)
 
 	fs.BoolVar(&o.leaderElect, "leader-elect", false,
-		"Let one manager of several work at a time. The lease is in --overlay-namespace.")
+		"Enable leader election, so that only one of several managers is active. The Lease is in --overlay-namespace.")
 	fs.DurationVar(&o.leaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
-		"How long the others wait for a leader that does not renew its lease.")
+		"How long the other managers wait before they replace a leader that does not renew the Lease.")
 	fs.DurationVar(&o.leaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		"How long the leader tries to renew its lease before it gives up and exits.")
+		"How long the leader tries to renew the Lease before it exits.")
 	fs.DurationVar(&o.leaderElectRetryPeriod, "leader-elect-retry-period", 2*time.Second,
-		"How long to wait between two tries at the lease.")
+		"How long a manager waits between attempts to acquire or renew the Lease.")
 
 	fs.StringVar(&o.reconcilers.Namespace, "namespace", "",
-		"Reconcile the objects of this namespace only; empty: of all namespaces.")
-	fs.StringVar(&o.reconcilers.WatchFilterValue, "watch-filter", "",
-		fmt.Sprintf("Reconcile only objects whose label %s has this value; empty: all objects.", clusterv1.WatchLabel))
+		"Namespace whose objects are reconciled. If empty, the objects of all namespaces are reconciled.")
+	fs.StringVar(&o.reconcilers.WatchFilterValue, "watch-filter", "", fmt.Sprintf(
+		"Value of the label %s. Only objects with this value are reconciled. If empty, all objects are reconciled.", clusterv1.WatchLabel))
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
-		"How often every watched object is reconciled although nothing changed.")
+		"How often all watched objects are reconciled, even without a change.")
 
 	fs.StringSliceVar(&o.reconcilers.SkipCRDMigrationPhases, "skip-crd-migration-phases", nil,
 		fmt.Sprintf("List of CRD migration phases to skip. Valid values are: %s, %s.", controllers.MigrationPhases[0], controllers.MigrationPhases[1]))
 
-	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address the webhook server listens on; empty: every address.")
-	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port the webhook server listens on.")
+	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address at which the webhook server listens. If empty, it listens at all addresses.")
+	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port at which the webhook server listens.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
-		"Directory with the webhook server's tls.crt and tls.key.")
-	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address that serves /healthz and /readyz.")
+		"Directory with the files tls.crt and tls.key of the webhook server.")
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address at which /healthz and /readyz are served.")
 
 	fs.StringVar(&o.reconcilers.ServerURL, "config-server-url", "",
-		"The config server's URL as hosts reach it, say https://poolboot.example.com:9444. Required.")
+		"URL at which hosts reach the config server, for example https://poolboot.example.com:9444. Required.")
 	fs.StringVar(&o.configServerCAFile, "config-server-ca-file", "",
-		"File with the CA certificates (PEM, one or more) by which hosts trust the config server, or a directory of such files (*.crt); "+
-			"read anew for every bootstrap Secret, so it may change. Empty: hosts use the certificates of their image.")
+		"File with the CA certificates (PEM) that hosts verify the config server with, or a directory of such files (*.crt). "+
+			"It is read for every bootstrap Secret. If empty, hosts use the CA certificates of their image.")
 	fs.StringVar(&o.reconcilers.OverlayNamespace, "overlay-namespace", o.reconcilers.OverlayNamespace,
-		"The config server's namespace: the machines' overlay Secrets are kept there.")
+		"Namespace of the config server, in which the overlay Secrets of machines are kept.")
 	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,
-		"Regular expressions of Machine labels that go on Nodes beside Cluster API's own prefixes. Set them as for Cluster API's core manager.")
+		"List of regular expressions. Machine labels that match one are synced to the Node, in addition to those with a prefix of Cluster API. "+
+			"Set the same values as for the core manager of Cluster API.")
 	fs.IntVar(&o.reconcilers.RenderedHistory, "rendered-config-history", o.reconcilers.RenderedHistory,
-		"How many rendered configs of each pool to keep although nothing uses them any more: the newest of those.")
+		"Number of unused rendered configs to keep for each pool. The newest ones are kept.")
 
 	fs.DurationVar(&o.reconcilers.TokenLife, "token-life", o.reconcilers.TokenLife,
-		"How long the token of a host that does not join lives once the host is provisioned or, if that is later, its token was rotated; 0: for ever.")
+		"How long the token of a host that does not join is valid after the host was provisioned or its token was rotated. "+
+			"If 0, it does not expire.")
 
 	fs.BoolVar(&o.reconcilers.ApproveCertificates, "approve-certificates", o.reconcilers.ApproveCertificates,
-		"Approve the certificates that kubelets of Poolboot's hosts request. Set it to false only where another approver in each workload cluster does so; "+
-			"docs/security.md lists what that must check.")
+		"Approve the certificates that the kubelets of Poolboot's hosts request. Set it to false only if another approver does so in each "+
+			"workload cluster; docs/security.md lists what it must check.")
 
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
-		"Queries a second to the management cluster's API server, for each kind of object; a boot takes some ten for its PoolbootConfig.")
-	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 600, "Queries to the management cluster's API server in one burst, for each kind of object.")
+		"Maximum queries per second to the API server of the management cluster, for each kind of object. A boot needs about ten for its PoolbootConfig.")
+	fs.IntVar(&o.kubeAPIBurst, "kube-api-burst", 600,
+		"Maximum number of queries to the API server of the management cluster in one burst, for each kind of object.")
 	fs.Float32Var(&o.reconcilers.ClusterCacheQPS, "clustercache-client-qps", o.reconcilers.ClusterCacheQPS,
-		"Queries a second to one workload cluster's API server, for each kind of object; a boot takes three for its Node.")
-	fs.IntVar(&o.reconcilers.ClusterCacheBurst, "clustercache-client-burst", o.reconcilers.ClusterCacheBurst, "Queries to one workload cluster's API server in one burst, for each kind of object.")
+		"Maximum queries per second to the API server of a workload cluster, for each kind of object. A boot needs three for its Node.")
+	fs.IntVar(&o.reconcilers.ClusterCacheBurst, "clustercache-client-burst", o.reconcilers.ClusterCacheBurst,
+		"Maximum number of queries to the API server of a workload cluster in one burst, for each kind of object.")
 
 	for _, c := range []struct {
 		value   *int
 		name    string
 		objects string
 	}{
-		{&o.reconcilers.Concurrency.ClusterCache, "clustercache-concurrency", "Clusters connected to"},
-		{&o.reconcilers.Concurrency.PoolbootConfig, "poolbootconfig-concurrency", "PoolbootConfigs reconciled for each Cluster"},
-		{&o.reconcilers.Concurrency.Boot, "boot-concurrency", "hosts prepared for each Cluster"},
-		{&o.reconcilers.Concurrency.Node, "node-concurrency", "Nodes compared with their record for each Cluster"},
-		{&o.reconcilers.Concurrency.Certificate, "certificate-concurrency", "certificate signing requests judged for each Cluster"},
-		{&o.reconcilers.Concurrency.MachineConfigPool, "machineconfigpool-concurrency", "MachineConfigPools rendered"},
-		{&o.reconcilers.Concurrency.Enrollment, "enrollment-concurrency", "enrollment tokens worked on"},
+		{&o.reconcilers.Concurrency.ClusterCache, "clustercache-concurrency", "Clusters to connect to"},
+		{&o.reconcilers.Concurrency.PoolbootConfig, "poolbootconfig-concurrency", "PoolbootConfigs of each Cluster to reconcile"},
+		{&o.reconcilers.Concurrency.Boot, "boot-concurrency", "hosts of each Cluster to prepare"},
+		{&o.reconcilers.Concurrency.Node, "node-concurrency", "Nodes of each Cluster to reconcile"},
+		{&o.reconcilers.Concurrency.Certificate, "certificate-concurrency", "certificate signing requests of each Cluster to process"},
+		{&o.reconcilers.Concurrency.MachineConfigPool, "machineconfigpool-concurrency", "MachineConfigPools to render"},
+		{&o.reconcilers.Concurrency.Enrollment, "enrollment-concurrency", "Enrollments to reconcile"},
 	} {
 		fs.IntVar(c.value, c.name, *c.value, "Number of "+c.objects+" at the same time.")
 	}
@@ -133,7 +137,7 @@ func (o *options) complete() (err error) {
 	}
 	for _, phase := range o.reconcilers.SkipCRDMigrationPhases {
 		if !slices.Contains(controllers.MigrationPhases, crdmigrator.Phase(phase)) {
-			return fmt.Errorf("--skip-crd-migration-phases=%s: no such phase: name %s or %s", phase, controllers.MigrationPhases[0], controllers.MigrationPhases[1])
+			return fmt.Errorf("--skip-crd-migration-phases=%s: no such phase: use %s or %s", phase, controllers.MigrationPhases[0], controllers.MigrationPhases[1])
 		}
 	}
 	o.reconcilers.ServerCA = caFile(o.configServerCAFile).read

@@ -114,6 +114,6 @@ var _ = Describe("CA file", func() {
 		Expect(err).To(MatchError(ContainSubstring("--config-server-ca-file")))
 		Expect(os.WriteFile(string(missing), []byte("no PEM"), 0o600)).To(Succeed())
 		_, err = missing.read()
-		Expect(err).To(MatchError(ContainSubstring("holds no PEM certificate")))
+		Expect(err).To(MatchError(ContainSubstring("has no PEM certificate")))
 	})
 })
