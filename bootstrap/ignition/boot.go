@@ -166,11 +166,10 @@ func selfContained(overlay *Config) error {
 			continue
 		}
 		if contents.Compression == nil {
-			none := ""
-			contents.Compression = &none
+			contents.Compression = new("")
 		}
 		if contents.Verification.Hash == nil {
-			data, err := contentsOf(*contents, maxUnpacked)
+			data, err := Contents(*contents, maxUnpacked)
 			if errors.Is(err, errRemote) {
 				continue
 			}
@@ -178,8 +177,7 @@ func selfContained(overlay *Config) error {
 				return fmt.Errorf("%s: %w", overlay.Storage.Files[i].Path, err)
 			}
 			sum := sha512.Sum512(data)
-			hash := sha512Prefix + hex.EncodeToString(sum[:])
-			contents.Verification.Hash = &hash
+			contents.Verification.Hash = new(sha512Prefix + hex.EncodeToString(sum[:]))
 		}
 	}
 	return nil

@@ -27,9 +27,10 @@ func appendValue(out []byte, v reflect.Value) ([]byte, error) {
 	case reflect.Slice:
 		return appendList(out, v)
 	case reflect.String:
-		return appendString(out, v.String())
+		return append(appendEscaped(append(out, '"'), v.String()), '"'), nil
 	default:
-		return appendOther(out, v.Interface())
+		raw, err := json.Marshal(v.Interface())
+		return append(out, raw...), err
 	}
 }
 
@@ -71,10 +72,6 @@ func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
 	return append(out, '}'), nil
 }
 
-func appendString(out []byte, s string) ([]byte, error) {
-	return append(appendEscaped(append(out, '"'), s), '"'), nil
-}
-
 // mayBeEscaped has for each byte whether encoding/json can escape it.
 var mayBeEscaped = func() (bytes [256]bool) {
 	for c := range bytes {
@@ -92,11 +89,6 @@ func appendEscaped(out []byte, s string) []byte {
 		}
 	}
 	return append(out, s...)
-}
-
-func appendOther(out []byte, value any) ([]byte, error) {
-	raw, err := json.Marshal(value)
-	return append(out, raw...), err
 }
 
 // member is a field of a struct as it is written.

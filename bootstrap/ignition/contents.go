@@ -17,15 +17,9 @@ var (
 	errTooLarge = errors.New("the contents are too large to be checked after decompression: make them smaller")
 )
 
-// Contents returns the decompressed contents of a resource. It fails if they are at another URL, malformed, or larger
-// than limit bytes.
+// Contents returns the decompressed contents of a resource. It returns errTooLarge if they are larger than limit bytes,
+// and errRemote if they are at another URL.
 func Contents(resource types.Resource, limit int64) ([]byte, error) {
-	return contentsOf(resource, limit)
-}
-
-// contentsOf returns the decompressed contents of a resource. It returns errTooLarge if they are larger than limit
-// bytes, and errRemote if they are at another URL.
-func contentsOf(resource types.Resource, limit int64) ([]byte, error) {
 	if resource.Source == nil || *resource.Source == "" {
 		return nil, nil
 	}

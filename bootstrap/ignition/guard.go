@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 )
 
 // maxUnpacked is the maximum number of decompressed bytes that Guard reads from one configuration.
@@ -66,7 +67,6 @@ type guard struct {
 func (g *guard) all(c Config) error {
 	g.ways = redirectsOf(c)
 	g.references(c.Ignition.Config)
-	g.paths(c.Storage)
 	g.arguments("kernelArguments.shouldExist", textsOf(c.KernelArguments.ShouldExist))
 	g.arguments("kernelArguments.shouldNotExist", textsOf(c.KernelArguments.ShouldNotExist))
 	g.filesystems(c.Storage.Filesystems)
@@ -112,29 +112,17 @@ func (g *guard) filesystems(filesystems []types.Filesystem) {
 	}
 }
 
-func (g *guard) paths(storage types.Storage) {
-	check := func(place, path string) {
-		if strings.Contains(path, "\x00") {
-			g.refuse(place, "%q contains a NUL, which is not valid in a path: leave it out", path)
-		}
-	}
-	for i, file := range storage.Files {
-		check(fmt.Sprintf("storage.files[%d].path", i), file.Path)
-	}
-	for i, directory := range storage.Directories {
-		check(fmt.Sprintf("storage.directories[%d].path", i), directory.Path)
-	}
-	for i, link := range storage.Links {
-		check(fmt.Sprintf("storage.links[%d].path", i), link.Path)
-		if link.Target != nil {
-			check(fmt.Sprintf("storage.links[%d].target", i), *link.Target)
-		}
+// path refuses a path that no host can create.
+func (g *guard) path(place, path string) {
+	if strings.Contains(path, "\x00") {
+		g.refuse(place, "%q contains a NUL, which is not valid in a path: leave it out", path)
 	}
 }
 
 func (g *guard) directories(directories []types.Directory) {
 	for i, directory := range directories {
 		place := fmt.Sprintf("storage.directories[%d]", i)
+		g.path(place+".path", directory.Path)
 		name := cleaned(directory.Path)
 		unit, dropin := unitAt(name)
 		switch {
@@ -143,7 +131,7 @@ func (g *guard) directories(directories []types.Directory) {
 		case g.takenPath(place+".path", name):
 		case dropin == "" && (unit == KubeletUnit || isOwn(unit) && path.Ext(unit) != ".d"):
 			g.refuse(place+".path", "%s is the path of a unit that Poolboot depends on: leave it out", name)
-		case directory.Overwrite != nil && *directory.Overwrite && (leadsToReserved(name) || isDropinDirectory(name)):
+		case ptr.Deref(directory.Overwrite, false) && (leadsToReserved(name) || isDropinDirectory(name)):
 			g.refuse(place+".overwrite", "overwriting %s would delete files of Poolboot or of the image: leave overwrite out", name)
 		}
 	}
@@ -152,6 +140,7 @@ func (g *guard) directories(directories []types.Directory) {
 func (g *guard) files(files []types.File) {
 	for i, file := range files {
 		place := fmt.Sprintf("storage.files[%d]", i)
+		g.path(place+".path", file.Path)
 		name := cleaned(file.Path)
 		isKubeletSection := name == WorkerKubeletPath || name == PoolKubeletPath
 		if (!g.rendered || !isKubeletSection) && g.reserved(place+".path", name) {
@@ -181,10 +170,9 @@ func (g *guard) files(files []types.File) {
 func (g *guard) links(links []types.Link) {
 	for i, link := range links {
 		place := fmt.Sprintf("storage.links[%d].path", i)
-		name, target := cleaned(link.Path), ""
-		if link.Target != nil {
-			target = *link.Target
-		}
+		name, target := cleaned(link.Path), ptr.Deref(link.Target, "")
+		g.path(place, link.Path)
+		g.path(fmt.Sprintf("storage.links[%d].target", i), target)
 		if !path.IsAbs(target) {
 			target = path.Join(path.Dir(name), target)
 		}
@@ -205,9 +193,7 @@ func (g *guard) links(links []types.Link) {
 			g.refuse(place, "%s is part of a unit that Poolboot depends on, and the target of a link can't be checked: "+
 				"use a drop-in under systemd.units", name)
 		case target == "/dev/null" && !isSystemCredential(name): // disables a file of the image
-		case isPreset(name), isTmpfiles(name), isManagerConfig(name), name == fstab:
-			g.refuse(place, "systemd reads %s, and the target of a link can't be checked: use a file", name)
-		case isGenerator(name):
+		case isPreset(name), isTmpfiles(name), isManagerConfig(name), name == fstab, isGenerator(name):
 			g.refuse(place, "systemd reads %s, and the target of a link can't be checked: use a file", name)
 		case g.takenPath(place, name):
 		case unit != "" && targetUnit == "":
@@ -234,7 +220,7 @@ func (g *guard) reserved(place, name string) bool {
 // contents checks the contents of a file, or a part of them, and returns them.
 func (g *guard) contents(place, name string, resource types.Resource) []byte {
 	unit, _ := unitAt(name)
-	data, err := contentsOf(resource, g.left)
+	data, err := Contents(resource, g.left)
 	switch {
 	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !holdsEnvironment(name) &&
 		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name) && !isManagerConfig(name):
@@ -280,7 +266,7 @@ func isQuadlet(name string) bool { unit, _ := quadletUnit(name); return unit != 
 // textsOfFile returns the contents of a file and what is appended to it, without what is at another URL.
 func textsOfFile(file types.File) (texts []string) {
 	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
-		if data, err := contentsOf(part, maxUnpacked); err == nil {
+		if data, err := Contents(part, maxUnpacked); err == nil {
 			texts = append(texts, string(data))
 		}
 	}

@@ -139,7 +139,7 @@ func (g *guard) writesKept(value string) string {
 		for _, kind := range []string{"file:", "append:", "truncate:"} {
 			name = strings.TrimPrefix(name, kind)
 		}
-		literal, isPattern := beforePattern(specified(name))
+		literal, prefix, isPattern := cutPattern(specified(name))
 		if !path.IsAbs(literal) {
 			continue
 		}
@@ -147,7 +147,7 @@ func (g *guard) writesKept(value string) string {
 		if !ok || isOutside(at) || !isPattern && isKept(at) {
 			return name
 		}
-		if isPattern && g.reachedBelow(at, partBefore(specified(name))) != "" {
+		if isPattern && g.reachedBelow(at, prefix) != "" {
 			return name
 		}
 	}

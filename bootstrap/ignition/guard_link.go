@@ -2,9 +2,10 @@ package ignition
 
 import (
 	"path"
+	"slices"
 	"strings"
 
-	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 )
 
 // maxHops is the number of links that Linux follows for one path.
@@ -40,22 +41,13 @@ func redirectsOf(c Config) redirects {
 		if mountPoint(unit.Name) == "" {
 			continue
 		}
-		var whole strings.Builder
-		for _, text := range append([]*string{unit.Contents}, contentsOfDropins(unit.Dropins)...) {
-			if text != nil {
-				whole.WriteString(*text + "\n")
-			}
+		text := ptr.Deref(unit.Contents, "")
+		for _, dropin := range unit.Dropins {
+			text += "\n" + ptr.Deref(dropin.Contents, "")
 		}
-		found.inText("/"+unit.Name, whole.String())
+		found.inText("/"+unit.Name, text)
 	}
 	return found
-}
-
-func contentsOfDropins(dropins []types.Dropin) (contents []*string) {
-	for _, dropin := range dropins {
-		contents = append(contents, dropin.Contents)
-	}
-	return contents
 }
 
 // inText adds the links and bind mounts that a file of systemd defines.
@@ -63,7 +55,7 @@ func (r redirects) inText(name, text string) {
 	switch {
 	case name == fstab:
 		for _, line := range fstabLines(text) {
-			if line.isBind() {
+			if isBind(line.kind, line.options) {
 				r.add(line.where, redirect{to: line.what, isBind: true})
 			}
 		}
@@ -157,12 +149,7 @@ var enablements = []string{".wants", ".requires", ".upholds"}
 // isEnablementDirectory reports whether a path is such a directory.
 func isEnablementDirectory(name string) bool {
 	unit, dropin := unitAt(name)
-	for _, end := range enablements {
-		if unit != "" && dropin == "" && strings.HasSuffix(unit, end) {
-			return true
-		}
-	}
-	return false
+	return dropin == "" && slices.Contains(enablements, path.Ext(unit))
 }
 
 // isEnablementOfOwn reports whether a path is a link that enables the kubelet or a unit of Poolboot.

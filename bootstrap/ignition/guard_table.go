@@ -3,6 +3,8 @@ package ignition
 import (
 	"encoding/base64"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,32 +26,25 @@ func fstabLines(text string) (lines []fstabLine) {
 		}
 		fields = append(fields, "", "")
 		for i := range fields {
-			fields[i] = withoutOctal(fields[i])
+			fields[i] = unescapeOctal(fields[i])
 		}
 		lines = append(lines, fstabLine{number: number, what: fields[0], where: strings.Trim(fields[1], `"'`), kind: fields[2], options: fields[3]})
 	}
 	return lines
 }
 
-// withoutOctal decodes escapes of three octal digits.
-func withoutOctal(text string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) {
-			if code, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
-				out.WriteByte(byte(code))
-				i += 3
-				continue
-			}
-		}
-		out.WriteByte(text[i])
-	}
-	return out.String()
+// octalEscape matches an escape of three octal digits.
+var octalEscape = regexp.MustCompile(`\\[0-3][0-7]{2}`)
+
+// unescapeOctal decodes escapes of three octal digits.
+func unescapeOctal(text string) string {
+	return octalEscape.ReplaceAllStringFunc(text, func(escape string) string {
+		code, _ := strconv.ParseUint(escape[1:], 8, 8) // three octal digits up to 377
+		return string([]byte{byte(code)})
+	})
 }
 
-// isBind reports whether a line is a bind mount.
-func (l fstabLine) isBind() bool { return isBind(l.kind, l.options) }
-
+// isBind reports whether a mount of a type with some options is a bind mount.
 func isBind(kind, options string) bool {
 	if kind == "bind" || kind == "rbind" || kind == "none" {
 		return true
@@ -166,7 +161,7 @@ func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 	if strings.IndexByte(tmpfilesIdle, line.kind) >= 0 {
 		return ""
 	}
-	literal, isPattern := beforePattern(line.path)
+	literal, prefix, isPattern := cutPattern(line.path)
 	if !path.IsAbs(line.path) && !strings.HasPrefix(line.path, anything) {
 		return "" // systemd ignores it
 	}
@@ -178,7 +173,7 @@ func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 	case isPattern && strings.Contains(line.path, ".."):
 		return line.path + " is a pattern with .., which can't be checked: use the full path"
 	case isPattern:
-		if where := g.reachedBelow(at, partBefore(line.path)); where != "" {
+		if where := g.reachedBelow(at, prefix); where != "" {
 			return line.path + " can match " + where + ", which is reserved for Poolboot: use the full path"
 		}
 		return g.tmpfilesArgument(line, at)
@@ -233,20 +228,15 @@ func (g *guard) tmpfilesArgument(line tmpfilesLine, at string) string {
 	return ""
 }
 
-// beforePattern returns the part of a path before the first component with a pattern. systemd-tmpfiles accepts *, ?, [
-// and {.
-func beforePattern(name string) (literal string, isPattern bool) {
+// cutPattern returns the part of a path before the first component with a pattern, and the literal prefix of that
+// component. systemd-tmpfiles accepts *, ?, [ and {.
+func cutPattern(name string) (literal, prefix string, isPattern bool) {
 	first := strings.IndexAny(name, "*?[{\\"+anything)
 	if first < 0 {
-		return name, false
+		return name, "", false
 	}
-	return name[:strings.LastIndexByte(name[:first], '/')+1], true
-}
-
-// partBefore returns the literal prefix of the first component with a pattern.
-func partBefore(name string) string {
-	first := strings.IndexAny(name, "*?[{\\"+anything)
-	return name[strings.LastIndexByte(name[:first], '/')+1 : first]
+	start := strings.LastIndexByte(name[:first], '/') + 1
+	return name[:start], name[start:first], true
 }
 
 // reachedBelow returns a protected path below a directory, or a link to one, whose next component starts with begin. It
@@ -258,10 +248,8 @@ func (g *guard) reachedBelow(directory, begin string) string {
 	if isKept(path.Join(directory, "a")) || isUnitDirectory(directory) {
 		return directory
 	}
-	for name := range keptPaths {
-		if fits(name) {
-			return name
-		}
+	if i := slices.IndexFunc(examplePaths, fits); i >= 0 {
+		return examplePaths[i]
 	}
 	for from := range g.ways {
 		if !fits(from) {

@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -53,7 +54,7 @@ func unescaped(text string) (plain string, length int) {
 	if len(text) < 2 {
 		return "", 0
 	}
-	if plain, known := plainEscapes[text[1]]; known {
+	if plain, ok := plainEscapes[text[1]]; ok {
 		return plain, 2
 	}
 	digits, base, start := 0, 16, 2
@@ -84,7 +85,12 @@ func unescaped(text string) (plain string, length int) {
 }
 
 // directorySpecifiers are the specifiers of systemd for directories, with their values for the system manager.
-var directorySpecifiers = map[byte]string{'t': "/run", 'S': "/var/lib", 'C': "/var/cache", 'L': "/var/log", 'E': "/etc", 'T': "/tmp", 'V': "/var/tmp", 'h': "/root", '%': "%"}
+var directorySpecifiers = map[string]string{
+	"t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc", "T": "/tmp", "V": "/var/tmp", "h": "/root", "%": "%",
+}
+
+// specifier matches a specifier of systemd.
+var specifier = regexp.MustCompile(`(?s)%.`)
 
 // anything stands for a specifier with an unknown value. Unlike a star, it can't occur in a text.
 const anything = "\x00"
@@ -94,20 +100,12 @@ func specified(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
 	}
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '%' || i+1 == len(text) {
-			out.WriteByte(text[i])
-			continue
+	return specifier.ReplaceAllStringFunc(text, func(specifier string) string {
+		if value, ok := directorySpecifiers[specifier[1:]]; ok {
+			return value
 		}
-		i++
-		if known, has := directorySpecifiers[text[i]]; has {
-			out.WriteString(known)
-			continue
-		}
-		out.WriteString(anything)
-	}
-	return out.String()
+		return anything
+	})
 }
 
 // couldBe reports whether a text with specifiers can have the value name, in which a star matches any ending.

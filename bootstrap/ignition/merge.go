@@ -46,8 +46,7 @@ func Merge(configs ...Config) Config {
 	for i := range merged.Storage.Files {
 		file := &merged.Storage.Files[i]
 		if file.Overwrite == nil && file.Contents.Source != nil {
-			overwrite := true
-			file.Overwrite = &overwrite
+			file.Overwrite = new(true)
 		}
 	}
 	return merged

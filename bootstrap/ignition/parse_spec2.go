@@ -16,6 +16,7 @@ import (
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
 	"github.com/coreos/ignition/config/validate/report"
 	types3_1 "github.com/coreos/ignition/v2/config/v3_1/types"
+	"k8s.io/utils/ptr"
 )
 
 // parserOf2 has the parser of each supported spec version 2.x.
@@ -42,13 +43,10 @@ func parse2[Types any](raw []byte) (Config, error) {
 	if err != nil {
 		return Config{}, spec2Error(raw, entries, err)
 	}
-	if err := onlyRootFilesystem(config); err != nil {
+	if err := checkConvertible(config); err != nil {
 		return Config{}, err
 	}
-	if err := onlyWhatSpec3Has(config); err != nil {
-		return Config{}, err
-	}
-	config = lastWords(config)
+	config = removeDuplicates(config)
 	for i, unit := range config.Systemd.Units {
 		if unit.Enable && unit.Enabled == nil { // the converter refuses the old field
 			config.Systemd.Units[i].Enabled = &unit.Enable
@@ -107,50 +105,33 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 type entry struct {
 	place string
 	types2_4.Node
+	mode *int // nil for a link
 }
 
 // entriesOf returns all files, directories and links.
 func entriesOf(config types2_4.Config) (entries []entry) {
 	for i, file := range config.Storage.Files {
-		entries = append(entries, entry{fmt.Sprintf("storage.files[%d]", i), file.Node})
+		entries = append(entries, entry{fmt.Sprintf("storage.files[%d]", i), file.Node, file.Mode})
 	}
 	for i, directory := range config.Storage.Directories {
-		entries = append(entries, entry{fmt.Sprintf("storage.directories[%d]", i), directory.Node})
+		entries = append(entries, entry{fmt.Sprintf("storage.directories[%d]", i), directory.Node, directory.Mode})
 	}
 	for i, link := range config.Storage.Links {
-		entries = append(entries, entry{fmt.Sprintf("storage.links[%d]", i), link.Node})
+		entries = append(entries, entry{fmt.Sprintf("storage.links[%d]", i), link.Node, nil})
 	}
 	return entries
 }
 
-// onlyRootFilesystem refuses entries on any other filesystem: the converter would silently put them on the root.
-func onlyRootFilesystem(config types2_4.Config) error {
+// checkConvertible refuses entries on another filesystem than the root, because the converter would silently move them
+// to the root; modes with special bits, which hosts with spec 2 ignore; and fields that the converter would drop.
+func checkConvertible(config types2_4.Config) error {
 	for _, entry := range entriesOf(config) {
 		if entry.Filesystem != rootFilesystem {
 			return problem(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not supported: use %q and the full path",
 				entry.Filesystem, rootFilesystem))
 		}
-	}
-	return nil
-}
-
-// onlyWhatSpec3Has refuses fields that the converter would drop, and modes with special bits, which hosts with spec 2
-// ignore.
-func onlyWhatSpec3Has(config types2_4.Config) error {
-	mode := func(place string, mode *int) error {
-		if mode == nil || *mode <= 0o777 {
-			return nil
-		}
-		return problem(place+".mode", fmt.Sprintf("mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", *mode))
-	}
-	for i, file := range config.Storage.Files {
-		if err := mode(fmt.Sprintf("storage.files[%d]", i), file.Mode); err != nil {
-			return err
-		}
-	}
-	for i, directory := range config.Storage.Directories {
-		if err := mode(fmt.Sprintf("storage.directories[%d]", i), directory.Mode); err != nil {
-			return err
+		if mode := ptr.Deref(entry.mode, 0); mode > 0o777 {
+			return problem(entry.place+".mode", fmt.Sprintf("mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", mode))
 		}
 	}
 	for i, filesystem := range config.Storage.Filesystems {

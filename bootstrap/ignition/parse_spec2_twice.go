@@ -6,10 +6,10 @@ import (
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
 )
 
-// lastWords keeps the last of duplicate files, units, users and certificate authorities of a spec 2 document, as hosts
+// removeDuplicates keeps the last of duplicate files, units, users and certificate authorities of a spec 2 document, as hosts
 // with spec 2 do; spec 3 refuses duplicates. Like the Machine Config Operator, it keeps all drop-ins of units and all
 // SSH keys of users. Files that append are left to the converter.
-func lastWords(config types2_4.Config) types2_4.Config {
+func removeDuplicates(config types2_4.Config) types2_4.Config {
 	config.Storage.Files = last(config.Storage.Files, func(file types2_4.File) (string, bool) { return file.Path, !file.Append },
 		func(*types2_4.File, types2_4.File) {})
 	config.Systemd.Units = last(config.Systemd.Units, func(unit types2_4.Unit) (string, bool) { return unit.Name, true },

@@ -41,7 +41,7 @@ func (p Pointer) Marshal() ([]byte, error) {
 		Version: pointerVersion,
 		Config: types.IgnitionConfig{Merge: []types.Resource{{
 			Source:      &p.URL,
-			HTTPHeaders: bearer(p.Token),
+			HTTPHeaders: types.HTTPHeaders{{Name: authorizationHeader, Value: new(bearerPrefix + p.Token)}},
 		}}},
 		Security: types.Security{TLS: types.TLS{CertificateAuthorities: authorities}},
 	}})
@@ -63,12 +63,6 @@ func authoritiesIn(bundle []byte) (authorities []types.Resource, err error) {
 		}
 	}
 	return authorities, nil
-}
-
-// bearer returns the HTTP header with a token.
-func bearer(token string) types.HTTPHeaders {
-	value := bearerPrefix + token
-	return types.HTTPHeaders{{Name: authorizationHeader, Value: &value}}
 }
 
 // ParsePointer reads what Pointer.Marshal wrote.

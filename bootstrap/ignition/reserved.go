@@ -88,12 +88,13 @@ const (
 // reservedDirectories are reserved including everything below them.
 var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory}
 
+// reservedPaths are all reserved files and directories, and the directories of units.
+var reservedPaths = slices.Concat(slices.Collect(maps.Keys(remedies)), reservedDirectories, unitDirectories)
+
 // remedyFor returns what to do instead if a path is reserved, and "" if it is not.
 func remedyFor(name string) string {
-	for _, directory := range reservedDirectories {
-		if name == directory || isBelow(name, directory) {
-			return remedyLeaveOut
-		}
+	if isIn(name, reservedDirectories...) {
+		return remedyLeaveOut
 	}
 	return remedies[name]
 }
@@ -101,44 +102,30 @@ func remedyFor(name string) string {
 // leadsToReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit
 // directory. A file or a link there would replace it.
 func leadsToReserved(name string) bool {
-	below := func(reserved string) bool { return isBelow(reserved, name) }
-	for reserved := range remedies {
-		if below(reserved) {
-			return true
-		}
-	}
-	return name == KubeletConfigDirectory || slices.ContainsFunc(reservedDirectories, below) ||
-		slices.Contains(unitDirectories, name) || slices.ContainsFunc(unitDirectories, below)
+	return name == KubeletConfigDirectory || slices.Contains(unitDirectories, name) ||
+		slices.ContainsFunc(reservedPaths, func(reserved string) bool { return isBelow(reserved, name) })
 }
 
 // hidesReserved reports whether a file system that is mounted at a path would hide files of Poolboot below it. A mount
 // at or below /var is allowed: a /var on another file system needs a mount unit.
 func hidesReserved(name string) bool {
-	inSystem := slices.ContainsFunc([]string{"/etc", "/run", "/usr/lib"}, func(directory string) bool {
-		return name == directory || isBelow(name, directory)
-	})
-	return isKept(name) || name == "/usr" || inSystem && leadsToReserved(name) ||
+	return isKept(name) || name == "/usr" || isIn(name, "/etc", "/run", "/usr/lib") && leadsToReserved(name) ||
 		slices.ContainsFunc(unitDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
 // isOutside reports whether a path is an alternative path to files of the root, as the kernel and images based on
 // OSTree have.
 func isOutside(name string) bool {
-	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev/fd", "/sysroot", "/ostree"}, func(directory string) bool {
-		return name == directory || isBelow(name, directory)
-	})
+	return isIn(name, "/proc", "/sys", "/dev/fd", "/sysroot", "/ostree")
 }
 
-// keptPaths are the protected paths. For a directory it has one example of a file in it.
-var keptPaths = func() map[string]bool {
-	kept := map[string]bool{KubeletConfigDirectory + "/a": true}
-	for name := range remedies {
-		kept[name] = true
+// examplePaths are the protected files. For a protected directory they have one example of a file in it.
+var examplePaths = func() []string {
+	examples := slices.Collect(maps.Keys(remedies))
+	for _, directory := range append([]string{KubeletConfigDirectory}, slices.Concat(reservedDirectories, unitDirectories)...) {
+		examples = append(examples, directory+"/a")
 	}
-	for _, directory := range slices.Concat(reservedDirectories, unitDirectories) {
-		kept[directory+"/a"] = true
-	}
-	return kept
+	return examples
 }()
 
 // ownUnits are Poolboot's units on hosts.
@@ -172,6 +159,11 @@ func isBelow(name, directory string) bool {
 	return len(name) > len(directory)+1 && name[len(directory)] == '/' && strings.HasPrefix(name, directory)
 }
 
+// isIn reports whether name is one of some directories, or inside one of them.
+func isIn(name string, directories ...string) bool {
+	return slices.ContainsFunc(directories, func(directory string) bool { return name == directory || isBelow(name, directory) })
+}
+
 // aliases are links in the images of the distributions that use Ignition: two paths of the same file.
 var aliases = [][2]string{{"/var/run", "/run"}, {"/lib", "/usr/lib"}, {"/var/usrlocal", "/usr/local"}}
 
@@ -187,7 +179,7 @@ func cleaned(name string) string {
 		}
 	}
 	for _, alias := range aliases {
-		if name == alias[0] || isBelow(name, alias[0]) {
+		if isIn(name, alias[0]) {
 			return alias[1] + strings.TrimPrefix(name, alias[0])
 		}
 	}
@@ -202,22 +194,17 @@ func Allowed() [3][]string { return [3][]string{allowedDirectives, allowedForEve
 // units, drop-ins, kubelet flags and settings, variables, kernel arguments.
 func Reserved() []string {
 	all := slices.Collect(maps.Keys(remedies))
-	for _, directory := range reservedDirectories {
-		all = append(all, directory+"/")
-	}
-	for _, directory := range generatorDirectories {
+	for _, directory := range slices.Concat(reservedDirectories, generatorDirectories) {
 		all = append(all, directory+"/")
 	}
 	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin)
 	for _, flag := range identityFlagNames {
 		all = append(all, "--"+flag)
 	}
-	all = append(all, identitySettings...)
-	all = append(all, reservedVariables...)
 	for _, reserved := range reservedArguments {
 		all = append(all, reserved.pattern)
 	}
-	all = append(all, targetWords...)
+	all = slices.Concat(all, identitySettings, reservedVariables, targetWords)
 	slices.Sort(all)
 	return all
 }
