@@ -33,7 +33,7 @@ type Boot struct {
 	// Version is the spec version that the host reads, one of VersionsWritten. If it is empty, it is the constant
 	// Version.
 	Version string
-	// PoolURL is the URL of the pool's configuration as a gzip file. For spec 3.0 it is the result of Inline.
+	// PoolURL is the URL of the pool's configuration as a gzip file. For spec 3.0 it is the result of DataURL.
 	PoolURL string
 	// PoolSHA512 is the SHA-512 of the pool's configuration before compression, in hex.
 	PoolSHA512 string
@@ -43,11 +43,11 @@ type Boot struct {
 	Overlay PackedOverlay
 }
 
-// ReadsReferences reports whether a host that reads a spec version can send its token to a URL in a reference.
-func ReadsReferences(version string) bool { return version != versionWithoutHeaders }
+// SupportsReferences reports whether a host that reads a spec version can send its token to a URL in a reference.
+func SupportsReferences(version string) bool { return version != versionWithoutHeaders }
 
-// Inline returns a data URL with the document.
-func Inline(document []byte) string { return dataurl.EncodeBytes(document) }
+// DataURL returns a data URL with the document.
+func DataURL(document []byte) string { return dataurl.EncodeBytes(document) }
 
 // PackedOverlay is a machine's overlay as it is stored and as Boot contains it: a data URL of a gzip file whose media
 // type has the spec version as a parameter. For spec 3.0 it is a data URL of the uncompressed document.
@@ -64,13 +64,13 @@ var errNotPacked = errors.New("the machine's overlay is malformed")
 // PackOverlay encodes a machine's overlay, so that Boot.Marshal only concatenates strings. It uses the oldest spec
 // version that can express the overlay, so that the result serves every host that reads that version or a later one.
 func PackOverlay(overlay Config) (PackedOverlay, error) {
-	if err := selfContained(&overlay); err != nil {
+	if err := makeSelfContained(&overlay); err != nil {
 		return "", fmt.Errorf("the machine's overlay: %w", err)
 	}
 	var whole []byte
 	var err error
 	for _, version := range VersionsWritten {
-		if !ReadsReferences(version) {
+		if !SupportsReferences(version) {
 			continue
 		}
 		whole, err = WriteAs(overlay, version)
@@ -80,21 +80,21 @@ func PackOverlay(overlay Config) (PackedOverlay, error) {
 		if err != nil {
 			return "", err
 		}
-		return packed(whole, version)
+		return packDocument(whole, version)
 	}
 	return "", err
 }
 
-// For returns the overlay for a host that reads a spec version, in most cases unchanged. If that version can't express
-// it, the error is a *VersionError. No error quotes the overlay.
-func (p PackedOverlay) For(version string) (PackedOverlay, error) {
+// ForVersion returns the overlay for a host that reads a spec version, in most cases unchanged. If that version can't
+// express it, the error is a *VersionError. No error quotes the overlay.
+func (p PackedOverlay) ForVersion(version string) (PackedOverlay, error) {
 	head, isPacked := strings.CutPrefix(string(p), beforeVersion)
 	written, _, _ := strings.Cut(head, afterVersion)
 	oldest := slices.Index(VersionsWritten, written)
 	if !isPacked || oldest < 0 {
 		return "", errNotPacked
 	}
-	if ReadsReferences(version) && oldest <= slices.Index(VersionsWritten, version) {
+	if SupportsReferences(version) && oldest <= slices.Index(VersionsWritten, version) {
 		return p, nil
 	}
 	raw, err := p.Unpack()
@@ -106,10 +106,10 @@ func (p PackedOverlay) For(version string) (PackedOverlay, error) {
 		return "", errors.New("the machine's overlay is not valid Ignition") // not wrapped: the error can quote the overlay
 	}
 	whole, err := WriteAs(overlay, version)
-	if err != nil || ReadsReferences(version) {
+	if err != nil || SupportsReferences(version) {
 		return "", err
 	}
-	return PackedOverlay(Inline(whole)), nil
+	return PackedOverlay(DataURL(whole)), nil
 }
 
 // Unpack returns the Ignition that PackOverlay encoded.
@@ -119,13 +119,13 @@ func (p PackedOverlay) Unpack() ([]byte, error) {
 	if err != nil {
 		return nil, errNotPacked
 	}
-	return unpacked(file, maxUnpacked)
+	return gunzip(file, maxUnpackedBytes)
 }
 
 // The text around the parts of a Boot, in canonical form. For spec 3.0 it lacks the fields that references of 3.0 do
 // not have.
 const (
-	beginning     = `{"ignition":{"config":{"merge":[{`
+	bootPrefix    = `{"ignition":{"config":{"merge":[{`
 	beforeToken   = `"compression":"gzip","httpHeaders":[{"name":"Authorization","value":"Bearer `
 	afterToken    = `"}],`
 	beforePoolURL = `"source":"`
@@ -134,14 +134,14 @@ const (
 	beforeSource  = `"compression":"gzip",`
 	beforeOverlay = `"source":"`
 	afterOverlay  = `"}]},"version":"`
-	end           = `"}}`
+	bootSuffix    = `"}}`
 )
 
 // Marshal writes the answer. It concatenates strings instead of encoding a structure, because every boot needs one.
 func (b Boot) Marshal() []byte {
-	const around = len(beginning + beforeToken + afterToken + beforePoolURL + beforeHash + afterHash + beforeSource + beforeOverlay + afterOverlay + pointerVersion + end)
-	out := append(make([]byte, 0, around+len(b.Token)+len(b.PoolURL)+len(b.PoolSHA512)+len(b.Overlay)), beginning...)
-	version, references := versionWithoutHeaders, ReadsReferences(b.Version)
+	const around = len(bootPrefix + beforeToken + afterToken + beforePoolURL + beforeHash + afterHash + beforeSource + beforeOverlay + afterOverlay + pointerVersion + bootSuffix)
+	out := append(make([]byte, 0, around+len(b.Token)+len(b.PoolURL)+len(b.PoolSHA512)+len(b.Overlay)), bootPrefix...)
+	version, references := versionWithoutHeaders, SupportsReferences(b.Version)
 	if references {
 		version = pointerVersion
 		out = append(appendEscaped(append(out, beforeToken...), b.Token), afterToken...)
@@ -152,13 +152,13 @@ func (b Boot) Marshal() []byte {
 		out = append(out, beforeSource...)
 	}
 	out = append(appendEscaped(append(out, beforeOverlay...), string(b.Overlay)), afterOverlay...)
-	return append(append(out, version...), end...)
+	return append(append(out, version...), bootSuffix...)
 }
 
-// selfContained sets the compression and the hash of the contents of every file. On the host Ignition itself merges the
-// overlay over the pool's configuration, and it would take fields that the overlay does not set from the pool's file of
-// the same path (see Merge).
-func selfContained(overlay *Config) error {
+// makeSelfContained sets the compression and the hash of the contents of every file. On the host Ignition itself merges
+// the overlay over the pool's configuration, and it would take fields that the overlay does not set from the pool's
+// file of the same path (see Merge).
+func makeSelfContained(overlay *Config) error {
 	overlay.Storage.Files = slices.Clone(overlay.Storage.Files)
 	for i := range overlay.Storage.Files {
 		contents := &overlay.Storage.Files[i].Contents
@@ -169,7 +169,7 @@ func selfContained(overlay *Config) error {
 			contents.Compression = new("")
 		}
 		if contents.Verification.Hash == nil {
-			data, err := Contents(*contents, maxUnpacked)
+			data, err := Contents(*contents, maxUnpackedBytes)
 			if errors.Is(err, errRemote) {
 				continue
 			}
@@ -183,14 +183,14 @@ func selfContained(overlay *Config) error {
 	return nil
 }
 
-// packers is a pool because a gzip.Writer takes nearly a megabyte.
-var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+// gzipWriters is a pool because a gzip.Writer takes nearly a megabyte.
+var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// packed encodes a document of a spec version.
-func packed(document []byte, version string) (PackedOverlay, error) {
+// packDocument encodes a document of a spec version.
+func packDocument(document []byte, version string) (PackedOverlay, error) {
 	var file bytes.Buffer
-	writer := packers.Get().(*gzip.Writer)
-	defer packers.Put(writer)
+	writer := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(writer)
 	writer.Reset(&file)
 	if _, err := writer.Write(document); err != nil {
 		return "", err

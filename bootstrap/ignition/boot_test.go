@@ -127,9 +127,9 @@ var _ = Describe("Boot", func() {
 	})
 
 	It("contains both parts for a host with spec 3.0, whose references can't have a token", func() {
-		overlay, err := boot.Overlay.For("3.0.0")
+		overlay, err := boot.Overlay.ForVersion("3.0.0")
 		Expect(err).NotTo(HaveOccurred())
-		old := ignition.Boot{Version: "3.0.0", PoolURL: ignition.Inline(pool), PoolSHA512: boot.PoolSHA512, Token: boot.Token, Overlay: overlay}
+		old := ignition.Boot{Version: "3.0.0", PoolURL: ignition.DataURL(pool), PoolSHA512: boot.PoolSHA512, Token: boot.Token, Overlay: overlay}
 		document := old.Marshal()
 		Expect(canonical(document)).To(Equal(string(document)))
 		config, report, err := v3_0.Parse(document)
@@ -162,10 +162,10 @@ var _ = Describe("Boot", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(packed.Unpack()).To(ContainSubstring(oldest))
 			for _, version := range newer {
-				Expect(packed.For(version)).To(Equal(packed))
+				Expect(packed.ForVersion(version)).To(Equal(packed))
 			}
 			for _, version := range ignition.VersionsWritten[:len(ignition.VersionsWritten)-len(newer)] {
-				_, err := packed.For(version)
+				_, err := packed.ForVersion(version)
 				if version == "3.0.0" && len(newer) == 5 {
 					Expect(err).NotTo(HaveOccurred())
 				} else {
@@ -180,7 +180,7 @@ var _ = Describe("Boot", func() {
 
 	DescribeTable("refuses an overlay that was not packed, and does not quote it", func(damaged string) {
 		for _, version := range []string{"3.0.0", "3.5.0"} {
-			_, err := ignition.PackedOverlay(damaged).For(version)
+			_, err := ignition.PackedOverlay(damaged).ForVersion(version)
 			Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
 		}
 	},
@@ -191,7 +191,7 @@ var _ = Describe("Boot", func() {
 	)
 
 	DescribeTable("does not quote an overlay that it can't unpack", func(damaged string) {
-		_, err := ignition.PackedOverlay(damaged).For("3.0.0")
+		_, err := ignition.PackedOverlay(damaged).ForVersion("3.0.0")
 		Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
 	},
 		Entry("invalid base64", "data:application/gzip;spec=3.1.0;base64,secret !"),

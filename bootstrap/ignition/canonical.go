@@ -72,8 +72,8 @@ func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
 	return append(out, '}'), nil
 }
 
-// mayBeEscaped has for each byte whether encoding/json can escape it.
-var mayBeEscaped = func() (bytes [256]bool) {
+// canBeEscaped has for each byte whether encoding/json can escape it.
+var canBeEscaped = func() (bytes [256]bool) {
 	for c := range bytes {
 		bytes[c] = c < ' ' || c >= utf8.RuneSelf || strings.ContainsRune(`"\<>&`, rune(c))
 	}
@@ -83,7 +83,7 @@ var mayBeEscaped = func() (bytes [256]bool) {
 // appendEscaped writes a string without its quotes. Most need no escapes.
 func appendEscaped(out []byte, s string) []byte {
 	for i := range len(s) {
-		if mayBeEscaped[s[i]] {
+		if canBeEscaped[s[i]] {
 			quoted, _ := json.Marshal(s) // a string always encodes
 			return append(out, quoted[1:len(quoted)-1]...)
 		}
@@ -104,8 +104,8 @@ var members sync.Map
 
 // membersOf returns the fields of a struct, including those of embedded structs, in the order of their keys.
 func membersOf(t reflect.Type) []member {
-	if known, has := members.Load(t); has {
-		return known.([]member)
+	if cached, ok := members.Load(t); ok {
+		return cached.([]member)
 	}
 	var found []member
 	for i := range t.NumField() {

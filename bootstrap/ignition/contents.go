@@ -23,7 +23,7 @@ func Contents(resource types.Resource, limit int64) ([]byte, error) {
 	if resource.Source == nil || *resource.Source == "" {
 		return nil, nil
 	}
-	packed, err := decode(*resource.Source)
+	packed, err := decodeDataURL(*resource.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +33,11 @@ func Contents(resource types.Resource, limit int64) ([]byte, error) {
 		}
 		return packed, nil
 	}
-	return unpacked(packed, limit)
+	return gunzip(packed, limit)
 }
 
-// unpacked decompresses a gzip file of at most limit decompressed bytes.
-func unpacked(packed []byte, limit int64) ([]byte, error) {
+// gunzip decompresses a gzip file of at most limit decompressed bytes.
+func gunzip(packed []byte, limit int64) ([]byte, error) {
 	file, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("compression is gzip, but the contents are not a gzip file: %w", err)

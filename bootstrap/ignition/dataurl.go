@@ -9,19 +9,19 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// plainHeads are the common texts between "data:" and the comma. The value is true if base64 follows.
-var plainHeads = map[string]bool{
+// commonMediaTypes are the common texts between "data:" and the comma. The value is true if base64 follows.
+var commonMediaTypes = map[string]bool{
 	"": false, "text/plain": false, "text/plain;charset=utf-8": false, "text/plain;charset=us-ascii": false,
 	";base64": true, "text/plain;base64": true, "text/plain;charset=utf-8;base64": true, "text/plain;charset=us-ascii;base64": true,
 }
 
-// decodePlain decodes a data URL of a common form, and reports whether it has such a form. Most contents that a pool
-// renders have one. Package dataurl, which Ignition uses, returns the same bytes but is slow: it sends every rune
+// decodeCommonDataURL decodes a data URL of a common form, and reports whether it has such a form. Most contents that a
+// pool renders have one. Package dataurl, which Ignition uses, returns the same bytes but is slow: it sends every rune
 // through a channel.
-func decodePlain(source string) ([]byte, bool) {
+func decodeCommonDataURL(source string) ([]byte, bool) {
 	rest, isData := strings.CutPrefix(source, "data:")
 	head, body, _ := strings.Cut(rest, ",")
-	packed, isPlain := plainHeads[head]
+	packed, isPlain := commonMediaTypes[head]
 	switch {
 	case !isData || !isPlain || len(rest) == len(head):
 		return nil, false
@@ -39,9 +39,9 @@ func decodePlain(source string) ([]byte, bool) {
 	return []byte(text), err == nil
 }
 
-// decode decodes a data URL as Ignition does. For any other URL it returns errRemote.
-func decode(source string) ([]byte, error) {
-	if data, isPlain := decodePlain(source); isPlain {
+// decodeDataURL decodes a data URL as Ignition does. For any other URL it returns errRemote.
+func decodeDataURL(source string) ([]byte, error) {
+	if data, isPlain := decodeCommonDataURL(source); isPlain {
 		return data, nil
 	}
 	parsed, err := url.Parse(source)
@@ -58,21 +58,21 @@ func decode(source string) ([]byte, error) {
 	return decoded.Data, nil
 }
 
-// elsewhere is a source that is valid in every spec version and fast to validate.
-var elsewhere = "http:"
+// placeholderURL is a source that is valid in every spec version and fast to validate.
+var placeholderURL = "http:"
 
-// withoutData returns a resource of any spec version. If its source is a valid data URL, it is replaced by one that is
-// fast to validate.
-func withoutData(resource reflect.Value) reflect.Value {
+// withoutDataURL returns a resource of any spec version. If its source is a valid data URL, it is replaced by one that
+// is fast to validate.
+func withoutDataURL(resource reflect.Value) reflect.Value {
 	source, _ := resource.FieldByName("Source").Interface().(*string)
 	if source == nil || resource.FieldByName("HTTPHeaders").Len() > 0 {
 		return resource
 	}
-	if _, isPlain := decodePlain(*source); !isPlain {
+	if _, isPlain := decodeCommonDataURL(*source); !isPlain {
 		return resource
 	}
 	light := reflect.New(resource.Type()).Elem()
 	light.Set(resource)
-	light.FieldByName("Source").Set(reflect.ValueOf(&elsewhere))
+	light.FieldByName("Source").Set(reflect.ValueOf(&placeholderURL))
 	return light
 }

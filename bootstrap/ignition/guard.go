@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// maxUnpacked is the maximum number of decompressed bytes that Guard reads from one configuration.
-const maxUnpacked = 64 << 20
+// maxUnpackedBytes is the maximum number of decompressed bytes that Guard reads from one configuration.
+const maxUnpackedBytes = 64 << 20
 
 // GuardError lists the entries of a configuration that Guard refuses.
 type GuardError struct {
@@ -45,51 +45,53 @@ func (e *GuardError) Error() string {
 //
 // Guard only checks what the configuration contains. Users who can write MachineConfigs can run programs on a host, and
 // Guard does not prevent what these do. The API server refuses changes of a Node's labels that a kubelet must not make.
-func Guard(c Config) error { return (&guard{left: maxUnpacked}).all(c) }
+func Guard(c Config) error { return (&guard{remainingBytes: maxUnpackedBytes}).check(c) }
 
-// Redirects reports whether a configuration has links or bind mounts through which its other entries, or those of a
+// HasRedirects reports whether a configuration has links or bind mounts through which its other entries, or those of a
 // configuration that it is merged with, can reach what Guard protects. Then the merged configuration must be guarded as
 // a whole, not only its parts.
-func Redirects(c Config) bool { return redirectsOf(c).leadsIn() }
+func HasRedirects(c Config) bool { return redirectsOf(c).reachProtected() }
 
 // GuardRendered is Guard for a rendered config, which can also have the drop-ins for the kubeletConfigurations of its
 // pools.
-func GuardRendered(c Config) error { return (&guard{left: maxUnpacked, rendered: true}).all(c) }
+func GuardRendered(c Config) error {
+	return (&guard{remainingBytes: maxUnpackedBytes, rendered: true}).check(c)
+}
 
 // guard checks one configuration.
 type guard struct {
-	refused  []Refusal
-	left     int64 // how many more bytes of contents can be decompressed
-	rendered bool  // whether it is a rendered config
-	ways     redirects
+	refusals       []Refusal
+	remainingBytes int64 // how many more bytes of contents can be decompressed
+	rendered       bool  // whether it is a rendered config
+	redirects      redirects
 }
 
-func (g *guard) all(c Config) error {
-	g.ways = redirectsOf(c)
-	g.references(c.Ignition.Config)
-	g.arguments("kernelArguments.shouldExist", textsOf(c.KernelArguments.ShouldExist))
-	g.arguments("kernelArguments.shouldNotExist", textsOf(c.KernelArguments.ShouldNotExist))
-	g.filesystems(c.Storage.Filesystems)
-	g.directories(c.Storage.Directories)
-	g.files(c.Storage.Files)
-	g.links(c.Storage.Links)
-	g.units(c.Systemd.Units)
+func (g *guard) check(c Config) error {
+	g.redirects = redirectsOf(c)
+	g.checkReferences(c.Ignition.Config)
+	g.checkArguments("kernelArguments.shouldExist", toStrings(c.KernelArguments.ShouldExist))
+	g.checkArguments("kernelArguments.shouldNotExist", toStrings(c.KernelArguments.ShouldNotExist))
+	g.checkFilesystems(c.Storage.Filesystems)
+	g.checkDirectories(c.Storage.Directories)
+	g.checkFiles(c.Storage.Files)
+	g.checkLinks(c.Storage.Links)
+	g.checkUnits(c.Systemd.Units)
 	return g.err()
 }
 
 func (g *guard) refuse(place, why string, args ...any) {
-	g.refused = append(g.refused, Refusal{Path: place, Why: fmt.Sprintf(why, args...)})
+	g.refusals = append(g.refusals, Refusal{Path: place, Why: fmt.Sprintf(why, args...)})
 }
 
 // err returns nil or a *GuardError with the refused entries.
 func (g *guard) err() error {
-	if len(g.refused) == 0 {
+	if len(g.refusals) == 0 {
 		return nil
 	}
-	return &GuardError{Entries: g.refused}
+	return &GuardError{Entries: g.refusals}
 }
 
-func (g *guard) references(config types.IgnitionConfig) {
+func (g *guard) checkReferences(config types.IgnitionConfig) {
 	const why = "another configuration can't be checked, and is not part of the rendered config's hash: " +
 		"copy its content into this one"
 	for i := range config.Merge {
@@ -100,173 +102,173 @@ func (g *guard) references(config types.IgnitionConfig) {
 	}
 }
 
-func (g *guard) filesystems(filesystems []types.Filesystem) {
+func (g *guard) checkFilesystems(filesystems []types.Filesystem) {
 	for i, filesystem := range filesystems {
 		if filesystem.Path == nil {
 			continue
 		}
-		if where, ok := g.ways.mountedAt(*filesystem.Path); !ok || hidesReserved(where) {
+		if where, ok := g.redirects.resolveMount(*filesystem.Path); !ok || hidesReserved(where) {
 			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide files of Poolboot: "+
 				"mount it at another path", *filesystem.Path)
 		}
 	}
 }
 
-// path refuses a path that no host can create.
-func (g *guard) path(place, path string) {
+// checkPath refuses a path that no host can create.
+func (g *guard) checkPath(place, path string) {
 	if strings.Contains(path, "\x00") {
 		g.refuse(place, "%q contains a NUL, which is not valid in a path: leave it out", path)
 	}
 }
 
-func (g *guard) directories(directories []types.Directory) {
+func (g *guard) checkDirectories(directories []types.Directory) {
 	for i, directory := range directories {
 		place := fmt.Sprintf("storage.directories[%d]", i)
-		g.path(place+".path", directory.Path)
-		name := cleaned(directory.Path)
+		g.checkPath(place+".path", directory.Path)
+		name := cleanPath(directory.Path)
 		unit, dropin := unitAt(name)
 		switch {
 		case remedyFor(name) != "":
 			g.refuse(place+".path", "%s is reserved for Poolboot: %s", name, remedyFor(name))
-		case g.takenPath(place+".path", name):
-		case dropin == "" && (unit == KubeletUnit || isOwn(unit) && path.Ext(unit) != ".d"):
+		case g.refuseUncheckedPath(place+".path", name):
+		case dropin == "" && (unit == KubeletUnit || isOwnUnit(unit) && path.Ext(unit) != ".d"):
 			g.refuse(place+".path", "%s is the path of a unit that Poolboot depends on: leave it out", name)
-		case ptr.Deref(directory.Overwrite, false) && (leadsToReserved(name) || isDropinDirectory(name)):
+		case ptr.Deref(directory.Overwrite, false) && (containsReserved(name) || isDropinDirectory(name)):
 			g.refuse(place+".overwrite", "overwriting %s would delete files of Poolboot or of the image: leave overwrite out", name)
 		}
 	}
 }
 
-func (g *guard) files(files []types.File) {
+func (g *guard) checkFiles(files []types.File) {
 	for i, file := range files {
 		place := fmt.Sprintf("storage.files[%d]", i)
-		g.path(place+".path", file.Path)
-		name := cleaned(file.Path)
+		g.checkPath(place+".path", file.Path)
+		name := cleanPath(file.Path)
 		isKubeletSection := name == WorkerKubeletPath || name == PoolKubeletPath
-		if (!g.rendered || !isKubeletSection) && g.reserved(place+".path", name) {
+		if (!g.rendered || !isKubeletSection) && g.refuseReservedPath(place+".path", name) {
 			continue
 		}
-		if g.takenPath(place+".path", name) {
+		if g.refuseUncheckedPath(place+".path", name) {
 			continue
 		}
 		if isEnablementOfOwn(name) {
 			g.refuse(place+".path", "%s must be a link to the unit: leave it out", name)
 			continue
 		}
-		before := len(g.refused)
+		before := len(g.refusals)
 		var whole []byte
 		if file.Contents.Source != nil {
-			whole = g.contents(place+".contents", name, file.Contents)
+			whole = g.checkContents(place+".contents", name, file.Contents)
 		}
 		for j, part := range file.Append {
-			whole = append(whole, g.contents(fmt.Sprintf("%s.append[%d]", place, j), name, part)...)
+			whole = append(whole, g.checkContents(fmt.Sprintf("%s.append[%d]", place, j), name, part)...)
 		}
-		if len(file.Append) > 0 && len(g.refused) == before {
-			g.written(place, name, whole) // the parts can be harmless, and the whole not
+		if len(file.Append) > 0 && len(g.refusals) == before {
+			g.checkFile(place, name, whole) // the parts can be harmless, and the whole not
 		}
 	}
 }
 
-func (g *guard) links(links []types.Link) {
+func (g *guard) checkLinks(links []types.Link) {
 	for i, link := range links {
 		place := fmt.Sprintf("storage.links[%d].path", i)
-		name, target := cleaned(link.Path), ptr.Deref(link.Target, "")
-		g.path(place, link.Path)
-		g.path(fmt.Sprintf("storage.links[%d].target", i), target)
+		name, target := cleanPath(link.Path), ptr.Deref(link.Target, "")
+		g.checkPath(place, link.Path)
+		g.checkPath(fmt.Sprintf("storage.links[%d].target", i), target)
 		if !path.IsAbs(target) {
 			target = path.Join(path.Dir(name), target)
 		}
-		target = cleaned(target)
+		target = cleanPath(target)
 		unit, dropin := unitAt(name)
 		targetUnit, targetDropin := unitAt(target)
 		switch {
-		case g.reserved(place, name):
+		case g.refuseReservedPath(place, name):
 		case isEnablementDirectory(name):
 			g.refuse(place, "%s must be a directory: systemd enables units in it", name)
 		case isEnablementOfOwn(name):
 			if targetUnit != path.Base(name) || targetDropin != "" {
 				g.refuse(place, "without %s the host does not join its pool: link to the unit, or leave it out", path.Base(name))
 			}
-		case isBelow(name, KubeletConfigDirectory), holdsEnvironment(name):
+		case isBelow(name, KubeletConfigDirectory), isEnvironmentFile(name):
 			g.refuse(place, "the kubelet can read %s, and the target of a link can't be checked: use a file", name)
-		case appliesToKubelet(unit), isOwn(unit), isDropinDirectory(name):
+		case appliesToKubelet(unit), isOwnUnit(unit), isDropinDirectory(name):
 			g.refuse(place, "%s is part of a unit that Poolboot depends on, and the target of a link can't be checked: "+
 				"use a drop-in under systemd.units", name)
 		case target == "/dev/null" && !isSystemCredential(name): // disables a file of the image
 		case isPreset(name), isTmpfiles(name), isManagerConfig(name), name == fstab, isGenerator(name):
 			g.refuse(place, "systemd reads %s, and the target of a link can't be checked: use a file", name)
-		case g.takenPath(place, name):
+		case g.refuseUncheckedPath(place, name):
 		case unit != "" && targetUnit == "":
 			g.refuse(place, "%s belongs to a unit, and the target of a link can't be checked: define the unit under systemd.units", name)
-		case unit != "" && dropin == "" && targetDropin == "" && (targetUnit == KubeletUnit || isOwn(targetUnit)):
+		case unit != "" && dropin == "" && targetDropin == "" && (targetUnit == KubeletUnit || isOwnUnit(targetUnit)):
 			g.refuse(place, "%s would be another name of %s, with drop-ins of its own: use its own name", name, targetUnit)
 		}
 	}
 }
 
-// reserved refuses a file or a link at a reserved path, or at the path of a directory above one.
-func (g *guard) reserved(place, name string) bool {
+// refuseReservedPath refuses a file or a link at a reserved path, or at the path of a directory above one.
+func (g *guard) refuseReservedPath(place, name string) bool {
 	if remedy := remedyFor(name); remedy != "" {
 		g.refuse(place, "%s is reserved for Poolboot: %s", name, remedy)
 		return true
 	}
-	if leadsToReserved(name) {
+	if containsReserved(name) {
 		g.refuse(place, "%s must be a directory: Poolboot has files below it", name)
 		return true
 	}
 	return false
 }
 
-// contents checks the contents of a file, or a part of them, and returns them.
-func (g *guard) contents(place, name string, resource types.Resource) []byte {
+// checkContents checks the contents of a file, or a part of them, and returns them.
+func (g *guard) checkContents(place, name string, resource types.Resource) []byte {
 	unit, _ := unitAt(name)
-	data, err := Contents(resource, g.left)
+	data, err := Contents(resource, g.remainingBytes)
 	switch {
-	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !holdsEnvironment(name) &&
+	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !isEnvironmentFile(name) &&
 		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name) && !isManagerConfig(name):
 		return nil // only the user's own programs read it
 	case err != nil:
 		g.refuse(place, "%s: %v", name, err)
 		return nil
 	}
-	g.left -= int64(len(data))
-	g.written(place, name, data)
+	g.remainingBytes -= int64(len(data))
+	g.checkFile(place, name, data)
 	return data
 }
 
-// written checks the contents of a file, depending on its purpose.
-func (g *guard) written(place, name string, data []byte) {
+// checkFile checks the contents of a file, depending on its purpose.
+func (g *guard) checkFile(place, name string, data []byte) {
 	unit, dropin := unitAt(name)
 	if made, of := quadletUnit(name); made != "" {
 		unit, dropin = made, of
 	}
 	switch {
 	case isKubeletConfig(name):
-		g.kubeletConfig(place, name, data)
+		g.checkKubeletConfig(place, name, data)
 	case unit != "" && dropin == "":
-		g.unit(place, unit, string(data))
+		g.checkUnit(place, unit, string(data))
 	case unit != "":
-		g.dropin(place, unit, dropin, string(data))
+		g.checkDropin(place, unit, dropin, string(data))
 	case isPreset(name):
-		g.preset(place, name, data)
+		g.checkPreset(place, name, data)
 	case isManagerConfig(name):
-		g.managerConfig(place, name, string(data))
+		g.checkManagerConfig(place, name, string(data))
 	case isTmpfiles(name):
-		g.tmpfiles(place, name, string(data))
+		g.checkTmpfiles(place, name, string(data))
 	case name == fstab:
-		g.fstab(place, name, string(data))
-	case bytes.HasPrefix(data, []byte("\x7fELF")) && !holdsEnvironment(name): // a program, whose strings can contain any flag
+		g.checkFstab(place, name, string(data))
+	case bytes.HasPrefix(data, []byte("\x7fELF")) && !isEnvironmentFile(name): // a program, whose strings can contain any flag
 	default:
-		g.text(place, name, data)
+		g.checkText(place, name, data)
 	}
 }
 
 func isQuadlet(name string) bool { unit, _ := quadletUnit(name); return unit != "" }
 
-// textsOfFile returns the contents of a file and what is appended to it, without what is at another URL.
-func textsOfFile(file types.File) (texts []string) {
+// readableContents returns the contents of a file and what is appended to it, without what is at another URL.
+func readableContents(file types.File) (texts []string) {
 	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
-		if data, err := Contents(part, maxUnpacked); err == nil {
+		if data, err := Contents(part, maxUnpackedBytes); err == nil {
 			texts = append(texts, string(data))
 		}
 	}

@@ -12,37 +12,38 @@ type reservedArgument struct {
 	// pattern is a key in which a star matches any ending. With a value, only that value is reserved. As in systemd, _
 	// equals -.
 	pattern string
-	// does is the effect of the argument.
-	does string
+	// effect is the effect of the argument.
+	effect string
 }
 
 // Effects of reserved arguments.
 const (
-	namesHost     = "would change the host's name"
-	configures    = "would give Ignition another configuration"
-	bootsElse     = "would change what the host boots into"
-	masks         = "would mask a unit that joins the host"
-	mounts        = "would mount a file system over files that the host joins with"
-	isEnvironment = "would be in systemd's environment, which can set other unit directories"
-	isUnknown     = "is a setting of systemd that is not known to leave units and files unchanged"
+	changesHostname   = "would change the host's name"
+	changesConfig     = "would give Ignition another configuration"
+	changesBootTarget = "would change what the host boots into"
+	masksUnit         = "would mask a unit that joins the host"
+	mountsFileSystem  = "would mount a file system over files that the host joins with"
+	setsEnvironment   = "would be in systemd's environment, which can set other unit directories"
+	hasUnknownEffect  = "is a setting of systemd that is not known to leave units and files unchanged"
 )
 
 // reservedArguments are the kernel arguments that set the host's name, give Ignition another configuration, or change
 // which units systemd runs.
 var reservedArguments = []reservedArgument{
-	{"hostname", namesHost}, {"systemd.hostname", namesHost},
-	{"ignition.*", configures}, {"flatcar.first-boot", configures}, {"flatcar.config.url", configures},
-	{"init", bootsElse}, {"rdinit", bootsElse}, {"systemd.unit", bootsElse}, {"systemd.run", bootsElse},
-	{"systemd.mask=" + KubeletUnit, masks}, {"systemd.mask=" + OwnUnitPrefix + "*", masks},
-	{"systemd.mount-extra", mounts}, {"systemd.swap-extra", mounts},
-	{"rescue", bootsElse}, {"emergency", bootsElse}, {"single", bootsElse},
-	{"SYSTEMD-*", isEnvironment}, {"LD-*", isEnvironment}, // the kernel passes these to systemd
-	{"--", bootsElse}, // what follows are arguments of systemd itself, such as --unit=rescue.target
+	{"hostname", changesHostname}, {"systemd.hostname", changesHostname},
+	{"ignition.*", changesConfig}, {"flatcar.first-boot", changesConfig}, {"flatcar.config.url", changesConfig},
+	{"init", changesBootTarget}, {"rdinit", changesBootTarget}, {"systemd.unit", changesBootTarget}, {"systemd.run", changesBootTarget},
+	{"systemd.mask=" + KubeletUnit, masksUnit}, {"systemd.mask=" + OwnUnitPrefix + "*", masksUnit},
+	{"systemd.mount-extra", mountsFileSystem}, {"systemd.swap-extra", mountsFileSystem},
+	{"rescue", changesBootTarget}, {"emergency", changesBootTarget}, {"single", changesBootTarget},
+	{"SYSTEMD-*", setsEnvironment}, {"LD-*", setsEnvironment}, // the kernel passes these to systemd
+	{"--", changesBootTarget}, // what follows are arguments of systemd itself, such as --unit=rescue.target
 }
 
-// targetWords are kernel arguments without a value that make systemd boot into another target (manual page systemd(1),
-// version 252). With a value they are not systemd's. 2 to 5 are not listed: their targets start the kubelet too.
-var targetWords = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
+// bootTargetArguments are kernel arguments without a value that make systemd boot into another target (manual page
+// systemd(1), version 252). With a value they are not systemd's. 2 to 5 are not listed: their targets start the kubelet
+// too.
+var bootTargetArguments = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
 
 // allowedArguments are the kernel arguments of systemd that change no unit and no file. All others are refused. With
 // the prefix rd. they apply to the initial file system.
@@ -57,51 +58,51 @@ var allowedArguments = []string{
 // *GuardError with paths kernelArguments[…].
 func GuardArguments(arguments []string) error {
 	g := guard{}
-	g.arguments("kernelArguments", arguments)
+	g.checkArguments("kernelArguments", arguments)
 	return g.err()
 }
 
-// arguments checks kernel arguments. One string can contain several.
-func (g *guard) arguments(list string, arguments []string) {
+// checkArguments checks kernel arguments. One string can contain several.
+func (g *guard) checkArguments(list string, arguments []string) {
 	// The next argument can close open quotes, and systemd's versions differ in how they treat backslashes. In both
 	// cases split at all blanks.
 	isPlain := !slices.ContainsFunc(arguments, func(argument string) bool {
-		_, _, closed := words(argument, 0)
+		_, _, closed := splitWords(argument, 0)
 		return !closed || strings.Contains(argument, `\`)
 	})
 	for i, argument := range arguments {
 		place := fmt.Sprintf("%s[%d]", list, i)
-		if taken, does := reservedIn(argument, isPlain); does != "" {
-			g.refuse(place, "the kernel argument %s %s: leave it out", taken, does)
+		if reserved, effect := findReservedArgument(argument, isPlain); effect != "" {
+			g.refuse(place, "the kernel argument %s %s: leave it out", reserved, effect)
 			continue
 		}
-		g.text(place, "kernel argument", []byte(argument))
+		g.checkText(place, "kernel argument", []byte(argument))
 	}
 }
 
-// reservedIn returns the first reserved kernel argument in a string, and its effect. If isPlain, blanks in quotes are
-// part of a word, as in systemd. The kernel, which passes what follows -- to init, knows only double quotes and treats
-// the byte 0xA0 as a blank (next_arg and isspace in its lib/), so -- is refused anywhere.
-func reservedIn(arguments string, isPlain bool) (taken, does string) {
+// findReservedArgument returns the first reserved kernel argument in a string, and its effect. If isPlain, blanks in
+// quotes are part of a word, as in systemd. The kernel, which passes what follows -- to init, knows only double quotes
+// and treats the byte 0xA0 as a blank (next_arg and isspace in its lib/), so -- is refused anywhere.
+func findReservedArgument(arguments string, isPlain bool) (reserved, effect string) {
 	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ").Replace(arguments))
 	for _, argument := range split {
-		if does := reserves(argument); does != "" {
-			return argument, does
+		if effect := effectOf(argument); effect != "" {
+			return argument, effect
 		}
 	}
 	if isPlain {
-		split, _, _ = words(arguments, 0)
+		split, _, _ = splitWords(arguments, 0)
 	}
 	for _, word := range split {
-		if slices.Contains(targetWords, word) {
-			return word, bootsElse
+		if slices.Contains(bootTargetArguments, word) {
+			return word, changesBootTarget
 		}
 	}
 	return "", ""
 }
 
-// reserves returns the effect of a reserved kernel argument, or "" for any other.
-func reserves(argument string) string {
+// effectOf returns the effect of a reserved kernel argument, or "" for any other.
+func effectOf(argument string) string {
 	key, value, _ := strings.Cut(argument, "=")
 	key = strings.ReplaceAll(key, "_", "-")
 	if strings.HasPrefix(key, "rd.systemd.") {
@@ -115,19 +116,19 @@ func reserves(argument string) string {
 		keyFits, _ := path.Match(reservedKey, key)
 		valueFits, _ := path.Match(reservedValue, value)
 		if keyFits && (!hasValue || valueFits) {
-			return reserved.does
+			return reserved.effect
 		}
 	}
 	if strings.HasPrefix(key, "systemd.") && !slices.ContainsFunc(allowedArguments, func(allowed string) bool {
 		fits, _ := path.Match(allowed, key)
 		return fits
 	}) {
-		return isUnknown
+		return hasUnknownEffect
 	}
 	return ""
 }
 
-func textsOf[T ~string](arguments []T) []string {
+func toStrings[T ~string](arguments []T) []string {
 	texts := make([]string, len(arguments))
 	for i, argument := range arguments {
 		texts[i] = string(argument)

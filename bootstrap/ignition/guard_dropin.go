@@ -20,27 +20,27 @@ var allowedDirectives = []string{
 	"Standard*", "Syslog*", "Log*", "SELinuxContext", "AppArmorProfile", "Capability*", "AmbientCapabilities", "MountFlags", "IgnoreSIGPIPE",
 }
 
-// allowedForEvery are the settings that a drop-in for all services can have. It also applies to Poolboot's check of the
-// host.
-var allowedForEvery = []string{
+// allowedForAllServices are the settings that a drop-in for all services can have. It also applies to Poolboot's check
+// of the host.
+var allowedForAllServices = []string{
 	"Description", "Documentation", "StartLimit*", "Environment", "Restart*", "Timeout*", "Watchdog*", "Kill*", "SendSIG*", "FinalKillSignal",
 	"Slice", "CPU*", "Memory*", "IO*", "BlockIO*", "Tasks*", "Limit*", "OOM*", "Nice", "NUMA*", "Allowed*", "Startup*", "Managed*", "IPA*",
 	"TimerSlackNSec", "CoredumpFilter", "UMask", "Syslog*", "Log*", "IgnoreSIGPIPE",
 }
 
-// isForEvery reports whether drop-ins apply to all units of a type, and Poolboot has units of that type.
-func isForEvery(unitName string) bool { return unitName == "service" || unitName == "path" }
+// appliesToAllUnits reports whether drop-ins apply to all units of a type, and Poolboot has units of that type.
+func appliesToAllUnits(unitName string) bool { return unitName == "service" || unitName == "path" }
 
-// kubeletDropin refuses a drop-in that would remove the pool's flags from the kubelet, or prevent Poolboot's check from
-// running.
-func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
+// refuseKubeletDropin refuses a drop-in that would remove the pool's flags from the kubelet, or prevent Poolboot's
+// check from running.
+func (g *guard) refuseKubeletDropin(place, unitName, what, contents string) bool {
 	allowed := allowedDirectives
-	if isForEvery(unitName) {
-		allowed = allowedForEvery
+	if appliesToAllUnits(unitName) {
+		allowed = allowedForAllServices
 	}
 	for _, directive := range directivesOf(contents) {
 		file := strings.TrimPrefix(directive.value, "-")
-		where, ok := g.ways.resolve(file)
+		where, ok := g.redirects.resolve(file)
 		switch {
 		case strings.HasPrefix(directive.name, "X-"):
 		case directive.name == "Alias":
@@ -54,7 +54,7 @@ func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 			directive.name == "UnsetEnvironment" && unsetsReserved(directive.value):
 			g.refuse(place, "%s: %s=%s would disable %s: remove the line", what, directive.name, directive.value, KubeletEnvPath)
 			return true
-		case directive.name == "EnvironmentFile" && (!ok || !holdsEnvironment(cleaned(where)) || strings.Contains(file, "%")):
+		case directive.name == "EnvironmentFile" && (!ok || !isEnvironmentFile(cleanPath(where)) || strings.Contains(file, "%")):
 			g.refuse(place, "%s: EnvironmentFile=%s is not checked for reserved settings: put the file into %s, or give it a name that ends in .env",
 				what, file, environmentDirectories[0])
 			return true
@@ -66,16 +66,16 @@ func (g *guard) kubeletDropin(place, unitName, what, contents string) bool {
 // unsetsReserved reports whether a list of variables or assignments contains a variable with flags of the kubelet's
 // unit.
 func unsetsReserved(value string) bool {
-	names, _, ok := words(value, 0)
+	names, _, ok := splitWords(value, 0)
 	return !ok || slices.ContainsFunc(names, func(name string) bool {
 		name, _, _ = strings.Cut(name, "=")
-		return slices.ContainsFunc(reservedVariables, func(variable string) bool { return couldBe(name, variable) })
+		return slices.ContainsFunc(reservedVariables, func(variable string) bool { return canBeNamed(name, variable) })
 	})
 }
 
-// against refuses a unit or a drop-in that would take the name of a unit that Poolboot depends on, stop it, or
+// refuseDirectives refuses a unit or a drop-in that would take the name of a unit that Poolboot depends on, stop it, or
 // overwrite files that it reads.
-func (g *guard) against(place, unitName, what, contents string) bool {
+func (g *guard) refuseDirectives(place, unitName, what, contents string) bool {
 	if !slices.ContainsFunc([]string{"Alias", "Conflicts", "StopTo", "ServiceName", "Standard", "Symlinks", "Credential"},
 		func(word string) bool { return strings.Contains(contents, word) }) {
 		return false
@@ -84,15 +84,15 @@ func (g *guard) against(place, unitName, what, contents string) bool {
 		why := ""
 		switch directive.name {
 		case "Alias", "ServiceName":
-			if name := namesOwn(directive.value); name != "" {
+			if name := findOwnUnit(directive.value); name != "" {
 				why = "the name " + name + " is reserved for Poolboot"
 			}
 		case "Conflicts", "PropagatesStopTo", "StopPropagatedFrom":
-			if name := namesOwn(directive.value); name != "" {
+			if name := findOwnUnit(directive.value); name != "" {
 				why = directive.name + " would stop " + name + ", without which the host never joins"
 			}
 		case "StandardOutput", "StandardError", "Symlinks":
-			if name := g.writesKept(directive.value); name != "" {
+			if name := g.findProtectedFile(directive.value); name != "" {
 				why = directive.name + " would write to " + name + ", which is reserved for Poolboot"
 			}
 		case "SetCredential", "SetCredentialEncrypted", "LoadCredential", "LoadCredentialEncrypted", "ImportCredential":
@@ -109,19 +109,19 @@ func (g *guard) against(place, unitName, what, contents string) bool {
 	return false
 }
 
-// namesOwn returns the first unit in a list of units that Poolboot depends on, or "".
-func namesOwn(value string) string {
-	decoded, _, _ := words(value, 0)
+// findOwnUnit returns the first unit in a list of units that Poolboot depends on, or "".
+func findOwnUnit(value string) string {
+	decoded, _, _ := splitWords(value, 0)
 	for _, name := range append(strings.Fields(value), decoded...) {
 		name = strings.Trim(name, `"'`)
 		if path.Ext(name) == "" {
 			name += path.Ext(KubeletUnit) // as Quadlet does
 		}
-		if isOwn(name) {
+		if isOwnUnit(name) {
 			return name
 		}
 		for _, own := range append([]string{KubeletUnit}, ownUnits...) {
-			if couldBe(name, own) {
+			if canBeNamed(name, own) {
 				return own
 			}
 		}
@@ -129,9 +129,10 @@ func namesOwn(value string) string {
 	return ""
 }
 
-// writesKept returns the protected file that a setting names, with file:, append:, truncate: or only its path, or "".
-func (g *guard) writesKept(value string) string {
-	paths, _, ok := words(value, 0)
+// findProtectedFile returns the protected file that a setting names, with file:, append:, truncate: or only its path,
+// or "".
+func (g *guard) findProtectedFile(value string) string {
+	paths, _, ok := splitWords(value, 0)
 	if !ok {
 		paths = strings.Fields(value)
 	}
@@ -139,15 +140,15 @@ func (g *guard) writesKept(value string) string {
 		for _, kind := range []string{"file:", "append:", "truncate:"} {
 			name = strings.TrimPrefix(name, kind)
 		}
-		literal, prefix, isPattern := cutPattern(specified(name))
+		literal, prefix, isPattern := cutPattern(expandSpecifiers(name))
 		if !path.IsAbs(literal) {
 			continue
 		}
-		at, ok := g.ways.resolve(literal)
-		if !ok || isOutside(at) || !isPattern && isKept(at) {
+		at, ok := g.redirects.resolve(literal)
+		if !ok || isAlternativePath(at) || !isPattern && isProtected(at) {
 			return name
 		}
-		if isPattern && g.reachedBelow(at, prefix) != "" {
+		if isPattern && g.findProtectedBelow(at, prefix) != "" {
 			return name
 		}
 	}

@@ -16,7 +16,7 @@ type redirects map[string]redirect
 
 // redirect leads from one path to another.
 type redirect struct {
-	to     string // can be relative
+	target string // can be relative
 	isBind bool   // whether it is a bind mount, over which another file system can be mounted
 }
 
@@ -25,16 +25,16 @@ func redirectsOf(c Config) redirects {
 	found := redirects{}
 	for _, link := range c.Storage.Links {
 		if link.Target != nil {
-			found.add(link.Path, redirect{to: *link.Target})
+			found.add(link.Path, redirect{target: *link.Target})
 		}
 	}
 	for _, file := range c.Storage.Files {
-		name := cleaned(file.Path)
+		name := cleanPath(file.Path)
 		if name != fstab && !isTmpfiles(name) && mountPoint(path.Base(name)) == "" {
 			continue
 		}
-		for _, text := range textsOfFile(file) {
-			found.inText(name, text)
+		for _, text := range readableContents(file) {
+			found.addFromText(name, text)
 		}
 	}
 	for _, unit := range c.Systemd.Units {
@@ -45,35 +45,35 @@ func redirectsOf(c Config) redirects {
 		for _, dropin := range unit.Dropins {
 			text += "\n" + ptr.Deref(dropin.Contents, "")
 		}
-		found.inText("/"+unit.Name, text)
+		found.addFromText("/"+unit.Name, text)
 	}
 	return found
 }
 
-// inText adds the links and bind mounts that a file of systemd defines.
-func (r redirects) inText(name, text string) {
+// addFromText adds the links and bind mounts that a file of systemd defines.
+func (r redirects) addFromText(name, text string) {
 	switch {
 	case name == fstab:
 		for _, line := range fstabLines(text) {
 			if isBind(line.kind, line.options) {
-				r.add(line.where, redirect{to: line.what, isBind: true})
+				r.add(line.where, redirect{target: line.what, isBind: true})
 			}
 		}
 	case isTmpfiles(name):
 		for _, line := range tmpfilesLines(text) {
 			if line.kind == 'L' && line.argument != "" {
-				r.add(line.path, redirect{to: line.argument})
+				r.add(line.path, redirect{target: line.argument})
 			}
 		}
 	default:
 		if what := bindSource(text); what != "" {
-			r.add(mountPoint(path.Base(name)), redirect{to: what, isBind: true})
+			r.add(mountPoint(path.Base(name)), redirect{target: what, isBind: true})
 		}
 	}
 }
 
 func (r redirects) add(from string, leads redirect) {
-	if !path.IsAbs(from) || leads.to == "" {
+	if !path.IsAbs(from) || leads.target == "" {
 		return
 	}
 	directory, base := path.Split(path.Clean(from))
@@ -87,9 +87,9 @@ func (r redirects) add(from string, leads redirect) {
 // configuration and of the images, each .. from the directory that was reached. It is not ok if there is a loop.
 func (r redirects) resolve(name string) (at string, ok bool) { return r.follow(name, false) }
 
-// mountedAt returns the path at which a mount takes effect: a bind mount at the end of the path is covered, not
+// resolveMount returns the path at which a mount takes effect: a bind mount at the end of the path is covered, not
 // followed.
-func (r redirects) mountedAt(name string) (at string, ok bool) { return r.follow(name, true) }
+func (r redirects) resolveMount(name string) (at string, ok bool) { return r.follow(name, true) }
 
 func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 	at = "/"
@@ -109,7 +109,7 @@ func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 		leads, isLink := r[next]
 		if !isLink || isMount && leads.isBind && len(rest) == 0 {
 			at = next
-			if direct := cleaned(next); direct != next {
+			if direct := cleanPath(next); direct != next {
 				at = direct
 			}
 			continue
@@ -117,29 +117,29 @@ func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 		if hops++; hops > maxHops {
 			return next, false
 		}
-		if path.IsAbs(leads.to) {
+		if path.IsAbs(leads.target) {
 			at = "/"
 		}
-		rest = append(strings.Split(leads.to, "/"), rest...)
+		rest = append(strings.Split(leads.target, "/"), rest...)
 	}
 	return at, true
 }
 
-// leadsIn reports whether a redirect leads to a protected path or to a directory above one.
-func (r redirects) leadsIn() bool {
+// reachProtected reports whether a redirect leads to a protected path or to a directory above one.
+func (r redirects) reachProtected() bool {
 	for from := range r {
-		if at, ok := r.resolve(from); !ok || isKept(at) || leadsToReserved(at) || at == "/" {
+		if at, ok := r.resolve(from); !ok || isProtected(at) || containsReserved(at) || at == "/" {
 			return true
 		}
 	}
 	return false
 }
 
-// isKept reports whether a file is protected: it belongs to Poolboot, or the kubelet or systemd reads it for the units
-// that Poolboot depends on.
-func isKept(name string) bool {
+// isProtected reports whether a file is protected: it belongs to Poolboot, or the kubelet or systemd reads it for the
+// units that Poolboot depends on.
+func isProtected(name string) bool {
 	unit, _ := unitAt(name)
-	return remedyFor(name) != "" || appliesToKubelet(unit) || isOwn(unit) || isDropinDirectory(name) || isBelow(name, KubeletConfigDirectory) ||
+	return remedyFor(name) != "" || appliesToKubelet(unit) || isOwnUnit(unit) || isDropinDirectory(name) || isBelow(name, KubeletConfigDirectory) ||
 		isEnablementOfOwn(name)
 }
 
@@ -155,5 +155,5 @@ func isEnablementDirectory(name string) bool {
 // isEnablementOfOwn reports whether a path is a link that enables the kubelet or a unit of Poolboot.
 func isEnablementOfOwn(name string) bool {
 	base := path.Base(name)
-	return (base == KubeletUnit || isOwn(base)) && isEnablementDirectory(path.Dir(name))
+	return (base == KubeletUnit || isOwnUnit(base)) && isEnablementDirectory(path.Dir(name))
 }

@@ -44,15 +44,15 @@ func isManagerConfig(name string) bool {
 	return strings.HasSuffix(name, "/systemd/system.conf") || strings.HasSuffix(name, "/systemd/system.conf.d")
 }
 
-// managerConfig checks the configuration of systemd: its environment can set other unit directories.
-func (g *guard) managerConfig(place, name, text string) {
+// checkManagerConfig checks the configuration of systemd: its environment can set other unit directories.
+func (g *guard) checkManagerConfig(place, name, text string) {
 	for _, directive := range directivesOf(text) {
 		if directive.name == "ManagerEnvironment" {
 			g.refuse(place, "%s: ManagerEnvironment can make systemd read other units: use DefaultEnvironment, which applies to services", name)
 			return
 		}
 	}
-	g.text(place, name, []byte(text))
+	g.checkText(place, name, []byte(text))
 }
 
 // isUnit reports whether a path is that of a unit or a drop-in.
@@ -97,8 +97,8 @@ func quadletUnit(name string) (unit, dropin string) {
 	return unit + path.Ext(KubeletUnit), dropin
 }
 
-// takenPath refuses an entry at a path from which systemd takes settings that can't be checked.
-func (g *guard) takenPath(place, name string) bool {
+// refuseUncheckedPath refuses an entry at a path from which systemd takes settings that can't be checked.
+func (g *guard) refuseUncheckedPath(place, name string) bool {
 	switch {
 	case isGenerator(name):
 		g.refuse(place, "%s is a generator, and the units that it generates can't be checked: define the units under systemd.units", name)
@@ -108,7 +108,7 @@ func (g *guard) takenPath(place, name string) bool {
 		g.refuse(place, "%s is merged over /etc or /usr, where it hides files of Poolboot: define the files at their own paths", name)
 	case strings.Contains(name, "/loader/entries/"):
 		g.refuse(place, "%s contains kernel arguments, which would not be checked: use kernelArguments", name)
-	case isOutside(name):
+	case isAlternativePath(name):
 		g.refuse(place, "%s is not a regular path of the host's files: use the file's own path", name)
 	default:
 		return false
@@ -116,8 +116,8 @@ func (g *guard) takenPath(place, name string) bool {
 	return true
 }
 
-// preset checks a file that defines which units are enabled.
-func (g *guard) preset(place, name string, data []byte) {
+// checkPreset checks a file that defines which units are enabled.
+func (g *guard) checkPreset(place, name string, data []byte) {
 	if path.Base(name) > ignitionPreset {
 		return // the entries of ignitionPreset apply
 	}

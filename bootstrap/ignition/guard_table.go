@@ -64,7 +64,7 @@ func bindSource(contents string) string {
 	for _, directive := range directivesOf(contents) {
 		switch directive.name {
 		case "What":
-			what = specified(directive.value)
+			what = expandSpecifiers(directive.value)
 		case "Type":
 			kind = directive.value
 		case "Options":
@@ -96,7 +96,7 @@ func tmpfilesLines(text string) (lines []tmpfilesLine) {
 		if raw == "" || strings.HasPrefix(raw, "#") {
 			continue
 		}
-		fields, argument, ok := words(raw, 6)
+		fields, argument, ok := splitWords(raw, 6)
 		line := tmpfilesLine{number: number, isMisspelled: !ok}
 		if !ok {
 			lines = append(lines, line)
@@ -106,30 +106,30 @@ func tmpfilesLines(text string) (lines []tmpfilesLine) {
 			continue
 		}
 		line.kind, line.modifiers = fields[0][0], fields[0][1:]
-		line.path = specified(fields[1])
+		line.path = expandSpecifiers(fields[1])
 		if len(fields) > 5 && fields[5] != "-" {
 			line.age = fields[5]
 		}
 		if argument != "-" {
-			line.argument = specified(strings.Trim(argument, `"'`))
+			line.argument = expandSpecifiers(strings.Trim(argument, `"'`))
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// fstab checks the mounts of fstab.
-func (g *guard) fstab(place, name, text string) {
+// checkFstab checks the mounts of fstab.
+func (g *guard) checkFstab(place, name, text string) {
 	for _, line := range fstabLines(text) {
 		if line.where == "none" || line.where == "swap" {
 			continue
 		}
-		if where, ok := g.ways.mountedAt(line.where); !ok || hidesReserved(where) {
-			g.refuse(place, "%s line %d: a mount at %s would hide files of Poolboot: mount it at another path", name, line.number, described(line.where, where))
+		if where, ok := g.redirects.resolveMount(line.where); !ok || hidesReserved(where) {
+			g.refuse(place, "%s line %d: a mount at %s would hide files of Poolboot: mount it at another path", name, line.number, describePath(line.where, where))
 			return
 		}
 	}
-	g.text(place, name, []byte(text))
+	g.checkText(place, name, []byte(text))
 }
 
 // Types of tmpfiles.d: without an age, those in tmpfilesKeeping do not change the contents of a directory. Those in
@@ -139,22 +139,22 @@ const (
 	tmpfilesIdle    = "xX"
 )
 
-// tmpfiles checks what systemd creates, changes or removes at every boot.
-func (g *guard) tmpfiles(place, name, text string) {
+// checkTmpfiles checks what systemd creates, changes or removes at every boot.
+func (g *guard) checkTmpfiles(place, name, text string) {
 	for _, line := range tmpfilesLines(text) {
-		if why := g.tmpfilesLine(line); why != "" {
+		if why := g.checkTmpfilesLine(line); why != "" {
 			g.refuse(place, "%s line %d: %s", name, line.number, why)
 			return
 		}
 	}
-	g.text(place, name, []byte(text))
+	g.checkText(place, name, []byte(text))
 }
 
 const remedyTmpfiles = "remove the line, or use another path"
 
-// tmpfilesLine returns why a line is refused, or "". A path is checked where it resolves to. A pattern is checked
+// checkTmpfilesLine returns why a line is refused, or "". A path is checked where it resolves to. A pattern is checked
 // against all paths below the directory where it begins.
-func (g *guard) tmpfilesLine(line tmpfilesLine) string {
+func (g *guard) checkTmpfilesLine(line tmpfilesLine) string {
 	if line.isMisspelled {
 		return "a quote is not closed, or an escape is invalid: correct it, because systemd would ignore the line"
 	}
@@ -162,53 +162,53 @@ func (g *guard) tmpfilesLine(line tmpfilesLine) string {
 		return ""
 	}
 	literal, prefix, isPattern := cutPattern(line.path)
-	if !path.IsAbs(line.path) && !strings.HasPrefix(line.path, anything) {
+	if !path.IsAbs(line.path) && !strings.HasPrefix(line.path, unknownValue) {
 		return "" // systemd ignores it
 	}
-	at, ok := g.ways.resolve(literal)
-	parent, parentOK := g.ways.resolve(path.Dir(path.Clean(literal)))
+	at, ok := g.redirects.resolve(literal)
+	parent, parentOK := g.redirects.resolve(path.Dir(path.Clean(literal)))
 	switch {
 	case !ok || !parentOK:
 		return line.path + " is a loop of links: " + remedyTmpfiles
 	case isPattern && strings.Contains(line.path, ".."):
 		return line.path + " is a pattern with .., which can't be checked: use the full path"
 	case isPattern:
-		if where := g.reachedBelow(at, prefix); where != "" {
+		if where := g.findProtectedBelow(at, prefix); where != "" {
 			return line.path + " can match " + where + ", which is reserved for Poolboot: use the full path"
 		}
-		return g.tmpfilesArgument(line, at)
+		return g.checkTmpfilesArgument(line, at)
 	}
 	// systemd follows links in the path and, for most types, at its end.
 	itself := path.Join(parent, path.Base(literal))
-	if why := tmpfilesPath(line, itself); why != "" {
+	if why := checkTmpfilesPath(line, itself); why != "" {
 		return why
 	}
 	if line.kind != 'L' {
-		if why := tmpfilesPath(line, at); why != "" {
+		if why := checkTmpfilesPath(line, at); why != "" {
 			return why
 		}
 	}
-	return g.tmpfilesArgument(line, itself)
+	return g.checkTmpfilesArgument(line, itself)
 }
 
-// tmpfilesPath returns why a line for a path is refused, or "".
-func tmpfilesPath(line tmpfilesLine, at string) string {
+// checkTmpfilesPath returns why a line for a path is refused, or "".
+func checkTmpfilesPath(line tmpfilesLine, at string) string {
 	keeps := strings.IndexByte(tmpfilesKeeping, line.kind) >= 0 && line.age == ""
 	switch {
-	case isKept(at):
-		return described(line.path, at) + " is reserved for Poolboot: " + remedyTmpfiles
-	case isOutside(at):
-		return described(line.path, at) + " is not a regular path of the host's files, and can't be checked: use the file's own path"
-	case !keeps && (leadsToReserved(at) || at == "/"):
-		return described(line.path, at) + " contains files of Poolboot, and a line of type " + string(line.kind) + " would change all of its contents: " + remedyTmpfiles
+	case isProtected(at):
+		return describePath(line.path, at) + " is reserved for Poolboot: " + remedyTmpfiles
+	case isAlternativePath(at):
+		return describePath(line.path, at) + " is not a regular path of the host's files, and can't be checked: use the file's own path"
+	case !keeps && (containsReserved(at) || at == "/"):
+		return describePath(line.path, at) + " contains files of Poolboot, and a line of type " + string(line.kind) + " would change all of its contents: " + remedyTmpfiles
 	case !keeps && (isGenerator(at) || isTmpfiles(at) || at == fstab || isPreset(at) || isUnit(at)):
-		return described(line.path, at) + " is read by systemd, and its contents can't be checked: define it as a file or under systemd.units"
+		return describePath(line.path, at) + " is read by systemd, and its contents can't be checked: define it as a file or under systemd.units"
 	}
 	return ""
 }
 
-// tmpfilesArgument returns why the argument of a line is refused, or "".
-func (g *guard) tmpfilesArgument(line tmpfilesLine, at string) string {
+// checkTmpfilesArgument returns why the argument of a line is refused, or "".
+func (g *guard) checkTmpfilesArgument(line tmpfilesLine, at string) string {
 	switch {
 	case strings.Contains(line.modifiers, "^"):
 		return "the content of a credential can't be checked: write it into the line"
@@ -217,12 +217,12 @@ func (g *guard) tmpfilesArgument(line tmpfilesLine, at string) string {
 		if err != nil {
 			return "the modifier ~ requires base64, and the argument is not base64: correct it"
 		}
-		hidden := guard{left: g.left}
-		hidden.text("", at, data)
-		if len(hidden.refused) > 0 {
-			return hidden.refused[0].Why
+		hidden := guard{remainingBytes: g.remainingBytes}
+		hidden.checkText("", at, data)
+		if len(hidden.refusals) > 0 {
+			return hidden.refusals[0].Why
 		}
-	case line.kind == 'L' && isEnvironmentOfKubelet(at):
+	case line.kind == 'L' && isPersistentEnvironmentFile(at):
 		return at + " can be read by the kubelet, and the target of a link can't be checked: use a file"
 	}
 	return ""
@@ -231,7 +231,7 @@ func (g *guard) tmpfilesArgument(line tmpfilesLine, at string) string {
 // cutPattern returns the part of a path before the first component with a pattern, and the literal prefix of that
 // component. systemd-tmpfiles accepts *, ?, [ and {.
 func cutPattern(name string) (literal, prefix string, isPattern bool) {
-	first := strings.IndexAny(name, "*?[{\\"+anything)
+	first := strings.IndexAny(name, "*?[{\\"+unknownValue)
 	if first < 0 {
 		return name, "", false
 	}
@@ -239,31 +239,31 @@ func cutPattern(name string) (literal, prefix string, isPattern bool) {
 	return name[:start], name[start:first], true
 }
 
-// reachedBelow returns a protected path below a directory, or a link to one, whose next component starts with begin. It
-// returns "" if there is none.
-func (g *guard) reachedBelow(directory, begin string) string {
+// findProtectedBelow returns a protected path below a directory, or a link to one, whose next component starts with
+// prefix. It returns "" if there is none.
+func (g *guard) findProtectedBelow(directory, prefix string) string {
 	fits := func(name string) bool {
-		return isBelow(name, directory) && strings.HasPrefix(strings.TrimPrefix(name[len(strings.TrimSuffix(directory, "/")):], "/"), begin)
+		return isBelow(name, directory) && strings.HasPrefix(strings.TrimPrefix(name[len(strings.TrimSuffix(directory, "/")):], "/"), prefix)
 	}
-	if isKept(path.Join(directory, "a")) || isUnitDirectory(directory) {
+	if isProtected(path.Join(directory, "a")) || isUnitDirectory(directory) {
 		return directory
 	}
 	if i := slices.IndexFunc(examplePaths, fits); i >= 0 {
 		return examplePaths[i]
 	}
-	for from := range g.ways {
+	for from := range g.redirects {
 		if !fits(from) {
 			continue
 		}
-		if at, ok := g.ways.resolve(from); !ok || isKept(at) || leadsToReserved(at) || at == "/" {
+		if at, ok := g.redirects.resolve(from); !ok || isProtected(at) || containsReserved(at) || at == "/" {
 			return from
 		}
 	}
 	return ""
 }
 
-// described returns a path and, if it differs, the path that it resolves to.
-func described(name, at string) string {
+// describePath returns a path and, if it differs, the path that it resolves to.
+func describePath(name, at string) string {
 	if path.Clean(name) == at {
 		return at
 	}

@@ -30,37 +30,37 @@ var (
 	assignments = regexp.MustCompile(`\b(` + strings.Join(reservedVariables, "|") + `)\s*=`)
 	// settingLines matches identity settings in a text that contains a KubeletConfiguration.
 	settingLines = regexp.MustCompile(`(?i)\b(` + strings.Join(identitySettings, "|") + `)\s*:`)
-	// renamings matches commands and settings that change the host's name.
-	renamings = regexp.MustCompile(`\bhostnamectl\s+(?:-\S+\s+)*(?:set-hostname|hostname\s+[\w$])|\bkernel[./]hostname\s*=`)
+	// hostnameChanges matches commands and settings that change the host's name.
+	hostnameChanges = regexp.MustCompile(`\bhostnamectl\s+(?:-\S+\s+)*(?:set-hostname|hostname\s+[\w$])|\bkernel[./]hostname\s*=`)
 )
 
 var (
 	kubeletConfiguration = []byte("KubeletConfiguration")
-	// telltales are words for a fast search: every match of these expressions, except identityFlags, contains one of
+	// searchTerms are words for a fast search: every match of these expressions, except identityFlags, contains one of
 	// them.
-	telltales = [][]byte{[]byte("KUBELET_"), []byte("hostname"), kubeletConfiguration}
+	searchTerms = [][]byte{[]byte("KUBELET_"), []byte("hostname"), kubeletConfiguration}
 )
 
 const remedyPool = "set nodeLabels and nodeTaints of the MachineConfigPool or the PoolbootConfig"
 
-// text checks unit files, scripts, environment files and any other text for settings that identify the kubelet's Node.
-// Comments are not checked.
-func (g *guard) text(place, what string, data []byte) {
+// checkText checks unit files, scripts, environment files and any other text for settings that identify the kubelet's
+// Node. Comments are not checked.
+func (g *guard) checkText(place, what string, data []byte) {
 	plain := data
-	if isDisguised(data) {
-		plain = unquoted(data)
+	if hasQuotingInWords(data) {
+		plain = unquote(data)
 	}
-	if !identityFlags.Match(plain) && !slices.ContainsFunc(telltales, func(word []byte) bool { return bytes.Contains(plain, word) }) {
+	if !identityFlags.Match(plain) && !slices.ContainsFunc(searchTerms, func(word []byte) bool { return bytes.Contains(plain, word) }) {
 		return
 	}
-	plain = unquoted(withoutComments(data))
+	plain = unquote(removeComments(data))
 	switch flag, variable := identityFlags.Find(plain), assignments.FindSubmatch(plain); {
 	case flag != nil:
 		g.refuse(place, "%s: the kubelet flag %s is reserved for Poolboot: %s", what, flag, remedyPool)
 	case variable != nil:
 		g.refuse(place, "%s: the variable %s is reserved for Poolboot: use another name", what, variable[1])
-	case renamings.Match(plain):
-		g.refuse(place, "%s: %q would change the host's name: %s", what, renamings.Find(plain), remedies[HostnamePath])
+	case hostnameChanges.Match(plain):
+		g.refuse(place, "%s: %q would change the host's name: %s", what, hostnameChanges.Find(plain), remedies[HostnamePath])
 	case bytes.Contains(plain, kubeletConfiguration):
 		if setting := settingLines.FindSubmatch(plain); setting != nil {
 			g.refuseSetting(place, what, string(setting[1]))
@@ -68,8 +68,8 @@ func (g *guard) text(place, what string, data []byte) {
 	}
 }
 
-// kubeletConfig checks a drop-in of the kubelet's configuration.
-func (g *guard) kubeletConfig(place, name string, data []byte) {
+// checkKubeletConfig checks a drop-in of the kubelet's configuration.
+func (g *guard) checkKubeletConfig(place, name string, data []byte) {
 	var settings map[string]any
 	if err := yaml.Unmarshal(data, &settings); err != nil {
 		g.refuse(place, "%s: the file is not valid YAML, and the kubelet would not start: %v", name, err)
@@ -94,19 +94,19 @@ func isKubeletConfig(name string) bool {
 // environmentDirectories contain environment files that the kubelet's unit reads on some distributions.
 var environmentDirectories = []string{"/etc/sysconfig", "/etc/default", "/etc/kubernetes", "/var/lib/kubelet", "/run"}
 
-// holdsEnvironment reports whether a file can be an environment file of the kubelet.
-func holdsEnvironment(name string) bool {
+// isEnvironmentFile reports whether a file can be an environment file of the kubelet.
+func isEnvironmentFile(name string) bool {
 	return strings.HasSuffix(name, ".env") ||
 		slices.ContainsFunc(environmentDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
-// isEnvironmentOfKubelet is holdsEnvironment without files that are created at every boot.
-func isEnvironmentOfKubelet(name string) bool {
-	return holdsEnvironment(name) && !isBelow(name, "/run")
+// isPersistentEnvironmentFile is isEnvironmentFile without files that are created at every boot.
+func isPersistentEnvironmentFile(name string) bool {
+	return isEnvironmentFile(name) && !isBelow(name, "/run")
 }
 
-// isDisguised reports whether a text has escapes, or quotes within a word.
-func isDisguised(data []byte) bool {
+// hasQuotingInWords reports whether a text has escapes, or quotes within a word.
+func hasQuotingInWords(data []byte) bool {
 	if bytes.IndexByte(data, '\\') >= 0 {
 		return true
 	}
@@ -121,27 +121,27 @@ func isDisguised(data []byte) bool {
 	return false
 }
 
-// withoutComments removes the lines that are comments for a shell and for systemd. A line in quotes, or one that
+// removeComments removes the lines that are comments for a shell and for systemd. A line in quotes, or one that
 // continues another line, is not a comment.
-func withoutComments(data []byte) []byte {
+func removeComments(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	var quote byte
-	goesOn := false
+	isContinued := false
 	for len(data) > 0 {
 		line := data
 		if end := bytes.IndexAny(data, "\n\r\x00"); end >= 0 {
 			line = data[:end+1]
 		}
 		data = data[len(line):]
-		if text := bytes.TrimSpace(line); quote == 0 && !goesOn && len(text) > 0 && (text[0] == '#' || text[0] == ';') {
+		if text := bytes.TrimSpace(line); quote == 0 && !isContinued && len(text) > 0 && (text[0] == '#' || text[0] == ';') {
 			continue
 		}
-		goesOn = false
+		isContinued = false
 		for i := 0; i < len(line); i++ {
 			switch c := line[i]; {
 			case c == '\\' && quote != '\'':
 				i++
-				goesOn = i == len(line)-1
+				isContinued = i == len(line)-1
 			case c == quote:
 				quote = 0
 			case quote == 0 && (c == '"' || c == '\''):
@@ -153,9 +153,9 @@ func withoutComments(data []byte) []byte {
 	return out
 }
 
-// unquoted returns a text as a shell or systemd reads it: without quotes, with escapes decoded and continued lines
+// unquote returns a text as a shell or systemd reads it: without quotes, with escapes decoded and continued lines
 // joined.
-func unquoted(data []byte) []byte {
+func unquote(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {

@@ -11,24 +11,24 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-func (g *guard) units(units []types.Unit) {
+func (g *guard) checkUnits(units []types.Unit) {
 	for i, unit := range units {
 		place := fmt.Sprintf("systemd.units[%d]", i)
 		switch {
 		case strings.Contains(unit.Name, "/"):
 			g.refuse(place+".name", "%s: the name of a unit must not contain a slash", unit.Name)
 			continue
-		case isOwn(unit.Name):
+		case isOwnUnit(unit.Name):
 			g.refuseOwn(place+".name", unit.Name)
 			continue
 		case unit.Name == KubeletUnit && unit.Mask != nil && *unit.Mask:
 			g.refuse(place+".mask", "without %s the host never joins: leave it out", unit.Name)
-		case g.hides(unit.Name):
+		case g.hidesReservedFiles(unit.Name):
 			g.refuse(place+".name", "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(unit.Name))
 			continue
 		}
 		if unit.Contents != nil && *unit.Contents != "" {
-			g.unit(place+".contents", unit.Name, *unit.Contents)
+			g.checkUnit(place+".contents", unit.Name, *unit.Contents)
 		}
 		for j, dropin := range unit.Dropins {
 			place := fmt.Sprintf("%s.dropins[%d]", place, j)
@@ -38,40 +38,40 @@ func (g *guard) units(units []types.Unit) {
 			case unit.Name == KubeletUnit && isReservedDropin(dropin.Name):
 				g.refuseDropin(place+".name", dropin.Name)
 			case dropin.Contents != nil:
-				g.dropin(place+".contents", unit.Name, dropin.Name, *dropin.Contents)
+				g.checkDropin(place+".contents", unit.Name, dropin.Name, *dropin.Contents)
 			}
 		}
 	}
 }
 
-// unit checks the contents of a unit.
-func (g *guard) unit(place, name, contents string) {
+// checkUnit checks the contents of a unit.
+func (g *guard) checkUnit(place, name, contents string) {
 	switch {
-	case isOwn(name):
+	case isOwnUnit(name):
 		g.refuseOwn(place, name)
 	case name == KubeletUnit:
 		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, or a kubelet configuration in %s",
 			name, KubeletConfigDirectory)
-	case g.hides(name):
+	case g.hidesReservedFiles(name):
 		g.refuse(place, "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(name))
-	case g.against(place, name, name, contents):
+	case g.refuseDirectives(place, name, name, contents):
 	default:
-		g.text(place, name, []byte(contents))
+		g.checkText(place, name, []byte(contents))
 	}
 }
 
-// dropin checks a drop-in of a unit.
-func (g *guard) dropin(place, unitName, name, contents string) {
+// checkDropin checks a drop-in of a unit.
+func (g *guard) checkDropin(place, unitName, name, contents string) {
 	what := fmt.Sprintf("drop-in %s of %s", name, unitName)
 	switch {
-	case isOwn(unitName):
+	case isOwnUnit(unitName):
 		g.refuseOwn(place, unitName)
 	case unitName == KubeletUnit && isReservedDropin(name):
 		g.refuseDropin(place, name)
-	case g.against(place, unitName, what, contents):
-	case (appliesToKubelet(unitName) || isForEvery(unitName)) && g.kubeletDropin(place, unitName, what, contents):
+	case g.refuseDirectives(place, unitName, what, contents):
+	case (appliesToKubelet(unitName) || appliesToAllUnits(unitName)) && g.refuseKubeletDropin(place, unitName, what, contents):
 	default:
-		g.text(place, what, []byte(contents))
+		g.checkText(place, what, []byte(contents))
 	}
 }
 
@@ -112,8 +112,8 @@ func directivesOf(contents string) (directives []directive) {
 			continue
 		}
 		line = before + line
-		if goesOn, yes := strings.CutSuffix(line, `\`); yes {
-			before = goesOn + " "
+		if part, isContinued := strings.CutSuffix(line, `\`); isContinued {
+			before = part + " "
 			continue
 		}
 		before = ""
@@ -124,13 +124,13 @@ func directivesOf(contents string) (directives []directive) {
 	return directives
 }
 
-// hides reports whether a unit mounts a file system over files of Poolboot.
-func (g *guard) hides(unitName string) bool {
+// hidesReservedFiles reports whether a unit mounts a file system over files of Poolboot.
+func (g *guard) hidesReservedFiles(unitName string) bool {
 	where := mountPoint(unitName)
 	if where == "" {
 		return false
 	}
-	at, ok := g.ways.mountedAt(where)
+	at, ok := g.redirects.resolveMount(where)
 	return !ok || hidesReserved(at)
 }
 
@@ -140,11 +140,11 @@ func mountPoint(unitName string) string {
 	if extension != ".mount" && extension != ".automount" {
 		return ""
 	}
-	return cleaned(unit.UnitNamePathUnescape(strings.TrimSuffix(unitName, extension)))
+	return cleanPath(unit.UnitNamePathUnescape(strings.TrimSuffix(unitName, extension)))
 }
 
-// isOwn reports whether a unit belongs to Poolboot.
-func isOwn(unitName string) bool { return strings.HasPrefix(unitName, OwnUnitPrefix) }
+// isOwnUnit reports whether a unit belongs to Poolboot.
+func isOwnUnit(unitName string) bool { return strings.HasPrefix(unitName, OwnUnitPrefix) }
 
 // appliesToKubelet reports whether the drop-ins of a unit apply to the kubelet: systemd reads service.d for every
 // service.
@@ -155,5 +155,5 @@ func appliesToKubelet(unitName string) bool {
 // isDropinDirectory reports whether a path is a directory of drop-ins for the kubelet or a unit of Poolboot.
 func isDropinDirectory(name string) bool {
 	unitName, isDropins := strings.CutSuffix(path.Base(name), ".d")
-	return isDropins && slices.Contains(unitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwn(unitName))
+	return isDropins && slices.Contains(unitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwnUnit(unitName))
 }

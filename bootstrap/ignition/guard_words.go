@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// words splits a text as systemd does with quotes and C escapes (extract_first_word with UNQUOTE and CUNESCAPE), into
-// at most limit words and the rest. With limit 0 there is no maximum. It is not ok if systemd would refuse the text
-// because of an unclosed quote or an invalid escape.
-func words(text string, limit int) (all []string, rest string, ok bool) {
+// splitWords splits a text as systemd does with quotes and C escapes (extract_first_word with UNQUOTE and CUNESCAPE),
+// into at most limit words and the rest. With limit 0 there is no maximum. It is not ok if systemd would refuse the
+// text because of an unclosed quote or an invalid escape.
+func splitWords(text string, limit int) (all []string, rest string, ok bool) {
 	var word []byte
 	inWord, quote := false, byte(0)
 	for i := 0; i < len(text); i++ {
@@ -20,7 +20,7 @@ func words(text string, limit int) (all []string, rest string, ok bool) {
 		}
 		switch c := text[i]; {
 		case c == '\\':
-			plain, length := unescaped(text[i:])
+			plain, length := decodeEscape(text[i:])
 			if length == 0 {
 				return all, "", false
 			}
@@ -49,8 +49,8 @@ func words(text string, limit int) (all []string, rest string, ok bool) {
 var plainEscapes = map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
 	'\\': "\\", '"': "\"", '\'': "'", 's': " "}
 
-// unescaped decodes the C escape at the beginning of a text, and returns its length, or 0 if the escape is invalid.
-func unescaped(text string) (plain string, length int) {
+// decodeEscape decodes the C escape at the beginning of a text, and returns its length, or 0 if the escape is invalid.
+func decodeEscape(text string) (plain string, length int) {
 	if len(text) < 2 {
 		return "", 0
 	}
@@ -92,11 +92,11 @@ var directorySpecifiers = map[string]string{
 // specifier matches a specifier of systemd.
 var specifier = regexp.MustCompile(`(?s)%.`)
 
-// anything stands for a specifier with an unknown value. Unlike a star, it can't occur in a text.
-const anything = "\x00"
+// unknownValue replaces a specifier with an unknown value. Unlike a star, it can't occur in a text.
+const unknownValue = "\x00"
 
-// specified replaces systemd's specifiers with their values, or with anything if the value is unknown.
-func specified(text string) string {
+// expandSpecifiers replaces systemd's specifiers with their values, or with unknownValue.
+func expandSpecifiers(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
 	}
@@ -104,19 +104,19 @@ func specified(text string) string {
 		if value, ok := directorySpecifiers[specifier[1:]]; ok {
 			return value
 		}
-		return anything
+		return unknownValue
 	})
 }
 
-// couldBe reports whether a text with specifiers can have the value name, in which a star matches any ending.
-func couldBe(text, name string) bool {
-	pattern := specified(text)
+// canBeNamed reports whether a text with specifiers can have the value name, in which a star matches any ending.
+func canBeNamed(text, name string) bool {
+	pattern := expandSpecifiers(text)
 	if pattern == text {
 		fits, _ := path.Match(name, text)
 		return fits
 	}
 	name, isPrefix := strings.CutSuffix(name, "*")
-	parts := strings.Split(pattern, anything)
+	parts := strings.Split(pattern, unknownValue)
 	if !strings.HasPrefix(name, parts[0]) && (!isPrefix || !strings.HasPrefix(parts[0], name)) {
 		return false
 	}

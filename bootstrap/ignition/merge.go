@@ -18,30 +18,30 @@ import (
 //
 // The arguments are not modified. The result can be invalid: see ValidateMerged.
 func Merge(configs ...Config) Config {
-	nodes, units := tally{keys: map[string]*counted{}}, tally{keys: map[string]*counted{}}
+	nodes, units := tally{keys: map[string]*keyCount{}}, tally{keys: map[string]*keyCount{}}
 	for _, config := range configs {
-		count(&nodes, "files", config.Storage.Files)
-		count(&nodes, "directories", config.Storage.Directories)
-		count(&nodes, "links", config.Storage.Links)
-		count(&units, "units", config.Systemd.Units)
+		countKeys(&nodes, "files", config.Storage.Files)
+		countKeys(&nodes, "directories", config.Storage.Directories)
+		countKeys(&nodes, "links", config.Storage.Links)
+		countKeys(&units, "units", config.Systemd.Units)
 	}
 	var alone Config
 	var rest []Config
 	for _, config := range configs {
-		setAside(&nodes, &config.Storage.Files, &alone.Storage.Files)
-		setAside(&nodes, &config.Storage.Directories, &alone.Storage.Directories)
-		setAside(&nodes, &config.Storage.Links, &alone.Storage.Links)
-		setAside(&units, &config.Systemd.Units, &alone.Systemd.Units)
+		extractUnique(&nodes, &config.Storage.Files, &alone.Storage.Files)
+		extractUnique(&nodes, &config.Storage.Directories, &alone.Storage.Directories)
+		extractUnique(&nodes, &config.Storage.Links, &alone.Storage.Links)
+		extractUnique(&units, &config.Systemd.Units, &alone.Systemd.Units)
 		config.Ignition.Version = Version
 		if !reflect.DeepEqual(config, New()) {
 			rest = append(rest, config)
 		}
 	}
-	merged := mergeRest(rest)
-	merged.Storage.Files = putBack(&nodes, merged.Storage.Files, alone.Storage.Files)
-	merged.Storage.Directories = putBack(&nodes, merged.Storage.Directories, alone.Storage.Directories)
-	merged.Storage.Links = putBack(&nodes, merged.Storage.Links, alone.Storage.Links)
-	merged.Systemd.Units = putBack(&units, merged.Systemd.Units, alone.Systemd.Units)
+	merged := mergeRepeated(rest)
+	merged.Storage.Files = restoreUnique(&nodes, merged.Storage.Files, alone.Storage.Files)
+	merged.Storage.Directories = restoreUnique(&nodes, merged.Storage.Directories, alone.Storage.Directories)
+	merged.Storage.Links = restoreUnique(&nodes, merged.Storage.Links, alone.Storage.Links)
+	merged.Systemd.Units = restoreUnique(&units, merged.Systemd.Units, alone.Systemd.Units)
 	merged.Ignition.Version = Version
 	for i := range merged.Storage.Files {
 		file := &merged.Storage.Files[i]
@@ -52,72 +52,72 @@ func Merge(configs ...Config) Config {
 	return merged
 }
 
-// mergeRest merges, with Ignition's merge, the entries that occur several times.
-func mergeRest(configs []Config) Config {
+// mergeRepeated merges, with Ignition's merge, the entries that occur several times.
+func mergeRepeated(configs []Config) Config {
 	switch {
 	case len(configs) == 0:
 		return New()
-	case keepTheirKinds(configs):
-		return byHalves(configs)
+	case isMergeAssociative(configs):
+		return mergeTree(configs)
 	}
 	merged := New()
 	for _, config := range configs {
-		merged = lay(merged, config)
+		merged = mergeOver(merged, config)
 	}
 	return merged
 }
 
-// byHalves merges in a tree instead of one by one: the time of Ignition's merge depends on the entries of both sides,
+// mergeTree merges in a tree instead of one by one: the time of Ignition's merge depends on the entries of both sides,
 // and in a tree each entry is merged fewer times.
-func byHalves(configs []Config) Config {
+func mergeTree(configs []Config) Config {
 	if len(configs) == 1 {
 		return configs[0]
 	}
 	half := len(configs) / 2
-	return lay(byHalves(configs[:half]), byHalves(configs[half:]))
+	return mergeOver(mergeTree(configs[:half]), mergeTree(configs[half:]))
 }
 
-// keepTheirKinds reports whether every path has the same kind in all configurations, and every kernel argument is in
-// the same list. Only then is the merge associative: a link that replaces a file removes everything that was merged
+// isMergeAssociative reports whether every path has the same kind in all configurations, and every kernel argument is
+// in the same list. Only then is the merge associative: a link that replaces a file removes everything that was merged
 // before it.
-func keepTheirKinds(configs []Config) bool {
+func isMergeAssociative(configs []Config) bool {
 	type entry struct{ list, name string }
 	kinds := map[entry]string{}
 	keep := true
-	note := func(list, name, kind string) {
-		if known, has := kinds[entry{list, name}]; has && known != kind {
+	record := func(list, name, kind string) {
+		if earlier, ok := kinds[entry{list, name}]; ok && earlier != kind {
 			keep = false
 		}
 		kinds[entry{list, name}] = kind
 	}
 	for _, config := range configs {
 		for _, file := range config.Storage.Files {
-			note("storage", file.Path, "file")
+			record("storage", file.Path, "file")
 		}
 		for _, directory := range config.Storage.Directories {
-			note("storage", directory.Path, "directory")
+			record("storage", directory.Path, "directory")
 		}
 		for _, link := range config.Storage.Links {
-			note("storage", link.Path, "link")
+			record("storage", link.Path, "link")
 		}
 		for _, argument := range config.KernelArguments.ShouldExist {
-			note("kernelArguments", string(argument), "shouldExist")
+			record("kernelArguments", string(argument), "shouldExist")
 		}
 		for _, argument := range config.KernelArguments.ShouldNotExist {
-			note("kernelArguments", string(argument), "shouldNotExist")
+			record("kernelArguments", string(argument), "shouldNotExist")
 		}
 	}
 	return keep
 }
 
-// lay merges over into base.
-func lay(base, over Config) Config {
-	base.Storage.Files = withoutContents(base.Storage.Files, over.Storage.Files)
+// mergeOver merges over into base.
+func mergeOver(base, over Config) Config {
+	base.Storage.Files = dropReplacedContents(base.Storage.Files, over.Storage.Files)
 	return v3_5.Merge(base, over)
 }
 
-// withoutContents returns files without the contents that over replaces.
-func withoutContents(files, over []types.File) []types.File {
+// dropReplacedContents returns files without the contents that over replaces.
+func dropReplacedContents(files, over []types.File) []types.File {
 	hasNew := make(map[string]bool, len(over))
 	for _, file := range over {
 		hasNew[file.Path] = file.Contents.Source != nil

@@ -67,39 +67,39 @@ func WriteAs(c Config, version string) ([]byte, error) {
 		return nil, err
 	}
 	if !bytes.Equal(back, whole) {
-		return nil, &VersionError{Version: version, Path: firstLost(whole, back)}
+		return nil, &VersionError{Version: version, Path: findFirstLoss(whole, back)}
 	}
 	return document, nil
 }
 
-// firstLost returns the path of the first value, in the order of keys, that is missing or different in back.
-func firstLost(whole, back []byte) string {
+// findFirstLoss returns the path of the first value, in the order of keys, that is missing or different in back.
+func findFirstLoss(whole, back []byte) string {
 	var before, after any
 	if errors.Join(json.Unmarshal(whole, &before), json.Unmarshal(back, &after)) != nil {
 		return ""
 	}
-	path, _ := lostIn(nil, before, after)
+	path, _ := findLoss(nil, before, after)
 	return joinPath(path)
 }
 
-func lostIn(path []any, before, after any) (lost []any, found bool) {
-	switch was := before.(type) {
+func findLoss(path []any, before, after any) (lost []any, found bool) {
+	switch value := before.(type) {
 	case map[string]any:
-		got, _ := after.(map[string]any)
-		for _, key := range slices.Sorted(maps.Keys(was)) {
-			if lost, found = lostIn(append(path, key), was[key], got[key]); found {
+		other, _ := after.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if lost, found = findLoss(append(path, key), value[key], other[key]); found {
 				return lost, true
 			}
 		}
 		return nil, false
 	case []any:
-		got, _ := after.([]any)
-		for i := range min(len(was), len(got)) {
-			if lost, found = lostIn(append(path, i), was[i], got[i]); found {
+		other, _ := after.([]any)
+		for i := range min(len(value), len(other)) {
+			if lost, found = findLoss(append(path, i), value[i], other[i]); found {
 				return lost, true
 			}
 		}
-		return path, len(got) != len(was)
+		return path, len(other) != len(value)
 	}
 	return path, before != after
 }

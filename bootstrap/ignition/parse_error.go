@@ -81,15 +81,15 @@ func decodeError(raw []byte, err error) error {
 	}
 	switch {
 	case errors.As(err, &wrongType):
-		return at(wrongType.Offset, fmt.Sprintf("must be %s, is JSON %s", inWords(wrongType.Type), wrongType.Value))
+		return at(wrongType.Offset, fmt.Sprintf("must be %s, is JSON %s", describeType(wrongType.Type), wrongType.Value))
 	case errors.As(err, &broken):
 		return at(broken.Offset, broken.Error())
 	}
 	return problem("", err.Error())
 }
 
-// inWords returns the name of the JSON type for a Go type.
-func inWords(t reflect.Type) string {
+// describeType returns the name of the JSON type for a Go type.
+func describeType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
 		return "an object"

@@ -30,22 +30,22 @@ var readerOf3 = map[string]func([]byte) (Config, bool){
 func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
 	return func(raw []byte) (Config, bool) {
 		var config Types
-		if err := json.Unmarshal(raw, &config); err != nil || !passes(config) {
+		if err := json.Unmarshal(raw, &config); err != nil || !isValid(config) {
 			return Config{}, false
 		}
-		return carryOver(config, translate)
+		return translateConfig(config, translate)
 	}
 }
 
-// carryOver translates a configuration. Files and units, the largest part of most configurations, are copied: their
-// fields have not changed since spec 3.2. It leaves documents with special bits in a mode, which are supported since
-// spec 3.4, to the parser.
-func carryOver[Types any](old Types, translate func(Types) Config) (Config, bool) {
+// translateConfig translates a configuration. Files and units, the largest part of most configurations, are copied:
+// their fields have not changed since spec 3.2. It leaves documents with special bits in a mode, which are supported
+// since spec 3.4, to the parser.
+func translateConfig[Types any](old Types, translate func(Types) Config) (Config, bool) {
 	v := reflect.ValueOf(&old).Elem()
 	files, units := v.FieldByName("Storage").FieldByName("Files"), v.FieldByName("Systemd").FieldByName("Units")
 	var same Config
-	copyOver(reflect.ValueOf(&same.Storage.Files).Elem(), files)
-	copyOver(reflect.ValueOf(&same.Systemd.Units).Elem(), units)
+	copyFields(reflect.ValueOf(&same.Storage.Files).Elem(), files)
+	copyFields(reflect.ValueOf(&same.Systemd.Units).Elem(), units)
 	if slices.ContainsFunc(same.Storage.Files, func(file types.File) bool { return file.Mode != nil && *file.Mode > 0o777 }) {
 		return Config{}, false
 	}
@@ -61,19 +61,19 @@ func carryOver[Types any](old Types, translate func(Types) Config) (Config, bool
 	return whole, true
 }
 
-// copyOver copies a value to one whose type has the same fields in the same order.
-func copyOver(to, from reflect.Value) {
+// copyFields copies a value to one whose type has the same fields in the same order.
+func copyFields(to, from reflect.Value) {
 	switch {
 	case to.Type() == from.Type():
 		to.Set(from)
 	case to.Kind() == reflect.Struct:
 		for i := range to.NumField() {
-			copyOver(to.Field(i), from.Field(i))
+			copyFields(to.Field(i), from.Field(i))
 		}
 	case !from.IsNil(): // a list
 		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
 		for i := range from.Len() {
-			copyOver(to.Index(i), from.Index(i))
+			copyFields(to.Index(i), from.Index(i))
 		}
 	}
 }

@@ -34,7 +34,7 @@ func pathAt(raw []byte, offset int64) string {
 	for decoder.InputOffset() < offset {
 		depth := len(objects)
 		inObject := depth > 0 && objects[depth-1]
-		wantsKey := inObject && len(place) < depth
+		expectsKey := inObject && len(place) < depth
 		if depth > 0 && !inObject && decoder.More() {
 			place = nextElement(place, depth)
 		}
@@ -44,7 +44,7 @@ func pathAt(raw []byte, offset int64) string {
 		}
 		_, isDelimiter := token.(json.Delim)
 		switch {
-		case wantsKey && !isDelimiter:
+		case expectsKey && !isDelimiter:
 			place = append(place, token)
 			continue
 		case decoder.InputOffset() >= offset:

@@ -99,9 +99,9 @@ func remedyFor(name string) string {
 	return remedies[name]
 }
 
-// leadsToReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit
+// containsReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit
 // directory. A file or a link there would replace it.
-func leadsToReserved(name string) bool {
+func containsReserved(name string) bool {
 	return name == KubeletConfigDirectory || slices.Contains(unitDirectories, name) ||
 		slices.ContainsFunc(reservedPaths, func(reserved string) bool { return isBelow(reserved, name) })
 }
@@ -109,13 +109,13 @@ func leadsToReserved(name string) bool {
 // hidesReserved reports whether a file system that is mounted at a path would hide files of Poolboot below it. A mount
 // at or below /var is allowed: a /var on another file system needs a mount unit.
 func hidesReserved(name string) bool {
-	return isKept(name) || name == "/usr" || isIn(name, "/etc", "/run", "/usr/lib") && leadsToReserved(name) ||
+	return isProtected(name) || name == "/usr" || isIn(name, "/etc", "/run", "/usr/lib") && containsReserved(name) ||
 		slices.ContainsFunc(unitDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
-// isOutside reports whether a path is an alternative path to files of the root, as the kernel and images based on
-// OSTree have.
-func isOutside(name string) bool {
+// isAlternativePath reports whether a path is an alternative path to files of the root, as the kernel and images based
+// on OSTree have.
+func isAlternativePath(name string) bool {
 	return isIn(name, "/proc", "/sys", "/dev/fd", "/sysroot", "/ostree")
 }
 
@@ -170,8 +170,8 @@ var aliases = [][2]string{{"/var/run", "/run"}, {"/lib", "/usr/lib"}, {"/var/usr
 // extensions matches files of a system extension, which systemd merges over the root.
 var extensions = regexp.MustCompile(`^/(?:etc|run|var/lib|usr/lib|usr/local/lib)/extensions(?:\.mutable)?/[^/]+(/.*)$`)
 
-// cleaned returns a path with the links of images resolved, and the path in the root of a file of a system extension.
-func cleaned(name string) string {
+// cleanPath returns a path with the links of images resolved, and the path in the root of a file of a system extension.
+func cleanPath(name string) string {
 	name = path.Clean(name)
 	if strings.Contains(name, "/extensions") {
 		if match := extensions.FindStringSubmatch(name); match != nil {
@@ -188,7 +188,9 @@ func cleaned(name string) string {
 
 // Allowed returns the lists of what Guard allows where it refuses everything else, for the documentation: settings in
 // drop-ins of the kubelet's unit and of all services, and kernel arguments of systemd.
-func Allowed() [3][]string { return [3][]string{allowedDirectives, allowedForEvery, allowedArguments} }
+func Allowed() [3][]string {
+	return [3][]string{allowedDirectives, allowedForAllServices, allowedArguments}
+}
 
 // Reserved returns what Guard and GuardArguments refuse, for the documentation: paths (a directory ends in a slash),
 // units, drop-ins, kubelet flags and settings, variables, kernel arguments.
@@ -204,7 +206,7 @@ func Reserved() []string {
 	for _, reserved := range reservedArguments {
 		all = append(all, reserved.pattern)
 	}
-	all = slices.Concat(all, identitySettings, reservedVariables, targetWords)
+	all = slices.Concat(all, identitySettings, reservedVariables, bootTargetArguments)
 	slices.Sort(all)
 	return all
 }

@@ -9,38 +9,38 @@ import (
 // Ignition's merge takes time for every entry of both sides, but an entry whose key occurs once needs no merge: it is
 // set aside, and added again at its position.
 type tally struct {
-	keys  map[string]*counted
-	place int
+	keys         map[string]*keyCount
+	lastPosition int
 }
 
-type counted struct {
-	entries int
-	list    string // the list that the latest entry is in
-	place   int    // the position of the key in that list
+type keyCount struct {
+	entries  int
+	list     string // the list that the latest entry is in
+	position int    // the position of the key in that list
 }
 
 // keyed is an entry of a list; Ignition merges entries of the same key.
 type keyed interface{ Key() string }
 
-// count counts the entries of one list. A key that moves to another list, such as a link that replaces a file, gets a
-// position at the end.
-func count[Entry keyed](t *tally, list string, entries []Entry) {
+// countKeys counts the entries of one list. A key that moves to another list, such as a link that replaces a file, gets
+// a position at the end.
+func countKeys[Entry keyed](t *tally, list string, entries []Entry) {
 	for _, entry := range entries {
-		known, has := t.keys[entry.Key()]
-		if !has {
-			known = &counted{}
-			t.keys[entry.Key()] = known
+		counted, ok := t.keys[entry.Key()]
+		if !ok {
+			counted = &keyCount{}
+			t.keys[entry.Key()] = counted
 		}
-		if known.list != list {
-			t.place++
-			known.list, known.place = list, t.place
+		if counted.list != list {
+			t.lastPosition++
+			counted.list, counted.position = list, t.lastPosition
 		}
-		known.entries++
+		counted.entries++
 	}
 }
 
-// setAside moves the entries whose key occurs once from a list to aside.
-func setAside[Entry keyed](t *tally, entries, aside *[]Entry) {
+// extractUnique moves the entries whose key occurs once from a list to aside.
+func extractUnique[Entry keyed](t *tally, entries, aside *[]Entry) {
 	var rest []Entry
 	for _, entry := range *entries {
 		if t.keys[entry.Key()].entries == 1 {
@@ -52,9 +52,9 @@ func setAside[Entry keyed](t *tally, entries, aside *[]Entry) {
 	*entries = rest
 }
 
-// putBack combines merged entries with those that were set aside, in order.
-func putBack[Entry keyed](t *tally, merged, aside []Entry) []Entry {
+// restoreUnique combines merged entries with those that were set aside, in order.
+func restoreUnique[Entry keyed](t *tally, merged, aside []Entry) []Entry {
 	all := slices.Concat(merged, aside)
-	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].place, t.keys[b.Key()].place) })
+	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].position, t.keys[b.Key()].position) })
 	return all
 }

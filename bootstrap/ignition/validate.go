@@ -15,7 +15,7 @@ import (
 // Validate returns a *ParseError if Ignition would refuse the configuration. A configuration that Parse returned is
 // valid; a merged one can be invalid.
 func Validate(c Config) error {
-	if passes(c) {
+	if isValid(c) {
 		return nil
 	}
 	if problems := problemsIn(validate.ValidateWithContext(c, nil)); len(problems) > 0 {
@@ -32,7 +32,7 @@ func ValidateMerged(c Config) error {
 	for i := range light.Storage.Files {
 		contents := &light.Storage.Files[i].Contents
 		if contents.Source != nil && strings.HasPrefix(*contents.Source, "data:") && len(contents.HTTPHeaders) == 0 {
-			contents.Source = &elsewhere
+			contents.Source = &placeholderURL
 		}
 	}
 	light.Systemd.Units = slices.Clone(c.Systemd.Units)
@@ -44,43 +44,43 @@ func ValidateMerged(c Config) error {
 			unit.Dropins[j].Contents = nil
 		}
 	}
-	if passes(light) {
+	if isValid(light) {
 		return nil
 	}
 	return Validate(c)
 }
 
-// passes evaluates the same rules as validate.ValidateWithContext. It is faster because it visits only types with
+// isValid evaluates the same rules as validate.ValidateWithContext. It is faster because it visits only types with
 // rules, and creates no report.
-func passes(config any) bool {
-	return holds(reflect.ValueOf(config), path.ContextPath{Tag: "json"})
+func isValid(config any) bool {
+	return satisfiesRules(reflect.ValueOf(config), path.ContextPath{Tag: "json"})
 }
 
-// ruled is an Ignition type with its own validation rules.
-type ruled interface {
+// validator is an Ignition type with its own validation rules.
+type validator interface {
 	Validate(path.ContextPath) report.Report
 }
 
 // rules describes which parts of a type need validation.
 type rules struct {
-	own    bool  // the type is ruled
-	data   bool  // the type is a Resource, whose source can be large
-	units  bool  // the type is Systemd, whose rule is only about unit instances
-	lists  []int // fields that are lists, which must not have duplicates
-	fields []int // fields with rules in them
+	isValidator bool  // the type implements validator
+	isResource  bool  // the type is a Resource, whose source can be large
+	isSystemd   bool  // the type is Systemd, whose rule is only about unit instances
+	lists       []int // fields that are lists, which must not have duplicates
+	fields      []int // fields with rules in them
 }
 
-// rulesOf caches the rules of every type, by its reflect.Type.
-var rulesOf sync.Map
+// rulesByType caches the rules of every type, by its reflect.Type.
+var rulesByType sync.Map
 
-func rulesFor(t reflect.Type) rules {
-	if known, has := rulesOf.Load(t); has {
-		return known.(rules)
+func findRules(t reflect.Type) rules {
+	if cached, ok := rulesByType.Load(t); ok {
+		return cached.(rules)
 	}
 	var found rules
-	found.own = t.Implements(reflect.TypeFor[ruled]())
-	found.data = t.Name() == reflect.TypeFor[types.Resource]().Name()
-	found.units = t.Name() == reflect.TypeFor[types.Systemd]().Name()
+	found.isValidator = t.Implements(reflect.TypeFor[validator]())
+	found.isResource = t.Name() == reflect.TypeFor[types.Resource]().Name()
+	found.isSystemd = t.Name() == reflect.TypeFor[types.Systemd]().Name()
 	if t.Kind() == reflect.Struct {
 		for i := range t.NumField() {
 			field := t.Field(i).Type
@@ -92,7 +92,7 @@ func rulesFor(t reflect.Type) rules {
 			}
 		}
 	}
-	rulesOf.Store(t, found)
+	rulesByType.Store(t, found)
 	return found
 }
 
@@ -102,42 +102,42 @@ func hasRules(t reflect.Type) bool {
 	case reflect.Slice, reflect.Pointer:
 		return hasRules(t.Elem())
 	case reflect.Struct:
-		found := rulesFor(t)
-		return found.own || len(found.lists)+len(found.fields) > 0
+		found := findRules(t)
+		return found.isValidator || len(found.lists)+len(found.fields) > 0
 	default:
-		return t.Implements(reflect.TypeFor[ruled]())
+		return t.Implements(reflect.TypeFor[validator]())
 	}
 }
 
-// holds reports whether a value and everything in it satisfies the rules.
-func holds(v reflect.Value, place path.ContextPath) bool {
+// satisfiesRules reports whether a value and everything in it satisfies the rules.
+func satisfiesRules(v reflect.Value, place path.ContextPath) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
-		return v.IsNil() || holds(v.Elem(), place)
+		return v.IsNil() || satisfiesRules(v.Elem(), place)
 	case reflect.Slice:
 		for i := range v.Len() {
-			if !holds(v.Index(i), place) {
+			if !satisfiesRules(v.Index(i), place) {
 				return false
 			}
 		}
 		return true
 	}
-	checked := rulesFor(v.Type())
-	if checked.data {
-		v = withoutData(v)
+	typeRules := findRules(v.Type())
+	if typeRules.isResource {
+		v = withoutDataURL(v)
 	}
-	if checked.own && (!checked.units || hasInstances(v)) && v.Interface().(ruled).Validate(place).IsFatal() {
+	if typeRules.isValidator && (!typeRules.isSystemd || hasInstances(v)) && v.Interface().(validator).Validate(place).IsFatal() {
 		return false
 	}
 	entries := 0
-	for _, i := range checked.lists {
+	for _, i := range typeRules.lists {
 		entries += v.Field(i).Len()
 	}
 	if entries > 1 && validate.ValidateDups(v, place).IsFatal() {
 		return false
 	}
-	for _, i := range checked.fields {
-		if !holds(v.Field(i), place) {
+	for _, i := range typeRules.fields {
+		if !satisfiesRules(v.Field(i), place) {
 			return false
 		}
 	}

@@ -242,7 +242,7 @@ func checkKernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConf
 // guardMerged applies Guard to the combination of MachineConfigs that passed it one by one: to files to which several
 // contribute and, if a link leads to a path that Poolboot manages, to everything.
 func guardMerged(whole ignition.Config, parts []part) error {
-	if len(parts) > 1 && ignition.Redirects(whole) {
+	if len(parts) > 1 && ignition.HasRedirects(whole) {
 		return ignition.Guard(merged(parts))
 	}
 	return ignition.Guard(sharedFiles(whole, parts))

@@ -33,7 +33,7 @@ func (v *view) serveConfig(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	v.recordAddress(ctx, ready.record, target.from)
-	overlay, err := ready.overlay.Packed.For(target.version)
+	overlay, err := ready.overlay.Packed.ForVersion(target.version)
 	if err != nil {
 		return v.malformedOverlay(record, err)
 	}

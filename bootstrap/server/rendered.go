@@ -106,8 +106,8 @@ func (p *PoolBytes) convertTo(version string) (*PoolBytes, error) {
 		return nil, err
 	}
 	result, err := packPool(plain)
-	if err == nil && !ignition.ReadsReferences(version) {
-		result.inline = ignition.Inline(plain)
+	if err == nil && !ignition.SupportsReferences(version) {
+		result.inline = ignition.DataURL(plain)
 	}
 	return result, err
 }
