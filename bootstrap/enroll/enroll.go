@@ -86,10 +86,10 @@ func InRanges(ranges []string, address netip.Addr) bool {
 	})
 }
 
-// Allows returns why a host cannot get a name. It returns "" if it can. The name becomes the name of a Node and the
+// CheckName returns why a host cannot get a name. It returns "" if it can. The name becomes the name of a Node and the
 // value of a label on that Node. Names that only the cluster reserves, such as its control plane endpoint, are checked
 // when the host is admitted.
-func Allows(pattern, name string) string {
+func CheckName(pattern, name string) string {
 	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
 		return "it cannot be the name of a Node: " + strings.Join(problems, "; ")
 	}

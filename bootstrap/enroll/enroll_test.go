@@ -84,7 +84,7 @@ var _ = Describe("An Enrollment", func() {
 })
 
 var _ = Describe("A name", func() {
-	DescribeTable("is allowed", func(pattern, name string) { Expect(enroll.Allows(pattern, name)).To(BeEmpty()) },
+	DescribeTable("is allowed", func(pattern, name string) { Expect(enroll.CheckName(pattern, name)).To(BeEmpty()) },
 		Entry(nil, "edge-*", "edge-7"),
 		Entry(nil, "edge-??", "edge-07"),
 		Entry(nil, "rack[1-3]-*", "rack2-u12"),
@@ -92,7 +92,7 @@ var _ = Describe("A name", func() {
 		Entry(nil, "*", "edge.example.com"),
 	)
 	DescribeTable("is not allowed", func(pattern, name, why string) {
-		Expect(enroll.Allows(pattern, name)).To(ContainSubstring(why))
+		Expect(enroll.CheckName(pattern, name)).To(ContainSubstring(why))
 	},
 		Entry("that does not match the pattern", "edge-*", "core-7", "names like edge-*"),
 		Entry("with a prefix", "edge-*", "my-edge-7", "names like"),
@@ -121,7 +121,7 @@ func FuzzAllows(f *testing.F) {
 	f.Add("edge-*", "edge-7")
 	f.Add("[", "")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if enroll.CheckPattern(pattern) == nil && enroll.Allows(pattern, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		if enroll.CheckPattern(pattern) == nil && enroll.CheckName(pattern, name) == "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Fatalf("%q may be taken", name)
 		}
 	})

@@ -18,24 +18,24 @@ func Addresses(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalH
 	if err != nil {
 		return nil, err
 	}
-	addresses := StatedAddresses(bmh.Annotations)
+	addresses := AnnotatedAddresses(bmh.Annotations)
 	if hardware != nil {
 		var inspected []string
 		for _, nic := range hardware.NIC {
 			inspected = append(inspected, nic.IP)
 		}
-		addresses = append(addresses, readAddresses(inspected)...)
+		addresses = append(addresses, parseAddresses(inspected)...)
 	}
 	return addresses, nil
 }
 
-// StatedAddresses returns the addresses in the annotation poolv1.HostAddressesAnnotation of a BareMetalHost or, for a
-// host without one, of its PoolbootConfig.
-func StatedAddresses(annotations map[string]string) []netip.Addr {
-	return readAddresses(strings.Split(annotations[poolv1.HostAddressesAnnotation], ","))
+// AnnotatedAddresses returns the addresses in the annotation poolv1.HostAddressesAnnotation of a BareMetalHost or, for
+// a host without one, of its PoolbootConfig.
+func AnnotatedAddresses(annotations map[string]string) []netip.Addr {
+	return parseAddresses(strings.Split(annotations[poolv1.HostAddressesAnnotation], ","))
 }
 
-func readAddresses(texts []string) []netip.Addr {
+func parseAddresses(texts []string) []netip.Addr {
 	var addresses []netip.Addr
 	for _, text := range texts {
 		text, _, _ = strings.Cut(strings.TrimSpace(text), "/") // some inspectors add the prefix length

@@ -68,21 +68,21 @@ func (e *NameError) Reason() string { return bootstrapv1.NodeNameReservedReason 
 // CheckNodeName returns a *NameError for a name that refers to something other than a Node. It compares names as DNS
 // does: it ignores case and a trailing dot.
 func (c Cluster) CheckNodeName(name string) error {
-	if why := c.owner(normal(name)); why != "" {
+	if why := c.reservedFor(normalize(name)); why != "" {
 		return &NameError{Name: name, Why: why}
 	}
 	return nil
 }
 
-func (c Cluster) owner(name string) string {
+func (c Cluster) reservedFor(name string) string {
 	labels := strings.Split(name, ".")
 	first, last := labels[0], labels[len(labels)-1]
-	domain := normal(c.ServiceDomain)
+	domain := normalize(c.ServiceDomain)
 	if domain == "" {
 		domain = defaultServiceDomain
 	}
 	switch {
-	case slices.ContainsFunc(c.Endpoints, func(endpoint string) bool { return endpoint != "" && sameHost(endpoint, name) }):
+	case slices.ContainsFunc(c.Endpoints, func(endpoint string) bool { return endpoint != "" && isSameHost(endpoint, name) }):
 		return "it is the host of the cluster's control plane endpoint"
 	case first == "localhost" || last == "localhost":
 		return "it refers to the local machine"
@@ -90,12 +90,12 @@ func (c Cluster) owner(name string) string {
 		return "it is the API server's Service"
 	case slices.Contains(labels[1:], "svc"), len(labels) > 1 && (last == "default" || last == "kube-system"):
 		return "it has the form of the name of a Service"
-	case within(name, domain), within(name, defaultServiceDomain):
+	case isInDomain(name, domain), isInDomain(name, defaultServiceDomain):
 		return fmt.Sprintf("it is in the DNS domain %s of the cluster's Services and Pods", domain)
 	case strings.Contains(name, "*"):
 		return "it is a wildcard"
 	}
-	if address, ok := addressForm(name); ok {
+	if address, ok := parseAddress(name); ok {
 		return fmt.Sprintf("programs read it as the IP address %s", address)
 	}
 	return ""
@@ -104,15 +104,15 @@ func (c Cluster) owner(name string) string {
 // CheckPattern refuses a pattern of names, in the syntax of path.Match, if its fixed parts show that all its names are
 // refused. It accepts all other patterns, because CheckNodeName checks each name.
 func (c Cluster) CheckPattern(pattern string) error {
-	if err := c.CheckNodeName(sample(pattern)); err != nil {
+	if err := c.CheckNodeName(sampleName(pattern)); err != nil {
 		return fmt.Errorf("every name like %s is refused: %w", pattern, err)
 	}
 	return nil
 }
 
-// sample returns a name that has the fixed parts of a pattern. Each variable part becomes z, which is in no number and
-// in no reserved name.
-func sample(pattern string) string {
+// sampleName returns a name that has the fixed parts of a pattern. Each variable part becomes z, which is in no number
+// and in no reserved name.
+func sampleName(pattern string) string {
 	var name strings.Builder
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
@@ -148,7 +148,7 @@ func (c Cluster) CheckAddress(address netip.Addr) string {
 		return "it is a link-local address, which is not unique"
 	case address.IsMulticast(), address == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "it is a multicast or broadcast address"
-	case slices.ContainsFunc(c.Endpoints, func(endpoint string) bool { return sameHost(endpoint, address.String()) }):
+	case slices.ContainsFunc(c.Endpoints, func(endpoint string) bool { return isSameHost(endpoint, address.String()) }):
 		return "it is the cluster's control plane endpoint"
 	case slices.Contains(c.ServiceAddresses, address):
 		return "it is the address of Service default/kubernetes, the API server's"
@@ -161,30 +161,30 @@ func (c Cluster) CheckAddress(address netip.Addr) string {
 	return ""
 }
 
-// normal returns a name in the form in which DNS compares it.
-func normal(name string) string {
+// normalize returns a name in the form in which DNS compares it.
+func normalize(name string) string {
 	return strings.TrimSuffix(strings.ToLower(strings.TrimSpace(name)), ".")
 }
 
-func within(name, domain string) bool {
+func isInDomain(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, ".pod."+domain) || domain == defaultServiceDomain && strings.HasSuffix(name, "."+domain)
 }
 
-// sameHost reports whether two hosts are the same. Each is a name, or an address in any format.
-func sameHost(a, b string) bool {
-	a, b = strings.Trim(normal(a), "[]"), strings.Trim(normal(b), "[]")
-	if addressA, isA := addressForm(a); isA {
-		addressB, isB := addressForm(b)
+// isSameHost reports whether two hosts are the same. Each is a name, or an address in any format.
+func isSameHost(a, b string) bool {
+	a, b = strings.Trim(normalize(a), "[]"), strings.Trim(normalize(b), "[]")
+	if addressA, isA := parseAddress(a); isA {
+		addressB, isB := parseAddress(b)
 		return isB && addressA == addressB
 	}
 	return a == b
 }
 
-// addressForm returns the IP address that programs read from a name. The name is an address in the usual format or, as
+// parseAddress returns the IP address that programs read from a name. The name is an address in the usual format or, as
 // C libraries and URLs read IPv4 addresses, one to four decimal, octal or hexadecimal numbers. A single small number is
 // a name: as an address it would be in 0.0.0.0/8, which no host has, and some sites use inventory numbers as names of
 // servers.
-func addressForm(name string) (netip.Addr, bool) {
+func parseAddress(name string) (netip.Addr, bool) {
 	if address, err := netip.ParseAddr(name); err == nil {
 		return address.Unmap().WithZone(""), true
 	}

@@ -25,8 +25,8 @@ const (
 // unitDirectory is the directory to which Ignition writes units and drop-ins.
 const unitDirectory = "/etc/systemd/system"
 
-// maxChecked is a size in bytes that no file of an overlay reaches.
-const maxChecked = 1 << 20
+// maxFileSize is a size in bytes that no file of an overlay reaches.
+const maxFileSize = 1 << 20
 
 //go:embed check.sh
 var checkScript []byte
@@ -37,13 +37,13 @@ var checkScript []byte
 // all others.
 func withCheck(config ignition.Config, variable, flags string) (ignition.Config, error) {
 	command := strings.Join([]string{"/bin/sh", checkScriptPath, checkSumsPath, variable, flags, ignition.KubeletConfigDirectory}, " ")
-	config.Storage.Files = append(config.Storage.Files, file(checkScriptPath, 0o644, checkScript))
-	config.Systemd.Units = append(config.Systemd.Units, systemdUnit(checkUnitName, checkUnit(command)))
-	sums, err := sumsOf(config)
+	config.Storage.Files = append(config.Storage.Files, newFile(checkScriptPath, 0o644, checkScript))
+	config.Systemd.Units = append(config.Systemd.Units, newUnit(checkUnitName, checkUnit(command)))
+	sums, err := checksumsOf(config)
 	if err != nil {
 		return ignition.Config{}, err
 	}
-	config.Storage.Files = append(config.Storage.Files, file(checkSumsPath, 0o644, sums))
+	config.Storage.Files = append(config.Storage.Files, newFile(checkSumsPath, 0o644, sums))
 	return config, nil
 }
 
@@ -51,7 +51,7 @@ func withCheck(config ignition.Config, variable, flags string) (ignition.Config,
 // move the Node to another pool, because the recorded pool decides. And a Node in use must not fail because an
 // administrator renewed a certificate manually.
 func checkUnit(command string) []*unit.UnitOption {
-	return append(onlineUnit("Verify the configuration with which this host joins its pool"),
+	return append(newOnlineUnit("Verify the configuration with which this host joins its pool"),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
@@ -60,21 +60,21 @@ func checkUnit(command string) []*unit.UnitOption {
 		unit.NewUnitOption("Service", "ExecStart", command))
 }
 
-// checkedFirst returns the settings with which a unit starts only after the check succeeded. A drop-in cannot remove
+// requiresCheck returns the settings with which a unit starts only after the check succeeded. A drop-in cannot remove
 // Requires or After.
-func checkedFirst() []*unit.UnitOption {
+func requiresCheck() []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Requires", checkUnitName),
 		unit.NewUnitOption("Unit", "After", checkUnitName),
 	}
 }
 
-// sumsOf returns the SHA-256 sums of everything that a configuration writes, in the format of sha256sum.
-func sumsOf(config ignition.Config) ([]byte, error) {
+// checksumsOf returns the SHA-256 sums of everything that a configuration writes, in the format of sha256sum.
+func checksumsOf(config ignition.Config) ([]byte, error) {
 	var sums strings.Builder
 	add := func(name string, contents []byte) { fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(contents), name) }
 	for _, f := range config.Storage.Files {
-		contents, err := ignition.Contents(f.Contents, maxChecked)
+		contents, err := ignition.Contents(f.Contents, maxFileSize)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}

@@ -21,11 +21,11 @@ const (
 	// automatically: Poolboot approves each request only for the Node of the credential.
 	Group = bootstrapapi.BootstrapDefaultGroup + ":poolboot"
 
-	// Life is the lifetime of a credential that is not extended. It is enough to download a configuration, restart and
-	// register.
-	Life = 15 * time.Minute
-	// MinLife is the minimum remaining lifetime of a credential that is given to a host.
-	MinLife = 8 * time.Minute
+	// Lifetime is the lifetime of a credential that is not extended. It is enough to download a configuration, restart
+	// and register.
+	Lifetime = 15 * time.Minute
+	// MinLifetime is the minimum remaining lifetime of a credential that is given to a host.
+	MinLifetime = 8 * time.Minute
 )
 
 // Credential is a bootstrap token of the workload cluster.
@@ -52,16 +52,16 @@ func (c Credential) String() string {
 func (c Credential) GoString() string { return c.String() }
 
 // EnsureCredential returns the credential with the ID current if it belongs to the owner and is valid for at least
-// MinLife. Otherwise it creates a new credential that is valid for ttl. The old credential then remains until it
+// MinLifetime. Otherwise it creates a new credential that is valid for ttl. The old credential then remains until it
 // expires or is deleted: delete it after the new ID is recorded. owner is the PoolbootConfig, as <namespace>/<name>.
 func EnsureCredential(ctx context.Context, w client.Client, owner, current string, ttl time.Duration) (Credential, error) {
 	if bootstraputil.IsValidBootstrapTokenID(current) {
-		secret := tokenSecret(current)
+		secret := newTokenSecret(current)
 		err := w.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 		if client.IgnoreNotFound(err) != nil {
 			return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
 		}
-		if credential, ok := readCredential(secret, owner); err == nil && ok && time.Until(credential.Expires) >= MinLife {
+		if credential, ok := readCredential(secret, owner); err == nil && ok && time.Until(credential.Expires) >= MinLifetime {
 			return credential, nil
 		}
 	}
@@ -70,7 +70,7 @@ func EnsureCredential(ctx context.Context, w client.Client, owner, current strin
 		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
 	}
 	credential := newCredential(token, expiration(ttl))
-	if err := create(ctx, w, owner, credential); err != nil {
+	if err := createCredential(ctx, w, owner, credential); err != nil {
 		return Credential{}, fmt.Errorf("join credential of PoolbootConfig %s: %w", owner, err)
 	}
 	return credential, nil
@@ -84,14 +84,14 @@ func RestoreCredential(ctx context.Context, w client.Client, owner string, crede
 		return time.Time{}, fmt.Errorf("join credential of PoolbootConfig %s: it is not a bootstrap token", owner)
 	}
 	credential.Expires = expiration(ttl)
-	if err := create(ctx, w, owner, credential); err != nil {
+	if err := createCredential(ctx, w, owner, credential); err != nil {
 		return time.Time{}, fmt.Errorf("restore join credential %s of PoolbootConfig %s: %w", credential.ID, owner, err)
 	}
 	return credential.Expires, nil
 }
 
-func create(ctx context.Context, w client.Client, owner string, credential Credential) error {
-	secret := tokenSecret(credential.ID)
+func createCredential(ctx context.Context, w client.Client, owner string, credential Credential) error {
+	secret := newTokenSecret(credential.ID)
 	secret.Data = map[string][]byte{
 		bootstrapapi.BootstrapTokenIDKey:               []byte(credential.ID),
 		bootstrapapi.BootstrapTokenSecretKey:           []byte(credential.Secret),
@@ -116,7 +116,7 @@ func ExtendCredential(ctx context.Context, w client.Client, id string, ttl time.
 	if err != nil {
 		return time.Time{}, err
 	}
-	if err := w.Patch(ctx, tokenSecret(id), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := w.Patch(ctx, newTokenSecret(id), client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return time.Time{}, fmt.Errorf("extend join credential %s: %w", id, err)
 	}
 	return expires, nil
@@ -127,7 +127,7 @@ func DeleteCredential(ctx context.Context, w client.Client, id string) error {
 	if id == "" {
 		return nil
 	}
-	if err := w.Delete(ctx, tokenSecret(id)); err != nil && !apierrors.IsNotFound(err) {
+	if err := w.Delete(ctx, newTokenSecret(id)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete join credential %s: %w", id, err)
 	}
 	return nil
@@ -166,7 +166,7 @@ func newCredential(token string, expires time.Time) Credential {
 // expiration returns the time after ttl, in whole seconds as in a bootstrap token.
 func expiration(ttl time.Duration) time.Time { return time.Now().Add(ttl).UTC().Truncate(time.Second) }
 
-func tokenSecret(id string) *corev1.Secret {
+func newTokenSecret(id string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: bootstraputil.BootstrapTokenSecretName(id)},
 		Type:       bootstrapapi.SecretTypeBootstrapToken,

@@ -74,10 +74,10 @@ var _ = Describe("The join credential", func() {
 			second := ensure(first.ID)
 			Expect(second.ID).NotTo(Equal(first.ID))
 			Expect(second.Secret).NotTo(Equal(first.Secret))
-			Expect(second.Expires).To(BeTemporally(">", time.Now().Add(join.MinLife)))
+			Expect(second.Expires).To(BeTemporally(">", time.Now().Add(join.MinLifetime)))
 		},
 		Entry("when it expires soon", func(token *corev1.Secret) {
-			token.Data["expiration"] = []byte(time.Now().Add(join.MinLife - time.Minute).UTC().Format(time.RFC3339))
+			token.Data["expiration"] = []byte(time.Now().Add(join.MinLifetime - time.Minute).UTC().Format(time.RFC3339))
 		}),
 		Entry("when it belongs to another PoolbootConfig", func(token *corev1.Secret) { token.Data["description"] = []byte("of somebody else") }),
 		Entry("when its expiration time cannot be read", func(token *corev1.Secret) { token.Data["expiration"] = []byte("soon") }),

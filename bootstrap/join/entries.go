@@ -18,8 +18,8 @@ func joinKubeconfig(cl Cluster, cred Credential) ([]byte, error) {
 	return config.Kubeconfig(cl.Name, "poolboot")
 }
 
-// file returns a file that overwrites the file of the image at the same path.
-func file(path string, mode int, contents []byte) types.File {
+// newFile returns a file that overwrites the file of the image at the same path.
+func newFile(path string, mode int, contents []byte) types.File {
 	return types.File{
 		Node: types.Node{Path: path, Overwrite: ptr.To(true)},
 		FileEmbedded1: types.FileEmbedded1{
@@ -29,12 +29,12 @@ func file(path string, mode int, contents []byte) types.File {
 	}
 }
 
-func directory(path string) types.Directory {
+func newDirectory(path string) types.Directory {
 	return types.Directory{Node: types.Node{Path: path}, DirectoryEmbedded1: types.DirectoryEmbedded1{Mode: ptr.To(0o755)}}
 }
 
-// systemdUnit returns a unit. Without options, it refers to the unit of the image.
-func systemdUnit(name string, options []*unit.UnitOption) types.Unit {
+// newUnit returns a unit. Without options, it refers to the unit of the image.
+func newUnit(name string, options []*unit.UnitOption) types.Unit {
 	if len(options) == 0 {
 		return types.Unit{Name: name}
 	}
@@ -48,15 +48,15 @@ func serialize(options []*unit.UnitOption) *string {
 	return ptr.To(text.String())
 }
 
-func enabledUnit(name string, options []*unit.UnitOption) types.Unit {
-	u := systemdUnit(name, options)
+func newEnabledUnit(name string, options []*unit.UnitOption) types.Unit {
+	u := newUnit(name, options)
 	u.Enabled = ptr.To(true)
 	return u
 }
 
-// onlineUnit returns the options of a unit that needs the network. The unit also starts after containerd or CRI-O, if
-// the host has their units.
-func onlineUnit(description string) []*unit.UnitOption {
+// newOnlineUnit returns the options of a unit that needs the network. The unit also starts after containerd or CRI-O,
+// if the host has their units.
+func newOnlineUnit(description string) []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", description),
 		unit.NewUnitOption("Unit", "Wants", "network-online.target"),
@@ -64,4 +64,6 @@ func onlineUnit(description string) []*unit.UnitOption {
 	}
 }
 
-func atBoot() *unit.UnitOption { return unit.NewUnitOption("Install", "WantedBy", "multi-user.target") }
+func wantedByMultiUser() *unit.UnitOption {
+	return unit.NewUnitOption("Install", "WantedBy", "multi-user.target")
+}

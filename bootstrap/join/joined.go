@@ -13,17 +13,17 @@ import (
 // the kubelet does not show this: the kubelet writes it before it requests the certificate.
 const kubeletCertificate = ignition.KubeletPKIDirectory + "/kubelet-client-current.pem"
 
-// joinedUnits returns the units that create the sentinel file of Cluster API when the host has joined.
-func joinedUnits() []types.Unit {
+// sentinelUnits returns the units that create the sentinel file of Cluster API when the host has joined.
+func sentinelUnits() []types.Unit {
 	return []types.Unit{
 		// starts the service when the kubelet has its client certificate, at every boot
-		enabledUnit("poolboot-joined.path", []*unit.UnitOption{
+		newEnabledUnit("poolboot-joined.path", []*unit.UnitOption{
 			unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
 			unit.NewUnitOption("Path", "PathExists", kubeletCertificate),
-			atBoot(),
+			wantedByMultiUser(),
 		}),
 		// stays active: otherwise, the path unit would start it repeatedly
-		systemdUnit("poolboot-joined.service", []*unit.UnitOption{
+		newUnit("poolboot-joined.service", []*unit.UnitOption{
 			unit.NewUnitOption("Unit", "Description", "Create the sentinel file of Cluster API"),
 			unit.NewUnitOption("Service", "Type", "oneshot"),
 			unit.NewUnitOption("Service", "RemainAfterExit", "yes"),

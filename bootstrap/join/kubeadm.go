@@ -32,15 +32,15 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration, c
 		return ignition.Config{}, err
 	}
 	config := ignition.New()
-	config.Storage.Directories = append(config.Storage.Directories, directory(ignition.KubeletConfigDirectory))
+	config.Storage.Directories = append(config.Storage.Directories, newDirectory(ignition.KubeletConfigDirectory))
 	config.Storage.Files = append(config.Storage.Files,
-		file(ignition.KubeadmJoinPath, 0o600, joinConfig),
-		file(discoveryPath, 0o600, discovery))
+		newFile(ignition.KubeadmJoinPath, 0o600, joinConfig),
+		newFile(discoveryPath, 0o600, discovery))
 	config.Systemd.Units = append(config.Systemd.Units,
 		// kubeadm starts the kubelet, but after a reboot only an enabled unit starts
-		withDropin(enabledUnit(ignition.KubeletUnit, nil), checkedFirst()),
-		enabledUnit("poolboot-join.service", joinUnit(join.Path())))
-	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
+		withDropin(newEnabledUnit(ignition.KubeletUnit, nil), requiresCheck()),
+		newEnabledUnit("poolboot-join.service", joinUnit(join.Path())))
+	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
 	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath)
 }
 
@@ -68,35 +68,35 @@ func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg registration.Registrat
 	}
 }
 
-// triedBefore are the preflight checks that fail on a host where an earlier kubeadm join did not complete: the power
-// failed, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes the files
-// again and restarts the kubelet.
-var triedBefore = []string{
-	preflightOfFile(ignition.BootstrapKubeconfigPath),
-	preflightOfFile(ignition.KubeconfigPath),
-	preflightOfFile(ignition.ClusterCAPath),
+// retryPreflightErrors are the preflight checks that fail on a host where an earlier kubeadm join did not complete: the
+// power failed, or the kubelet or the approval of its certificate took longer than kubeadm waits. kubeadm writes the
+// files again and restarts the kubelet.
+var retryPreflightErrors = []string{
+	filePreflightError(ignition.BootstrapKubeconfigPath),
+	filePreflightError(ignition.KubeconfigPath),
+	filePreflightError(ignition.ClusterCAPath),
 	"Port-10250", // the port of the kubelet
 }
 
-// preflightOfFile returns the name of the kubeadm check that a file does not exist.
-func preflightOfFile(name string) string {
+// filePreflightError returns the name of the kubeadm check that a file does not exist.
+func filePreflightError(name string) string {
 	return "FileAvailable-" + strings.ReplaceAll(name, "/", "-")
 }
 
-// ignoredPreflightErrors adds triedBefore to the errors that the user ignores. kubeadm does not accept "all" together
-// with others.
+// ignoredPreflightErrors adds retryPreflightErrors to the errors that the user ignores. kubeadm does not accept "all"
+// together with others.
 func ignoredPreflightErrors(byUser []string) []string {
 	if slices.ContainsFunc(byUser, func(name string) bool { return strings.EqualFold(name, "all") }) {
 		return byUser
 	}
-	return append(slices.Clone(byUser), triedBefore...)
+	return append(slices.Clone(byUser), retryPreflightErrors...)
 }
 
 // joinUnit returns the unit that runs kubeadm join, and repeats it until the kubelet has its certificate. After that it
 // must not run, because kubeadm refuses to join as a Node that is Ready. kubeadm runs the kubelet to read its version.
 // PATH starts with the directory of kubeadm, because the kubelet can be in the same unusual directory.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
-	return append(append(onlineUnit("Join the cluster with kubeadm"), checkedFirst()...),
+	return append(append(newOnlineUnit("Join the cluster with kubeadm"), requiresCheck()...),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
@@ -104,5 +104,5 @@ func joinUnit(kubeadmPath string) []*unit.UnitOption {
 		unit.NewUnitOption("Service", "Restart", "on-failure"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
 		unit.NewUnitOption("Service", "ExecStart", kubeadmPath+" join --config="+ignition.KubeadmJoinPath),
-		atBoot())
+		wantedByMultiUser())
 }

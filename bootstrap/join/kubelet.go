@@ -32,15 +32,15 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 
 	config := ignition.New()
 	config.Storage.Directories = append(config.Storage.Directories,
-		directory(ignition.KubeletConfigDirectory), directory(staticPodDirectory))
+		newDirectory(ignition.KubeletConfigDirectory), newDirectory(staticPodDirectory))
 	config.Storage.Files = append(config.Storage.Files,
-		file(ignition.BootstrapKubeconfigPath, 0o600, bootstrapKubeconfig),
-		file(ignition.KubeletConfigPath, 0o644, kubeletConfig),
-		file(ignition.ClusterCAPath, 0o644, cl.CA),
-		file(ignition.KubeletEnvPath, 0o600, []byte(env)))
+		newFile(ignition.BootstrapKubeconfigPath, 0o600, bootstrapKubeconfig),
+		newFile(ignition.KubeletConfigPath, 0o644, kubeletConfig),
+		newFile(ignition.ClusterCAPath, 0o644, cl.CA),
+		newFile(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
-		enabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())))
-	config.Systemd.Units = append(config.Systemd.Units, joinedUnits()...)
+		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())))
+	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
 	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
 }
 
@@ -72,10 +72,10 @@ func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 		"--cert-dir=" + ignition.KubeletPKIDirectory,
 		"$" + ignition.KubeletArgsVariable,
 	}, " ")
-	return append(append(onlineUnit("Kubelet (joins with TLS bootstrapping)"), checkedFirst()...),
+	return append(append(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), requiresCheck()...),
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),
 		unit.NewUnitOption("Service", "Restart", "always"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
-		atBoot())
+		wantedByMultiUser())
 }

@@ -126,13 +126,13 @@ func Read(content []byte) (*Config, error) {
 
 // Reasons why a field is refused.
 const (
-	noFiles       = "files are not read, because they would be those of the program that connects: put the content in "
-	noPrograms    = "programs are not run, because they would run with the rights of the program that connects: use a client certificate or a token"
-	noSettings    = "is not supported: use a client certificate or a token of a user with the rights of an administrator"
-	noProxy       = "is not supported, because a tenant could have any address called by it: set HTTPS_PROXY of the program that connects"
-	noInsecure    = "is not supported, because hosts verify the API server too: use certificate-authority-data"
-	serverFormat  = "must be an https URL with a host, and without user, query or fragment"
-	unpairedError = "client-certificate-data and client-key-data must be set together"
+	filesNotRead         = "files are not read, because they would be those of the program that connects: put the content in "
+	programsNotRun       = "programs are not run, because they would run with the rights of the program that connects: use a client certificate or a token"
+	unsupportedSetting   = "is not supported: use a client certificate or a token of a user with the rights of an administrator"
+	proxyNotSupported    = "is not supported, because a tenant could have any address called by it: set HTTPS_PROXY of the program that connects"
+	insecureNotSupported = "is not supported, because hosts verify the API server too: use certificate-authority-data"
+	serverFormat         = "must be an https URL with a host, and without user, query or fragment"
+	unpairedError        = "client-certificate-data and client-key-data must be set together"
 )
 
 // unsupported is a field that is refused if it is set.
@@ -153,9 +153,9 @@ func refuse(path string, fields []unsupported) error {
 
 func (c *Config) readCluster(path string, from *clientcmdv1.Cluster) error {
 	if err := refuse(path, []unsupported{
-		{from.CertificateAuthority != "", "certificate-authority", noFiles + "certificate-authority-data"},
-		{from.InsecureSkipTLSVerify, "insecure-skip-tls-verify", noInsecure},
-		{from.ProxyURL != "", "proxy-url", noProxy},
+		{from.CertificateAuthority != "", "certificate-authority", filesNotRead + "certificate-authority-data"},
+		{from.InsecureSkipTLSVerify, "insecure-skip-tls-verify", insecureNotSupported},
+		{from.ProxyURL != "", "proxy-url", proxyNotSupported},
 		{!isServer(from.Server), "server", serverFormat},
 	}); err != nil {
 		return err
@@ -166,17 +166,17 @@ func (c *Config) readCluster(path string, from *clientcmdv1.Cluster) error {
 
 func (c *Config) readUser(path string, from *clientcmdv1.AuthInfo) error {
 	if err := refuse(path, []unsupported{
-		{from.Exec != nil, "exec", noPrograms},
-		{from.AuthProvider != nil, "auth-provider", noPrograms},
-		{from.TokenFile != "", "tokenFile", noFiles + "token"},
-		{from.ClientCertificate != "", "client-certificate", noFiles + "client-certificate-data"},
-		{from.ClientKey != "", "client-key", noFiles + "client-key-data"},
-		{from.Username != "", "username", noSettings},
-		{from.Password != "", "password", noSettings},
-		{from.Impersonate != "", "as", noSettings},
-		{from.ImpersonateUID != "", "as-uid", noSettings},
-		{len(from.ImpersonateGroups) > 0, "as-groups", noSettings},
-		{len(from.ImpersonateUserExtra) > 0, "as-user-extra", noSettings},
+		{from.Exec != nil, "exec", programsNotRun},
+		{from.AuthProvider != nil, "auth-provider", programsNotRun},
+		{from.TokenFile != "", "tokenFile", filesNotRead + "token"},
+		{from.ClientCertificate != "", "client-certificate", filesNotRead + "client-certificate-data"},
+		{from.ClientKey != "", "client-key", filesNotRead + "client-key-data"},
+		{from.Username != "", "username", unsupportedSetting},
+		{from.Password != "", "password", unsupportedSetting},
+		{from.Impersonate != "", "as", unsupportedSetting},
+		{from.ImpersonateUID != "", "as-uid", unsupportedSetting},
+		{len(from.ImpersonateGroups) > 0, "as-groups", unsupportedSetting},
+		{len(from.ImpersonateUserExtra) > 0, "as-user-extra", unsupportedSetting},
 		{(len(from.ClientCertificateData) == 0) != (len(from.ClientKeyData) == 0), "client-certificate-data", unpairedError},
 	}); err != nil {
 		return err

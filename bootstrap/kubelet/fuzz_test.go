@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 		if config.ProviderID != "" || config.RegisterNode != nil || config.RegisterWithTaints != nil || config.Authentication.X509.ClientCAFile != "" {
 			t.Fatalf("%s passed", text)
 		}
-		if again, err := section.Over(section); err != nil || !reflect.DeepEqual(again, section) && !section.IsEmpty() {
+		if again, err := section.MergeOver(section); err != nil || !reflect.DeepEqual(again, section) && !section.IsEmpty() {
 			t.Fatalf("%v over itself is %v: %v", section, again, err)
 		}
 	})

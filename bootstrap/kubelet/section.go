@@ -66,8 +66,9 @@ func takeType(fields map[string]any, name, want string, at *field.Path) field.Er
 // IsEmpty reports whether a section sets no fields.
 func (s Section) IsEmpty() bool { return len(s.fields) == 0 }
 
-// Over merges a section over another, as the kubelet merges drop-ins: objects by key, and all other values as a whole.
-func (s Section) Over(base Section) (Section, error) {
+// MergeOver merges a section over another, as the kubelet merges drop-ins: objects by key, and all other values as a
+// whole.
+func (s Section) MergeOver(base Section) (Section, error) {
 	original, err := base.json()
 	if err != nil {
 		return Section{}, err

@@ -132,7 +132,7 @@ var _ = Describe("A kubelet section", func() {
 
 	DescribeTable("is merged over another as the kubelet merges drop-ins",
 		func(base, over, want string) {
-			merged, err := parsed(over).Over(parsed(base))
+			merged, err := parsed(over).MergeOver(parsed(base))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(merged).To(Equal(parsed(want)))
 		},

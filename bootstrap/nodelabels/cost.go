@@ -14,11 +14,11 @@ import (
 // second, also on a busy machine.
 const maxCost = 200_000
 
-// perCharacter is the cost of creating one character. It equals the cost that Kubernetes has for reading one.
-const perCharacter = 0.1
+// costPerCharacter is the cost of creating one character. It equals the cost that Kubernetes has for reading one.
+const costPerCharacter = 0.1
 
-// growing are the functions, other than +, whose result can be longer than their arguments.
-var growing = []string{"replace", "join", "format", "strings.quote"}
+// growingFunctions are the functions, other than +, whose result can be longer than their arguments.
+var growingFunctions = []string{"replace", "join", "format", "strings.quote"}
 
 // estimator estimates costs as Kubernetes does, and adds the cost of the strings that growing functions create.
 // Kubernetes treats an unknown size as infinite. The estimator uses the largest size that it found before.
@@ -84,7 +84,7 @@ func (e *estimator) EstimateCallCost(function, overloadID string, target *checke
 	if function == operators.Add {
 		e.observe(e.sum(given))
 	}
-	if !slices.Contains(growing, function) {
+	if !slices.Contains(growingFunctions, function) {
 		return estimate
 	}
 	if estimate == nil {
@@ -96,7 +96,7 @@ func (e *estimator) EstimateCallCost(function, overloadID string, target *checke
 		estimate.ResultSize = &size
 	}
 	e.observe(estimate.ResultSize.Max)
-	estimate.CostEstimate = estimate.Add(estimate.ResultSize.MultiplyByCostFactor(perCharacter))
+	estimate.CostEstimate = estimate.Add(estimate.ResultSize.MultiplyByCostFactor(costPerCharacter))
 	return estimate
 }
 

@@ -83,17 +83,17 @@ func (e *BlockedError) Missing() bool {
 
 // Limits of the text of a BlockedError, which must fit into an event: the number of rules, and the characters for each.
 const (
-	maxNamed   = 3
+	maxRules   = 3
 	maxMessage = 280
 )
 
 // Error names the object, field and key of each rule, with the problem and the remedy.
 func (e *BlockedError) Error() string {
 	var rules []string
-	for _, r := range e.Results[:min(len(e.Results), maxNamed)] {
-		rules = append(rules, cut(fmt.Sprintf("%s[%s]: %s", r.From, r.Key, r.Why), maxMessage))
+	for _, r := range e.Results[:min(len(e.Results), maxRules)] {
+		rules = append(rules, truncate(fmt.Sprintf("%s[%s]: %s", r.From, r.Key, r.Why), maxMessage))
 	}
-	if more := len(e.Results) - maxNamed; more > 0 {
+	if more := len(e.Results) - maxRules; more > 0 {
 		rules = append(rules, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(rules, "; ")
@@ -115,10 +115,10 @@ func evaluate(rule nodev1.NodeLabelRule, facts Facts) Result {
 	}
 	switch {
 	case err != nil && isMissing(err):
-		return withoutFact(rule, result, err, facts.of)
+		return withoutFact(rule, result, err, facts.hostKind)
 	case err != nil:
 		result.Why = fmt.Sprintf("valueExpression fails for this host: %s%s: correct it, or return optional.none() for hosts to which it does not apply",
-			printable(err.Error()), among(result.Facts))
+			printable(err.Error()), listFacts(result.Facts))
 		return result
 	}
 	text, _ := value.(types.String)
@@ -131,18 +131,18 @@ func withValue(rule nodev1.NodeLabelRule, result Result, text string) Result {
 	switch {
 	case len(problems) == 0:
 		result.Outcome, result.Value = Set, text
-		if result.Why = strings.TrimPrefix(among(result.Facts), ", "); result.Why == "" {
+		if result.Why = strings.TrimPrefix(listFacts(result.Facts), ", "); result.Why == "" {
 			result.Why = "the expression read no facts of the host"
 		}
 	case rule.WhenInvalid() != nodev1.OnInvalidSanitize:
-		result.Why = fmt.Sprintf("%s is not a valid label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quoted(text), problems[0])
+		result.Why = fmt.Sprintf("%s is not a valid label value: %s: correct valueExpression or the fact, or set onInvalid: Sanitize", quote(text), problems[0])
 	default:
 		if result.Value = sanitize(text); result.Value == "" {
-			result.Why = fmt.Sprintf("%s has no characters that a label value can contain: correct valueExpression or the fact", quoted(text))
+			result.Why = fmt.Sprintf("%s has no characters that a label value can contain: correct valueExpression or the fact", quote(text))
 			return result
 		}
 		result.Outcome = Set
-		result.Why = fmt.Sprintf("sanitized from %s%s", quoted(text), among(result.Facts))
+		result.Why = fmt.Sprintf("sanitized from %s%s", quote(text), listFacts(result.Facts))
 	}
 	return result
 }
@@ -154,15 +154,15 @@ func withoutFact(rule nodev1.NodeLabelRule, result Result, err error, of record.
 		path = result.Facts[at].Path
 		what = path + " is missing"
 	}
-	result.Outcome, result.Why = Skipped, what+among(result.Facts)
+	result.Outcome, result.Why = Skipped, what+listFacts(result.Facts)
 	if rule.WhenMissing() == nodev1.OnMissingBlock {
-		result.Outcome, result.Why = Blocked, what+": "+provide(path, of)+among(result.Facts)
+		result.Outcome, result.Why = Blocked, what+": "+missingFactRemedy(path, of)+listFacts(result.Facts)
 	}
 	return result
 }
 
-// provide returns how to provide a missing fact, or what to do instead, for a kind of host.
-func provide(path string, of record.HostKind) string {
+// missingFactRemedy returns how to provide a missing fact, or what to do instead, for a kind of host.
+func missingFactRemedy(path string, of record.HostKind) string {
 	const skip = "set onMissing: Skip"
 	variable, _, _ := strings.Cut(path, ".")
 	switch {
@@ -180,8 +180,8 @@ func provide(path string, of record.HostKind) string {
 	return "correct valueExpression or the fact, or " + skip
 }
 
-// among returns the list of the facts that exist, as the end of a sentence.
-func among(facts []Fact) string {
+// listFacts returns the list of the facts that exist, as the end of a sentence.
+func listFacts(facts []Fact) string {
 	list := ""
 	for _, fact := range facts {
 		if fact.Value != missing {

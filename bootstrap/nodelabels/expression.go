@@ -89,14 +89,14 @@ func compile(expression string) (*program, error) {
 	}
 	parsed, issues := env.Parse(expression)
 	if issues.Err() != nil {
-		return nil, firstOf(issues)
+		return nil, firstError(issues)
 	}
 	if err := checkRegexps(parsed); err != nil {
 		return nil, err
 	}
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, firstOf(issues)
+		return nil, firstError(issues)
 	}
 	if err := checkExpression(env, checked); err != nil {
 		return nil, err
@@ -109,8 +109,8 @@ func compile(expression string) (*program, error) {
 	return p, nil
 }
 
-// firstOf returns the first mistake that the compiler found.
-func firstOf(issues *cel.Issues) *ExpressionError {
+// firstError returns the first mistake that the compiler found.
+func firstError(issues *cel.Issues) *ExpressionError {
 	first := issues.Errors()[0]
 	return errorAtLocation(first.Location, printable(first.Message))
 }

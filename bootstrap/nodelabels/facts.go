@@ -18,8 +18,8 @@ import (
 type Facts struct {
 	// values are the values of the variables, by name.
 	values map[string]any
-	// of is the kind of the host. It is empty if the kind is unknown.
-	of record.HostKind
+	// hostKind is the kind of the host. It is empty if the kind is unknown.
+	hostKind record.HostKind
 }
 
 // Host is the source of the facts about a host that boots.
@@ -45,120 +45,120 @@ func (h Host) Facts() Facts {
 		}
 	}
 	facts := NewFacts(bmh, h.Hardware, h.Machine, h.Cluster)
-	facts.of = record.HostKindOf(h.Config)
+	facts.hostKind = record.HostKindOf(h.Config)
 	return facts
 }
 
 // NewFacts returns the facts about a host. hardware is nil if it is unknown. machine and cluster are nil if the host
 // has none.
 func NewFacts(host *bmov1alpha1.BareMetalHost, hardware *bmov1alpha1.HardwareDetails, machine *clusterv1.Machine, cluster *clusterv1.Cluster) Facts {
-	ofHost, ofMachine, ofCluster := known{}, known{}, known{}
-	ofHost.object(host)
-	ofHost.text("uid", string(host.UID), maxName)
+	ofHost, ofMachine, ofCluster := fieldValues{}, fieldValues{}, fieldValues{}
+	ofHost.addObject(host)
+	ofHost.addText("uid", string(host.UID), maxName)
 	if hardware != nil {
 		ofHost["hardware"] = factsOfHardware(hardware)
 	}
 	if machine != nil {
-		ofMachine.object(machine)
-		ofMachine.text("version", machine.Spec.Version, maxName)
-		ofMachine.text("failureDomain", machine.Spec.FailureDomain, maxName)
+		ofMachine.addObject(machine)
+		ofMachine.addText("version", machine.Spec.Version, maxName)
+		ofMachine.addText("failureDomain", machine.Spec.FailureDomain, maxName)
 	}
 	if cluster != nil {
-		ofCluster.object(cluster)
+		ofCluster.addObject(cluster)
 	}
 	return Facts{values: map[string]any{hostVariable: map[string]any(ofHost), machineVariable: map[string]any(ofMachine), clusterVariable: map[string]any(ofCluster)}}
 }
 
 func factsOfHardware(h *bmov1alpha1.HardwareDetails) map[string]any {
-	hardware, cpu, bios := known{}, known{}, known{}
-	hardware.text("vendor", h.SystemVendor.Manufacturer, maxText)
-	hardware.text("product", h.SystemVendor.ProductName, maxText)
-	hardware.text("serial", h.SystemVendor.SerialNumber, maxText)
-	hardware.text("hostname", h.Hostname, maxText)
-	hardware.number("memoryMebibytes", int64(h.RAMMebibytes))
+	hardware, cpu, bios := fieldValues{}, fieldValues{}, fieldValues{}
+	hardware.addText("vendor", h.SystemVendor.Manufacturer, maxText)
+	hardware.addText("product", h.SystemVendor.ProductName, maxText)
+	hardware.addText("serial", h.SystemVendor.SerialNumber, maxText)
+	hardware.addText("hostname", h.Hostname, maxText)
+	hardware.addNumber("memoryMebibytes", int64(h.RAMMebibytes))
 
-	cpu.text("arch", h.CPU.Arch, maxText)
-	cpu.text("model", h.CPU.Model, maxText)
+	cpu.addText("arch", h.CPU.Arch, maxText)
+	cpu.addText("model", h.CPU.Model, maxText)
 	if h.CPU.ClockMegahertz != 0 {
 		cpu["clockMegahertz"] = float64(h.CPU.ClockMegahertz)
 	}
-	cpu.number("count", int64(h.CPU.Count))
+	cpu.addNumber("count", int64(h.CPU.Count))
 	if len(h.CPU.Flags) > 0 {
-		cpu["flags"] = each(h.CPU.Flags, func(flag string) string { return cut(flag, maxText) })
+		cpu["flags"] = convertItems(h.CPU.Flags, func(flag string) string { return truncate(flag, maxText) })
 	}
-	hardware.part("cpu", cpu)
+	hardware.addPart("cpu", cpu)
 
-	bios.text("vendor", h.Firmware.BIOS.Vendor, maxText)
-	bios.text("version", h.Firmware.BIOS.Version, maxText)
-	bios.text("date", h.Firmware.BIOS.Date, maxText)
-	hardware.part("bios", bios)
+	bios.addText("vendor", h.Firmware.BIOS.Vendor, maxText)
+	bios.addText("version", h.Firmware.BIOS.Version, maxText)
+	bios.addText("date", h.Firmware.BIOS.Date, maxText)
+	hardware.addPart("bios", bios)
 
-	hardware["nics"] = each(h.NIC, factsOfNIC)
-	hardware["disks"] = each(h.Storage, factsOfDisk)
+	hardware["nics"] = convertItems(h.NIC, factsOfNIC)
+	hardware["disks"] = convertItems(h.Storage, factsOfDisk)
 	return hardware
 }
 
 func factsOfNIC(n bmov1alpha1.NIC) map[string]any {
-	nic := known{"pxe": n.PXE}
-	nic.text("name", n.Name, maxText)
-	nic.text("model", n.Model, maxText)
-	nic.text("mac", n.MAC, maxText)
-	nic.text("ip", n.IP, maxText)
-	nic.number("speedGbps", int64(n.SpeedGbps))
-	nic.number("vlanID", int64(n.VLANID))
+	nic := fieldValues{"pxe": n.PXE}
+	nic.addText("name", n.Name, maxText)
+	nic.addText("model", n.Model, maxText)
+	nic.addText("mac", n.MAC, maxText)
+	nic.addText("ip", n.IP, maxText)
+	nic.addNumber("speedGbps", int64(n.SpeedGbps))
+	nic.addNumber("vlanID", int64(n.VLANID))
 	if n.LLDP != nil {
-		lldp := known{}
-		lldp.text("switchID", n.LLDP.SwitchID, maxText)
-		lldp.text("portID", n.LLDP.PortID, maxText)
-		lldp.text("switchSystemName", n.LLDP.SwitchSystemName, maxText)
-		nic.part("lldp", lldp)
+		lldp := fieldValues{}
+		lldp.addText("switchID", n.LLDP.SwitchID, maxText)
+		lldp.addText("portID", n.LLDP.PortID, maxText)
+		lldp.addText("switchSystemName", n.LLDP.SwitchSystemName, maxText)
+		nic.addPart("lldp", lldp)
 	}
 	return nic
 }
 
 func factsOfDisk(s bmov1alpha1.Storage) map[string]any {
-	disk := known{"rotational": s.Rotational}
-	disk.text("name", s.Name, maxText)
-	disk.text("type", string(s.Type), maxText)
-	disk.number("sizeBytes", int64(s.SizeBytes))
-	disk.text("vendor", s.Vendor, maxText)
-	disk.text("model", s.Model, maxText)
-	disk.text("serial", s.SerialNumber, maxText)
-	disk.text("wwn", s.WWN, maxText)
-	disk.text("hctl", s.HCTL, maxText)
+	disk := fieldValues{"rotational": s.Rotational}
+	disk.addText("name", s.Name, maxText)
+	disk.addText("type", string(s.Type), maxText)
+	disk.addNumber("sizeBytes", int64(s.SizeBytes))
+	disk.addText("vendor", s.Vendor, maxText)
+	disk.addText("model", s.Model, maxText)
+	disk.addText("serial", s.SerialNumber, maxText)
+	disk.addText("wwn", s.WWN, maxText)
+	disk.addText("hctl", s.HCTL, maxText)
 	return disk
 }
 
-// known contains the fields of an object that are known.
-type known map[string]any
+// fieldValues contains the fields of an object that are known.
+type fieldValues map[string]any
 
-func (k known) object(o metav1.Object) {
-	k.text("name", o.GetName(), maxName)
-	k.text("namespace", o.GetNamespace(), maxName)
-	k["labels"] = entries(o.GetLabels(), maxLabelValue)
-	k["annotations"] = entries(o.GetAnnotations(), maxAnnotation)
+func (k fieldValues) addObject(o metav1.Object) {
+	k.addText("name", o.GetName(), maxName)
+	k.addText("namespace", o.GetNamespace(), maxName)
+	k["labels"] = convertMap(o.GetLabels(), maxLabelValue)
+	k["annotations"] = convertMap(o.GetAnnotations(), maxAnnotation)
 }
 
-func (k known) text(field, value string, size int) {
+func (k fieldValues) addText(field, value string, size int) {
 	if value != "" {
-		k[field] = cut(value, size)
+		k[field] = truncate(value, size)
 	}
 }
 
-func (k known) number(field string, value int64) {
+func (k fieldValues) addNumber(field string, value int64) {
 	if value != 0 {
 		k[field] = value
 	}
 }
 
-func (k known) part(field string, of known) {
+func (k fieldValues) addPart(field string, of fieldValues) {
 	if len(of) > 0 {
 		k[field] = map[string]any(of)
 	}
 }
 
-// each converts the first maxElements items of a list to facts.
-func each[in, out any](of []in, fact func(in) out) []out {
+// convertItems converts the first maxElements items of a list to facts.
+func convertItems[in, out any](of []in, fact func(in) out) []out {
 	facts := make([]out, 0, min(len(of), maxElements))
 	for _, one := range of[:min(len(of), maxElements)] {
 		facts = append(facts, fact(one))
@@ -166,13 +166,13 @@ func each[in, out any](of []in, fact func(in) out) []out {
 	return facts
 }
 
-// entries returns the first maxElements entries of a map, in the order of their keys.
-func entries(of map[string]string, size int) orderedMap {
+// convertMap returns the first maxElements entries of a map, in the order of their keys.
+func convertMap(of map[string]string, size int) orderedMap {
 	facts := make(map[string]string, min(len(of), maxElements))
 	keys := slices.Sorted(maps.Keys(of))[:min(len(of), maxElements)]
 	for i, key := range keys {
-		keys[i] = cut(key, maxLabelKey)
-		facts[keys[i]] = cut(of[key], size)
+		keys[i] = truncate(key, maxLabelKey)
+		facts[keys[i]] = truncate(of[key], size)
 	}
 	return orderedMap{
 		Mapper: types.NewStringStringMap(types.DefaultTypeAdapter, facts),
@@ -190,8 +190,8 @@ type orderedMap struct {
 // Iterator iterates over the keys in their order.
 func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }
 
-// cut returns the first size characters of a string.
-func cut(value string, size int) string {
+// truncate returns the first size characters of a string.
+func truncate(value string, size int) string {
 	if len(value) <= size {
 		return value
 	}

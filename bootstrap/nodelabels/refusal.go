@@ -41,15 +41,15 @@ func checkLoops(checked *cel.Ast) *ExpressionError {
 	return nil
 }
 
-// longNumber matches a precision of 100 digits or more in a format. All these digits would be written to memory.
-var longNumber = regexp.MustCompile(`%\.[0-9]{3,}`)
+// longPrecision matches a precision of 100 digits or more in a format. All these digits would be written to memory.
+var longPrecision = regexp.MustCompile(`%\.[0-9]{3,}`)
 
 // checkFormats refuses a format that could create a string of any length from one number.
 func checkFormats(checked *cel.Ast) *ExpressionError {
 	a := checked.NativeRep()
 	for _, call := range celast.MatchDescendants(celast.NavigateAST(a), celast.FunctionMatcher("format")) {
 		format := call.AsCall().Target()
-		if literal, ok := literalText(format); !ok || longNumber.MatchString(literal) {
+		if literal, ok := literalText(format); !ok || longPrecision.MatchString(literal) {
 			return errorAt(a, format, "format must be called on a string literal with a precision of at most 99 digits")
 		}
 	}

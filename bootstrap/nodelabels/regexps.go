@@ -15,9 +15,9 @@ import (
 // expression has some tens.
 const maxInstructions = 1000
 
-// perStep is the cost of one instruction for one character. It equals the cost that Kubernetes has for one character of
-// a pattern and one character of a text.
-const perStep = 0.1 * 0.25
+// costPerStep is the cost of one instruction for one character. It equals the cost that Kubernetes has for one
+// character of a pattern and one character of a text.
+const costPerStep = 0.1 * 0.25
 
 // Functions with a regular expression as an argument. The functions replace and split have plain strings.
 const (
@@ -101,6 +101,6 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 		steps = measure.StepsOfAll(characters, limit)
 		result.ResultSize = &checker.SizeEstimate{Max: min(characters+1, limit)}
 	}
-	result.CostEstimate = checker.CostEstimate{Min: 1, Max: 1 + uint64(math.Ceil(float64(steps)*perStep))}
+	result.CostEstimate = checker.CostEstimate{Min: 1, Max: 1 + uint64(math.Ceil(float64(steps)*costPerStep))}
 	return result
 }

@@ -23,71 +23,71 @@ const (
 
 // variables are the declared types of the variables. No field is required: an unknown fact is missing.
 var variables = map[string]*apiservercel.DeclType{
-	hostVariable: object("poolboot.Host", named(fields{
-		"uid": text(maxName),
-		"hardware": object("poolboot.Hardware", fields{
-			"vendor":          text(maxText),
-			"product":         text(maxText),
-			"serial":          text(maxText),
-			"hostname":        text(maxText),
+	hostVariable: newObjectType("poolboot.Host", withMetadata(fields{
+		"uid": newTextType(maxName),
+		"hardware": newObjectType("poolboot.Hardware", fields{
+			"vendor":          newTextType(maxText),
+			"product":         newTextType(maxText),
+			"serial":          newTextType(maxText),
+			"hostname":        newTextType(maxText),
 			"memoryMebibytes": apiservercel.IntType,
-			"cpu": object("poolboot.CPU", fields{
-				"arch":           text(maxText),
-				"model":          text(maxText),
+			"cpu": newObjectType("poolboot.CPU", fields{
+				"arch":           newTextType(maxText),
+				"model":          newTextType(maxText),
 				"clockMegahertz": apiservercel.DoubleType,
 				"count":          apiservercel.IntType,
-				"flags":          list(text(maxText)),
+				"flags":          newListType(newTextType(maxText)),
 			}),
-			"bios": object("poolboot.BIOS", fields{
-				"vendor":  text(maxText),
-				"version": text(maxText),
-				"date":    text(maxText),
+			"bios": newObjectType("poolboot.BIOS", fields{
+				"vendor":  newTextType(maxText),
+				"version": newTextType(maxText),
+				"date":    newTextType(maxText),
 			}),
-			"nics": list(object("poolboot.NIC", fields{
-				"name":      text(maxText),
-				"model":     text(maxText),
-				"mac":       text(maxText),
-				"ip":        text(maxText),
+			"nics": newListType(newObjectType("poolboot.NIC", fields{
+				"name":      newTextType(maxText),
+				"model":     newTextType(maxText),
+				"mac":       newTextType(maxText),
+				"ip":        newTextType(maxText),
 				"speedGbps": apiservercel.IntType,
 				"vlanID":    apiservercel.IntType,
 				"pxe":       apiservercel.BoolType,
-				"lldp": object("poolboot.LLDP", fields{
-					"switchID":         text(maxText),
-					"portID":           text(maxText),
-					"switchSystemName": text(maxText),
+				"lldp": newObjectType("poolboot.LLDP", fields{
+					"switchID":         newTextType(maxText),
+					"portID":           newTextType(maxText),
+					"switchSystemName": newTextType(maxText),
 				}),
 			})),
-			"disks": list(object("poolboot.Disk", fields{
-				"name":       text(maxText),
-				"type":       text(maxText),
+			"disks": newListType(newObjectType("poolboot.Disk", fields{
+				"name":       newTextType(maxText),
+				"type":       newTextType(maxText),
 				"rotational": apiservercel.BoolType,
 				"sizeBytes":  apiservercel.IntType,
-				"vendor":     text(maxText),
-				"model":      text(maxText),
-				"serial":     text(maxText),
-				"wwn":        text(maxText),
-				"hctl":       text(maxText),
+				"vendor":     newTextType(maxText),
+				"model":      newTextType(maxText),
+				"serial":     newTextType(maxText),
+				"wwn":        newTextType(maxText),
+				"hctl":       newTextType(maxText),
 			})),
 		}),
 	})),
-	machineVariable: object("poolboot.Machine", named(fields{
-		"version":       text(maxName),
-		"failureDomain": text(maxName),
+	machineVariable: newObjectType("poolboot.Machine", withMetadata(fields{
+		"version":       newTextType(maxName),
+		"failureDomain": newTextType(maxName),
 	})),
-	clusterVariable: object("poolboot.Cluster", named(fields{})),
+	clusterVariable: newObjectType("poolboot.Cluster", withMetadata(fields{})),
 }
 
 type fields map[string]*apiservercel.DeclType
 
-// named adds the fields that every Kubernetes object has.
-func named(own fields) fields {
-	own["name"], own["namespace"] = text(maxName), text(maxName)
-	own["labels"] = apiservercel.NewMapType(text(maxLabelKey), text(maxLabelValue), maxElements)
-	own["annotations"] = apiservercel.NewMapType(text(maxLabelKey), text(maxAnnotation), maxElements)
+// withMetadata adds the fields that every Kubernetes object has.
+func withMetadata(own fields) fields {
+	own["name"], own["namespace"] = newTextType(maxName), newTextType(maxName)
+	own["labels"] = apiservercel.NewMapType(newTextType(maxLabelKey), newTextType(maxLabelValue), maxElements)
+	own["annotations"] = apiservercel.NewMapType(newTextType(maxLabelKey), newTextType(maxAnnotation), maxElements)
 	return own
 }
 
-func object(name string, of fields) *apiservercel.DeclType {
+func newObjectType(name string, of fields) *apiservercel.DeclType {
 	declared := make(map[string]*apiservercel.DeclField, len(of))
 	for field, t := range of {
 		declared[field] = apiservercel.NewDeclField(field, t, false, nil, nil)
@@ -95,11 +95,11 @@ func object(name string, of fields) *apiservercel.DeclType {
 	return apiservercel.NewObjectType(name, declared)
 }
 
-func list(of *apiservercel.DeclType) *apiservercel.DeclType {
+func newListType(of *apiservercel.DeclType) *apiservercel.DeclType {
 	return apiservercel.NewListType(of, maxElements)
 }
 
-func text(size int64) *apiservercel.DeclType {
+func newTextType(size int64) *apiservercel.DeclType {
 	t := *apiservercel.StringType
 	t.MaxElements = size
 	return &t

@@ -46,7 +46,7 @@ func (p *program) factsRead(state interpreter.EvalState) []Fact {
 		}
 		if !seen.Has(path) {
 			seen.Insert(path)
-			facts = append(facts, Fact{Path: path, Value: shown(value)})
+			facts = append(facts, Fact{Path: path, Value: formatValue(value)})
 		}
 	}
 	visit(ast.NavigateAST(p.ast))
@@ -74,7 +74,7 @@ func factPath(e ast.Expr) (string, bool) {
 		at := call.Args()[1].AsLiteral()
 		switch call.FunctionName() {
 		case operators.Index, operators.OptIndex:
-			return of + "[" + shown(at) + "]", ok
+			return of + "[" + formatValue(at) + "]", ok
 		case operators.OptSelect:
 			return fmt.Sprintf("%s.%v", of, at.Value()), ok
 		}
@@ -82,14 +82,14 @@ func factPath(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// shown returns a value as it is displayed to users. It has no characters that control a terminal.
-func shown(value ref.Val) string {
+// formatValue returns a value as it is displayed to users. It has no characters that control a terminal.
+func formatValue(value ref.Val) string {
 	switch value := value.(type) {
 	case types.String:
-		return quoted(string(value))
+		return quote(string(value))
 	case *types.Optional:
 		if value.HasValue() {
-			return shown(value.GetValue())
+			return formatValue(value.GetValue())
 		}
 		return missing
 	case *types.Err:
@@ -111,12 +111,12 @@ func printable(message string) string {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, cut(message, 4*maxShown))
+	}, truncate(message, 4*maxShown))
 }
 
-// quoted returns a string in quotes, cut to maxShown characters.
-func quoted(text string) string {
-	if short := cut(text, maxShown); short != text {
+// quote returns a string in quotes, cut to maxShown characters.
+func quote(text string) string {
+	if short := truncate(text, maxShown); short != text {
 		return strconv.Quote(short) + "…"
 	}
 	return strconv.Quote(text)

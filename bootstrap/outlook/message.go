@@ -43,7 +43,7 @@ func messageOf(config *bootstrapv1.PoolbootConfig) string {
 	}
 	if stage, _ := record.StageOf(config); stage == record.StageWaitingForHost {
 		if record.IsMachineless(config) {
-			return fmt.Sprintf("%s is not being installed yet: see its state and its events", remedy.Whose(config))
+			return fmt.Sprintf("%s is not being installed yet: see its state and its events", remedy.OwnerOf(config))
 		}
 		return "no host is chosen yet: see the Machine and its Metal3Machine, and which BareMetalHosts are available"
 	}

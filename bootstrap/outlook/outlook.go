@@ -131,21 +131,21 @@ var kinds = []string{
 	bootstrapv1.NodeInPoolCondition,
 }
 
-// Counts reports whether a condition still applies to a PoolbootConfig. After the host has joined, the conditions of
+// Applies reports whether a condition still applies to a PoolbootConfig. After the host has joined, the conditions of
 // the boot no longer apply. Before that, a missing Node does not count, because Poolboot creates it again.
-func Counts(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
+func Applies(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 	if record.IsBootComplete(config) {
 		return c.Type == bootstrapv1.NodeInPoolCondition || c.Type == bootstrapv1.PoolDecidedCondition
 	}
 	return c.Reason != bootstrapv1.NodeMissingReason
 }
 
-// ForPerson returns the condition of a PoolbootConfig for which a person must act. It returns the condition of the
-// latest step if there are several, and nil if there is none.
-func ForPerson(config *bootstrapv1.PoolbootConfig) (found *metav1.Condition) {
+// FindNeedsPerson returns the condition of a PoolbootConfig for which a person must act. It returns the condition of
+// the latest step if there are several, and nil if there is none.
+func FindNeedsPerson(config *bootstrapv1.PoolbootConfig) (found *metav1.Condition) {
 	for _, kind := range kinds {
 		c := conditions.Get(config, kind)
-		if c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) == NeedsPerson && Counts(config, c) {
+		if c != nil && c.Status == metav1.ConditionFalse && Of(c.Reason) == NeedsPerson && Applies(config, c) {
 			found = c
 		}
 	}

@@ -53,7 +53,7 @@ var _ = Describe("A PoolbootConfig", func() {
 		return config
 	}
 	DescribeTable("needs a person", func(state bootstrapv1.TokenState, kind, reason string, waits bool) {
-		found := ForPerson(newConfig(state, kind, reason))
+		found := FindNeedsPerson(newConfig(state, kind, reason))
 		if !waits {
 			Expect(found).To(BeNil())
 			return

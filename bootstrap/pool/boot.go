@@ -105,9 +105,9 @@ func (b Boot) withRemedy(err error) error {
 func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
-		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, remedy.Whose(config))
+		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, remedy.OwnerOf(config))
 	case record.EnrolledHost:
-		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", remedy.Whose(config))
+		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", remedy.OwnerOf(config))
 	}
 	switch {
 	case config.Spec.IsInline() && config.Status.DataSecretName != "":

@@ -36,7 +36,7 @@ func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Dec
 	if nodeLabels[corev1.LabelOSStable] == string(corev1.Windows) {
 		return Decision{}, nil
 	}
-	custom, worker, err := matching(nodeLabels, pools)
+	custom, worker, err := matchingRoles(nodeLabels, pools)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -53,9 +53,9 @@ func Decide(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (Dec
 	return Decision{}, nil
 }
 
-// matching returns the roles of the custom pools that select the labels, in order, and whether a worker pool selects
-// them.
-func matching(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (custom []string, worker bool, err error) {
+// matchingRoles returns the roles of the custom pools that select the labels, in order, and whether a worker pool
+// selects them.
+func matchingRoles(nodeLabels map[string]string, pools []poolv1.MachineConfigPool) (custom []string, worker bool, err error) {
 	for _, p := range pools {
 		selector, err := nodeSelector(p)
 		switch {

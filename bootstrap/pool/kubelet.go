@@ -63,7 +63,7 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 	}
 	merged := own.Section
 	if len(base) > 0 {
-		if merged, err = own.Over(base[0].Section); err != nil {
+		if merged, err = own.MergeOver(base[0].Section); err != nil {
 			return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
 		}
 	}

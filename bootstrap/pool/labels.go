@@ -30,9 +30,9 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 
 	derived := map[string]string{}
 	allowed := map[string][]string{}
-	positive := slices.DeleteFunc(terms(selector), term.isNegative)
+	positive := slices.DeleteFunc(requirementsOf(selector), requirement.isNegative)
 	if len(positive) == 0 {
-		only := terms(selector)[0]
+		only := requirementsOf(selector)[0]
 		return refuse(only.path, "%s only excludes labels: add a label that a Node must have, by matchLabels, Exists or In", only)
 	}
 	for _, t := range positive {
@@ -44,7 +44,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !slices.Contains(others, v) })
 		}
 		if len(values) == 0 {
-			return refuse(t.path, "requires %s, and another requirement requires %s: no Node can have both", t, term{LabelSelectorRequirement: metav1.LabelSelectorRequirement{
+			return refuse(t.path, "requires %s, and another requirement requires %s: no Node can have both", t, requirement{LabelSelectorRequirement: metav1.LabelSelectorRequirement{
 				Key: t.Key, Operator: metav1.LabelSelectorOpIn, Values: others}})
 		}
 		allowed[t.Key] = values
@@ -64,7 +64,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 		}
 	}
 	maps.Copy(derived, p.Spec.NodeLabels)
-	if rejected := Rejects(p, derived); rejected != nil {
+	if rejected := FindRejection(p, derived); rejected != nil {
 		value, has := p.Spec.NodeLabels[rejected.Key]
 		if !has {
 			return refuse(rejected.Path, "%s contradicts %s=%s, which follows from the other requirements: set %[2]s in spec.nodeLabels to an allowed value, or change one of the requirements",

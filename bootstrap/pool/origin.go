@@ -69,8 +69,8 @@ func (e entry) slot() entry {
 	return e
 }
 
-// origins returns the origin of every entry of the merged Ignition of parts.
-func origins(whole ignition.Config, parts []part) []Origin {
+// originsOfIgnition returns the origin of every entry of the merged Ignition of parts.
+func originsOfIgnition(whole ignition.Config, parts []part) []Origin {
 	latest := map[entry]*Origin{}
 	for _, from := range parts {
 		for _, e := range entriesOf(from.config) {

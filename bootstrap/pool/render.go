@@ -54,7 +54,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	spec, from, err := merge(sources, sections)
+	spec, from, err := mergeConfigs(sources, sections)
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +131,9 @@ type part struct {
 	machineConfig, pool string
 }
 
-// merge merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections, which have
-// paths of their own. It also returns the origins of all entries.
-func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
+// mergeConfigs merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections, which
+// have paths of their own. It also returns the origins of all entries.
+func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
 	var parts []part
@@ -156,7 +156,7 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 	if err := checkKernelDevel(out, sources); err != nil {
 		return out, nil, err
 	}
-	whole := merged(slices.Concat(parts, sections))
+	whole := mergeIgnition(slices.Concat(parts, sections))
 	if err := ignition.ValidateMerged(whole); err != nil {
 		return out, nil, firstFailing(parts, ignition.Validate, err)
 	}
@@ -168,11 +168,11 @@ func merge(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfi
 		return out, nil, fmt.Errorf("writing the rendered Ignition: %w", err)
 	}
 	out.Config = &runtime.RawExtension{Raw: raw}
-	return out, append(origins(whole, slices.Concat(parts, sections)), originsOfSpecs(sources)...), nil
+	return out, append(originsOfIgnition(whole, slices.Concat(parts, sections)), originsOfSpecs(sources)...), nil
 }
 
-// merged returns the Ignition of all parts, later over earlier ones.
-func merged(parts []part) ignition.Config {
+// mergeIgnition returns the Ignition of all parts, later over earlier ones.
+func mergeIgnition(parts []part) ignition.Config {
 	configs := make([]ignition.Config, len(parts))
 	for i := range parts {
 		configs[i] = parts[i].config
@@ -243,7 +243,7 @@ func checkKernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConf
 // contribute and, if a link leads to a path that Poolboot manages, to everything.
 func guardMerged(whole ignition.Config, parts []part) error {
 	if len(parts) > 1 && ignition.HasRedirects(whole) {
-		return ignition.Guard(merged(parts))
+		return ignition.Guard(mergeIgnition(parts))
 	}
 	return ignition.Guard(sharedFiles(whole, parts))
 }
@@ -270,7 +270,7 @@ func sharedFiles(whole ignition.Config, parts []part) ignition.Config {
 // fail it.
 func firstFailing(parts []part, check func(ignition.Config) error, err error) error {
 	for i := range parts {
-		if first := check(merged(parts[:i+1])); first != nil {
+		if first := check(mergeIgnition(parts[:i+1])); first != nil {
 			return &RenderError{MachineConfig: parts[i].machineConfig, Path: "spec.config",
 				Err: fmt.Errorf("together with the MachineConfigs before it: %w", first)}
 		}

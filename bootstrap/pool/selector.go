@@ -13,31 +13,31 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// term is one requirement of a selector, with the path of its field.
-type term struct {
+// requirement is one requirement of a selector, with the path of its field.
+type requirement struct {
 	path string
 	metav1.LabelSelectorRequirement
 }
 
-// terms returns the requirements of a selector: those of matchLabels in the order of their keys, then those of
+// requirementsOf returns the requirements of a selector: those of matchLabels in the order of their keys, then those of
 // matchExpressions.
-func terms(selector *metav1.LabelSelector) (terms []term) {
+func requirementsOf(selector *metav1.LabelSelector) (requirements []requirement) {
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
-		terms = append(terms, term{"spec.nodeSelector.matchLabels", metav1.LabelSelectorRequirement{
+		requirements = append(requirements, requirement{"spec.nodeSelector.matchLabels", metav1.LabelSelectorRequirement{
 			Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{selector.MatchLabels[key]}}})
 	}
-	for i, requirement := range selector.MatchExpressions {
-		terms = append(terms, term{fmt.Sprintf("spec.nodeSelector.matchExpressions[%d]", i), requirement})
+	for i, expression := range selector.MatchExpressions {
+		requirements = append(requirements, requirement{fmt.Sprintf("spec.nodeSelector.matchExpressions[%d]", i), expression})
 	}
-	return terms
+	return requirements
 }
 
 // isNegative reports whether a requirement only excludes labels.
-func (t term) isNegative() bool {
+func (t requirement) isNegative() bool {
 	return t.Operator == metav1.LabelSelectorOpNotIn || t.Operator == metav1.LabelSelectorOpDoesNotExist
 }
 
-func (t term) String() string {
+func (t requirement) String() string {
 	switch {
 	case t.Operator == metav1.LabelSelectorOpIn && len(t.Values) == 1:
 		return t.Key + "=" + t.Values[0]
@@ -47,8 +47,8 @@ func (t term) String() string {
 	return fmt.Sprintf("%s %s", t.Key, t.Operator)
 }
 
-// isMetBy reports whether labels satisfy the requirement.
-func (t term) isMetBy(of map[string]string) bool {
+// matches reports whether labels satisfy the requirement.
+func (t requirement) matches(of map[string]string) bool {
 	selector, err := selectorOf(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{t.LabelSelectorRequirement}})
 	return err == nil && selector.Matches(labels.Set(of))
 }
@@ -61,11 +61,11 @@ type Rejection struct {
 	Key string
 }
 
-// Rejects returns the first requirement of a pool's node selector that labels do not satisfy, or nil if they satisfy
-// all.
-func Rejects(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
-	for _, t := range terms(NodeSelector(p)) {
-		if !t.isMetBy(of) {
+// FindRejection returns the first requirement of a pool's node selector that labels do not satisfy, or nil if they
+// satisfy all.
+func FindRejection(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
+	for _, t := range requirementsOf(NodeSelector(p)) {
+		if !t.matches(of) {
 			return &Rejection{Path: t.path, Requirement: t.String(), Key: t.Key}
 		}
 	}
@@ -75,7 +75,7 @@ func Rejects(p poolv1.MachineConfigPool, of map[string]string) *Rejection {
 // CanShareNode reports whether a Node can have labels that both pools select: it can unless the requirements of both
 // for some label contradict each other. A malformed selector is a *SelectorError.
 func CanShareNode(a, b poolv1.MachineConfigPool) (bool, error) {
-	byKey, selectable := map[string][]term{}, true
+	byKey, selectable := map[string][]requirement{}, true
 	for _, p := range []poolv1.MachineConfigPool{a, b} {
 		selector, err := nodeSelector(p)
 		if err != nil {
@@ -83,21 +83,21 @@ func CanShareNode(a, b poolv1.MachineConfigPool) (bool, error) {
 		}
 		_, selectsAny := selector.Requirements()
 		selectable = selectable && selectsAny
-		for _, t := range terms(NodeSelector(p)) {
+		for _, t := range requirementsOf(NodeSelector(p)) {
 			byKey[t.Key] = append(byKey[t.Key], t)
 		}
 	}
 	for _, of := range byKey {
-		if !satisfiable(of) {
+		if !isSatisfiable(of) {
 			return false, nil
 		}
 	}
 	return selectable, nil
 }
 
-// satisfiable reports whether some value of a label, or its absence, satisfies all requirements. All are about the same
-// label.
-func satisfiable(terms []term) bool {
+// isSatisfiable reports whether some value of a label, or its absence, satisfies all requirements. All are about the
+// same label.
+func isSatisfiable(terms []requirement) bool {
 	key, longest := terms[0].Key, ""
 	candidates := []map[string]string{nil, {key: ""}}
 	for _, t := range terms {
@@ -108,7 +108,7 @@ func satisfiable(terms []term) bool {
 	}
 	candidates = append(candidates, map[string]string{key: longest + "x"}) // a value that no requirement names
 	return slices.ContainsFunc(candidates, func(of map[string]string) bool {
-		return !slices.ContainsFunc(terms, func(t term) bool { return !t.isMetBy(of) })
+		return !slices.ContainsFunc(terms, func(t requirement) bool { return !t.matches(of) })
 	})
 }
 

@@ -56,7 +56,7 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 		return nil, err
 	}
 	own := ignition.New()
-	own.KernelArguments.ShouldExist = distinctArguments(spec.KernelArguments)
+	own.KernelArguments.ShouldExist = splitArguments(spec.KernelArguments)
 	own.Storage.Files = []types.File{{
 		Node:          types.Node{Path: ignition.MachineConfigPath},
 		FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: ptr.To(dataurl.EncodeBytes(rest))}, Mode: ptr.To(machineConfigMode)},
@@ -64,14 +64,14 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return ignition.Marshal(ignition.Merge(config, own))
 }
 
-// oneArgument matches one argument of a kernel command line. It has no space outside of quotes.
-var oneArgument = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
+// argumentPattern matches one argument of a kernel command line. It has no space outside of quotes.
+var argumentPattern = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
 
-// distinctArguments splits arguments and removes duplicates: Ignition accepts each argument once, and treats a string
+// splitArguments splits arguments and removes duplicates: Ignition accepts each argument once, and treats a string
 // with several arguments as one.
-func distinctArguments(arguments []string) (out []types.KernelArgument) {
+func splitArguments(arguments []string) (out []types.KernelArgument) {
 	seen := map[string]bool{}
-	for _, argument := range oneArgument.FindAllString(strings.Join(arguments, " "), -1) {
+	for _, argument := range argumentPattern.FindAllString(strings.Join(arguments, " "), -1) {
 		if !seen[argument] {
 			seen[argument] = true
 			out = append(out, types.KernelArgument(argument))

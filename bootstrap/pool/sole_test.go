@@ -70,7 +70,7 @@ var _ = Describe("No other code decides", func() {
 			"controllers/node/judgement.go",
 		)).To(BeEmpty())
 	})
-	It("which Nodes a pool selects: use pool.Decide or pool.Rejects", func() {
+	It("which Nodes a pool selects: use pool.Decide or pool.FindRejection", func() {
 		Expect(of(mentions, "Spec.NodeSelector", "bootstrap/pool/",
 			"controllers/admission/machineconfigpool.go", "cmd/kubectl-poolboot/internal/convert/", "cmd/kubectl-poolboot/internal/input/openshift.go", // only whether it is well-formed, or OpenShift's
 			"cmd/kubectl-poolboot/internal/diff/declared.go", // shows it

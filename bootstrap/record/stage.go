@@ -37,8 +37,8 @@ const (
 	StageDeleting Stage = "Deleting"
 )
 
-// stageEnds has the step that ends each stage of a boot.
-var stageEnds = []struct {
+// stageEndSteps has the step that ends each stage of a boot.
+var stageEndSteps = []struct {
 	stage Stage
 	by    Step
 }{
@@ -52,8 +52,8 @@ var stageEnds = []struct {
 
 // Stages returns the stages of a boot, in their order.
 func Stages() []Stage {
-	stages := make([]Stage, len(stageEnds))
-	for i, end := range stageEnds {
+	stages := make([]Stage, len(stageEndSteps))
+	for i, end := range stageEndSteps {
 		stages[i] = end.stage
 	}
 	return stages
@@ -79,7 +79,7 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	taken := Moments(config)
 	last := taken[len(taken)-1]
 	stage := StageJoining
-	for _, end := range stageEnds {
+	for _, end := range stageEndSteps {
 		if rank(end.by) > rank(last.Step) {
 			stage = end.stage
 			break
@@ -88,7 +88,7 @@ func StageOf(config *bootstrapv1.PoolbootConfig) (Stage, time.Time) {
 	switch {
 	case config.Spec.IsInline() && last.Step == StepBootPrepared:
 		stage = StageJoining // an inline data Secret needs no config server
-	case last.Step == StepCreated && isDataSecretUnneeded(config):
+	case last.Step == StepCreated && isDataSecretUnnecessary(config):
 		stage = StageProvisioning // its host is known, and needs no data Secret
 	}
 	return stage, last.Time
@@ -113,7 +113,7 @@ func StageDurations(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration 
 	}
 	created := at[StepCreated]
 	var limit time.Time
-	for _, end := range slices.Backward(stageEnds) {
+	for _, end := range slices.Backward(stageEndSteps) {
 		to, taken := at[end.by]
 		switch {
 		case !taken:
@@ -127,7 +127,7 @@ func StageDurations(config *bootstrapv1.PoolbootConfig) map[Stage]time.Duration 
 	}
 	took := map[Stage]time.Duration{}
 	from := created
-	for _, end := range stageEnds {
+	for _, end := range stageEndSteps {
 		if to, taken := at[end.by]; taken {
 			took[end.stage], from = to.Sub(from), to
 		}

@@ -38,7 +38,7 @@ func Moments(config *bootstrapv1.PoolbootConfig) []Moment {
 	boot := config.Status.Boot
 	moments := []Moment{{StepCreated, config.CreationTimestamp.Time}}
 	c := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
-	if c != nil && c.Status == metav1.ConditionTrue && !isDataSecretUnneeded(config) {
+	if c != nil && c.Status == metav1.ConditionTrue && !isDataSecretUnnecessary(config) {
 		moments = append(moments, Moment{StepDataSecretCreated, c.LastTransitionTime.Time})
 	}
 	if boot.HostChosenTime != nil {
@@ -85,7 +85,7 @@ func FirstRequestTime(config *bootstrapv1.PoolbootConfig) time.Time {
 	return first.Time
 }
 
-// isDataSecretUnneeded reports whether it is on record that the host needs no data Secret, because it enrolled.
-func isDataSecretUnneeded(config *bootstrapv1.PoolbootConfig) bool {
+// isDataSecretUnnecessary reports whether it is on record that the host needs no data Secret, because it enrolled.
+func isDataSecretUnnecessary(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.GetReason(config, bootstrapv1.DataSecretAvailableCondition) == bootstrapv1.HostEnrolledReason
 }

@@ -32,7 +32,7 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 	keepReported := []string{corev1.LabelOSStable} // Windows Nodes are in no pool
 	for _, p := range pools {
 		for _, key := range pool.SelectorKeys(p) {
-			if slices.Contains(reported, key) {
+			if slices.Contains(reportedKeys, key) {
 				keepReported = append(keepReported, key)
 			} else {
 				keep = append(keep, key)
@@ -48,13 +48,13 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 			WithAPIGroups(corev1.GroupName).WithAPIVersions("v1").WithResources("nodes", "nodes/status"))).
 		WithMatchConditions(apply.MatchCondition().WithName("kubelet").WithExpression(`"system:nodes" in request.userInfo.groups`)).
 		WithVariables(
-			variable("labelsBefore", `oldObject.metadata.?labels.orValue({})`),
-			variable("labels", `object.metadata.?labels.orValue({})`),
-			variable("annotationsBefore", `oldObject.metadata.?annotations.orValue({})`),
-			variable("annotations", `object.metadata.?annotations.orValue({})`),
-			variable("changed",
-				list(keep)+`.filter(k, variables.labelsBefore[?k] != variables.labels[?k])`+
-					` + `+list(keepReported)+`.filter(k, k in variables.labelsBefore && variables.labelsBefore[?k] != variables.labels[?k])`+
+			newVariable("labelsBefore", `oldObject.metadata.?labels.orValue({})`),
+			newVariable("labels", `object.metadata.?labels.orValue({})`),
+			newVariable("annotationsBefore", `oldObject.metadata.?annotations.orValue({})`),
+			newVariable("annotations", `object.metadata.?annotations.orValue({})`),
+			newVariable("changed",
+				celList(keep)+`.filter(k, variables.labelsBefore[?k] != variables.labels[?k])`+
+					` + `+celList(keepReported)+`.filter(k, k in variables.labelsBefore && variables.labelsBefore[?k] != variables.labels[?k])`+
 					` + `+changedKeys("labels", ownPrefix)+
 					` + `+changedKeys("annotations", ownPrefix)+
 					` + `+changedKeys("annotations", clusterv1.GroupVersion.Group+"/")+
@@ -72,7 +72,7 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 	return []runtime.ApplyConfiguration{policy, binding}
 }
 
-func variable(name, expression string) *apply.VariableApplyConfiguration {
+func newVariable(name, expression string) *apply.VariableApplyConfiguration {
 	return apply.Variable().WithName(name).WithExpression(expression)
 }
 
@@ -93,8 +93,8 @@ func changedField(parent, field, none string) string {
 	return fmt.Sprintf(`(oldObject.?%[1]s.?%[2]s.orValue(%[3]s) == object.?%[1]s.?%[2]s.orValue(%[3]s) ? [] : ["%[1]s.%[2]s"])`, parent, field, none)
 }
 
-// list returns a CEL list of strings, sorted and without duplicates.
-func list(values []string) string {
+// celList returns a CEL list of strings, sorted and without duplicates.
+func celList(values []string) string {
 	slices.Sort(values)
 	text, err := json.Marshal(slices.Compact(values))
 	if err != nil {

@@ -43,12 +43,12 @@ func (r Registration) kubeletLabels() []string {
 
 // InKubeletFlags reports whether a label of a Node is also in the flags of its kubelet: a label that a kubelet can set,
 // except those that it detects. A flag would override the detected value.
-func InKubeletFlags(labelKey string) bool { return KubeletMaySet(labelKey) && !IsReported(labelKey) }
+func InKubeletFlags(labelKey string) bool { return KubeletCanSet(labelKey) && !IsReported(labelKey) }
 
-// KubeletMaySet reports whether a kubelet accepts a label key in --node-labels. It accepts every key outside
+// KubeletCanSet reports whether a kubelet accepts a label key in --node-labels. It accepts every key outside
 // kubernetes.io and k8s.io, and a short list of keys inside them. With any other key, a kubelet exits immediately. The
 // kubelet's own validation of its flags has this rule.
-func KubeletMaySet(labelKey string) bool {
+func KubeletCanSet(labelKey string) bool {
 	domain, _, found := strings.Cut(labelKey, "/")
 	if !found {
 		return true

@@ -31,7 +31,7 @@ var _ = Describe("The kubelet flags of a registration", func() {
 	})
 
 	DescribeTable("contain a label only if a kubelet accepts it",
-		func(key string, may bool) { Expect(registration.KubeletMaySet(key)).To(Equal(may)) },
+		func(key string, may bool) { Expect(registration.KubeletCanSet(key)).To(Equal(may)) },
 		Entry(nil, "node.cluster.x-k8s.io/pool", true),
 		Entry(nil, "metal3.io/uuid", true),
 		Entry(nil, "example.com/rack", true),

@@ -34,7 +34,7 @@ func Name(of Naming) string {
 		host = config.Status.HostRef.Name
 	}
 	switch {
-	case record.HasNode(config) && (!NamedAfterHost(config) || !isAnotherHost(config, of.Host)):
+	case record.HasNode(config) && (!NamedAfterHost(config) || !hostChanged(config, of.Host)):
 		return config.Status.NodeRef.Name
 	case record.IsMachineless(config):
 		return config.Spec.Host.NodeName
@@ -67,7 +67,7 @@ func Rename(config *bootstrapv1.PoolbootConfig) string {
 	return "give the Machine another name"
 }
 
-// isAnotherHost reports whether a host is known and is not the one on record.
-func isAnotherHost(config *bootstrapv1.PoolbootConfig, host string) bool {
+// hostChanged reports whether a host is known and is not the one on record.
+func hostChanged(config *bootstrapv1.PoolbootConfig, host string) bool {
 	return host != "" && config.Status.HostRef.IsDefined() && config.Status.HostRef.Name != host
 }

@@ -89,7 +89,7 @@ func nodeLabels(in Input) (map[string]string, map[string][]string, error) {
 		{poolName + " spec.nodeSelector", selected},
 		{poolName + " spec.nodeLabels", in.Pool.Spec.NodeLabels},
 		{poolName + " spec.poolRole", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.PoolRole}},
-		{"BareMetalHost metadata.uid", uuidLabel(in.HostUID)},
+		{"BareMetalHost metadata.uid", newUUIDLabel(in.HostUID)},
 		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
 		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
 	} {
@@ -106,7 +106,7 @@ func nodeLabels(in Input) (map[string]string, map[string][]string, error) {
 	return labels, sources, nil
 }
 
-func uuidLabel(uid string) map[string]string {
+func newUUIDLabel(uid string) map[string]string {
 	if uid == "" {
 		return nil
 	}
@@ -149,7 +149,7 @@ func checkPool(in Input, labels map[string]string, sources map[string][]string) 
 		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: remedy.Relabel(in.Config)}
 	}
 	decision, err := pool.Decide(labels, in.Pools)
-	rejected := pool.Rejects(in.Pool, labels)
+	rejected := pool.FindRejection(in.Pool, labels)
 	switch {
 	case err != nil:
 		return outside(err.Error())

@@ -7,15 +7,15 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// reported are the labels that every kubelet detects and sets.
-var reported = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch}
+// reportedKeys are the labels that every kubelet detects and sets.
+var reportedKeys = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch}
 
 // IsReported reports whether every kubelet detects and sets a label. When a kubelet registers, it overwrites another
 // value. A label that differs from the pre-registered value is therefore correct.
-func IsReported(key string) bool { return slices.Contains(reported, key) }
+func IsReported(key string) bool { return slices.Contains(reportedKeys, key) }
 
-// linux is the operating system of all hosts, because Ignition runs only on Linux.
-const linux = "linux"
+// osLinux is the operating system of all hosts, because Ignition runs only on Linux.
+const osLinux = "linux"
 
 // archOf maps the CPU architectures that the inspection of a host reports to values of the label kubernetes.io/arch.
 var archOf = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
@@ -25,7 +25,7 @@ var archOf = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 func reportedLabels(in Input) []DerivedLabel {
 	labels := []DerivedLabel{
 		{Key: corev1.LabelHostname, Value: in.NodeName, Source: "Node metadata.name"},
-		{Key: corev1.LabelOSStable, Value: linux, Source: "Poolboot"},
+		{Key: corev1.LabelOSStable, Value: osLinux, Source: "Poolboot"},
 	}
 	if arch, known := archOf[in.CPUArch]; known {
 		labels = append(labels, DerivedLabel{Key: corev1.LabelArchStable, Value: arch, Source: in.CPUArchSource})

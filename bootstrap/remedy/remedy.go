@@ -10,8 +10,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// Whose returns the object that the host belongs to.
-func Whose(config *bootstrapv1.PoolbootConfig) string {
+// OwnerOf returns the object that the host belongs to.
+func OwnerOf(config *bootstrapv1.PoolbootConfig) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
 		return "BareMetalHost " + config.Spec.Host.BareMetalHostName
@@ -27,20 +27,20 @@ func Whose(config *bootstrapv1.PoolbootConfig) string {
 // Remove returns how to remove a host permanently.
 func Remove(config *bootstrapv1.PoolbootConfig) string {
 	if record.HostKindOf(config) == record.BareMetalHost {
-		return fmt.Sprintf("remove spec.image of %s", Whose(config))
+		return fmt.Sprintf("remove spec.image of %s", OwnerOf(config))
 	}
-	return "delete " + Whose(config)
+	return "delete " + OwnerOf(config)
 }
 
 // Replace returns how to boot a host from the start, with another token and another Node.
 func Replace(config *bootstrapv1.PoolbootConfig) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
-		return provision(config)
+		return reprovision(config)
 	case record.EnrolledHost:
-		return fmt.Sprintf("delete %s and its Node, and install the host again", Whose(config))
+		return fmt.Sprintf("delete %s and its Node, and install the host again", OwnerOf(config))
 	}
-	return fmt.Sprintf("delete %s: another one takes its place", Whose(config))
+	return fmt.Sprintf("delete %s: another one takes its place", OwnerOf(config))
 }
 
 // Renewing is the section of the documentation that has the commands to replace Machines.
@@ -59,15 +59,15 @@ func Rotate(config *bootstrapv1.PoolbootConfig) string {
 	rotate := fmt.Sprintf("annotate PoolbootConfig %s with %s", config.Name, bootstrapv1.RotateTokenAnnotation)
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
-		return rotate + " and then " + provision(config)
+		return rotate + " and then " + reprovision(config)
 	case record.EnrolledHost:
 		return "name a Secret with another token in spec.tokenSecretRef of the Enrollment"
 	}
 	return rotate + " and have the host provisioned again, or " + Remove(config)
 }
 
-// provision returns how to install an annotated BareMetalHost again.
-func provision(config *bootstrapv1.PoolbootConfig) string {
+// reprovision returns how to install an annotated BareMetalHost again.
+func reprovision(config *bootstrapv1.PoolbootConfig) string {
 	return Remove(config) + ", and put it back once the host is available"
 }
 

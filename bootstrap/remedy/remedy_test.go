@@ -21,7 +21,7 @@ var _ = DescribeTable("Every kind of host has remedies that are possible for it"
 	func(config *bootstrapv1.PoolbootConfig, kind record.HostKind, whose, remove, replace, renew, rotate, relabel string) {
 		config.Name = "edge-7"
 		Expect(record.HostKindOf(config)).To(Equal(kind))
-		Expect(remedy.Whose(config)).To(Equal(whose))
+		Expect(remedy.OwnerOf(config)).To(Equal(whose))
 		Expect(remedy.Remove(config)).To(Equal(remove))
 		Expect(remedy.Replace(config)).To(Equal(replace))
 		Expect(remedy.Renew(config)).To(Equal(renew))

@@ -59,7 +59,7 @@ func (v *view) authorizeName(ctx context.Context, token string, target route) (*
 	if enrollment.Role != target.role {
 		return nil, unauthorized("the enrollment token is for another pool")
 	}
-	if why := enroll.Allows(enrollment.Names, target.name); why != "" {
+	if why := enroll.CheckName(enrollment.Names, target.name); why != "" {
 		return nil, forbidden("the name in ?name= is not allowed: %s", why)
 	}
 	markAuthenticated(ctx)

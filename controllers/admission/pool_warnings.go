@@ -38,7 +38,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 			"the pool adds nothing until a MachineConfig has these labels", p.Namespace))
 	}
 	for _, key := range pool.SelectorKeys(*p) {
-		if registration.KubeletMaySet(key) {
+		if registration.KubeletCanSet(key) {
 			warnings = append(warnings, fmt.Sprintf("spec.nodeSelector: a kubelet can set %s when its Node registers again, and at any time in a cluster before "+
 				"Kubernetes 1.30, so root on a host can move the host to this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
 		}

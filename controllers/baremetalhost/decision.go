@@ -66,8 +66,8 @@ func refusalReason(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) 
 	case host.Spec.ConsumerRef != nil:
 		return hostpool.NewObstacle(poolv1.EventHostHasConsumer, "%s %s is the consumer of the host (spec.consumerRef): remove the annotations %s and %s, or the consumer",
 			host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation)
-	case enroll.Allows("*", host.Name) != "":
-		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", enroll.Allows("*", host.Name))
+	case enroll.CheckName("*", host.Name) != "":
+		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", enroll.CheckName("*", host.Name))
 	case cluster != nil && identity.Of(cluster).CheckNodeName(host.Name) != nil:
 		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", identity.Of(cluster).CheckNodeName(host.Name))
 	case host.Spec.ExternallyProvisioned:

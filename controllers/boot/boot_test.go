@@ -47,7 +47,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		w.reconciler.rights.Store(clusterRights{cluster: s.cluster.UID}, true)
 		Expect(w.ask(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(4))
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)), "when its credential needs more time")
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)), "when its credential needs more time")
 		Expect(w.writes).To(Equal(4), "a second look costs none")
 	})
 

@@ -39,7 +39,7 @@ func (r *Reconciler) ensureCredential(ctx context.Context, s *scope) (err error)
 	if s.wasOtherHost || record.IsRequestPending(s.config) && record.IsCredentialUsed(s.config) {
 		recorded = "" // the other host can still have it, or it was already used to obtain a certificate
 	}
-	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Life); err != nil {
+	if s.credential, err = join.EnsureCredential(ctx, s.workload, s.owner(), recorded, join.Lifetime); err != nil {
 		return err
 	}
 	if s.credential.ID == recorded || !s.nodeExisted {

@@ -108,7 +108,7 @@ var _ = Describe("The deployment of a host", func() {
 		})
 
 		It("is reported for a host that boots from its data Secret", func(ctx SpecContext) {
-			s.inline(time.Now().Add(join.Life))
+			s.inline(time.Now().Add(join.Lifetime))
 			w = s.world()
 			_, err := w.reconcile(ctx)
 			Expect(err).To(MatchError(ContainSubstring("live-iso")))
@@ -241,7 +241,7 @@ var _ = Describe("The deployment of a host", func() {
 		written := w.writes
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second), "the next renewal")
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "the next renewal")
 		Expect(w.writes).To(Equal(written))
 	})
 
@@ -257,7 +257,7 @@ var _ = Describe("The deployment of a host", func() {
 	DescribeTable("on another host has its own Node and the only credential, even if the change of hosts was never seen,",
 		func(ctx SpecContext, kubelet string) {
 			if kubelet == "inline" {
-				s.inline(time.Now().Add(join.Life))
+				s.inline(time.Now().Add(join.Lifetime))
 				w = s.world(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}})
 				_, err := w.reconcile(ctx)
 				Expect(err).NotTo(HaveOccurred())

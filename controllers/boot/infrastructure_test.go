@@ -31,14 +31,14 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		Expect(node.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), Not(HaveKey(poolv1.NodeMetal3UUIDLabel))))
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
 		Expect(w.newEvents()).To(BeEmpty())
 	})
 
 	It("gets its Node immediately if it boots from its data Secret, because nothing reports when it starts", func(ctx SpecContext) {
-		s.inline(time.Now().Add(join.Life))
+		s.inline(time.Now().Add(join.Lifetime))
 		w := s.world()
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
 		Expect(w.node(ctx).Labels).To(HaveKey(infraLabel))
 	})
 

@@ -24,7 +24,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 	var s *setting
 	BeforeEach(func() {
 		s = newSetting()
-		s.inline(time.Now().Add(join.Life))
+		s.inline(time.Now().Add(join.Lifetime))
 	})
 
 	// aboutToEnd makes the credential in the data Secret expire soon, and returns its bootstrap token.
@@ -47,7 +47,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			w := s.world()
 			result, err := w.reconcile(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second), "the watch on hosts tells")
+			Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "the watch on hosts tells")
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx, w)).To(And(
 				HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
@@ -65,7 +65,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			w := s.world()
 			result, err := w.reconcile(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second), "before the credential ends")
+			Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "before the credential ends")
 			n, config := w.node(ctx), w.config(ctx)
 			Expect(n.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host")))
 			Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"), "what its Secret holds")
@@ -139,7 +139,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		Expect(err).NotTo(HaveOccurred())
 		expires, err := time.Parse(time.RFC3339, string(w.credentials(ctx)[0].Data["expiration"]))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(expires).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(expires).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("==", expires))
 	})
 
@@ -163,7 +163,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			Expect(token.Name).To(Equal("bootstrap-token-abcdef"))
 			Expect(string(token.Data["token-secret"])).To(Equal("0123456789abcdef"))
 			Expect(join.IsCredentialOf(&token, namespace+"/"+machineName)).To(BeTrue())
-			Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+			Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 			Expect(condition(ctx, w)).To(HaveField("Status", metav1.ConditionTrue))
 		})
 

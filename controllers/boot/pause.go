@@ -17,7 +17,7 @@ import (
 func (r *Reconciler) reconcilePaused(ctx context.Context, s *scope, need need) (ctrl.Result, error) {
 	switch {
 	case need == expiration && s.config.Status.Boot.CredentialExpirationTime != nil: // reported after the pause
-		return ctrl.Result{RequeueAfter: join.Life / 2}, nil
+		return ctrl.Result{RequeueAfter: join.Lifetime / 2}, nil
 	case need != renewal && need != inlineRenewal:
 		return ctrl.Result{}, nil
 	}
@@ -30,12 +30,12 @@ func (r *Reconciler) reconcilePaused(ctx context.Context, s *scope, need need) (
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 		err = s.run(ctx, r.connect, r.remote(func(ctx context.Context, s *scope) error {
-			_, err := join.ExtendCredential(ctx, s.workload, s.config.Status.Boot.CredentialID, join.Life)
+			_, err := join.ExtendCredential(ctx, s.workload, s.config.Status.Boot.CredentialID, join.Lifetime)
 			if apierrors.IsNotFound(err) {
 				return errUpToDate // it is restored, or reported as lost, after the pause
 			}
 			return err
 		}))
 	}
-	return ctrl.Result{RequeueAfter: join.Life / 2}, err
+	return ctrl.Result{RequeueAfter: join.Lifetime / 2}, err
 }

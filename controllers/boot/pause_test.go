@@ -63,15 +63,15 @@ var _ = Describe("While its Cluster is paused,", func() {
 		w := ending(ctx, time.Minute)
 		pause(ctx, w, true)
 		before, written := w.config(ctx), w.writes
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Life/2))
-		Expect(endOfCredential(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Lifetime/2))
+		Expect(endOfCredential(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		Expect(w.writes-written).To(Equal(1), "the credential's end")
 		Expect(w.config(ctx)).To(Equal(before))
 
 		pause(ctx, w, false)
 		_, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(w.config(ctx).Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 	})
 
 	It("the credential of a host that boots from its data Secret is renewed", func(ctx SpecContext) {
@@ -84,16 +84,16 @@ var _ = Describe("While its Cluster is paused,", func() {
 			Type:       "bootstrap.kubernetes.io/token",
 			Data:       map[string][]byte{"token-id": []byte("abcdef"), "expiration": []byte(time.Now().Add(time.Minute).UTC().Format(time.RFC3339))},
 		})).To(Succeed())
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Life/2))
-		Expect(endOfCredential(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Lifetime/2))
+		Expect(endOfCredential(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		Expect(w.nodes(ctx)).To(BeEmpty(), "what is not prepared waits")
 	})
 
 	It("a credential that does not expire soon takes no writes", func(ctx SpecContext) {
-		w := ending(ctx, join.Life)
+		w := ending(ctx, join.Lifetime)
 		pause(ctx, w, true)
 		written := w.writes
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
 		Expect(w.writes).To(Equal(written))
 	})
 
@@ -103,7 +103,7 @@ var _ = Describe("While its Cluster is paused,", func() {
 		w.clusters.down = true
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
 		w.clusters.down = false
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Life/2))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Lifetime/2))
 	})
 
 	It("the credential of a withdrawn boot is left to expire", func(ctx SpecContext) {
@@ -153,7 +153,7 @@ var _ = Describe("A host whose status was lost in clusterctl move", func() {
 
 	It("can join with the credential that it has, which is renewed again", func(ctx SpecContext) {
 		w, before := moved(ctx)
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
 		boot := w.config(ctx).Status.Boot
 		Expect(boot.CredentialID).To(Equal(before.Boot.CredentialID))
 		Expect(boot.CredentialExpirationTime.Time).To(BeTemporally("==", before.Boot.CredentialExpirationTime.Time))

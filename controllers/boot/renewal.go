@@ -36,7 +36,7 @@ func untilExtension(config *bootstrapv1.PoolbootConfig) time.Duration {
 	if expires == nil {
 		return 0
 	}
-	return time.Until(expires.Add(-join.Life / 2))
+	return time.Until(expires.Add(-join.Lifetime / 2))
 }
 
 // extendCredential extends the join credential of a host when that is due, and restores it if it has expired.
@@ -45,7 +45,7 @@ func (r *Reconciler) extendCredential(ctx context.Context, s *scope) error {
 		return nil
 	}
 	id := s.config.Status.Boot.CredentialID
-	expires, err := join.ExtendCredential(ctx, s.workload, id, join.Life)
+	expires, err := join.ExtendCredential(ctx, s.workload, id, join.Lifetime)
 	if apierrors.IsNotFound(err) {
 		expires, err = r.restoreCredential(ctx, s)
 		if failed, ok := errors.AsType[*failure](err); ok && failed.reason == bootstrapv1.JoinCredentialExpiredReason {

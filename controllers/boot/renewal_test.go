@@ -53,25 +53,25 @@ var _ = Describe("A host that has its configuration", func() {
 		served(ctx, time.Hour, time.Minute)
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
-		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})
 
 	It("keeps a valid credential even if the config server stopped before it recorded its answer", func(ctx SpecContext) {
 		served(ctx, time.Hour, time.Minute)
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 	})
 
 	It("takes no writes while its credential does not expire soon", func(ctx SpecContext) {
-		served(ctx, time.Minute, join.Life)
+		served(ctx, time.Minute, join.Lifetime)
 		written := w.writes
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.writes).To(Equal(written))
-		Expect(result.RequeueAfter).To(BeNumerically("~", join.Life/2, 10*time.Second))
+		Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second))
 	})
 
 	It("is given up if it has not joined within joinPatience, and that is reported when its credential has expired", func(ctx SpecContext) {
@@ -89,8 +89,8 @@ var _ = Describe("A host that has its configuration", func() {
 		served(ctx, time.Hour, -time.Minute)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
-		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Life/2, 10*time.Second)))
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		again := w.credentials(ctx)[0]
 		Expect(again.Data).To(And(HaveKeyWithValue("token-id", token.Data["token-id"]), HaveKeyWithValue("token-secret", token.Data["token-secret"])))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
@@ -135,6 +135,6 @@ var _ = Describe("A host that has its configuration", func() {
 		w.before = nil
 		_, err = w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Life), 10*time.Second))
+		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 	})
 })

@@ -62,7 +62,7 @@ func (r *Reconciler) restoreCredential(ctx context.Context, s *scope) (time.Time
 	if err := r.checkApproval(ctx, s); err != nil {
 		return time.Time{}, err
 	}
-	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Life)
+	return join.RestoreCredential(ctx, s.workload, s.owner(), credential, join.Lifetime)
 }
 
 // credentialIn reads the join credential from a data Secret or an overlay Secret.

@@ -26,7 +26,7 @@ func (s *scope) withRemedy(err error) error {
 			err, remedy.Replace(s.config), s.assigned.Role)
 	case isConflict && s.assigned.Reason == pool.FromHost:
 		return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, so that it boots into the pool of %s",
-			s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, remedy.Whose(s.config))
+			s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, remedy.OwnerOf(s.config))
 	}
 	return err
 }

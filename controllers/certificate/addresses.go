@@ -57,7 +57,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 		r.markUsedByHosts(ctx, &a, config.Namespace, bmh.Name),
 		markUsedByNodes(ctx, &a, w, config.Status.NodeRef.Name, isControlPlane),
 	)
-	a.unmark(host.StatedAddresses(bmh.Object.Annotations))
+	a.unmark(host.AnnotatedAddresses(bmh.Object.Annotations))
 	return a, err
 }
 
@@ -65,7 +65,7 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, w client.Reader, confi
 // PoolbootConfig and, if the host enrolled, the address from which it enrolled. The config server records the latter,
 // so it counts only if it is in the address ranges of the Enrollment and nothing else is known to use it.
 func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, config *bootstrapv1.PoolbootConfig) (addresses, error) {
-	stated := host.StatedAddresses(config.Annotations)
+	stated := host.AnnotatedAddresses(config.Annotations)
 	a := addresses{known: stated, usedBy: map[netip.Addr]string{},
 		remedy: fmt.Sprintf("add it to the annotation %s of PoolbootConfig %s", poolv1.HostAddressesAnnotation, config.Name)}
 	address, ok := enrollmentAddress(config)
@@ -163,7 +163,7 @@ func (r *Reconciler) markUsedByConfigs(ctx context.Context, a *addresses, config
 		if configs.Items[i].Name == config.Name {
 			continue
 		}
-		others := host.StatedAddresses(configs.Items[i].Annotations)
+		others := host.AnnotatedAddresses(configs.Items[i].Annotations)
 		if address, ok := enrollmentAddress(&configs.Items[i]); ok {
 			others = append(others, address)
 		}

@@ -20,7 +20,7 @@ import (
 
 // relocationDelay is how long a host must not have sent a request before a host with the same name and another address
 // is assumed to be the same host. Its join credential has expired by then.
-const relocationDelay = join.Life
+const relocationDelay = join.Lifetime
 
 // verdict is the decision on a request.
 type verdict int
@@ -71,7 +71,7 @@ func decideRequest(f facts) (verdict, string) {
 	if !f.now.Before(f.spec.ExpirationTime.Time) {
 		return refuse, "the token has expired"
 	}
-	if why := enroll.Allows(f.spec.NamePattern, f.name); why != "" {
+	if why := enroll.CheckName(f.spec.NamePattern, f.name); why != "" {
 		return refuse, why
 	}
 	if err := f.cluster.CheckNodeName(f.name); err != nil {

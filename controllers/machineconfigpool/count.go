@@ -35,7 +35,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) state {
 		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool,
 	}
-	if c := outlook.ForPerson(c); c != nil {
+	if c := outlook.FindNeedsPerson(c); c != nil {
 		is.problem = c.Message
 	}
 	is.free = !is.joined && is.problem == "" && isFree(c)

@@ -73,7 +73,7 @@ func judge(f facts) judgement {
 		return judgement{}
 	}
 	if other := otherOwner(f); other != "" {
-		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, remedy.Whose(f.config), other)
+		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s is not that of %s: %s", f.node.Name, remedy.OwnerOf(f.config), other)
 	}
 	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	wanted := f.node.DeepCopy()

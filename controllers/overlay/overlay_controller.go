@@ -48,7 +48,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: remaining}, nil
 	}
 	if inUse, err := r.isInUse(ctx, overlay); err != nil || inUse {
-		return ctrl.Result{RequeueAfter: join.Life}, err
+		return ctrl.Result{RequeueAfter: join.Lifetime}, err
 	}
 	if err := r.Client.Delete(ctx, overlay, client.Preconditions{UID: &overlay.UID, ResourceVersion: &overlay.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("deleting overlay Secret %s, whose join credential has expired: %w", request, err)

@@ -70,7 +70,7 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		{bootstrapv1.NodeInPoolCondition, outlook.IsWrong},
 	} {
 		c := conditions.Get(config, check.condition)
-		if !check.blocks(c) || c != nil && check.condition == bootstrapv1.BootPreparedCondition && !outlook.Counts(config, c) {
+		if !check.blocks(c) || c != nil && check.condition == bootstrapv1.BootPreparedCondition && !outlook.Applies(config, c) {
 			continue
 		}
 		ready.Reason, ready.Message = check.condition+"Unknown", check.condition+" is not known yet"

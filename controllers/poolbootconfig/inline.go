@@ -22,8 +22,8 @@ import (
 
 // inline returns the whole configuration of the machine, with its join credential. The ID of the credential is written
 // to the status before the configuration is rendered. So after a crash, the next try uses the same credential, and a
-// credential that a crash left unrecorded expires after join.Life. From the annotations, the record can be read back
-// from the Secret.
+// credential that a crash left unrecorded expires after join.Lifetime. From the annotations, the record can be read
+// back from the Secret.
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
 	p, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, joi
 		return fail(err)
 	}
 	old := s.config.Status.Boot.CredentialID
-	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, join.Life)
+	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, join.Lifetime)
 	if err != nil {
 		return fail(err)
 	}

@@ -125,7 +125,7 @@ func (c *StateCollector) countConfigs(configs []bootstrapv1.PoolbootConfig, coun
 		if state := nodeStateOf(config); state != "" {
 			count(nodesDesc, state)
 		}
-		if condition := outlook.ForPerson(config); condition != nil {
+		if condition := outlook.FindNeedsPerson(config); condition != nil {
 			count(blockedDesc, condition.Reason)
 		}
 	}

@@ -39,7 +39,7 @@ var _ = Describe("A cluster that approves certificates for all bootstrap tokens"
 		})
 
 		By("showing that a certificate for any Node is approved for a token of the same groups")
-		credential, err := join.EnsureCredential(ctx, lab.WorkloadClient, "default/a-thief", "", join.Life)
+		credential, err := join.EnsureCredential(ctx, lab.WorkloadClient, "default/a-thief", "", join.Lifetime)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(join.DeleteCredential(ctx, lab.WorkloadClient, credential.ID)).To(Succeed())

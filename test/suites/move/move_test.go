@@ -222,7 +222,7 @@ func expectCleanedUp(ctx context.Context, s *site.Site, namespace string) {
 	for _, overlay := range remaining {
 		expiration, err := time.Parse(time.RFC3339, overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation])
 		Expect(err).NotTo(HaveOccurred())
-		Expect(time.Until(expiration)).To(BeNumerically("<=", join.Life))
+		Expect(time.Until(expiration)).To(BeNumerically("<=", join.Lifetime))
 		before := overlay.DeepCopy()
 		overlay.Annotations[bootstrapv1.OverlayExpiresAnnotation] = time.Now().UTC().Format(time.RFC3339)
 		Expect(client.IgnoreNotFound(s.ManagementClient.Patch(ctx, &overlay, client.MergeFrom(before)))).To(Succeed(), "the manager deletes them")

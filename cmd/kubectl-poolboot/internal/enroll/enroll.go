@@ -178,7 +178,7 @@ func (o *pointerOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("enrollment token, Secret %s/%s: %w", key.Namespace, secret.Name, err)
 	}
-	if why := enroll.Allows(enrollment.Spec.NamePattern, o.host); why != "" {
+	if why := enroll.CheckName(enrollment.Spec.NamePattern, o.host); why != "" {
 		return fmt.Errorf("--host %s: %s", o.host, why)
 	}
 	if enrollment.Status.URL == "" {

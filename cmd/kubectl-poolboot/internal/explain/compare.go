@@ -100,7 +100,7 @@ func (b *bootExplained) compareConfiguration(s *subject) {
 	}
 	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
 	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
-		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", remedy.Whose(s.config), b.Pool, remedy.Renew(s.config)))
+		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", remedy.OwnerOf(s.config), b.Pool, remedy.Renew(s.config)))
 	}
 }
 
