@@ -50,10 +50,10 @@ var _ = Describe("The shell's completion", func() {
 	const noFiles, filesToo = ":4", ":0"
 	words := func(words ...string) string { return strings.Join(append(words, noFiles), "\n") }
 
-	DescribeTable("knows what is live",
+	DescribeTable("completes names in the management cluster",
 		func(expected string, args ...string) { Expect(completed(live(), args...)).To(Equal(expected)) },
 		Entry("boots", words("edge-7", "infra-a", "infra-b"), "boots", ""),
-		Entry("boots that begin with what is typed", words("infra-a", "infra-b"), "boots", "inf"),
+		Entry("boots with the typed prefix", words("infra-a", "infra-b"), "boots", "inf"),
 		Entry("further boots", words("edge-7", "infra-a", "infra-b"), "boots", "infra-a", ""),
 		Entry("boots of another namespace", words("elsewhere"), "boots", "-n", "far", ""),
 		Entry("boots of all namespaces", words("edge-7", "elsewhere", "infra-a", "infra-b"), "boots", "-A", ""),
@@ -61,22 +61,22 @@ var _ = Describe("The shell's completion", func() {
 		Entry("Nodes", words("edge-7", "host-1"), "explain", "node", ""),
 		Entry("hosts", words("rack1-u12"), "explain", "host", ""),
 		Entry("files after the name", filesToo, "explain", "host", "rack1-u12", ""),
-		Entry("enrollment tokens", words("batch"), "pointer", "--host", "edge-7", ""),
-		Entry("nothing after an enrollment token", words(), "pointer", "--host", "edge-7", "batch", ""),
+		Entry("Enrollments", words("batch"), "pointer", "--host", "edge-7", ""),
+		Entry("nothing after an Enrollment", words(), "pointer", "--host", "edge-7", "batch", ""),
 		Entry("nothing for the name of a new Enrollment", words(), "enroll", "--cluster", "a", "--name-pattern", "b", "--pool", "c", ""),
-		Entry("pools for a token", words("gpu", "infra", "worker"), "enroll", "--pool", ""),
-		Entry("pools of another namespace for a token", words(), "enroll", "-n", "far", "--pool", ""),
-		Entry("Clusters for a token", words("infra-1"), "enroll", "--cluster", ""),
+		Entry("pools for an Enrollment", words("gpu", "infra", "worker"), "enroll", "--pool", ""),
+		Entry("pools of another namespace for an Enrollment", words(), "enroll", "-n", "far", "--pool", ""),
+		Entry("Clusters for an Enrollment", words("infra-1"), "enroll", "--cluster", ""),
 		Entry("pools of a host", words("infra"), "explain", "host", "rack1-u12", "--pool", "in"),
 		Entry("pools to render", words("gpu", "infra", "worker"), "render", "--live", "--pool", ""),
-		Entry("Clusters to look at", words("infra-1", "infra-2"), "diff", "--cluster", ""),
+		Entry("Clusters of Nodes", words("infra-1", "infra-2"), "diff", "--cluster", ""),
 		Entry("Clusters of boots", words("infra-1", "infra-2"), "boots", "--cluster", ""),
 		Entry("namespaces", words("edge", "far"), "boots", "--namespace", ""),
 		Entry("namespaces of a move", words("far"), "move-check", "-n", "f"),
-		Entry("namespaces for a token", words("edge", "far"), "enroll", "-n", ""),
+		Entry("namespaces for an Enrollment", words("edge", "far"), "enroll", "-n", ""),
 	)
 
-	It("knows what the files of the command line hold", func() {
+	It("completes names in the files of the command line", func() {
 		pools := clitest.File("pools.yaml", clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "storage"))
 		for _, command := range []string{"render", "labels"} {
 			Expect(completed(live(), command, "-f", pools, "--pool", "")).To(Equal(words("storage", "worker")), command)
@@ -86,13 +86,13 @@ var _ = Describe("The shell's completion", func() {
 		Expect(completed(live(), "explain", "host", "a", "-f", pools, "--pool", "s")).To(Equal(words("storage")))
 	})
 
-	It("does not wait for standard input, and offers nothing without files or of files that can't be read", func() {
+	It("does not wait for standard input, and completes to nothing without readable files", func() {
 		Expect(completed(live(), "labels", "-f", "-", "--pool", "")).To(Equal(words()))
 		Expect(completed(live(), "labels", "--pool", "")).To(Equal(words()))
 		Expect(completed(live(), "labels", "-f", "nowhere.yaml", "--pool", "")).To(Equal(words()))
 	})
 
-	It("offers nothing, and prints no error into the command line, when nothing can be read", func() {
+	It("completes to nothing, and prints no error into the command line, when nothing can be read", func() {
 		Expect(completed(&clitest.Stored{Failure: errors.New("no configuration")}, "boots", "")).To(Equal(words()))
 		forbidden := interceptor.NewClient(clitest.NewFake().Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {

@@ -74,10 +74,10 @@ var _ = Describe("The documentation", func() {
 			Expect(commands).To(BeNumerically(">=", atLeast))
 		},
 		Entry("of this plugin", "kubectl-poolboot.md", 10),
-		Entry("of labels from facts of hosts", "node-labels.md", 2),
+		Entry("of labels that are derived from hosts", "node-labels.md", 2),
 	)
 
-	DescribeTable("has files with which the examples of the help run",
+	DescribeTable("has the files that the examples in the help use",
 		func(name string) {
 			beside(clitest.Blocks(sourcetree.Path("docs", "kubectl-poolboot.md")))
 			var of *cobra.Command
@@ -111,18 +111,18 @@ var _ = Describe("The reference of the API", func() {
 })
 
 var _ = Describe("The help", func() {
-	It("quotes patterns, which a shell would expand", func() {
+	It("quotes patterns that a shell would expand", func() {
 		Expect(clitest.Answered(poolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
 	})
 })
 
 var _ = Describe("The plugin", func() {
-	It("shows its commands as kubectl's", func() {
+	It("shows its commands as commands of kubectl", func() {
 		Expect(clitest.Answered(poolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
 		Expect(clitest.Answered(poolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
 	})
 
-	It("says its version", func() {
+	It("prints its version", func() {
 		Expect(clitest.Answered(poolboot("version"))).To(Equal(version.Get().GitVersion + "\n"))
 		Expect(clitest.Answered(poolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
 	})

@@ -89,7 +89,7 @@ var _ = Describe("boots", func() {
 		return out.lines()
 	}
 
-	It("are a table, in the order of the Machines", func(ctx SpecContext) {
+	It("prints a table in the order of the Machines", func(ctx SpecContext) {
 		Expect(table(ctx)).To(Equal([]string{
 			"MACHINE HOST POOL STAGE SINCE AGE MESSAGE",
 			"infra-a <none> infra Pending 120m 120m",
@@ -98,7 +98,7 @@ var _ = Describe("boots", func() {
 		}))
 	})
 
-	It("are selected by the names of Machines, PoolbootConfigs, hosts or Nodes", func(ctx SpecContext) {
+	It("selects boots by the names of Machines, PoolbootConfigs, hosts or Nodes", func(ctx SpecContext) {
 		Expect(table(ctx, "infra-a")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-a")))
 		Expect(table(ctx, "infra-o-config", "rack1-u12")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-b"), HavePrefix("infra-o")))
 		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
@@ -107,7 +107,7 @@ var _ = Describe("boots", func() {
 		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set --namespace`))
 	})
 
-	It("are selected by Cluster or namespace", func(ctx SpecContext) {
+	It("selects boots by Cluster or namespace", func(ctx SpecContext) {
 		Expect(table(ctx, "--cluster", "other")).To(HaveLen(2))
 		all := table(ctx, "-A")
 		Expect(all).To(HaveLen(5))
@@ -116,7 +116,7 @@ var _ = Describe("boots", func() {
 		Expect(table(ctx, "-n", "nowhere")).To(Equal([]string{"No boots found."}))
 	})
 
-	It("have more columns with -o wide, and all times in JSON", func(ctx SpecContext) {
+	It("prints more columns with -o wide, and all times in JSON", func(ctx SpecContext) {
 		wide := table(ctx, "-o", "wide")
 		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG TOKEN FROM MESSAGE"))
 		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 192.0.2.7,192.0.2.8(refused) "))
@@ -130,7 +130,7 @@ var _ = Describe("boots", func() {
 		Expect(boots[1].Message).To(Equal("it has not asked\x1b[31m"))
 	})
 
-	It("are watched with a line for every visible change", func(ctx SpecContext) {
+	It("prints a line for every visible change with --watch", func(ctx SpecContext) {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
 		out, ended := &screen{}, make(chan int, 1)

@@ -20,7 +20,7 @@ var _ = Describe("convert", func() {
 	}
 	withSpec := func(pool, field string) string { return strings.Replace(pool, "spec:\n", "spec:\n  "+field+"\n", 1) }
 
-	It("turns a pool and its MachineConfig into Poolboot's, word for word where it can", func() {
+	It("converts a pool and its MachineConfig, and keeps the text where it can", func() {
 		Expect(clitest.Answered(converting(clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfig
 metadata:
@@ -61,7 +61,7 @@ spec:
 `))
 	})
 
-	It("makes what renders as OpenShift's objects do", func() {
+	It("returns objects that render the same config as OpenShift's", func() {
 		documents := []string{clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51,
 			theirs("99-worker", "worker", `{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: realtime, osImageURL: quay.io/os, baseOSExtensionsContainerImage: quay.io/ext}`),
 			theirs("50-motd", "worker", clitest.Motd("worker"))}
@@ -73,12 +73,12 @@ spec:
 		}
 	})
 
-	It("prints the same whatever the order of the files", func() {
+	It("prints the same for every order of the files", func() {
 		Expect(clitest.Answered(converting(clitest.OpenShiftInfra51, clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(Equal(clitest.Answered(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))))
 		Expect(clitest.Answered(converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(MatchRegexp(`(?s)name: worker.*name: infra`), "custom pools need worker")
 	})
 
-	It("keeps labels, annotations and the pause, and nothing that is the other cluster's own", func() {
+	It("keeps labels, annotations and spec.paused, and no field of the other cluster", func() {
 		live := strings.Replace(withSpec(clitest.OpenShiftInfra, "paused: true"), "  name: infra\n", `  name: infra
   uid: 8a4f
   resourceVersion: "7"
@@ -91,13 +91,13 @@ spec:
 			ContainSubstring("paused: true"), Not(ContainSubstring("last-applied")), Not(ContainSubstring("8a4f")), Not(ContainSubstring("2026"))))
 	})
 
-	It("leaves out an empty selector of MachineConfigs, which selects none in OpenShift", func() {
+	It("leaves out an empty machineConfigSelector, which selects nothing in OpenShift", func() {
 		empty := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: storage}\n" +
 			"spec: {machineConfigSelector: {}, nodeSelector: {matchLabels: {node-role.kubernetes.io/storage: \"\"}}}\n"
 		Expect(clitest.Answered(converting(empty))).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
 	})
 
-	DescribeTable("names what it leaves out",
+	DescribeTable("warns of everything that it leaves out",
 		func(document, remark string) {
 			r := converting(clitest.OpenShiftWorker, document)
 			Expect(r.Code).To(BeZero())
@@ -118,7 +118,7 @@ spec:
 			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot`),
 		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
 			`note: MachineConfig "rendered-worker-0" is left out: it is rendered, and Poolboot renders its own`),
-		Entry("what is Poolboot's already", clitest.Pool("edge", "gpu"),
+		Entry("an object of Poolboot", clitest.Pool("edge", "gpu"),
 			`note: MachineConfigPool "gpu" is left out: it is a Poolboot object already`),
 	)
 
@@ -126,7 +126,7 @@ spec:
 		Expect(clitest.Answered(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
 	})
 
-	It("names kinds that it does not convert, and where they are", func() {
+	It("warns of kinds that it does not convert, with their file and document", func() {
 		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: big}\n")
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(MatchRegexp(`^note: .*objects.yaml: document 2: ContainerRuntimeConfig "big" of machineconfiguration.openshift.io/v1 is ignored\n$`))
@@ -139,24 +139,24 @@ spec:
 		Expect(r.Code).To(BeZero())
 	})
 
-	DescribeTable("refuses what Poolboot would not store, and prints nothing",
+	DescribeTable("refuses objects that Poolboot would refuse, and prints nothing",
 		func(why string, documents ...string) { clitest.Refused(converting(documents...), 1, why) },
-		Entry("Poolboot's own on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
+		Entry("a file of Poolboot on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
-		Entry("Ignition that is wrong", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
+		Entry("invalid Ignition", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
 		Entry("a pool without a node selector", `MachineConfigPool "infra": spec.nodeSelector: OpenShift selects no Node with an empty selector`,
 			strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]),
-		Entry("a selector from which no labels follow", `MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]`,
+		Entry("a node selector that requires no labels", `MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]`,
 			strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: NotIn, values: [b]}]", 1)),
 		Entry("pools that select the same Nodes", `MachineConfigPool "infra": spec.nodeSelector: the pools gpu and infra select the same Nodes`,
 			clitest.OpenShiftInfra, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: gpu", 1)),
 		Entry("a custom pool that takes worker's Nodes", `MachineConfigPool "worker": spec.nodeSelector: Nodes with these labels are in the pool "infra"`,
 			clitest.OpenShiftWorker, strings.Replace(clitest.OpenShiftInfra, "node-role.kubernetes.io/infra", "node-role.kubernetes.io/worker", 1)),
-		Entry("a name that can be no role", `MachineConfigPool "in.fra": metadata.name: it becomes the role`, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: in.fra", 1)),
-		Entry("a name that is there twice", `MachineConfig "51-infra" is given twice`, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51),
+		Entry("a name that is not a valid role", `MachineConfigPool "in.fra": metadata.name: it becomes the role`, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: in.fra", 1)),
+		Entry("a duplicate name", `MachineConfig "51-infra" is given twice`, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51),
 	)
 
-	It("names everything that it refuses at once", func() {
+	It("reports all errors together", func() {
 		r := converting(theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`), theirs("50-b", "worker", `{config: {ignition: {version: 9.9.9}}}`))
 		clitest.Refused(r, 1, "50-a", "50-b")
 	})
@@ -164,7 +164,7 @@ spec:
 	Describe("of one document", func() {
 		const spec35 = `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"contents":{"source":"data:,infra"},"mode":420,"overwrite":true,"path":"/etc/infratest"}]}}` + "\n"
 
-		DescribeTable("turns every spec version of Ignition into 3.5",
+		DescribeTable("converts every spec version of Ignition to 3.5",
 			func(version, filesystem string) {
 				document := `{"ignition":{"version":"` + version + `"},"storage":{"files":[{` + filesystem +
 					`"overwrite":true,"path":"/etc/infratest","mode":420,"contents":{"source":"data:,infra"}}]}}`
@@ -176,13 +176,13 @@ spec:
 			Entry("3.4", "3.4.0", ""), Entry("3.5", "3.5.0", ""),
 		)
 
-		It("turns Butane into 3.5", func() {
+		It("converts Butane to 3.5", func() {
 			butane := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/infratest\n    mode: 0644\n    overwrite: true\n    contents: {inline: infra}\n"
 			Expect(poolboot("convert", "--butane", clitest.File("a.bu", butane)).Out).
 				To(Equal(strings.Replace(spec35, `{"source"`, `{"compression":"","source"`, 1)))
 		})
 
-		DescribeTable("warns of keys that Ignition passes over",
+		DescribeTable("warns of keys that Ignition ignores",
 			func(version string) {
 				r := poolbootReading(`{"ignition":{"version":"`+version+`"},"storage":{"fils":[]}}`, "convert", "--ignition", "-")
 				Expect(r.Code).To(BeZero())
@@ -191,7 +191,7 @@ spec:
 			Entry("in spec 2", "2.2.0"), Entry("in spec 3", "3.2.0"),
 		)
 
-		DescribeTable("says where a document is wrong",
+		DescribeTable("reports the position of an error",
 			func(flag, document, place string) {
 				clitest.Refused(poolbootReading(document, "convert", flag, "-"), 1, "standard input: ", place)
 			},
@@ -201,7 +201,7 @@ spec:
 		)
 	})
 
-	DescribeTable("refuses a wrong command line",
+	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
 			clitest.Refused(poolboot(append([]string{"convert"}, args...)...), 1, why)
 		},
@@ -209,6 +209,6 @@ spec:
 		Entry("no Cluster", "[cluster namespace]", "-f", "a.yaml"),
 		Entry("objects and a document", "[filename ignition butane]", "-f", "a.yaml", "--cluster", "a", "-n", "b", "--ignition", "b.ign"),
 		Entry("two documents", "b.ign is one file too many", "--ignition", "a.ign", "b.ign"),
-		Entry("a file that is not there", "nowhere.ign: no such file", "--ignition", "nowhere.ign"),
+		Entry("a file that does not exist", "nowhere.ign: no such file", "--ignition", "nowhere.ign"),
 	)
 })

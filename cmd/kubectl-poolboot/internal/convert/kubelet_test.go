@@ -29,20 +29,20 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		return strings.Replace(config, "metadata:\n", "metadata:\n  "+metadata+"\n", 1)
 	}
 
-	It("makes them the kubelet section of each pool that they select", func() {
+	It("sets the kubelet section of each pool that they select", func() {
 		out := clitest.Answered(converting(worker, infra, theirKubelet("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
 		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n    systemReserved:\n      cpu: 1500m\n")).To(Equal(2))
 		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
-	It("leaves pools alone that they don't select, and renders what they say", func() {
+	It("does not change other pools, and renders their fields", func() {
 		out := clitest.Answered(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
 		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
 		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("ours.yaml", out), "--pool", "infra", "-o", "ignition"))).To(ContainSubstring("98-poolboot-pool.conf"))
 		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("ours.yaml", out), "--pool", "worker", "-o", "ignition"))).NotTo(ContainSubstring("kubelet.conf.d"))
 	})
 
-	DescribeTable("names each thing that it leaves out, and why",
+	DescribeTable("warns of each field that it leaves out, with the reason",
 		func(spec, remark string) {
 			r := converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, "+spec))
 			if strings.HasPrefix(spec, "kubeletConfig:") {
@@ -57,26 +57,26 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		Entry("a TLS profile", "tlsSecurityProfile: {type: Modern}", "tlsSecurityProfile is left out: set tlsMinVersion and tlsCipherSuites"),
 		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: []}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
-		Entry("what OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
-		Entry("a field that there is not", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: spec.kubeletConfig.maxPod a KubeletConfiguration has no such field"),
+		Entry("a field that OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
+		Entry("an unknown field", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: spec.kubeletConfig.maxPod a KubeletConfiguration has no such field"),
 	)
 
-	DescribeTable("names a KubeletConfig that is for no pool here",
+	DescribeTable("warns of a KubeletConfig that selects no pool of the files",
 		func(label, remark string) {
 			r := converting(labeled(clitest.OpenShiftMaster, "role: master"), worker, theirKubelet("big", label, "kubeletConfig: {maxPods: 500}"))
 			Expect(r.Code).To(BeZero())
 			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
 			Expect(r.ErrOut).To(ContainSubstring(`warning: KubeletConfig "big" is left out` + remark))
 		},
-		Entry("of a pool that is elsewhere", "role: gpu", ": its machineConfigPoolSelector selects no pool of the files"),
+		Entry("of a pool that is not in the files", "role: gpu", ": its machineConfigPoolSelector selects no pool of the files"),
 		Entry("of the control plane", "role: master", " for the control plane"),
-		Entry("of none, by an empty selector", "", ": its machineConfigPoolSelector selects no pool of the files"),
+		Entry("of no pool, with an empty selector", "", ": its machineConfigPoolSelector selects no pool of the files"),
 	)
 
 	Describe("of two for one pool", func() {
 		a, b := theirKubelet("a", "role: infra", "kubeletConfig: {maxPods: 1}"), theirKubelet("b", "role: infra", "kubeletConfig: {maxPods: 2}")
 
-		DescribeTable("takes the one that OpenShift takes, and names the other",
+		DescribeTable("uses the one that OpenShift uses, and warns of the other",
 			func(a, b string, maxPods string) {
 				r := converting(worker, infra, a, b)
 				Expect(r.Code).To(BeZero())
@@ -85,15 +85,15 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			},
 			Entry("by number", newConfig(a, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`), newConfig(b, `annotations: {machineconfiguration.openshift.io/mc-name-suffix: ""}`), "1"),
 			Entry("by age", newConfig(a, `creationTimestamp: "2026-02-01T00:00:00Z"`), newConfig(b, `creationTimestamp: "2026-01-01T00:00:00Z"`), "1"),
-			Entry("by age, the other way round", newConfig(a, `creationTimestamp: "2026-01-01T00:00:00Z"`), newConfig(b, `creationTimestamp: "2026-02-01T00:00:00Z"`), "2"),
+			Entry("by age, in the other order", newConfig(a, `creationTimestamp: "2026-01-01T00:00:00Z"`), newConfig(b, `creationTimestamp: "2026-02-01T00:00:00Z"`), "2"),
 		)
 
-		It("refuses to guess", func() {
+		It("refuses two of the same age", func() {
 			clitest.Refused(converting(worker, infra, a, b), 1, `MachineConfigPool "infra": the KubeletConfigs "a" and "b" both select it`)
 		})
 	})
 
-	It("names what a custom pool inherits in Poolboot only", func() {
+	It("warns of the fields that a custom pool inherits only in Poolboot", func() {
 		r := converting(worker, infra, theirKubelet("w", "role: worker", "kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: 1, memory: 1Gi}}"),
 			theirKubelet("i", "role: infra", "kubeletConfig: {maxPods: 2, systemReserved: {cpu: 2}}"))
 		clitest.Refused(r, 1, `systemReserved.cpu: Invalid value: 1: must be of type string`)
@@ -103,7 +103,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		Expect(r.ErrOut).To(HavePrefix("warning: MachineConfigPool infra: it inherits podsPerCore, systemReserved.memory from worker: in OpenShift"))
 	})
 
-	It("refuses values that Poolboot would not store", func() {
+	It("refuses values that Poolboot would refuse", func() {
 		clitest.Refused(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
 	})
 

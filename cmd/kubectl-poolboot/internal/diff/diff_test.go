@@ -71,7 +71,7 @@ $`))
 		Expect(r.Out).To(MatchRegexp(`(?s)^MachineConfigPool edge/infra .*-worker\n.*\+hello\n.*\n\nMachineConfigPool edge/worker .*\+hello\n`))
 	})
 
-	It("compares a new pool with worker, where its Nodes would be now", func() {
+	It("compares a new pool with worker, which its Nodes are in now", func() {
 		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
 		Expect(r.Code).To(Equal(1))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ -> rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
@@ -80,7 +80,7 @@ $`))
 			ContainSubstring("reboot:   no: nothing changes on the host"), ContainSubstring("no change: only the notation or the name differs")))
 	})
 
-	It("shows all of the first pool of a Cluster", func() {
+	It("shows everything in the first pool of a Cluster", func() {
 		r := diffing(clitest.Storing(nil), "-f", clitest.File("new.yaml", live...))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with nothing -> rendered-worker-.*\+ file /etc/motd\n`))
 		Expect(r.ErrOut).To(BeEmpty())
@@ -94,15 +94,15 @@ $`))
 
 	DescribeTable("shows what changes",
 		func(from, to, shown string) { Expect(changing(from, to)).To(ContainSubstring("machines: 0\n" + shown)) },
-		Entry("a file that comes", "{}", files(`mode: 0644, contents: {source: "data:,one%0Atwo%0A"}`),
+		Entry("a new file", "{}", files(`mode: 0644, contents: {source: "data:,one%0Atwo%0A"}`),
 			"  + file /etc/a\n      contents:\n        @@ -0,0 +1,2 @@\n        +one\n        +two\n      mode: 0644\n      overwrite: true\n"),
-		Entry("a file that goes", files(`contents: {source: "data:,one%0A"}`), "{}", "  - file /etc/a\n"),
+		Entry("a removed file", files(`contents: {source: "data:,one%0A"}`), "{}", "  - file /etc/a\n"),
 		Entry("lines of a file", files(`contents: {source: "data:,one%0Atwo"}`), files(`contents: {source: "data:,one%0A2"}`),
 			"  ~ file /etc/a\n      contents:\n        @@ -1,2 +1,2 @@\n         one\n        -two\n        \\ No newline at end of file\n        +2\n        \\ No newline at end of file\n"),
 		Entry("a file's mode", files(`mode: 0644`), files(`mode: 0755`), "  ~ file /etc/a\n      mode: 0644 -> 0755\n"),
 		Entry("bytes", files(`contents: {source: "data:;base64,AAE="}`), files(`contents: {source: "data:;base64,AAI="}`),
 			"  ~ file /etc/a\n      contents: 2 bytes, sha256 b413f47d13ee -> 2 bytes, sha256 fcf0a6c700dd\n"),
-		Entry("where contents come from", files(`contents: {source: "https://user:pass@example.com/a?token=1"}`), files(`contents: {source: "https://user:pass@example.com/b?token=1"}`),
+		Entry("the URL of contents", files(`contents: {source: "https://user:pass@example.com/a?token=1"}`), files(`contents: {source: "https://user:pass@example.com/b?token=1"}`),
 			"  ~ file /etc/a\n      contents: from https://example.com/a -> from https://example.com/b\n"),
 		Entry("a unit", unit(`enabled: false, contents: "[Unit]"`), unit(`enabled: true, contents: "[Unit]"`), "  ~ unit a.service\n      enabled: false -> true\n"),
 		Entry("a drop-in", "{}", unit(`dropins: [{name: b.conf, contents: "[Unit]\n"}]`),
@@ -110,11 +110,11 @@ $`))
 		Entry("a user's keys", user(`sshAuthorizedKeys: [ssh-rsa A]`), user(`sshAuthorizedKeys: [ssh-rsa A, ssh-rsa B]`),
 			"  ~ user core\n      sshAuthorizedKeys:\n        @@ -1 +1,2 @@\n         ssh-rsa A\n        +ssh-rsa B\n"),
 		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      false -> true\n"),
-		Entry("the operating system", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      quay.io/os\n"),
-		Entry("the operating system that goes", "{osImageURL: quay.io/os}", "{}", "  - osImageURL\n      quay.io/os -> none\n"),
-		Entry("where extensions come from", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
+		Entry("the operating system image", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      quay.io/os\n"),
+		Entry("a removed operating system image", "{osImageURL: quay.io/os}", "{}", "  - osImageURL\n      quay.io/os -> none\n"),
+		Entry("the extensions image", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
 			"  ~ baseOSExtensionsContainerImage\n      quay.io/ext:1 -> quay.io/ext:2\n"),
-		Entry("how it is written", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only the notation or the name differs\n"),
+		Entry("only the notation", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only the notation or the name differs\n"),
 	)
 
 	DescribeTable("shows no secret",
@@ -125,8 +125,8 @@ $`))
 				Expect(out).NotTo(ContainSubstring(secret))
 			}
 		},
-		Entry("a file that not everybody may read", files(`mode: 0600, contents: {source: "data:,swordfish"}`), files(`mode: 0600, contents: {source: "data:,password1"}`), "swordfish", "password1", "sha256"),
-		Entry("a file that everybody may read from now on", files(`mode: 0640, contents: {source: "data:,swordfish"}`), files(`mode: 0644, contents: {source: "data:,public"}`), "swordfish", "+public"),
+		Entry("a file that is not world-readable", files(`mode: 0600, contents: {source: "data:,swordfish"}`), files(`mode: 0600, contents: {source: "data:,password1"}`), "swordfish", "password1", "sha256"),
+		Entry("a file that becomes world-readable", files(`mode: 0640, contents: {source: "data:,swordfish"}`), files(`mode: 0644, contents: {source: "data:,public"}`), "swordfish", "+public"),
 		Entry("a password", user(`passwordHash: $6$old`), user(`passwordHash: $6$new`), "$6$"),
 		Entry("a disk's key", ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,old"}}]}`),
 			ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,new"}}]}`), "data:,"),
@@ -137,13 +137,13 @@ $`))
 			Expect(changing(from, to)).To(ContainSubstring("  reboot:   " + answer + "\n"))
 		},
 		Entry("kernel arguments", "{}", "{kernelArguments: [a]}", "yes: kernelArguments"),
-		Entry("all that always does", "{}", "{kernelArguments: [a], extensions: [b], kernelType: realtime, fips: true, osImageURL: c}",
+		Entry("everything that always requires a reboot", "{}", "{kernelArguments: [a], extensions: [b], kernelType: realtime, fips: true, osImageURL: c}",
 			"yes: kernelArguments, extensions, kernelType, fips, osImageURL"),
 		Entry("a file", "{}", files("mode: 0644"), "yes: files and units require one by default, as in OpenShift"),
 		Entry("a unit", "{}", unit("enabled: true"), "yes: files and units require one by default, as in OpenShift"),
-		Entry("where extensions come from", "{}", "{baseOSExtensionsContainerImage: a}", "no: the extensions image is used only when extensions are installed"),
-		Entry("where extensions come from, and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
-		Entry("where extensions come from, and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units require one by default, as in OpenShift"),
+		Entry("the extensions image", "{}", "{baseOSExtensionsContainerImage: a}", "no: the extensions image is used only when extensions are installed"),
+		Entry("the extensions image and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
+		Entry("the extensions image and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units require one by default, as in OpenShift"),
 		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: only users change"),
 		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: files and units require one by default, as in OpenShift"),
 	)
@@ -171,7 +171,7 @@ $`))
 			return shown
 		}
 
-		It("shows all that the files concern", func() {
+		It("shows all pools that the files change", func() {
 			Expect(pools()).To(Equal([]string{"edge/infra (Cluster infra-1)", "edge/worker-1 (Cluster infra-1)", "edge/worker (Cluster infra-2)", "there/worker (Cluster infra-1)"}))
 		})
 		It("shows one Cluster with --cluster", func() {
@@ -184,12 +184,12 @@ $`))
 		It("refuses objects of another namespace than --namespace", func() {
 			clitest.Refused(diffing(clitest.Storing(live), "-n", "edge", "-f", clitest.File("new.yaml", everywhere...)), 2, `MachineConfig "10-a" is of the namespace there, and --namespace is edge`)
 		})
-		It("takes objects without a namespace to be of --namespace", func() {
+		It("uses --namespace for objects without a namespace", func() {
 			Expect(diffing(clitest.Storing(live), "-n", "elsewhere", "-f", clitest.File("new.yaml", live...)).Out).To(ContainSubstring("MachineConfigPool elsewhere/worker"))
 		})
 	})
 
-	It("compares with what a pool rendered last when it can't be rendered now", func() {
+	It("compares with the last rendered config when a pool can't be rendered", func() {
 		last, err := pool.NameFor("worker", poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}})
 		Expect(err).NotTo(HaveOccurred())
 		broken := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker", Namespace: "edge"}}
@@ -210,9 +210,9 @@ $`))
 		},
 		Entry("an unknown flag", "unknown flag", func() input.Connection { return clitest.Storing(live) }, "--unknown"),
 		Entry("no file", `"filename" not set`, func() input.Connection { return clitest.Storing(live) }),
-		Entry("a file that is not there", "nowhere.yaml: no such file", func() input.Connection { return clitest.Storing(live) }, "-f", "nowhere.yaml"),
+		Entry("a file that does not exist", "nowhere.yaml: no such file", func() input.Connection { return clitest.Storing(live) }, "-f", "nowhere.yaml"),
 		Entry("no kubeconfig", "no configuration", func() input.Connection { return &clitest.Stored{Failure: errors.New("no configuration")} }, "-f", "/dev/null"),
-		Entry("a kubeconfig that is not there", "nowhere.kubeconfig", input.NewConnection, "-f", "/dev/null", "--kubeconfig", "nowhere.kubeconfig"),
+		Entry("a kubeconfig that does not exist", "nowhere.kubeconfig", input.NewConnection, "-f", "/dev/null", "--kubeconfig", "nowhere.kubeconfig"),
 	)
 
 	It("exits with 2 when a pool could no longer be rendered", func() {
@@ -220,12 +220,12 @@ $`))
 		clitest.Refused(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "50-motd": spec.config: ignition.version`)
 	})
 
-	It("asks for OpenShift's objects to be converted first", func() {
+	It("refuses OpenShift's objects, and names kubectl poolboot convert", func() {
 		clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.OpenShiftInfra)), 2, `MachineConfigPool "infra" is an OpenShift object: convert it first`)
 		clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.OpenShiftInfra51)), 2, `MachineConfig "51-infra" is an OpenShift object: convert it first`)
 	})
 
-	It("exits with 2 when it may not read", func() {
+	It("exits with 2 when it is forbidden to read", func() {
 		forbidden := interceptor.NewClient(clitest.NewFake().Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				return errors.New("forbidden")

@@ -135,14 +135,14 @@ $`))
 `))
 	})
 
-	It("does not promise a taint that a person removed from a Node", func() {
+	It("does not show a taint that a person removed from a Node", func() {
 		removed := node("host-1", nil)
 		removed.Annotations[poolv1.NodeAppliedTaintsAnnotation] = "example.com/quiet:NoSchedule"
 		out := diffed([]string{"nodeTaints: [" + quiet + "]"}, []string{"nodeTaints: [" + quiet + "]", "nodeLabels: {a: b}"}, removed)
 		Expect(out).To(HaveSuffix("  Node host-1\n      + label a: b\n"))
 	})
 
-	It("shows rules for labels of hosts, which reach no existing Node, without looking at one", func() {
+	It("shows nodeLabelRules, which change no existing Node, without reading Nodes", func() {
 		rule := func(expression string) []string {
 			return []string{"nodeLabelRules: [{key: example.com/rack, valueExpression: '" + expression + "'}]"}
 		}
@@ -155,7 +155,7 @@ $`))
 		Expect(diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
 	})
 
-	It("shows which Nodes change their pool by another nodeSelector, also to one that the files do not contain", func() {
+	It("shows the Nodes that a changed nodeSelector moves, also to a pool that is not in the files", func() {
 		out := diffed(nil, []string{"nodeSelector: {matchLabels: {zone: z}}"}, node("host-1", map[string]string{"node-role.kubernetes.io/worker": ""}), node("host-2", nil))
 		Expect(out).To(HaveSuffix(`  ~ nodeSelector: node-role.kubernetes.io/infra= -> zone=z
       existing Nodes move to the pool that then selects their labels
@@ -166,7 +166,7 @@ $`))
 `))
 	})
 
-	It("shows the Nodes that a new pool takes over, with what they get", func() {
+	It("shows the Nodes that a new pool selects, with their new labels and taints", func() {
 		both := map[string]string{"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/gpu": ""}
 		to := clitest.Storing([]string{worker}, clitest.PoolbootConfig("worker", "w", "host-1"))
 		n := node("host-1", both)
@@ -187,12 +187,12 @@ $`))
 		Expect(r.Out).To(ContainSubstring("  Node host-1\n      gets no change until a person acts: "))
 	})
 
-	It("shows the pause and the template for hosts without a Machine", func() {
+	It("shows changes of paused and hostTemplateRef", func() {
 		out := diffed(nil, []string{"paused: true", "hostTemplateRef: {name: infra}"})
 		Expect(out).To(HaveSuffix("  + hostTemplateRef: infra\n  + paused: true\n"))
 	})
 
-	It("refuses a pool in which no Node could be registered", func() {
+	It("refuses a pool in which no Node can be registered", func() {
 		to := clitest.Storing([]string{worker, pool()})
 		clitest.Refused(diffing(to, "-f", clitest.File("new.yaml", pool("nodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a, b]}]}"))), 2, "allows several values")
 	})
@@ -205,9 +205,9 @@ $`))
 			Expect(r.Code).To(Equal(1))
 			Expect(r.Out).To(And(ContainSubstring("+ nodeTaint example.com/gpu:NoExecute: a100\n"), ContainSubstring(why)))
 		},
-		Entry("what becomes of Nodes, without the kubeconfig", "  nodes: the effect on existing Nodes and their Pods is unknown: secrets is forbidden\n", nil),
-		Entry("what becomes of Nodes, which it may not list", "is unknown: list the Nodes of Cluster infra-1: forbidden\n", unlisted(&corev1.NodeList{})),
-		Entry("which Pods are evicted, which it may not list", "the Pods that are evicted are unknown: list Pods: forbidden\n", unlisted(&corev1.PodList{}, node("host-1", nil))),
+		Entry("the changes of Nodes, without the kubeconfig", "  nodes: the effect on existing Nodes and their Pods is unknown: secrets is forbidden\n", nil),
+		Entry("the changes of Nodes, when it is forbidden to list them", "is unknown: list the Nodes of Cluster infra-1: forbidden\n", unlisted(&corev1.NodeList{})),
+		Entry("the evicted Pods, when it is forbidden to list them", "the Pods that are evicted are unknown: list Pods: forbidden\n", unlisted(&corev1.PodList{}, node("host-1", nil))),
 	)
 })
 

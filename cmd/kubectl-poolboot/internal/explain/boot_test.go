@@ -98,7 +98,7 @@ var _ = Describe("explain machine and explain node", func() {
 				"node.kubernetes.io/disk-pressure:NoSchedule":        "Stands Kubernetes, by the Node's conditions",
 			}))
 		},
-		Entry("of a Machine", "machine"), Entry("of a Node that is on record", "node"),
+		Entry("of a Machine", "machine"), Entry("of a Node with a PoolbootConfig", "node"),
 	)
 
 	It("print what is missing or differs, the client that set it, and what to do", func() {
@@ -117,7 +117,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.nodeLabels`))
 	})
 
-	DescribeTable("say what the host runs and what its pool hands out, and what to do when these differ",
+	DescribeTable("print the configs of the host and its pool, and what to do when they differ",
 		func(runs string, code int, todo ...string) {
 			config.Status.Configuration.Name = runs
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
@@ -130,11 +130,11 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(r.Out).To(And(MatchRegexp(`Runs: +%s\n`, runs), MatchRegexp(`Handed out: +rendered-infra-a+\n`)))
 		},
 		Entry("the same", "rendered-infra-"+strings.Repeat("a", 32), 0),
-		Entry("another pool's with the same content", "rendered-edge-"+strings.Repeat("a", 32), 0),
-		Entry("another one", "rendered-infra-"+strings.Repeat("b", 32), 2, "Machine infra-x7k2m runs another configuration than pool infra hands out: roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"),
+		Entry("another pool's config with the same content", "rendered-edge-"+strings.Repeat("a", 32), 0),
+		Entry("a different config", "rendered-infra-"+strings.Repeat("b", 32), 2, "Machine infra-x7k2m runs another configuration than pool infra hands out: roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"),
 	)
 
-	It("say from where the host's token was used", func() {
+	It("print the addresses from which the host's token was used", func() {
 		clitest.UseTokenFromTwoAddresses(config)
 		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Addresses).To(Equal([]boots.Address{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
@@ -157,14 +157,14 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Labels).To(HaveEach(HaveField("State", StateNotSeen)))
 	})
 
-	It("give the remedy that a condition names", func() {
+	It("print the remedy of a condition", func() {
 		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "LabelConflict", Message: "make them agree"})
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(Equal(2))
 		Expect(answer.Todo).To(Equal([]string{"make them agree"}))
 	})
 
-	It("say of a Machine whose labels are those of two pools that it has none, and of one that moved, that its Node counts", func() {
+	It("print that a Machine with the labels of two pools has no pool, and that the Node of a moved Machine decides", func() {
 		config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{}, ""
 		infra += "---\n" + clitest.Pool("infra-1", "storage")
 		machine.Labels["node-role.kubernetes.io/storage"] = ""
@@ -179,7 +179,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(answer.Why).To(ContainSubstring(`the Machine's labels select pool "storage"`))
 	})
 
-	It("say of a Machine whose pool is missing that it waits, and of one whose host keeps a pool that it is that", func() {
+	It("print that a Machine without its pool waits, and the pool that is on record for a host", func() {
 		config.Status.NodeRef, config.Status.PoolRole, config.Status.Conditions = bootstrapv1.NodeReference{}, "", nil
 		machine.Labels = map[string]string{"node-role.kubernetes.io/gpu": ""}
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
@@ -225,7 +225,7 @@ var _ = Describe("explain machine and explain node", func() {
 			infra = clitest.Pool("infra-1", "infra") + "  nodeLabelRules:\n" + rule("example.com/rack", "host.labels.rack", ", onMissing: Block")
 		})
 
-		It("find its record by the name that its Node will have, and advise what is possible there", func() {
+		It("find its PoolbootConfig by the future name of the Node, and advise only what is possible", func() {
 			answer, r := asked(true, "node", "shop-7", "-o", "json")
 			Expect(r.Code).To(Equal(2), r.ErrOut)
 			Expect(answer.PoolbootConfig).To(Equal("edge/infra-x7k2m-config"))
@@ -237,12 +237,12 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(r.Code).To(Equal(1))
 		})
 
-		It("show no table of what is not known yet", func() {
+		It("print no empty table of labels or taints", func() {
 			_, r := asked(true, "node", "shop-7")
 			Expect(r.Out).To(And(ContainSubstring("STEP "), ContainSubstring("Stage: "), Not(ContainSubstring("ON THE NODE"))))
 		})
 
-		It("do not take another host's Node of that name for its own", func() {
+		It("do not use another host's Node of the same name", func() {
 			node.Name, node.Annotations = "shop-7", nil
 			infra = clitest.Pool("infra-1", "infra")
 			answer, _ := asked(true, "node", "shop-7", "-o", "json")
@@ -251,7 +251,7 @@ var _ = Describe("explain machine and explain node", func() {
 		})
 	})
 
-	It("find the record of a Node by its annotation, and decide by labels for one that Poolboot did not boot", func() {
+	It("find the PoolbootConfig of a Node by its annotation, and use the labels of a Node that Poolboot did not boot", func() {
 		config.Status.NodeRef = bootstrapv1.NodeReference{}
 		answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
@@ -266,7 +266,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.ErrOut).To(ContainSubstring("secrets is forbidden"))
 	})
 
-	It("read everything from files, too", func() {
+	It("read all objects from files", func() {
 		var documents []string
 		for _, object := range []client.Object{machine, config, node} {
 			kinds, _, err := input.Scheme().ObjectKinds(object)

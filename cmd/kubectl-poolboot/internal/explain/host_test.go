@@ -72,7 +72,7 @@ spec:
 		return given
 	}
 
-	It("evaluates all rules in files over a host in files", func() {
+	It("evaluates all rules in files for a host in files", func() {
 		path := clitest.File("all.yaml", aHost, itsHardware, itsMachine, itsCluster, infra, template)
 		out := clitest.Answered(poolboot("explain", "host", "rack1-u12", "-f", path, "-o", "yaml"))
 		Expect(outcomes(out)).To(Equal(map[string]string{"rack": "Set r7", "vendor": "Set Dell", "site": "Set dallas.infra-x7k2p"}))
@@ -83,7 +83,7 @@ spec:
 		Expect(answer.Rules[2].From).To(Equal("PoolbootConfigTemplate infra spec.template.spec.nodeLabelRules"))
 	})
 
-	It("takes the hardware from the host's status without HardwareData, and the rules of one pool", func() {
+	It("reads the hardware from the host's status without HardwareData, and the rules of one pool", func() {
 		gpu := clitest.Pool("edge", "gpu") + "  nodeLabelRules:\n" + rule("vendor", "host.hardware.vendor", "") + rule("door", "host.labels.door", "")
 		path := clitest.File("all.yaml", aHost, infra, gpu)
 		Expect(outcomes(clitest.Answered(poolboot("explain", "host", "rack1-u12", "-f", path, "--pool", "gpu", "-o", "yaml")))).
@@ -100,10 +100,10 @@ spec:
 		},
 		Entry("a missing fact", rule("zone", `host.labels["zone"]`, ", onMissing: Block"), "Blocked", `host.labels["zone"] is missing`),
 		Entry("an invalid label value", rule("serial", `host.hardware.serial`, ""), "Invalid", `"a\x1b[31m\nb" is not a valid label value`),
-		Entry("a mistake", rule("serial", `host.hardware.seriol`, ""), "Invalid", `valueExpression:1:14: undefined field 'seriol'`),
+		Entry("an expression with an error", rule("serial", `host.hardware.seriol`, ""), "Invalid", `valueExpression:1:14: undefined field 'seriol'`),
 	)
 
-	DescribeTable("refuses a wrong command line",
+	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
 			path := clitest.File("all.yaml", aHost, infra)
 			clitest.Refused(poolboot(append([]string{"explain", "host"}, strings.Split(strings.ReplaceAll(strings.Join(args, " "), "FILE", path), " ")...)...), 1, why)
@@ -112,14 +112,14 @@ spec:
 		Entry("another pool", `no MachineConfigPool of role "gpu"`, "rack1-u12", "-f", "FILE", "--pool", "gpu"),
 		Entry("an unknown output", "--output wide is not known", "rack1-u12", "-f", "FILE", "-o", "wide"),
 		Entry("no host", "the name of a BareMetalHost is missing", "-f", "FILE"),
-		Entry("a file that is not there", "nowhere.yaml: no such file", "rack1-u12", "-f", "nowhere.yaml"),
+		Entry("a file that does not exist", "nowhere.yaml: no such file", "rack1-u12", "-f", "nowhere.yaml"),
 	)
 
 	It("refuses a field that Poolboot's kinds don't have", func() {
 		clitest.Refused(poolboot("explain", "host", "rack1-u12", "-f", clitest.File("all.yaml", aHost, strings.Replace(template, "join:", "nodeLabelRule: []\n      join:", 1))), 1, "nodeLabelRule")
 	})
 
-	Describe("that is live", func() {
+	Describe("of a host in the management cluster", func() {
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "edge", Name: name} }
 		rules := func(expression string) []nodev1.NodeLabelRule {
 			return []nodev1.NodeLabelRule{{Key: "it", ValueExpression: expression}}
@@ -157,17 +157,17 @@ spec:
 					Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{Kind: "PoolbootConfig", Name: "infra-x7k2p"}}}}}
 		})
 
-		It("gets the rules of its Machine's pool and PoolbootConfig", func() {
+		It("uses the rules of its Machine's pool and PoolbootConfig", func() {
 			Expect(outcomes(clitest.Answered(explaining(objects)))).To(Equal(map[string]string{"it": "Set Dell.dallas", "of-config": "Set infra-x7k2p"}))
 		})
-		It("gets those of another pool when asked to", func() {
+		It("uses the rules of another pool with --pool", func() {
 			Expect(outcomes(clitest.Answered(explaining(objects, "--pool", "gpu")))).To(Equal(map[string]string{"it": "Set gpu.rack1-u12", "of-config": "Set infra-x7k2p"}))
 		})
-		It("gets those of a pool while it serves no Machine", func() {
+		It("uses the rules of a pool while the host serves no Machine", func() {
 			host.Spec.ConsumerRef = nil
 			Expect(outcomes(clitest.Answered(explaining(objects, "--pool", "infra")))).To(Equal(map[string]string{"it": "Set Dell.dallas"}))
 		})
-		It("is an error when it does not exist", func() {
+		It("reports a host that does not exist", func() {
 			clitest.Refused(explaining(objects[1:]), 1, "BareMetalHost edge/rack1-u12", "not found")
 		})
 	})

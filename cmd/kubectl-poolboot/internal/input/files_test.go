@@ -27,12 +27,12 @@ var _ = Describe("Files", func() {
 		return poolboot(append([]string{"which", "--labels", clitest.RoleLabels("infra"), "--pools"}, files...)...)
 	}
 
-	DescribeTable("hold objects in every form that kubectl reads",
+	DescribeTable("can contain objects in every form that kubectl reads",
 		func(name string, contents func() string) {
 			Expect(clitest.Answered(role(clitest.File(name, contents())))).To(Equal("infra\n"))
 		},
 		Entry("one document", "a.yaml", func() string { return infra }),
-		Entry("several, with comments and empty ones", "a.yaml", func() string { return "# pools\n---\n" + worker + "---\n---\n# none\n---\n" + infra }),
+		Entry("several, with comments and empty documents", "a.yaml", func() string { return "# pools\n---\n" + worker + "---\n---\n# none\n---\n" + infra }),
 		Entry("JSON", "a.json", func() string { return jsonOf(infra) }),
 		Entry("JSON after JSON", "a.json", func() string { return jsonOf(worker) + "\n" + jsonOf(infra) }),
 		Entry("JSON between separators", "a.yaml", func() string { return jsonOf(worker) + "\n---\n" + jsonOf(infra) }),
@@ -48,19 +48,19 @@ var _ = Describe("Files", func() {
 		}),
 	)
 
-	It("may be named by several flags, with commas, and as arguments", func() {
+	It("can be named by several flags, with commas, and as arguments", func() {
 		a, b := clitest.File("a.yaml", worker), clitest.File("b.yaml", infra)
 		Expect(clitest.Answered(role(a, b))).To(Equal("infra\n"))
 		Expect(clitest.Answered(role(a + "," + b))).To(Equal("infra\n"))
 		Expect(clitest.Answered(role(a, "--pools", b))).To(Equal("infra\n"))
 	})
 
-	It("may be standard input", func() {
+	It("can be standard input", func() {
 		Expect(clitest.Answered(poolbootReading(infra, "which", "--pools", "-", "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
 	})
 
 	Describe("of a directory", func() {
-		It("are its YAML and JSON, and not those below it", func() {
+		It("are its YAML and JSON files, without those in subdirectories", func() {
 			directory := GinkgoT().TempDir()
 			clitest.FileIn(directory, "a.yml", worker)
 			clitest.FileIn(directory, "b.json", jsonOf(infra))
@@ -69,7 +69,7 @@ var _ = Describe("Files", func() {
 			Expect(clitest.Answered(role(directory))).To(Equal("infra\n"))
 		})
 
-		It("are those below it too with -R", func() {
+		It("include those in subdirectories with -R", func() {
 			directory := GinkgoT().TempDir()
 			clitest.FileIn(directory, "a.yaml", worker)
 			clitest.FileIn(directory, "below/b.yaml", infra)
@@ -83,19 +83,19 @@ var _ = Describe("Files", func() {
 			Expect(clitest.Answered(role(link))).To(Equal("infra\n"))
 		})
 
-		It("must be there", func() {
+		It("must exist", func() {
 			clitest.Refused(role(GinkgoT().TempDir()), 1, "contains no *.yaml, *.yml or *.json", "-R")
 		})
 	})
 
-	It("may hold other kinds, which are noted", func() {
+	It("can contain other kinds, which are noted", func() {
 		r := role(clitest.File("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n", infra))
 		Expect(r.Out).To(Equal("infra\n"))
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(MatchRegexp(`^note: .*a.yaml: document 1: ConfigMap "cm" of v1 is ignored\n$`))
 	})
 
-	It("may hold fields of OpenShift's kinds that Poolboot does not know", func() {
+	It("can contain fields of OpenShift's kinds that Poolboot does not have", func() {
 		Expect(clitest.Answered(role(clitest.File("a.yaml", clitest.OpenShiftInfra+"  maxUnavailable: 1\n  aFieldOfTomorrow: {}\n")))).To(Equal("infra\n"))
 	})
 
@@ -105,8 +105,8 @@ var _ = Describe("Files", func() {
 		},
 		Entry("malformed YAML", "kind: [a\nb: c\n", "yaml: line"),
 		Entry("malformed JSON", `{"kind": "a",, }`, "yaml: did not find"),
-		Entry("a key that is there twice", infra+"kind: MachineConfigPool\n", `key "kind" already set`),
-		Entry("a separator with a document behind it", "--- kind\n", "separator"),
+		Entry("a duplicate key", infra+"kind: MachineConfigPool\n", `key "kind" already set`),
+		Entry("a separator with a document on the same line", "--- kind\n", "separator"),
 		Entry("a text", "just words\n", "is no Kubernetes object"),
 		Entry("no kind", "metadata: {name: a}\n", "apiVersion or kind is missing"),
 		Entry("no name", strings.Replace(clitest.OpenShiftInfra, "name: infra", "", 1), "MachineConfigPool: metadata.name: is missing"),
@@ -137,11 +137,11 @@ var _ = Describe("Files", func() {
 			Expect(clitest.Answered(role(path, "--cluster", "east/edge"))).To(Equal("infra\n"))
 		})
 
-		It("need nothing when one object leaves the namespace of the same cluster out", func() {
+		It("need no flag when one object of the same cluster has no namespace", func() {
 			Expect(clitest.Answered(role(clitest.File("a.yaml", inNamespace("east", worker), infra)))).To(Equal("infra\n"))
 		})
 
-		It("take MachineConfigs of the cluster's namespace, and those that name none", func() {
+		It("provide MachineConfigs of the cluster's namespace, and those without a namespace", func() {
 			path := clitest.File("a.yaml", inNamespace("east", worker), infra, inNamespace("west", clitest.Pool("edge", "worker")),
 				inNamespace("west", clitest.Config("10-west", "worker", "{kernelArguments: [west]}")),
 				inNamespace("east", clitest.Config("10-east", "worker", "{kernelArguments: [east]}")), clitest.Config("10-any", "infra", "{kernelArguments: [any]}"))
@@ -149,7 +149,7 @@ var _ = Describe("Files", func() {
 			Expect(out).To(ContainSubstring("kernelArguments:\n- east\n- any\n"))
 		})
 
-		It("refuse --cluster when OpenShift's pools are all there is", func() {
+		It("refuse --cluster when there are only OpenShift's pools", func() {
 			clitest.Refused(role(clitest.File("a.yaml", clitest.OpenShiftInfra), "--cluster", "edge"), 1, "no pool that names a cluster: leave out --cluster edge")
 		})
 	})

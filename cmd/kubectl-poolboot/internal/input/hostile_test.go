@@ -27,27 +27,27 @@ var _ = Describe("Hostile files", func() {
 		func(text func() string, why ...string) {
 			clitest.Refused(poolboot("render", "-f", clitest.File("hostile.yaml", worker, text()), "--pool", "worker"), 1, why...)
 		},
-		Entry("aliases that stand for billions of items", aliases, "document 2", "excessive aliasing"),
+		Entry("aliases that expand to billions of items", aliases, "document 2", "excessive aliasing"),
 		Entry("the same in Butane", func() string {
 			return clitest.Config("bad", "worker", "{butane: "+fmt.Sprintf("%q", "variant: fcos\nversion: 1.5.0\n"+aliases())+"}")
 		}, `MachineConfig "bad": spec.butane`),
-		Entry("an anchor that holds itself", func() string { return "a: &a [*a]" }, "document 2", "contains itself"),
+		Entry("an anchor that contains itself", func() string { return "a: &a [*a]" }, "document 2", "contains itself"),
 		Entry("100,000 levels of YAML", func() string { return bracketed(100_000) }, "document 2", "max depth"),
 		Entry("100,000 levels of JSON", func() string { return `{"a":` + bracketed(100_000) + "}" }, "document 2", "max depth"),
-		Entry("Ignition 5,000 levels deep where a list of files is due", func() string {
+		Entry("5,000 levels in the list of files of an Ignition", func() string {
 			return clitest.Config("bad", "worker", "{config: {ignition: {version: 3.4.0}, storage: {files: "+bracketed(5_000)+"}}}")
 		}, `MachineConfig "bad": spec.config: storage.files`),
 		Entry("2 MiB of configuration", func() string {
 			return clitest.Config("bad", "worker", clitest.Motd(strings.Repeat("x", 2<<20)))
 		}, "at most 1468006 can be stored", "bad (20"),
-		Entry("2 MiB of nothing that Ignition is", func() string {
+		Entry("2 MiB of keys that Ignition does not have", func() string {
 			return clitest.Config("bad", "worker", `{config: {a: `+strings.Repeat("x", 2<<20)+`}}`)
 		}, "ignition.version"),
-		Entry("one label twice", func() string { return clitest.Pool("edge", "infra") + "  nodeLabels: {a: b, a: c}\n" }, "document 2", `key "a" already set`),
-		Entry("bytes that are no text", func() string { return "\x00\xff\xfe" }, "document 2", "control characters"),
+		Entry("a duplicate label", func() string { return clitest.Pool("edge", "infra") + "  nodeLabels: {a: b, a: c}\n" }, "document 2", `key "a" already set`),
+		Entry("bytes that are not text", func() string { return "\x00\xff\xfe" }, "document 2", "control characters"),
 	)
 
-	It("that hold 2 MiB of comments hold nothing", func() {
+	It("with 2 MiB of comments contain no object", func() {
 		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("hostile.yaml", worker, "#"+strings.Repeat("x", 2<<20)), "--pool", "worker"))).To(ContainSubstring("rendered-worker-"))
 	})
 })

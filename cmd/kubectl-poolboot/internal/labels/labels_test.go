@@ -55,13 +55,13 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 		Entry("a selector that requires no label", "  nodeSelector: {matchExpressions: [{key: site, operator: NotIn, values: [far]}]}",
 			`MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]: site NotIn [far]`, "add a label that a Node must have"),
 		Entry("an empty selector", "  nodeSelector: {}", `MachineConfigPool "infra": spec.nodeSelector: is empty`),
-		Entry("labels that take the Node out of the pool", "  nodeLabels: {node-role.kubernetes.io/infra: other}", "spec.nodeLabels"),
+		Entry("labels that move the Node out of the pool", "  nodeLabels: {node-role.kubernetes.io/infra: other}", "spec.nodeLabels"),
 		Entry("labels of another pool", `  nodeLabels: {node-role.kubernetes.io/gpu: ""}`, "gpu and infra", "change its nodeSelector or nodeLabels"),
 		Entry("another value of the pool label", "  nodeLabels: {node.cluster.x-k8s.io/pool: other}", "node.cluster.x-k8s.io/pool has different values"),
 		Entry("an invalid taint", "  nodeTaints: [{key: a, effect: Never}]", "effect: must be NoSchedule"),
 	)
 
-	It("refuses a wrong command line", func() {
+	It("refuses an invalid command line", func() {
 		path := clitest.File("pools.yaml", infra)
 		clitest.Refused(poolboot("labels", "-f", path), 1, `"pool" not set`)
 		clitest.Refused(poolboot("labels", "--pool", "infra"), 1, `"filename" not set`)

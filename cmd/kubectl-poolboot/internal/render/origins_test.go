@@ -23,7 +23,7 @@ var _ = Describe("render --explain", func() {
 		return clitest.Answered(poolboot(append([]string{"render", "-f", clitest.File("all.yaml", documents...), "--pool", "infra", "--explain"}, args...)...))
 	}
 
-	It("prints where everything came from as a table", func() {
+	It("prints the MachineConfig of every entry as a table", func() {
 		var lines [][]string
 		for line := range strings.Lines(explaining()) {
 			lines = append(lines, strings.Fields(line))
@@ -37,7 +37,7 @@ var _ = Describe("render --explain", func() {
 		}))
 	})
 
-	It("prints it as an object, in JSON and YAML", func() {
+	It("prints the same in JSON and YAML", func() {
 		var answer origins
 		Expect(json.Unmarshal([]byte(explaining("-o", "json")), &answer)).To(Succeed())
 		Expect(answer.Name).To(MatchRegexp(`^rendered-infra-[0-9a-f]{32}$`))
@@ -46,7 +46,7 @@ var _ = Describe("render --explain", func() {
 		Expect(yaml.YAMLToJSON([]byte(explaining("-o", "yaml")))).To(MatchJSON(explaining("-o", "json")))
 	})
 
-	It("names the pools whose kubelet section it is", func() {
+	It("prints the pool of an entry of the kubelet section", func() {
 		with := func(pool string) string {
 			return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n"
 		}
@@ -61,18 +61,18 @@ var _ = Describe("render --explain", func() {
 			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
 	})
 
-	It("prints empty lists of a pool without MachineConfigs", func() {
+	It("prints empty lists for a pool without MachineConfigs", func() {
 		out := clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", documents[:2]...), "--pool", "infra", "--explain", "-o", "json"))
 		Expect(out).To(And(ContainSubstring(`"source": []`), ContainSubstring(`"entries": []`)))
 	})
 
-	It("quotes what would do something to a terminal", func() {
+	It("quotes control characters", func() {
 		odd := clitest.Config("70-odd", "infra", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: "/etc/\u001b[2J\n"}]}}}`)
 		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", append(documents, odd)...), "--pool", "infra", "--explain"))).To(
 			ContainSubstring(`"/etc/\x1b[2J\n"`))
 	})
 
-	It("does not go with the Ignition document", func() {
+	It("refuses the output format ignition", func() {
 		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", "infra", "--explain", "-o", "ignition"), 1,
 			"--output ignition can't be used with --explain")
 	})

@@ -49,19 +49,19 @@ var _ = Describe("render", func() {
 			"kernelArguments": [], "extensions": [], "fips": false, "kernelType": "default"}`))
 	})
 
-	It("gives a custom pool all of worker, and lets its 51-x win over worker's 99-y", func() {
+	It("merges worker's MachineConfigs into a custom pool, whose 51-x overrides worker's 99-y", func() {
 		config := rendering("infra", append(ours, clitest.Config("99-y", "worker", clitest.Motd("worker")), clitest.Config("51-x", "infra", clitest.Motd("infra")),
 			clitest.Config("00-issue", "worker", strings.ReplaceAll(clitest.Motd("inherited"), "motd", "issue")))...)
 		Expect(source(config, "/etc/motd")).To(Equal("data:,infra"))
 		Expect(source(config, "/etc/issue")).To(Equal("data:,inherited"))
 	})
 
-	It("gives worker nothing of a custom pool", func() {
+	It("merges no MachineConfig of a custom pool into worker", func() {
 		config := rendering("worker", append(ours, clitest.Config("51-x", "infra", clitest.Motd("infra")))...)
 		Expect(source(config, "/etc/motd")).To(BeEmpty())
 	})
 
-	It("takes kernel arguments, extensions, FIPS, kernel and image from the MachineConfigs of both", func() {
+	It("merges kernel arguments, extensions, FIPS, kernel and image of both", func() {
 		theirs := strings.ReplaceAll(clitest.Config("10-a", "worker", "{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: default, baseOSExtensionsContainerImage: registry.example/extensions:2}"),
 			"pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
 		config := rendering("infra", append(ours, theirs, clitest.Config("05-b", "infra", "{kernelArguments: [quiet], kernelType: realtime, osImageURL: registry.example/os:2}"))...)
@@ -70,7 +70,7 @@ var _ = Describe("render", func() {
 			KernelType: "realtime", OSImageURL: "registry.example/os:2", BaseOSExtensionsContainerImage: "registry.example/extensions:2"}))
 	})
 
-	It("reads Butane in Poolboot's kind, and knows none in OpenShift's", func() {
+	It("reads Butane in Poolboot's MachineConfig only", func() {
 		butane := clitest.Config("60-b", "infra", `{butane: "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hi}}]}\n"}`)
 		Expect(source(rendering("infra", append(ours, butane)...), "/etc/motd")).To(Equal("data:,hi"))
 		butane = strings.ReplaceAll(butane, "pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
@@ -84,7 +84,7 @@ var _ = Describe("render", func() {
 		Expect(config.Extensions).To(Equal([]string{}))
 	})
 
-	It("gives the same content the same name, whatever kinds and files it is in", func() {
+	It("gives the same content the same name, in all kinds and files", func() {
 		documents := []string{clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51, clitest.Config("99-y", "worker", clitest.Motd("worker"))}
 		want := rendering("infra", documents...)
 		Expect(rendering("infra", documents[3], documents[2], documents[1], documents[0])).To(Equal(want))
@@ -92,7 +92,7 @@ var _ = Describe("render", func() {
 		Expect(rendering("infra", documents[:3]...).Name).NotTo(Equal(want.Name))
 	})
 
-	It("prints the same as YAML, and only the Ignition when asked", func() {
+	It("prints the same as YAML, and only the Ignition document with -o ignition", func() {
 		path := clitest.File("all.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51)
 		asJSON := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "json"))
 		Expect(clitest.Answered(poolboot("render", "-f", path, "--pool", "infra"))).To(Equal(asJSON))
@@ -108,12 +108,12 @@ var _ = Describe("render", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("passes over what the Machine Config Operator has rendered", func() {
+	It("ignores configs that the Machine Config Operator rendered", func() {
 		theirs := strings.ReplaceAll(clitest.OpenShiftInfra51, "51-infra", "rendered-infra-dfdfdf7e006f18cd5d29cae03f77948b")
 		Expect(rendering("infra", append(ours, theirs)...)).To(Equal(rendering("infra", ours...)))
 	})
 
-	DescribeTable("refuses what can't be rendered",
+	DescribeTable("reports pools that can't be rendered",
 		func(role string, documents []string, why ...string) {
 			clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", role), 1, why...)
 		},
@@ -131,7 +131,7 @@ var _ = Describe("render", func() {
 		Entry("a MachineConfig that is there twice", "infra", append(ours, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51), `MachineConfig "51-infra" is given twice`),
 	)
 
-	It("says that the files lack the pool, not that the cluster does, and how to get it from there", func() {
+	It("reports that the files do not contain the pool, and how to print it from the cluster", func() {
 		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", ours...), "--pool", "gpu"), 1,
 			`the files contain no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
 	})
@@ -144,7 +144,7 @@ var _ = Describe("render", func() {
 			return clitest.RunOn(to, New, append([]string{"render", "--live"}, args...)...)
 		}
 
-		It("renders what a namespace of the management cluster holds", func() {
+		It("renders the objects of a namespace of the management cluster", func() {
 			var config rendered
 			Expect(json.Unmarshal([]byte(clitest.Answered(live("--pool", "infra", "--cluster", "infra-1"))), &config)).To(Succeed())
 			Expect(config.KernelArguments).To(Equal([]string{"quiet"}))
@@ -161,7 +161,7 @@ var _ = Describe("render", func() {
 		})
 	})
 
-	It("refuses a wrong command line", func() {
+	It("refuses an invalid command line", func() {
 		path := clitest.File("all.yaml", ours...)
 		clitest.Refused(poolboot("render", "-f", path), 1, `"pool" not set`)
 		clitest.Refused(poolboot("render", "--pool", "infra"), 1, `"filename" not set`)

@@ -20,7 +20,7 @@ var _ = Describe("which of several Nodes", func() {
 	}
 	nodes := []string{node("a", "control-plane"), node("b", "control-plane", "infra"), node("c", "worker"), node("d", "infra", "worker"), node("e", "gpu")}
 
-	It("prints a table, and why a Node is in no pool", func() {
+	It("prints a table with the reason when a Node is in no pool", func() {
 		Expect(clitest.Answered(poolboot("which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", clitest.File("nodes.yaml", nodes...)))).To(Equal(
 			"NODE   POOL     NOTE\n" +
 				"a      <none>   control plane\n" +
@@ -30,7 +30,7 @@ var _ = Describe("which of several Nodes", func() {
 				"e      <none>   unmanaged\n"))
 	})
 
-	It("is JSON for scripts", func() {
+	It("prints JSON for scripts", func() {
 		Expect(clitest.Answered(poolbootReading(strings.Join(nodes, "\n---\n"), "which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", "-", "-o", "json"))).To(MatchJSON(`[
 			{"node":"a","pool":null,"controlPlane":true},
 			{"node":"b","pool":null,"controlPlane":true,"unsupported":["infra"]},
@@ -39,7 +39,7 @@ var _ = Describe("which of several Nodes", func() {
 			{"node":"e","pool":null}]`))
 	})
 
-	It("exits with 2, after the table, when one is in several custom pools", func() {
+	It("exits with 2, after the table, when a Node matches several custom pools", func() {
 		r := poolboot("which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", clitest.File("nodes.yaml", node("one", "infra", "storage"), node("two", "worker")))
 		Expect(r.Code).To(Equal(2), r.ErrOut)
 		Expect(r.Out).To(And(ContainSubstring("one    <none>   conflict: several custom pools match: infra and storage"), ContainSubstring("two    worker")))

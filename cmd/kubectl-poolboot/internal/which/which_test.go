@@ -34,7 +34,7 @@ var _ = Describe("which", func() {
 		Entry("control plane that is a worker too", theirs, clitest.RoleLabels("control-plane", "worker"), `{"pool":null,"controlPlane":true}`),
 		Entry("Windows: unmanaged", theirs, "kubernetes.io/os=windows,"+clitest.RoleLabels("worker"), `{"pool":null}`),
 		Entry("Linux", theirs, "kubernetes.io/os=linux,"+clitest.RoleLabels("worker"), `{"pool":"worker"}`),
-		Entry("Poolboot's pool by its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
+		Entry("Poolboot's pool with its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
 		Entry("pools of both kinds", append([]string{ours[2]}, theirs...), clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
 		Entry("OpenShift's pool without a selector matches nothing", []string{strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]},
 			clitest.RoleLabels("infra"), `{"pool":null}`),
@@ -44,7 +44,7 @@ var _ = Describe("which", func() {
 		Expect(clitest.Answered(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
 	})
 
-	DescribeTable("prints nothing but a note when there is no role to print",
+	DescribeTable("prints only a note when there is no role",
 		func(labels, note string) {
 			Expect(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
 		},
@@ -52,7 +52,7 @@ var _ = Describe("which", func() {
 		Entry("control plane", clitest.RoleLabels("master"), "note: a control plane Node is in no pool"),
 	)
 
-	It("notes the custom pools that a control plane can't be in", func() {
+	It("notes the custom pools that also match a control plane Node", func() {
 		r := poolboot("which", "--pools", clitest.File("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
 		Expect(r).To(Equal(clitest.Result{Out: `{"pool":null,"controlPlane":true}` + "\n",
 			ErrOut: "note: Poolboot ignores the custom pools that also match a control plane Node: infra and storage\n"}))
@@ -76,9 +76,9 @@ var _ = Describe("which", func() {
 				Expect(clitest.Answered(poolboot("which", "--pools", pools, "--node", clitest.File("node", node)))).To(Equal(role + "\n"))
 				Expect(clitest.Answered(poolbootReading(node, "which", "--pools", pools, "--node", "-"))).To(Equal(role + "\n"))
 			},
-			Entry("out of YAML", infra, "infra"),
-			Entry("out of a list", list, "worker"),
-			Entry("out of a list of Nodes", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"labels":{"node-role.kubernetes.io/infra":""}}}]}`, "infra"),
+			Entry("from YAML", infra, "infra"),
+			Entry("from a list", list, "worker"),
+			Entry("from a list of Nodes", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"labels":{"node-role.kubernetes.io/infra":""}}}]}`, "infra"),
 		)
 
 		It("refuses a file with several", func() {
@@ -92,18 +92,18 @@ var _ = Describe("which", func() {
 		})
 	})
 
-	It("has an answer, and a note, when there is no pool", func() {
+	It("prints no role, and a note, when there is no pool", func() {
 		Expect(poolboot("which", "--pools", clitest.File("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
 			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
 	})
 
-	It("does not guess past a malformed selector", func() {
+	It("reports a malformed selector", func() {
 		broken := strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: Near}]", 1)
 		clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", clitest.OpenShiftWorker, broken), "--labels", clitest.RoleLabels("worker")), 1,
 			`MachineConfigPool "infra": spec.nodeSelector`)
 	})
 
-	DescribeTable("refuses a wrong command line",
+	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
 			clitest.Refused(poolboot(append([]string{"which", "--pools", clitest.File("pools.yaml", theirs...)}, args...)...), 1, why)
 		},
@@ -113,8 +113,8 @@ var _ = Describe("which", func() {
 		Entry("a label without a value", "labels must be KEY=VALUE,...", "--labels", "infra"),
 		Entry("a label that Kubernetes does not allow", "--labels", "--labels", "in fra="),
 		Entry("an unknown output", "--output wide is not known: use json", "--labels", "a=b", "-o", "wide"),
-		Entry("a file that is not there", "nowhere.yaml: no such file", "--labels", "a=b", "nowhere.yaml"),
-		Entry("a Node that is not there", "nowhere.yaml: no such file", "--node", "nowhere.yaml"),
+		Entry("a file that does not exist", "nowhere.yaml: no such file", "--labels", "a=b", "nowhere.yaml"),
+		Entry("a file without a Node", "nowhere.yaml: no such file", "--node", "nowhere.yaml"),
 	)
 
 	It("refuses to run without pools", func() {
