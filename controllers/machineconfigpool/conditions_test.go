@@ -23,52 +23,52 @@ import (
 )
 
 // situations brings the pool infra into a state in which one of its conditions has a reason. If the condition reports a
-// problem, its message says what to do.
+// problem, its message describes what to do.
 var situations = map[string]struct {
 	condition string
-	bring     func(s *site, infra *poolv1.MachineConfig)
+	bring     func(s *fixture, infra *poolv1.MachineConfig)
 	nextStep  string
 }{
-	poolv1.AllMachinesUpdatedReason: {condition: poolv1.UpdatedCondition, bring: func(*site, *poolv1.MachineConfig) {}},
-	poolv1.AsExpectedReason:         {condition: poolv1.DegradedCondition, bring: func(*site, *poolv1.MachineConfig) {}},
-	poolv1.RenderedReason:           {condition: poolv1.RenderDegradedCondition, bring: func(*site, *poolv1.MachineConfig) {}},
-	poolv1.MachinesPendingReason: {poolv1.UpdatingCondition, func(s *site, _ *poolv1.MachineConfig) {
+	poolv1.AllMachinesUpdatedReason: {condition: poolv1.UpdatedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
+	poolv1.AsExpectedReason:         {condition: poolv1.DegradedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
+	poolv1.RenderedReason:           {condition: poolv1.RenderDegradedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
+	poolv1.MachinesPendingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", "rendered-infra-0", true)))).To(Succeed())
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
 	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments to renew them, see docs/pools\.md#renewing-machines`},
-	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *site, _ *poolv1.MachineConfig) {
+	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
 	}, `\(m1\): see the condition NodeInPool`},
-	poolv1.MachinesDegradedReason: {poolv1.NodeDegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
-		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeNameTakenReason,
-			"it stands already: delete the Node"))).To(Succeed())
-	}, `m1: it stands already: delete the Node`},
-	poolv1.NothingRenderedReason: {poolv1.UpdatedCondition, func(s *site, _ *poolv1.MachineConfig) {
+	poolv1.MachinesDegradedReason: {poolv1.NodeDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeNameTakenReason,
+			"it already exists: delete the Node"))).To(Succeed())
+	}, `m1: it already exists: delete the Node`},
+	poolv1.NothingRenderedReason: {poolv1.UpdatedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Status = poolv1.MachineConfigPoolStatus{}
 		Expect(s.Status().Update(ctx(), p)).To(Succeed())
 		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
 	}, `see the condition RenderDegraded`},
-	poolv1.RolloutPausedReason: {poolv1.UpdatedCondition, func(s *site, infra *poolv1.MachineConfig) {
+	poolv1.RolloutPausedReason: {poolv1.UpdatedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		s.pause(true)
 		s.set(infra, "changed")
 	}, `set spec.paused to false`},
-	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
 		Expect(s.Update(ctx(), p)).To(Succeed())
 	}, `spec.pausedConfiguration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the field to one`},
-	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *site, infra *poolv1.MachineConfig) {
+	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
-	}, `50-infra.*ignition\.version.*correct that`},
-	poolv1.ClusterNotFoundReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+	}, `50-infra.*ignition\.version.*correct this`},
+	poolv1.ClusterNotFoundReason: {poolv1.DegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Delete(ctx(), cluster())).To(Succeed())
-	}, `: make it, or`},
-	poolv1.WorkerPoolMissingReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+	}, `: create it, or`},
+	poolv1.WorkerPoolMissingReason: {poolv1.DegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
-	}, `: make it`},
-	poolv1.DuplicateRoleReason: {poolv1.DegradedCondition, func(s *site, _ *poolv1.MachineConfig) {
+	}, `: create it`},
+	poolv1.DuplicateRoleReason: {poolv1.DegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), newPool("infra-0", "infra", 3*time.Hour))).To(Succeed())
 	}, `infra and infra-0 all have the role "infra": delete all but one`},
 }
@@ -81,8 +81,8 @@ func reasons() map[string]string {
 	}
 	named := map[string]string{}
 	for _, declaration := range file.Decls {
-		block, is := declaration.(*ast.GenDecl)
-		if !is || !strings.HasPrefix(block.Doc.Text(), "Reasons of the conditions of a MachineConfigPool.") {
+		block, ok := declaration.(*ast.GenDecl)
+		if !ok || !strings.HasPrefix(block.Doc.Text(), "Reasons of the conditions of a MachineConfigPool.") {
 			continue
 		}
 		for _, spec := range block.Specs {
@@ -104,18 +104,18 @@ func good(conditionType string) metav1.ConditionStatus {
 var _ = Describe("The conditions of a pool", func() {
 	var (
 		infra *poolv1.MachineConfig
-		s     *site
+		s     *fixture
 	)
 	BeforeEach(func() {
 		infra = config("50-infra", "infra", "0")
-		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
+		s = newFixture(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
 		s.reconcile("infra")
 	})
 
 	for name, reason := range reasons() {
 		It("with "+name+" give the cause, and what to do about a problem", func() {
-			situation, known := situations[reason]
-			Expect(known).To(BeTrue(), "no situation has this reason")
+			situation, ok := situations[reason]
+			Expect(ok).To(BeTrue(), "no situation has this reason")
 			situation.bring(s, infra)
 			p := s.reconcile("infra")
 			Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
@@ -154,8 +154,8 @@ var _ = Describe("The conditions of a pool", func() {
 			machine("on-its-way", "infra", name, false),
 			machine("not-booted", "infra", "", false),
 			joined(machine("outdated", "infra", "rendered-infra-0", true)),
-			troubled(joined(machine("relabeled", "infra", name, false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeOutsidePoolReason, "put labels on it"),
-			troubled(joined(machine("gone", "infra", "rendered-infra-0", false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, "restart it"),
+			withProblem(joined(machine("relabeled", "infra", name, false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeOutsidePoolReason, "put labels on it"),
+			withProblem(joined(machine("gone", "infra", "rendered-infra-0", false)), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, "restart it"),
 			machine("other", "worker", name, true),
 		} {
 			Expect(s.Create(ctx(), m)).To(Succeed())
@@ -229,13 +229,13 @@ var _ = Describe("The conditions of a pool", func() {
 	})
 
 	It("name both the reason why the pool is not rendered and what its Machines wait for", func() {
-		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree"))).To(Succeed())
+		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree"))).To(Succeed())
 		Expect(s.Delete(ctx(), s.pool("worker"))).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.WorkerPoolMissingReason, "make it", "m1: make them agree"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.WorkerPoolMissingReason, "create it", "m1: make them agree"))
 	})
 
 	DescribeTable("are degraded by a Machine that needs a user to act", func(kind, reason string) {
-		Expect(s.Create(ctx(), troubled(machine("m1", "infra", "", false), kind, reason, "act"))).To(Succeed())
+		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), kind, reason, "act"))).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: act"))
 	},
 		Entry("for a fact of its host", bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason),
@@ -245,7 +245,7 @@ var _ = Describe("The conditions of a pool", func() {
 	)
 
 	It("ignore an earlier problem with the boot of a Machine that has joined", func() {
-		m := troubled(joined(machine("m1", "infra", "", true)), bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, "boom")
+		m := withProblem(joined(machine("m1", "infra", "", true)), bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, "boom")
 		Expect(s.Create(ctx(), m)).To(Succeed())
 		Expect(s.reconcile("infra").Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(0)))
 	})
@@ -259,4 +259,4 @@ var _ = Describe("The conditions of a pool", func() {
 })
 
 // nextSteps matches the words in a message that separate the problem from what to do.
-var nextSteps = regexp.MustCompile(`(: |, |; )(see|set|make|delete|roll out|wait|correct|give|put)\b`)
+var nextSteps = regexp.MustCompile(`(: |, |; )(see|set|create|delete|roll out|wait|correct|give|put)\b`)

@@ -14,8 +14,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
-// state is what the counts of a pool depend on in a Machine.
-type state struct {
+// machineState is what the counts of a pool depend on in a Machine.
+type machineState struct {
 	cluster, pool string
 	// configuration is the rendered config that was handed to the host.
 	configuration string
@@ -29,17 +29,17 @@ type state struct {
 	free bool
 }
 
-func stateOf(c *bootstrapv1.PoolbootConfig) state {
+func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	inPool := record.IsNodeInPool(c)
-	is := state{
+	state := machineState{
 		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool,
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
-		is.problem = c.Message
+		state.problem = c.Message
 	}
-	is.free = !is.joined && is.problem == "" && isFree(c)
-	return is
+	state.free = !state.joined && state.problem == "" && isFree(c)
+	return state
 }
 
 // isFree reports whether a config belongs to an annotated BareMetalHost on which nothing is being installed. The host
@@ -50,12 +50,12 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
-// count is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
-type count struct {
+// counts is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
+type counts struct {
 	total, updated, ready int32
-	// booting are the Machines that have not joined yet. away are those that have joined and whose Nodes are not Ready
-	// in the pool. Together, they are the unavailable Machines.
-	booting, away []string
+	// booting are the Machines that have not joined yet. notInPool are those that have joined and whose Nodes are not
+	// Ready in the pool. Together, they are the unavailable Machines.
+	booting, notInPool []string
 	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
 	// such hosts without a Machine.
 	outdated, outdatedHosts []string
@@ -66,33 +66,33 @@ type count struct {
 	free []string
 }
 
-func (s *scope) count() (n count) {
+func (s *scope) countMachines() (n counts) {
 	target := s.target()
 	for i := range s.machines {
-		name, is := s.machines[i].Name, stateOf(&s.machines[i])
-		if is.free {
+		name, state := s.machines[i].Name, stateOf(&s.machines[i])
+		if state.free {
 			n.free = append(n.free, name)
 			continue
 		}
 		n.total++
 		switch {
-		case !is.joined:
+		case !state.joined:
 			n.booting = append(n.booting, name)
-		case !pool.HasSameContent(is.configuration, target) && record.IsMachineless(&s.machines[i]):
+		case !pool.HasSameContent(state.configuration, target) && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
-		case !pool.HasSameContent(is.configuration, target):
+		case !pool.HasSameContent(state.configuration, target):
 			n.outdated = append(n.outdated, name)
 		default:
 			n.updated++
-			if is.inPool {
+			if state.inPool {
 				n.ready++
 			}
 		}
-		if is.joined && !is.inPool {
-			n.away = append(n.away, name)
+		if state.joined && !state.inPool {
+			n.notInPool = append(n.notInPool, name)
 		}
-		if is.problem != "" {
-			n.degraded = append(n.degraded, name+": "+is.problem)
+		if state.problem != "" {
+			n.degraded = append(n.degraded, name+": "+state.problem)
 		}
 	}
 	return n
@@ -107,36 +107,36 @@ func (s *scope) target() string {
 	return s.pool.Status.Configuration.Name
 }
 
-// waiting describes the hosts that wait for an image. It returns "" if there are none.
-func (n count) waiting() string {
+// freeMessage describes the hosts that wait for an image. It returns "" if there are none.
+func (n counts) freeMessage() string {
 	if len(n.free) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), some(n.free))
+	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), joinNames(n.free))
 }
 
-func (n count) unavailable() int { return len(n.booting) + len(n.away) }
+func (n counts) unavailable() int { return len(n.booting) + len(n.notInPool) }
 
-// pending describes the Machines that are not updated and ready, and what to do about it.
-func (n count) pending() string {
+// pendingMessage describes the Machines that are not updated and ready, and what to do about it.
+func (n counts) pendingMessage() string {
 	var parts []string
-	of := func(names []string, is, next string) {
+	add := func(names []string, problem, next string) {
 		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d Machines %s (%s): %s", len(names), n.total, is, some(names), next))
+			parts = append(parts, fmt.Sprintf("%d of %d Machines %s (%s): %s", len(names), n.total, problem, joinNames(names), next))
 		}
 	}
-	of(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
-	of(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+remedy.Renewing)
-	of(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
-	of(n.away, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
+	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
+	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+remedy.Renewing)
+	add(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
+	add(n.notInPool, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
 	return strings.Join(parts, "; ")
 }
 
 // maxNames is how many Machines a message names.
 const maxNames = 5
 
-// some names the first Machines of a list, and how many more there are.
-func some(names []string) string {
+// joinNames joins the first Machines of a list, and how many more there are.
+func joinNames(names []string) string {
 	slices.Sort(names)
 	if more := len(names) - maxNames; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)

@@ -19,7 +19,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -27,8 +26,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
-// site is a management cluster with one Cluster, c1, and the reconciler under test.
-type site struct {
+// fixture is a management cluster with one Cluster, c1, and the reconciler under test.
+type fixture struct {
 	client.Client
 	reconciler *Reconciler
 	events     *events.FakeRecorder
@@ -49,9 +48,9 @@ const namespace = "site"
 
 var errCrash = errors.New("connection reset")
 
-func newSite(objects ...client.Object) *site {
-	s := &site{events: events.NewFakeRecorder(100), crash: func(string) bool { return false }}
-	s.Client = fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(objects...).
+func newFixture(objects ...client.Object) *fixture {
+	s := &fixture{events: events.NewFakeRecorder(100), crash: func(string) bool { return false }}
+	s.Client = controllertest.NewClientBuilder(objects...).
 		WithStatusSubresource(&poolv1.MachineConfigPool{}, &bootstrapv1.PoolbootConfig{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -81,7 +80,7 @@ func newSite(objects ...client.Object) *site {
 		}).Build()
 	cached := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if p, is := o.(*poolv1.MachineConfigPool); is && s.lagging != nil {
+			if p, ok := o.(*poolv1.MachineConfigPool); ok && s.lagging != nil {
 				s.lagging.DeepCopyInto(p)
 				return nil
 			}
@@ -91,7 +90,7 @@ func newSite(objects ...client.Object) *site {
 			return c.Get(ctx, key, o, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, is := list.(*bootstrapv1.PoolbootConfigList); is && s.blind {
+			if _, ok := list.(*bootstrapv1.PoolbootConfigList); ok && s.blind {
 				return nil
 			}
 			return c.List(ctx, list, opts...)
@@ -102,7 +101,7 @@ func newSite(objects ...client.Object) *site {
 }
 
 // reconcile reconciles pools and returns the last one.
-func (s *site) reconcile(names ...string) *poolv1.MachineConfigPool {
+func (s *fixture) reconcile(names ...string) *poolv1.MachineConfigPool {
 	GinkgoHelper()
 	for _, name := range names {
 		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
@@ -111,7 +110,7 @@ func (s *site) reconcile(names ...string) *poolv1.MachineConfigPool {
 	return s.pool(names[len(names)-1])
 }
 
-func (s *site) pool(name string) *poolv1.MachineConfigPool {
+func (s *fixture) pool(name string) *poolv1.MachineConfigPool {
 	GinkgoHelper()
 	p := &poolv1.MachineConfigPool{}
 	Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: name}, p)).To(Succeed())
@@ -119,7 +118,7 @@ func (s *site) pool(name string) *poolv1.MachineConfigPool {
 }
 
 // rendered returns the rendered config that a pool hands out.
-func (s *site) rendered(p *poolv1.MachineConfigPool) *poolv1.MachineConfig {
+func (s *fixture) rendered(p *poolv1.MachineConfigPool) *poolv1.MachineConfig {
 	GinkgoHelper()
 	Expect(p.Status.Configuration).NotTo(BeZero())
 	config := &poolv1.MachineConfig{}
@@ -128,7 +127,7 @@ func (s *site) rendered(p *poolv1.MachineConfigPool) *poolv1.MachineConfig {
 }
 
 // set writes the content of a file into a MachineConfig.
-func (s *site) set(config *poolv1.MachineConfig, content string) {
+func (s *fixture) set(config *poolv1.MachineConfig, content string) {
 	GinkgoHelper()
 	Expect(s.Get(ctx(), client.ObjectKeyFromObject(config), config)).To(Succeed())
 	config.Spec.Config = file("/etc/"+config.Name, content)
@@ -182,8 +181,8 @@ func machine(name, role, configuration string, inPool bool) *bootstrapv1.Poolboo
 	return c
 }
 
-// troubled sets a condition of a Machine's PoolbootConfig to False.
-func troubled(c *bootstrapv1.PoolbootConfig, kind, reason, message string) *bootstrapv1.PoolbootConfig {
+// withProblem sets a condition of a Machine's PoolbootConfig to False.
+func withProblem(c *bootstrapv1.PoolbootConfig, kind, reason, message string) *bootstrapv1.PoolbootConfig {
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 	return c
 }
@@ -195,9 +194,9 @@ func joined(c *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
 }
 
 // pause sets spec.paused of the pool infra.
-func (s *site) pause(is bool) {
+func (s *fixture) pause(paused bool) {
 	GinkgoHelper()
 	p := s.pool("infra")
-	p.Spec.Paused = new(is)
+	p.Spec.Paused = new(paused)
 	Expect(s.Update(ctx(), p)).To(Succeed())
 }

@@ -19,27 +19,27 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// collect deletes the rendered configs of the pool that nothing uses, except the RenderedHistory newest of them, and
-// those of pools that no longer exist. It runs after all other writes: a crash before it leaves too many rendered
+// deleteUnused deletes the rendered configs of the pool that nothing uses, except the RenderedHistory newest of them,
+// and those of pools that no longer exist. It runs after all other writes: a crash before it leaves too many rendered
 // configs, never too few. The cache shows which of them can be deleted, and the API server confirms it.
-func (r *Reconciler) collect(ctx context.Context, s *scope) error {
+func (r *Reconciler) deleteUnused(ctx context.Context, s *scope) error {
 	if s.problem != nil || !s.pool.Status.Configuration.IsDefined() {
 		return nil // it is not known what the pool is going to need
 	}
-	cached, err := users(ctx, r.Client, s)
+	cached, err := listPossibleUsers(ctx, r.Client, s)
 	if err != nil {
 		return err
 	}
 	inUse, known := cached.inUse(s)
-	surplus := append(s.surplus(inUse, r.RenderedHistory), s.orphans(cached, inUse)...)
+	surplus := append(s.findSurplus(inUse, r.RenderedHistory), s.findOrphans(cached, inUse)...)
 	if !known || len(surplus) == 0 {
 		return nil
 	}
-	live, err := users(ctx, r.APIReader, s)
+	live, err := listPossibleUsers(ctx, r.APIReader, s)
 	if err != nil {
 		return err
 	}
-	booting, err := r.booting(ctx, s, live)
+	booting, err := r.configsOfBootingHosts(ctx, s, live)
 	if err != nil {
 		return err
 	}
@@ -51,15 +51,16 @@ func (r *Reconciler) collect(ctx context.Context, s *scope) error {
 			continue
 		}
 		if err := r.Client.Delete(ctx, config, client.Preconditions{UID: &config.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("MachineConfig %s, which nothing uses any more: %w", client.ObjectKeyFromObject(config), err)
+			return fmt.Errorf("deleting MachineConfig %s, which is no longer used: %w", client.ObjectKeyFromObject(config), err)
 		}
-		ctrl.LoggerFrom(ctx).V(2).Info("Deleted a rendered config that nothing uses any more", "MachineConfig", config.Name)
+		ctrl.LoggerFrom(ctx).V(2).Info("Deleted a rendered config that is no longer used", "MachineConfig", config.Name)
 	}
 	return nil
 }
 
-// surplus returns the pool's own rendered configs that are not in use, except the newest ones, which the history keeps.
-func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineConfig {
+// findSurplus returns the pool's own rendered configs that are not in use, except the newest ones, which the history
+// keeps.
+func (s *scope) findSurplus(inUse map[string]bool, history int) []*poolv1.MachineConfig {
 	var unused []*poolv1.MachineConfig
 	for i := range s.configs {
 		c := &s.configs[i]
@@ -73,20 +74,20 @@ func (s *scope) surplus(inUse map[string]bool, history int) []*poolv1.MachineCon
 	return unused[min(history, len(unused)):]
 }
 
-// orphans returns the rendered configs of the Cluster that are not in use and whose pools no longer exist. The worker
-// pool, from which all others inherit, deletes them.
-func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
+// findOrphans returns the rendered configs of the Cluster that are not in use and whose pools no longer exist. The
+// worker pool, from which all others inherit, deletes them.
+func (s *scope) findOrphans(u *possibleUsers, inUse map[string]bool) []*poolv1.MachineConfig {
 	if pool.IsCustom(s.pool.Spec.PoolRole) {
 		return nil
 	}
-	stands := map[string]bool{"": true} // not rendered
+	exists := map[string]bool{"": true} // not rendered
 	for i := range u.pools.Items {
-		stands[u.pools.Items[i].Name] = true
+		exists[u.pools.Items[i].Name] = true
 	}
 	var orphans []*poolv1.MachineConfig
 	for i := range s.configs {
 		c := &s.configs[i]
-		if c.Labels[clusterv1.ClusterNameLabel] == s.cluster.Name && !stands[renderedFor(c)] && !inUse[c.Name] {
+		if c.Labels[clusterv1.ClusterNameLabel] == s.cluster.Name && !exists[renderedFor(c)] && !inUse[c.Name] {
 			orphans = append(orphans, c)
 		}
 	}
@@ -95,11 +96,11 @@ func (s *scope) orphans(u *possibleUsers, inUse map[string]bool) []*poolv1.Machi
 
 // renderedFor returns the name of the pool for which a rendered config was created, or "" for any other MachineConfig.
 func renderedFor(c client.Object) string {
-	of := c.GetLabels()[poolv1.RenderedForLabel]
-	if hash, is := strings.CutPrefix(c.GetName(), poolv1.RenderedNamePrefix+of+"-"); !is || strings.Contains(hash, "-") {
+	name := c.GetLabels()[poolv1.RenderedForLabel]
+	if hash, ok := strings.CutPrefix(c.GetName(), poolv1.RenderedNamePrefix+name+"-"); !ok || strings.Contains(hash, "-") {
 		return ""
 	}
-	return of
+	return name
 }
 
 // possibleUsers are all objects of a namespace that can refer to a rendered config.
@@ -108,7 +109,7 @@ type possibleUsers struct {
 	machines bootstrapv1.PoolbootConfigList
 }
 
-func users(ctx context.Context, reader client.Reader, s *scope) (*possibleUsers, error) {
+func listPossibleUsers(ctx context.Context, reader client.Reader, s *scope) (*possibleUsers, error) {
 	u, namespace := &possibleUsers{}, client.InNamespace(s.pool.Namespace)
 	if err := reader.List(ctx, &u.pools, namespace, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("MachineConfigPools of namespace %s: %w", s.pool.Namespace, err)
@@ -140,9 +141,9 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	return names, true
 }
 
-// booting returns the names of the rendered configs that hosts can still be told to fetch: those in overlays, and those
-// in inline bootstrap Secrets, which exist before they are recorded.
-func (r *Reconciler) booting(ctx context.Context, s *scope, u *possibleUsers) (map[string]bool, error) {
+// configsOfBootingHosts returns the names of the rendered configs that hosts can still be served: those in overlays,
+// and those in inline bootstrap Secrets, which exist before they are recorded.
+func (r *Reconciler) configsOfBootingHosts(ctx context.Context, s *scope, u *possibleUsers) (map[string]bool, error) {
 	ours := map[string]bool{"": true} // inline Secrets have no such label
 	for i := range u.machines.Items {
 		ours[string(u.machines.Items[i].UID)] = true

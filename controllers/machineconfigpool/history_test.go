@@ -26,9 +26,9 @@ func overlay(uid, configuration string) *corev1.Secret {
 
 var _ = Describe("Rendered configs", func() {
 	var (
-		infra *poolv1.MachineConfig
-		s     *site
-		made  []string // the names of what the pool infra rendered, in order
+		infra         *poolv1.MachineConfig
+		s             *fixture
+		renderedNames []string // the names of what the pool infra rendered, in order
 	)
 	// render changes the pool's MachineConfig and returns the name of what the pool hands out afterwards.
 	render := func(content string) string {
@@ -36,7 +36,7 @@ var _ = Describe("Rendered configs", func() {
 		s.set(infra, content)
 		return s.reconcile("infra").Status.Configuration.Name
 	}
-	left := func() []string {
+	existingNames := func() []string {
 		GinkgoHelper()
 		list := &poolv1.MachineConfigList{}
 		Expect(s.List(ctx(), list, client.MatchingLabels{poolv1.RenderedForLabel: "infra"})).To(Succeed())
@@ -53,9 +53,9 @@ var _ = Describe("Rendered configs", func() {
 
 	BeforeEach(func() {
 		infra = config("50-infra", "infra", "0")
-		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
+		s = newFixture(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
 		// There are eight rendered configs, created one minute apart. The pool hands out the last one.
-		made = nil
+		renderedNames = nil
 		s.reconciler.RenderedHistory = 100
 		for i := range 8 {
 			name := render(fmt.Sprint(i))
@@ -63,24 +63,24 @@ var _ = Describe("Rendered configs", func() {
 			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: name}, rendered)).To(Succeed())
 			rendered.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
 			Expect(s.Update(ctx(), rendered)).To(Succeed())
-			made = append(made, name)
+			renderedNames = append(renderedNames, name)
 		}
 		s.reconciler.RenderedHistory = 2
 	})
 
 	It("that nothing uses are deleted, except the newest of them", func() {
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made[5:]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[5:]))
 		s.reconciler.RenderedHistory = 0
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made[7]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[7]))
 	})
 
 	DescribeTable("stay while something refers to them",
 		func(refers func(name string)) {
-			refers(made[1])
+			refers(renderedNames[1])
 			s.reconcile("infra")
-			Expect(left()).To(ConsistOf(made[1], made[5], made[6], made[7]))
+			Expect(existingNames()).To(ConsistOf(renderedNames[1], renderedNames[5], renderedNames[6], renderedNames[7]))
 		},
 		Entry("a Machine that booted with it, and so its Node", func(name string) {
 			Expect(s.Create(ctx(), machine("m1", "infra", name, true))).To(Succeed())
@@ -95,7 +95,7 @@ var _ = Describe("Rendered configs", func() {
 			Expect(s.Delete(ctx(), m)).To(Succeed())
 		}),
 		Entry("the overlay of a host that can be requesting it now", func(name string) {
-			m := machine("m1", "infra", made[7], false)
+			m := machine("m1", "infra", renderedNames[7], false)
 			m.UID = "m1"
 			Expect(s.Create(ctx(), m)).To(Succeed())
 			Expect(s.Create(ctx(), overlay("m1", name))).To(Succeed())
@@ -119,8 +119,8 @@ var _ = Describe("Rendered configs", func() {
 		s.set(infra, "waits")
 		s.reconciler.RenderedHistory = 0
 		s.reconcile("infra", "infra")
-		Expect(left()).To(ConsistOf(made[7], HavePrefix("rendered-infra-")))
-		Expect(s.pool("infra").Status.Configuration.Name).To(Equal(made[7]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[7], HavePrefix("rendered-infra-")))
+		Expect(s.pool("infra").Status.Configuration.Name).To(Equal(renderedNames[7]))
 	})
 
 	It("all stay while it is unknown what a Machine that has joined runs, as just after a move", func() {
@@ -128,27 +128,27 @@ var _ = Describe("Rendered configs", func() {
 		moved.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		Expect(s.Create(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made))
-		moved.Status.Configuration.Name = made[0]
+		Expect(existingNames()).To(ConsistOf(renderedNames))
+		moved.Status.Configuration.Name = renderedNames[0]
 		Expect(s.Status().Update(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made[0], made[5], made[6], made[7]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[0], renderedNames[5], renderedNames[6], renderedNames[7]))
 	})
 
 	It("all stay while the pool cannot be rendered", func() {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made))
+		Expect(existingNames()).To(ConsistOf(renderedNames))
 	})
 
 	It("are deleted if only a Machine in another namespace has one with that name", func() {
-		elsewhere := machine("m1", "infra", made[1], true)
+		elsewhere := machine("m1", "infra", renderedNames[1], true)
 		elsewhere.Namespace, elsewhere.UID = "elsewhere", "m2"
 		Expect(s.Create(ctx(), elsewhere)).To(Succeed())
-		Expect(s.Create(ctx(), overlay("m2", made[1]))).To(Succeed())
+		Expect(s.Create(ctx(), overlay("m2", renderedNames[1]))).To(Succeed())
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made[5:]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[5:]))
 	})
 
 	It("of other pools, and MachineConfigs of users, stay", func() {
@@ -158,34 +158,34 @@ var _ = Describe("Rendered configs", func() {
 		worker := s.reconcile("worker").Status.Configuration.Name
 		s.reconciler.RenderedHistory = 0
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made[7], foreign.Name))
+		Expect(existingNames()).To(ConsistOf(renderedNames[7], foreign.Name))
 		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: worker}, &poolv1.MachineConfig{})).To(Succeed())
 	})
 
 	It("of a deleted pool stay while a Machine runs them, and are deleted with the last one", func() {
 		s.reconcile("worker")
-		moved := machine("m1", "worker", made[3], true)
+		moved := machine("m1", "worker", renderedNames[3], true)
 		Expect(s.Create(ctx(), moved)).To(Succeed())
 		rendered := &poolv1.MachineConfig{}
-		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[3]}, rendered)).To(Succeed())
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: renderedNames[3]}, rendered)).To(Succeed())
 		Expect(rendered.OwnerReferences).To(ContainElement(And(HaveField("Kind", "Cluster"), HaveField("Controller", BeNil()))),
 			"Kubernetes does not collect it with the pool")
 		Expect(s.Delete(ctx(), s.pool("infra"))).To(Succeed())
 		s.reconcile("worker")
-		Expect(left()).To(ConsistOf(made[3]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[3]))
 		Expect(s.Delete(ctx(), moved)).To(Succeed())
 		s.reconcile("worker")
-		Expect(left()).To(BeEmpty())
+		Expect(existingNames()).To(BeEmpty())
 	})
 
 	It("are created again with the same name and bytes if a change is undone after they were deleted", func() {
 		first := &poolv1.MachineConfig{}
-		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[0]}, first)).To(Succeed())
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: renderedNames[0]}, first)).To(Succeed())
 		s.reconcile("infra")
-		Expect(left()).NotTo(ContainElement(made[0]))
-		Expect(render("0")).To(Equal(made[0]))
+		Expect(existingNames()).NotTo(ContainElement(renderedNames[0]))
+		Expect(render("0")).To(Equal(renderedNames[0]))
 		again := &poolv1.MachineConfig{}
-		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: made[0]}, again)).To(Succeed())
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: renderedNames[0]}, again)).To(Succeed())
 		Expect(again.Spec).To(Equal(first.Spec))
 		Expect(s.pool("infra")).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
 	})
@@ -194,7 +194,7 @@ var _ = Describe("Rendered configs", func() {
 		s.set(infra, "8")
 		s.crash = func(verb string) bool { return verb == "patch status" }
 		Expect(reconcile()).To(MatchError(errCrash))
-		Expect(left()).To(HaveLen(9))
+		Expect(existingNames()).To(HaveLen(9))
 
 		deletions := 0
 		s.crash = func(verb string) bool {
@@ -204,15 +204,15 @@ var _ = Describe("Rendered configs", func() {
 			return deletions == 3
 		}
 		Expect(reconcile()).To(MatchError(errCrash))
-		Expect(left()).To(HaveLen(7))
+		Expect(existingNames()).To(HaveLen(7))
 		Expect(reconcile()).To(Succeed())
-		Expect(left()).To(ConsistOf(made[6], made[7], s.pool("infra").Status.Configuration.Name))
+		Expect(existingNames()).To(ConsistOf(renderedNames[6], renderedNames[7], s.pool("infra").Status.Configuration.Name))
 	})
 
 	It("are not deleted if the cache does not contain their users yet", func() {
-		Expect(s.Create(ctx(), machine("m1", "infra", made[1], true))).To(Succeed())
+		Expect(s.Create(ctx(), machine("m1", "infra", renderedNames[1], true))).To(Succeed())
 		s.blind = true
 		s.reconcile("infra")
-		Expect(left()).To(ConsistOf(made[1], made[5], made[6], made[7]))
+		Expect(existingNames()).To(ConsistOf(renderedNames[1], renderedNames[5], renderedNames[6], renderedNames[7]))
 	})
 })

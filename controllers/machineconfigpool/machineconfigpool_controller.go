@@ -50,7 +50,7 @@ type Reconciler struct {
 	// APIReader reads from the API server: a rendered config that the cache does not contain yet, and the users of one
 	// that is to be deleted.
 	APIReader client.Reader
-	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
+	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
 
 	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
@@ -60,19 +60,19 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
-	// memories contains a *memory for each pool, by the name of the pool.
-	memories sync.Map
-	written  ownwrites.Tracker
+	// caches has the *renderCache of each pool, by the name of the pool.
+	caches  sync.Map
+	written ownwrites.Tracker
 }
 
 // Reconcile renders one pool and updates its status.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	p := &poolv1.MachineConfigPool{}
-	if err := r.Client.Get(ctx, request.NamespacedName, p); apierrors.IsNotFound(err) {
-		r.forget(request.NamespacedName)
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return ctrl.Result{}, err
+	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.deleteCache(request.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.written.IsStale(p) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
@@ -85,42 +85,42 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if s.cluster != nil { // otherwise every user who can write pools could create counters for any number of clusters
-		s.memory.counted = metrics.NewPoolCounters(p)
+		s.cache.counters = metrics.NewPoolCounters(p)
 	}
 	before := p.DeepCopy()
 	if isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.cluster, p); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
 	}
 	s.render()
-	s.hold()
-	made, err := r.keepRendered(ctx, s)
-	s.adopt()
-	if err := errors.Join(err, r.findHeld(ctx, s), r.write(ctx, before, s)); err != nil {
+	s.setPausedConfiguration()
+	created, err := r.ensureRendered(ctx, s)
+	s.setOwner()
+	if err := errors.Join(err, r.checkPausedConfiguration(ctx, s), r.write(ctx, before, s)); err != nil {
 		return status.RetryConflict(ctx, ctrl.Result{}, err)
 	}
 	if p.ResourceVersion != before.ResourceVersion {
 		r.written.Record(p)
 	}
-	r.reportChanges(before, s, made)
-	return ctrl.Result{}, r.collect(ctx, s)
+	r.reportChanges(before, s, created)
+	return ctrl.Result{}, r.deleteUnused(ctx, s)
 }
 
-// adopt makes the Cluster an owner of the pool, so the pool is moved and deleted with it. The Cluster is not the
+// setOwner makes the Cluster an owner of the pool, so the pool is moved and deleted with it. The Cluster is not the
 // controller, because it owns many pools.
-func (s *scope) adopt() {
+func (s *scope) setOwner() {
 	if s.cluster == nil {
 		return
 	}
 	before := s.pool.DeepCopy() // with its owners until now
-	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, ownedBy(s.cluster))
+	s.pool.OwnerReferences = util.EnsureOwnerRef(s.pool.OwnerReferences, ownerReference(s.cluster))
 	metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.ClusterIdentityAnnotation, pool.ClusterIdentity(before, s.cluster.UID, s.pools))
 	if s.pool.Labels[clusterv1.ClusterNameLabel] != s.cluster.Name {
 		metav1.SetMetaDataLabel(&s.pool.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
 	}
 }
 
-// ownedBy returns an owner reference to a Cluster that is not a controller reference.
-func ownedBy(cluster *clusterv1.Cluster) metav1.OwnerReference {
+// ownerReference returns an owner reference to a Cluster that is not a controller reference.
+func ownerReference(cluster *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind, Name: cluster.Name, UID: cluster.UID}
 }
 
@@ -150,26 +150,14 @@ func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool
 }
 
 // reportChanges creates the events for a new failure or a new configuration.
-func (r *Reconciler) reportChanges(before *poolv1.MachineConfigPool, s *scope, made bool) {
+func (r *Reconciler) reportChanges(before *poolv1.MachineConfigPool, s *scope, created bool) {
 	if s.problem != nil {
 		if c := meta.FindStatusCondition(before.Status.Conditions, poolv1.RenderDegradedCondition); c == nil || c.Message != s.problem.message {
 			r.Recorder.Eventf(s.pool, nil, corev1.EventTypeWarning, s.problem.reason, "Render", "%s", s.problem.message)
 		}
 		return
 	}
-	if made || !equality.Semantic.DeepEqual(before.Status.Configuration, s.pool.Status.Configuration) {
+	if created || !equality.Semantic.DeepEqual(before.Status.Configuration, s.pool.Status.Configuration) {
 		r.Recorder.Eventf(s.pool, nil, corev1.EventTypeNormal, poolv1.RenderedReason, "Render", "%s", s.renderedMessage())
 	}
-}
-
-// clusterOf returns the Cluster of the pool, or nil if it does not exist.
-func (r *Reconciler) clusterOf(ctx context.Context, p *poolv1.MachineConfigPool) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}
-	if err := r.Client.Get(ctx, key, cluster); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("pool's Cluster %s: %w", key, err)
-	}
-	return cluster, nil
 }

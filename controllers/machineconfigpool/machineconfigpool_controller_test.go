@@ -45,11 +45,11 @@ const (
 var _ = Describe("MachineConfigPool controller", func() {
 	var (
 		base, infra *poolv1.MachineConfig
-		s           *site
+		s           *fixture
 	)
 	BeforeEach(func() {
 		base, infra = config("00-base", "worker", "base"), config("50-infra", "infra", "infra")
-		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), base, infra)
+		s = newFixture(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), base, infra)
 	})
 
 	It("renders the MachineConfigs of the worker pool, then those of a custom pool, into one that the pool controls", func() {
@@ -191,9 +191,9 @@ var _ = Describe("MachineConfigPool controller", func() {
 	})
 
 	DescribeTable("does not change a pool while Cluster API has paused it, and reports that", func(pause func(client.Object, bool), what client.Object, why string) {
-		set := func(is bool) {
+		set := func(paused bool) {
 			Expect(s.Get(ctx(), client.ObjectKeyFromObject(what), what)).To(Succeed())
-			pause(what, is)
+			pause(what, paused)
 			Expect(s.Update(ctx(), what)).To(Succeed())
 		}
 		set(true)
@@ -207,9 +207,9 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(p).To(haveCondition(clusterv1.PausedCondition, no, clusterv1.NotPausedReason))
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
 	},
-		Entry("with its Cluster, as during a move", func(o client.Object, is bool) { o.(*clusterv1.Cluster).Spec.Paused = new(is) }, cluster(), "Cluster spec.paused"),
-		Entry("by its annotation", func(o client.Object, is bool) {
-			if o.SetAnnotations(nil); is {
+		Entry("with its Cluster, as during a move", func(o client.Object, paused bool) { o.(*clusterv1.Cluster).Spec.Paused = new(paused) }, cluster(), "Cluster spec.paused"),
+		Entry("by its annotation", func(o client.Object, paused bool) {
+			if o.SetAnnotations(nil); paused {
 				o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
 			}
 		}, newPool("infra", "infra", 0), clusterv1.PausedAnnotation),
@@ -309,8 +309,8 @@ var _ = Describe("MachineConfigPool controller", func() {
 		}
 		another("after-the-move", "after-the-move") // clusterctl updates owner references to the new object
 		Expect(identity()).To(Equal(first))
-		another("made-again", "after-the-move")
-		Expect(identity()).To(Equal("made-again"))
+		another("created-again", "after-the-move")
+		Expect(identity()).To(Equal("created-again"))
 	})
 
 	It("counts a Machine that booted with the same content in another pool as updated", func() {

@@ -7,48 +7,48 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// hold sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer paused. It is in
-// the spec and not in the status, because it must survive clusterctl move.
-func (s *scope) hold() {
-	switch held := &s.pool.Spec.PausedConfiguration; {
+// setPausedConfiguration sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer
+// paused. It is in the spec and not in the status, because it must survive clusterctl move.
+func (s *scope) setPausedConfiguration() {
+	switch paused := &s.pool.Spec.PausedConfiguration; {
 	case !s.pool.Spec.IsPaused():
-		held.Name = ""
-	case held.Name == "":
-		held.Name = s.running()
+		paused.Name = ""
+	case paused.Name == "":
+		paused.Name = s.configurationAtPause()
 	}
 }
 
-// running returns the rendered config that a pool hands out from the start of a pause. This is the one that it handed
-// out before, unless no Machine booted with it and other Machines run earlier ones of the pool. Then it is the one that
-// most Machines run. Without a status, as after clusterctl move, it is "" while a Machine that has joined has no
-// recorded configuration, because that Machine can belong to the pool.
-func (s *scope) running() string {
-	had := ""
+// configurationAtPause returns the rendered config that a pool hands out from the start of a pause. This is the one
+// that it handed out before, unless no Machine booted with it and other Machines run earlier ones of the pool. Then it
+// is the one that most Machines run. Without a status, as after clusterctl move, it is "" while a Machine that has
+// joined has no recorded configuration, because that Machine can belong to the pool.
+func (s *scope) configurationAtPause() string {
+	previous := ""
 	if c := s.pool.Status.Configuration; c.IsDefined() {
-		had = c.Name
+		previous = c.Name
 	} else if s.unrecorded {
 		return ""
 	}
-	run := map[string]int{}
+	machines := map[string]int{}
 	for i := range s.machines {
-		run[s.machines[i].Status.Configuration.Name]++
+		machines[s.machines[i].Status.Configuration.Name]++
 	}
 	var earlier []poolv1.MachineConfig
 	for i := range s.configs {
-		if c := &s.configs[i]; s.owns(c) && run[c.Name] > 0 {
+		if c := &s.configs[i]; s.owns(c) && machines[c.Name] > 0 {
 			earlier = append(earlier, *c)
 		}
 	}
 	switch {
-	case run[had] > 0, len(earlier) == 0 && had != "":
-		return had
+	case machines[previous] > 0, len(earlier) == 0 && previous != "":
+		return previous
 	case len(earlier) == 0 && s.rendered != nil:
 		return s.rendered.Name
 	case len(earlier) == 0:
 		return ""
 	}
 	return slices.MaxFunc(earlier, func(a, b poolv1.MachineConfig) int {
-		return cmp.Or(cmp.Compare(run[a.Name], run[b.Name]), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(machines[a.Name], machines[b.Name]), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	}).Name
 }
 
@@ -61,13 +61,13 @@ func (s *scope) owns(c *poolv1.MachineConfig) bool {
 // previous one if the pool cannot be rendered. It is empty while none of these is known.
 func (s *scope) configuration() poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
-	held := s.pool.Spec.PausedConfiguration.Name
+	paused := s.pool.Spec.PausedConfiguration.Name
 	switch {
-	case s.heldInvalid || held != "" && current.Name == held:
+	case s.pausedConfigurationInvalid || paused != "" && current.Name == paused:
 		return current
-	case held != "" && (s.rendered == nil || s.rendered.Name != held):
-		return poolv1.PoolConfiguration{Name: held}
-	case s.rendered == nil || s.pool.Spec.IsPaused() && held == "":
+	case paused != "" && (s.rendered == nil || s.rendered.Name != paused):
+		return poolv1.PoolConfiguration{Name: paused}
+	case s.rendered == nil || s.pool.Spec.IsPaused() && paused == "":
 		return current
 	}
 	c := poolv1.PoolConfiguration{Name: s.rendered.Name}

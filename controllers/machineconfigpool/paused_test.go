@@ -15,11 +15,11 @@ import (
 var _ = Describe("A paused pool", func() {
 	var (
 		infra *poolv1.MachineConfig
-		s     *site
+		s     *fixture
 	)
 	BeforeEach(func() {
 		infra = config("50-infra", "infra", "0")
-		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
+		s = newFixture(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour), infra)
 	})
 	handsOut := func() string {
 		GinkgoHelper()
@@ -136,7 +136,7 @@ var _ = Describe("A paused pool", func() {
 			Expect(p.Status.Configuration.Name).To(Equal(current))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason,
 				append(words, "spec.pausedConfiguration: MachineConfig "+name(), poolv1.RenderedForLabel+"=infra", "spec.paused to false")...))
-			Expect(p.Spec.PausedConfiguration.Name).To(Equal(name()), "it is the person's")
+			Expect(p.Spec.PausedConfiguration.Name).To(Equal(name()), "a user set it")
 			writes := s.writes
 			s.reconcile("infra")
 			Expect(s.writes).To(Equal(writes))

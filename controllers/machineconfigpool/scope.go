@@ -32,12 +32,12 @@ type scope struct {
 	// directly after clusterctl move.
 	unrecorded bool
 
-	// memory has what the last reconcile of the pool computed.
-	memory *memory
+	// cache has what the last reconcile of the pool computed.
+	cache *renderCache
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
-	// heldInvalid is true if spec.pausedConfiguration cannot be handed out.
-	heldInvalid bool
+	// pausedConfigurationInvalid is true if spec.pausedConfiguration cannot be handed out.
+	pausedConfigurationInvalid bool
 	// problem is why the pool cannot be rendered, or cannot hand out its spec.pausedConfiguration. It is nil if it can.
 	problem *problem
 }
@@ -47,13 +47,17 @@ type problem struct{ reason, message string }
 
 // gather reads the objects that the decisions about a pool need.
 func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*scope, error) {
-	s := &scope{pool: p, memory: r.remember(client.ObjectKeyFromObject(p))}
+	s := &scope{pool: p, cache: r.cacheOf(client.ObjectKeyFromObject(p))}
 	var err error
-	if s.cluster, err = r.clusterOf(ctx, p); err != nil || s.cluster == nil {
-		return s, err
+	key := workload.ClusterOfPool(p)
+	if s.cluster, err = workload.GetIfExists[clusterv1.Cluster](ctx, r.Client, key); err != nil {
+		return nil, fmt.Errorf("pool's Cluster %s: %w", key, err)
+	}
+	if s.cluster == nil {
+		return s, nil
 	}
 	namespace := client.InNamespace(p.Namespace)
-	if s.pools, err = workload.PoolsOfCluster(ctx, r.Client, client.ObjectKeyFromObject(s.cluster)); err != nil {
+	if s.pools, err = workload.PoolsOfCluster(ctx, r.Client, key); err != nil {
 		return nil, fmt.Errorf("MachineConfigPools of namespace %s: %w", p.Namespace, err)
 	}
 
@@ -66,7 +70,7 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	machines := &bootstrapv1.PoolbootConfigList{}
 	ofCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}
 	if err := r.Client.List(ctx, machines, namespace, ofCluster, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", client.ObjectKeyFromObject(s.cluster), err)
+		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", key, err)
 	}
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
 		return record.HasJoined(&c) && c.Status.Configuration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
@@ -79,19 +83,19 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 func (s *scope) render() {
 	if s.cluster == nil {
 		s.problem = &problem{poolv1.ClusterNotFoundReason, fmt.Sprintf(
-			"Cluster %s/%s does not exist: make it, or make the pool anew with the clusterName of one that does", s.pool.Namespace, s.pool.Spec.ClusterName)}
+			"Cluster %s/%s does not exist: create it, or create the pool again with the clusterName of an existing Cluster", s.pool.Namespace, s.pool.Spec.ClusterName)}
 		return
 	}
 	var err error
 	var notFound *pool.NotFoundError
 	var duplicate *pool.DuplicateError
-	switch s.rendered, err = s.memory.render(s); {
+	switch s.rendered, err = s.cache.render(s); {
 	case errors.As(err, &duplicate):
 		s.problem = &problem{poolv1.DuplicateRoleReason, fmt.Sprintf("Cluster %s: %s", s.cluster.Name, err)}
 	case errors.As(err, &notFound):
 		s.problem = &problem{poolv1.WorkerPoolMissingReason, fmt.Sprintf(
-			"Cluster %s has no MachineConfigPool with role %s, from which this one inherits: make it", s.cluster.Name, poolv1.RoleWorker)}
+			"Cluster %s has no MachineConfigPool with role %s, from which this pool inherits: create it", s.cluster.Name, poolv1.RoleWorker)}
 	case err != nil:
-		s.problem = &problem{poolv1.RenderFailedReason, err.Error() + "; correct that, and the pool is rendered anew"}
+		s.problem = &problem{poolv1.RenderFailedReason, err.Error() + "; correct this, and the pool is rendered again"}
 	}
 }

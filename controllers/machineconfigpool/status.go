@@ -17,7 +17,7 @@ func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
 	status.Configuration = s.configuration()
-	n := s.count()
+	n := s.countMachines()
 	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready
 	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))
 	status.DegradedMachineCount = ptr.To(int32(len(n.degraded)))
@@ -27,52 +27,52 @@ func (s *scope) setStatus() {
 
 // setUpdated sets Updated and Updating. As in OpenShift, a paused pool is never Updating, and a pool is not Updated
 // while one of its Nodes is not Ready.
-func (s *scope) setUpdated(n count) {
+func (s *scope) setUpdated(n counts) {
 	c, target, paused := s.pool.Status.Configuration, s.target(), s.pool.Spec.IsPaused()
-	is := func(updated, updating bool, reason, message string) {
-		s.set(poolv1.UpdatedCondition, updated, reason, message)
-		s.set(poolv1.UpdatingCondition, updating, reason, message)
+	set := func(updated, updating bool, reason, message string) {
+		s.setCondition(poolv1.UpdatedCondition, updated, reason, message)
+		s.setCondition(poolv1.UpdatingCondition, updating, reason, message)
 	}
 	switch {
 	case !c.IsDefined() && s.problem == nil:
-		is(false, false, poolv1.RolloutPausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
+		set(false, false, poolv1.RolloutPausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
 			"can be reached, or set spec.paused to false to hand out "+target)
 	case !c.IsDefined():
-		is(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
+		set(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
 	case paused && c.Name != target:
-		is(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
+		set(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
 			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+remedy.Renewing, c.Name, target))
 	case n.updated < n.total:
-		is(false, !paused, poolv1.MachinesPendingReason, n.pending())
+		set(false, !paused, poolv1.MachinesPendingReason, n.pendingMessage())
 	case n.ready < n.total:
-		is(false, !paused, poolv1.MachinesUnavailableReason, n.pending())
+		set(false, !paused, poolv1.MachinesUnavailableReason, n.pendingMessage())
 	default:
-		is(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target)+n.waiting())
+		set(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target)+n.freeMessage())
 	}
 }
 
 // setDegraded sets RenderDegraded and NodeDegraded, and Degraded, which combines both.
-func (s *scope) setDegraded(n count) {
+func (s *scope) setDegraded(n counts) {
 	reason, messages := poolv1.AsExpectedReason, []string{}
 	if s.problem == nil {
-		s.set(poolv1.RenderDegradedCondition, false, poolv1.RenderedReason, s.renderedMessage())
+		s.setCondition(poolv1.RenderDegradedCondition, false, poolv1.RenderedReason, s.renderedMessage())
 	} else {
 		reason, messages = s.problem.reason, append(messages, s.problem.message)
-		s.set(poolv1.RenderDegradedCondition, true, reason, s.problem.message)
+		s.setCondition(poolv1.RenderDegradedCondition, true, reason, s.problem.message)
 	}
 	if len(n.degraded) == 0 {
-		s.set(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no Machine of the pool waits for a person")
+		s.setCondition(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no Machine of the pool needs a user to act")
 	} else {
-		message := fmt.Sprintf("%d of %d Machines wait for a person: %s", len(n.degraded), n.total, some(n.degraded))
+		message := fmt.Sprintf("%d of %d Machines need a user to act: %s", len(n.degraded), n.total, joinNames(n.degraded))
 		if messages = append(messages, message); s.problem == nil {
 			reason = poolv1.MachinesDegradedReason
 		}
-		s.set(poolv1.NodeDegradedCondition, true, poolv1.MachinesDegradedReason, message)
+		s.setCondition(poolv1.NodeDegradedCondition, true, poolv1.MachinesDegradedReason, message)
 	}
 	if len(messages) == 0 {
-		messages = []string{"the pool is rendered and no Machine of it waits for a person"}
+		messages = []string{"the pool is rendered, and none of its Machines needs a user to act"}
 	}
-	s.set(poolv1.DegradedCondition, reason != poolv1.AsExpectedReason, reason, strings.Join(messages, "; "))
+	s.setCondition(poolv1.DegradedCondition, reason != poolv1.AsExpectedReason, reason, strings.Join(messages, "; "))
 }
 
 func (s *scope) renderedMessage() string {
@@ -88,9 +88,9 @@ func (s *scope) renderedMessage() string {
 	return fmt.Sprintf("%s from %d MachineConfig(s)%s", s.rendered.Name, len(s.rendered.Source), kubelets)
 }
 
-func (s *scope) set(conditionType string, is bool, reason, message string) {
+func (s *scope) setCondition(conditionType string, isTrue bool, reason, message string) {
 	status := metav1.ConditionFalse
-	if is {
+	if isTrue {
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&s.pool.Status.Conditions, metav1.Condition{

@@ -25,18 +25,16 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	if r.Client == nil || r.APIReader == nil || r.OverlayNamespace == "" {
 		return errors.New("machineconfigpool controller: Client, APIReader and OverlayNamespace must be set")
 	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
-	}
+	r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
 		For(&poolv1.MachineConfigPool{}).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofMachineConfig)),
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&bootstrapv1.PoolbootConfig{}, newCountHandler(r.pools(ofPoolbootConfig), clock.RealClock{}),
+		Watches(&bootstrapv1.PoolbootConfig{}, newCountHandler(r.requestPools(ofPoolbootConfig), clock.RealClock{}),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.pools(ofCluster)),
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofCluster)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(options).
 		Complete(r)
@@ -59,8 +57,8 @@ func ofPool(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
 // ofMachineConfig matches the pools that select a MachineConfig. If the worker pool selects it, it also matches all
 // pools that inherit from the worker pool. A rendered config matches only its own pool.
 func ofMachineConfig(o client.Object, pools []poolv1.MachineConfigPool) poolFilter {
-	if of := renderedFor(o); of != "" {
-		return func(p *poolv1.MachineConfigPool) bool { return of == p.Name }
+	if name := renderedFor(o); name != "" {
+		return func(p *poolv1.MachineConfigPool) bool { return name == p.Name }
 	}
 	inherited := map[string]bool{}
 	for i := range pools {
@@ -88,8 +86,8 @@ func countsDiffer(e event.UpdateEvent) bool {
 	return stateOf(e.ObjectOld.(*bootstrapv1.PoolbootConfig)) != stateOf(e.ObjectNew.(*bootstrapv1.PoolbootConfig))
 }
 
-// pools returns requests for the matching pools in the namespace of an object.
-func (r *Reconciler) pools(filterFor func(client.Object, []poolv1.MachineConfigPool) poolFilter) handler.MapFunc {
+// requestPools returns requests for the matching pools in the namespace of an object.
+func (r *Reconciler) requestPools(filterFor func(client.Object, []poolv1.MachineConfigPool) poolFilter) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 		pools := &poolv1.MachineConfigPoolList{}
 		if err := r.Client.List(ctx, pools, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {

@@ -20,9 +20,9 @@ var _ = Describe("Watches", func() {
 		func(o client.Object, concerns func(client.Object, []poolv1.MachineConfigPool) poolFilter, names ...string) {
 			otherCluster, otherNamespace := newPool("worker-c2", "worker", 0), newPool("elsewhere", "worker", 0)
 			otherCluster.Spec.ClusterName, otherNamespace.Namespace = "c2", "elsewhere"
-			s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0), otherCluster, otherNamespace)
+			s := newFixture(newPool("worker", "worker", 0), newPool("infra", "infra", 0), otherCluster, otherNamespace)
 			var found []string
-			for _, request := range s.reconciler.pools(concerns)(ctx(), o) {
+			for _, request := range s.reconciler.requestPools(concerns)(ctx(), o) {
 				Expect(request.Namespace).To(Equal(namespace))
 				found = append(found, request.Name)
 			}
@@ -40,12 +40,12 @@ var _ = Describe("Watches", func() {
 	)
 
 	It("combine the events of many PoolbootConfigs into one count", func() {
-		s := newSite(newPool("worker", "worker", 0), newPool("infra", "infra", 0))
+		s := newFixture(newPool("worker", "worker", 0), newPool("infra", "infra", 0))
 		clock := clocktesting.NewFakeClock(time.Now())
 		q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](),
 			workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Clock: clock})
 		DeferCleanup(q.ShutDown)
-		watch := newCountHandler(s.reconciler.pools(ofPoolbootConfig), clock)
+		watch := newCountHandler(s.reconciler.requestPools(ofPoolbootConfig), clock)
 		send := func() {
 			for range 3 {
 				watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
@@ -91,10 +91,10 @@ var _ = Describe("Watches", func() {
 		}, true),
 		Entry("a kubelet that joined", func(c *bootstrapv1.PoolbootConfig) { joined(c) }, true),
 		Entry("a boot that needs a user to act", func(c *bootstrapv1.PoolbootConfig) {
-			troubled(c, bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree")
+			withProblem(c, bootstrapv1.BootPreparedCondition, bootstrapv1.LabelConflictReason, "make them agree")
 		}, true),
 		Entry("a boot that waits", func(c *bootstrapv1.PoolbootConfig) {
-			troubled(c, bootstrapv1.BootPreparedCondition, bootstrapv1.WaitingForHostReason, "")
+			withProblem(c, bootstrapv1.BootPreparedCondition, bootstrapv1.WaitingForHostReason, "")
 		}, false),
 	)
 })

@@ -41,7 +41,7 @@ var _ = Describe("A new pool", func() {
 			ContainSubstring("Warning: spec.clusterName: Cluster "+t.Namespace+"/"+other.Namespace+" does not exist now"),
 			ContainSubstring("a pool must be in the namespace of its Cluster")))
 		Eventually(ctx, getPoolCondition(t.Pool("infra"), poolv1.DegradedCondition)).Should(And(HavePrefix("True ClusterNotFound"),
-			ContainSubstring(t.Namespace+"/"+other.Namespace), ContainSubstring("make it")))
+			ContainSubstring(t.Namespace+"/"+other.Namespace), ContainSubstring("create it")))
 		Consistently(ctx, getPoolCondition(other.Pool("infra"), poolv1.DegradedCondition)).Should(HavePrefix("False"))
 		_, err := lab.Kubectl(ctx, lab.Management, "delete", "pbpool", "infra", "--namespace", t.Namespace)
 		Expect(err).NotTo(HaveOccurred())

@@ -15,9 +15,9 @@ import (
 )
 
 var _ = Describe("A pool that was rendered", func() {
-	var s *site
+	var s *fixture
 	BeforeEach(func() {
-		s = newSite(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour),
+		s = newFixture(cluster(), newPool("worker", "worker", 2*time.Hour), newPool("infra", "infra", time.Hour),
 			config("00-base", "worker", "base"), config("50-infra", "infra", "infra"), config("50-other", "other", "other"))
 		s.reconcile("infra")
 	})
@@ -131,7 +131,7 @@ var _ = Describe("A pool that was rendered", func() {
 		Expect(s.Delete(ctx(), p)).To(Succeed())
 		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		Expect(err).NotTo(HaveOccurred())
-		_, known := s.reconciler.memories.Load(client.ObjectKeyFromObject(p))
-		Expect(known).To(BeFalse())
+		_, exists := s.reconciler.caches.Load(client.ObjectKeyFromObject(p))
+		Expect(exists).To(BeFalse())
 	})
 })
