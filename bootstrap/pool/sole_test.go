@@ -67,7 +67,7 @@ var _ = Describe("No other code decides", func() {
 			"cmd/kubectl-poolboot/internal/diff/pools.go", "cmd/kubectl-poolboot/internal/input/objects.go", // the same; whether a file gives a role at all
 			// Whether the decision is the pool that it should be:
 			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/internal/convert/objects.go",
-			"controllers/node/judgement.go",
+			"controllers/node/decision.go",
 		)).To(BeEmpty())
 	})
 	It("which Nodes a pool selects: use pool.Decide or pool.FindRejection", func() {
@@ -85,7 +85,7 @@ var _ = Describe("No other code decides", func() {
 		Expect(of(mentions, "PoolRetentionHost", "bootstrap/pool/")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/", "controllers/internal/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
-			"controllers/node/judgement.go", // whether the labels of a Machine are to name its pool at all
+			"controllers/node/decision.go", // whether the labels of a Machine can name its pool
 		)).To(BeEmpty())
 	})
 	It("how a Node is named: use registration.Name", func() {

@@ -78,7 +78,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	})
 	It("whether a Node belongs to a PoolbootConfig, and whether a kubelet uses it: use record.IsNodeOf, ConfigOfNode or HasKubelet", func() {
 		Expect(files(read, []string{"NodeConfigAnnotation"},
-			"bootstrap/registration/register.go", "controllers/node/judgement.go", // set it, and describe a Node that lost it
+			"bootstrap/registration/register.go", "controllers/node/decision.go", // set it, and describe a Node that lost it
 		)).To(BeEmpty())
 		Expect(files(read, []string{"NodeInfo.KubeletVersion"})).To(BeEmpty())
 	})
@@ -88,7 +88,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	It("the stage of a boot: use record.HasRequested, IsRequestPending, WasPrepared or StageOf", func() {
 		Expect(files(compared, []string{"Boot.RequestedTime", "boot.RequestedTime", "Boot.PreparedTime", "boot.PreparedTime"})).To(BeEmpty())
 		Expect(files(read, []string{"boot.RequestedTime.After", "Boot.RequestedTime.After", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
-		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/node/judgement.go", "bootstrap/outlook/")).To(BeEmpty())
+		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/node/decision.go", "bootstrap/outlook/")).To(BeEmpty())
 	})
 	It("which Cluster and overlay it has: use record.ClusterName, ClusterKey or OverlayName", func() {
 		Expect(files(read, []string{"OverlayNamePrefix"})).To(BeEmpty())

@@ -34,9 +34,9 @@ func (r *Reconciler) completeBoot(ctx context.Context, w client.Client, config *
 	return err == nil, err
 }
 
-// registered returns when the kubelet of a Node first reported its state: the earliest transition of a condition that
-// only a kubelet reports. It returns nil if there is no such condition.
-func registered(node *corev1.Node) *metav1.Time {
+// kubeletRegistrationTime returns when the kubelet of a Node first reported its state: the earliest transition of a
+// condition that only a kubelet reports. It returns nil if there is no such condition.
+func kubeletRegistrationTime(node *corev1.Node) *metav1.Time {
 	var first *metav1.Time
 	for _, c := range node.Status.Conditions {
 		switch c.Type {
@@ -54,24 +54,26 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	event := func(kind, reason, note string, args ...any) {
 		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)
 	}
-	was, is := before.Status, after.Status
-	if was.NodeRef.IsDefined() && is.NodeRef.IsDefined() && was.NodeRef.UID != is.NodeRef.UID {
-		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored, "Node %s registered again and has the labels of pool %q back", is.NodeRef.Name, is.PoolRole)
+	previous, current := before.Status, after.Status
+	if previous.NodeRef.IsDefined() && current.NodeRef.IsDefined() && previous.NodeRef.UID != current.NodeRef.UID {
+		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored,
+			"Node %s registered again; the labels of pool %q are restored", current.NodeRef.Name, current.PoolRole)
 	}
-	if was.NodeRef.IsDefined() && was.PoolRole != "" && was.PoolRole != is.PoolRole {
-		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged, "The labels of Node %s name pool %q, no longer %q", is.NodeRef.Name, is.PoolRole, was.PoolRole)
+	if previous.NodeRef.IsDefined() && previous.PoolRole != "" && previous.PoolRole != current.PoolRole {
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged,
+			"The labels of Node %s now select pool %q instead of pool %q", current.NodeRef.Name, current.PoolRole, previous.PoolRole)
 	}
-	had, has := conditions.Get(before, bootstrapv1.NodeInPoolCondition), conditions.Get(after, bootstrapv1.NodeInPoolCondition)
-	if has == nil || had != nil && had.Status == has.Status && had.Reason == has.Reason {
+	old, condition := conditions.Get(before, bootstrapv1.NodeInPoolCondition), conditions.Get(after, bootstrapv1.NodeInPoolCondition)
+	if condition == nil || old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
 		return
 	}
 	switch {
-	case has.Status == metav1.ConditionTrue && outlook.IsWrong(had):
-		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", has.Message)
-	case outlook.IsWrong(has):
-		if has.Reason == bootstrapv1.PoolConflictReason {
+	case condition.Status == metav1.ConditionTrue && outlook.IsWrong(old):
+		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", condition.Message)
+	case outlook.IsWrong(condition):
+		if condition.Reason == bootstrapv1.PoolConflictReason {
 			metrics.PoolConflictOfConfig(after, metrics.ConflictNode)
 		}
-		event(corev1.EventTypeWarning, has.Reason, "%s", has.Message)
+		event(corev1.EventTypeWarning, condition.Reason, "%s", condition.Message)
 	}
 }

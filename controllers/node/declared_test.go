@@ -19,10 +19,10 @@ var _ = Describe("What a pool declares for an existing Node", func() {
 		f.node.Status.Conditions[0].Status = corev1.ConditionTrue
 		return f
 	}
-	// next returns the Node after a judgement.
+	// next returns the Node after a decision.
 	next := func(f facts) *corev1.Node {
-		if j := judge(f); j.node != nil {
-			return j.node
+		if d := decide(f); d.node != nil {
+			return d.node
 		}
 		return f.node
 	}

@@ -10,13 +10,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 )
 
-// hostOf returns the host of a Node that has the label with a host's UID, or nil if there is none now.
-func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
-	if f.node == nil || f.node.Labels[poolv1.NodeMetal3UUIDLabel] == "" {
-		return nil, nil
-	}
+// findHost returns the host of a config, or nil if there is none now.
+func (r *Reconciler) findHost(ctx context.Context, f facts) (*host.Host, error) {
 	found, err := host.ForConfig(ctx, r.Client, f.config, f.machine)
-	if _, none := errors.AsType[*host.NotReadyError](err); none {
+	if _, ok := errors.AsType[*host.NotReadyError](err); ok {
 		return nil, nil
 	}
 	return found, err
@@ -25,8 +22,8 @@ func (r *Reconciler) hostOf(ctx context.Context, f facts) (*host.Host, error) {
 // followHost keeps the label with the host's UID current. clusterctl move creates the BareMetalHost again, with another
 // UID, and while the Metal3Machine has no providerID, the Metal3 provider finds the Node only by this label. The label
 // belongs to Metal3, not to users.
-func followHost(wanted *corev1.Node, h *host.Host) {
-	if h != nil && (wanted.Spec.ProviderID == "" || wanted.Spec.ProviderID == h.ProviderID) {
-		wanted.Labels[poolv1.NodeMetal3UUIDLabel] = h.UID
+func followHost(node *corev1.Node, h *host.Host) {
+	if h != nil && (node.Spec.ProviderID == "" || node.Spec.ProviderID == h.ProviderID) {
+		node.Labels[poolv1.NodeMetal3UUIDLabel] = h.UID
 	}
 }

@@ -4,10 +4,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -113,10 +114,10 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster client.ObjectKey, co
 	if err != nil {
 		return err
 	}
-	return r.apply(ctx, w, f, judge(f))
+	return r.apply(ctx, w, f, decide(f))
 }
 
-// gather reads the facts for a judgement. Without a record, as after clusterctl move, the annotation on the Node shows
+// gather reads the facts for a decision. Without a record, as after clusterctl move, the annotation on the Node shows
 // whether the Node with this name belongs to the config.
 func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client.ObjectKey, config *bootstrapv1.PoolbootConfig) (facts, error) {
 	f := facts{config: config}
@@ -134,47 +135,47 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 			f.node = node
 		}
 	}
-	if f.host, err = r.hostOf(ctx, f); err != nil {
-		return f, err
+	if f.node != nil && f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" {
+		if f.host, err = r.findHost(ctx, f); err != nil {
+			return f, err
+		}
 	}
 	f.pools, err = workload.PoolsOfCluster(ctx, r.Client, cluster)
 	return f, err
 }
 
-// apply carries out a judgement: first the Node, then the end of the boot and the pool that the host keeps, and the
-// record last. So after a crash, the next judgement contains what is left to do.
-func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judgement) error {
-	if j.node != nil {
-		if err := w.Patch(ctx, j.node, status.Locked(f.node)); err != nil {
+// apply carries out a decision: first the Node, then the end of the boot and the pool that the host keeps, and the
+// record last. So after a crash, the next decision contains what remains to be done.
+func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, d *decision) error {
+	if d.node != nil {
+		if err := w.Patch(ctx, d.node, status.Locked(f.node)); err != nil {
 			return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
 		}
 	}
-	seen, ended := time.Now(), false
-	if j.joined {
+	readyTime, isCompleted := metav1.NowMicro(), false
+	if d.hasJoined {
 		var err error
-		if ended, err = r.completeBoot(ctx, w, f.config); err != nil {
+		if isCompleted, err = r.completeBoot(ctx, w, f.config); err != nil {
 			return err
 		}
 	}
-	if err := r.keepOnHost(ctx, f, j); err != nil {
+	if err := r.retainPool(ctx, f, d); err != nil {
 		return err
 	}
 	before := f.config.DeepCopy()
 	recorded := &f.config.Status
-	if ended {
+	if isCompleted {
+		revokedTime := metav1.NowMicro()
 		recorded.Boot.CredentialID, recorded.Boot.CredentialExpirationTime = "", nil
-		recorded.Boot.KubeletRegisteredTime = registered(f.node)
-		recorded.Boot.NodeReadyTime = &metav1.MicroTime{Time: seen}
-		recorded.Boot.TokenRevokedTime = &metav1.MicroTime{Time: time.Now()}
+		recorded.Boot.KubeletRegisteredTime = kubeletRegistrationTime(f.node)
+		recorded.Boot.NodeReadyTime, recorded.Boot.TokenRevokedTime = &readyTime, &revokedTime
 	}
-	if j.record != nil {
-		recorded.PoolRole, recorded.NodeRef = j.record.pool, j.record.node
-		if j.record.configuration != "" {
-			recorded.Configuration.Name = j.record.configuration
-		}
+	if d.record != nil {
+		recorded.PoolRole, recorded.NodeRef = d.record.pool, d.record.node
+		recorded.Configuration.Name = cmp.Or(d.record.configuration, recorded.Configuration.Name)
 	}
-	if j.condition != nil {
-		conditions.Set(f.config, *j.condition)
+	if d.condition != nil {
+		conditions.Set(f.config, *d.condition)
 	}
 	if record.IsPrepared(f.config) && record.HasNode(f.config) { // its pool can have changed
 		conditions.Set(f.config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Configuration.Name))
@@ -183,7 +184,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, j judg
 		return err
 	}
 	r.written.Record(f.config)
-	if ended { // even if an earlier try did some of it
+	if isCompleted { // even if an earlier try did some of it
 		metrics.BootCompleted(f.config)
 	}
 	r.reportChanges(before, f.config)

@@ -74,7 +74,7 @@ func secretAt(key client.ObjectKey) *corev1.Secret {
 func (s *site) faults() interceptor.Funcs {
 	faults := controllertest.InterceptWrites(s.Write)
 	faults.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
+		if config, ok := o.(*bootstrapv1.PoolbootConfig); ok && s.cached != nil {
 			s.cached.DeepCopyInto(config)
 			return nil
 		}
@@ -93,7 +93,8 @@ func (s *site) settle(ctx context.Context) (*bootstrapv1.PoolbootConfig, *corev1
 	return config, node
 }
 
-func (s *site) told() string {
+// newEvents returns the events since the last call.
+func (s *site) newEvents() string {
 	return strings.Join(controllertest.Events(s.events), "\n")
 }
 
@@ -118,11 +119,11 @@ var _ = Describe("A boot", func() {
 	})
 
 	It("records its last times in the write that it needs anyway", func() {
-		came := metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
+		registered := metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
 		s := newSite(ready, func(node *corev1.Node) {
 			for i, kind := range []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure} {
 				node.Status.Conditions = append(node.Status.Conditions,
-					corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(came.Add(time.Duration(i) * time.Second))})
+					corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(registered.Add(time.Duration(i) * time.Second))})
 			}
 		})
 		joined := map[string]string{"pool": "infra", "stage": "Joining", "outcome": "Done"}
@@ -131,7 +132,7 @@ var _ = Describe("A boot", func() {
 		Expect(counted("poolboot_boots_total", joined) - over).To(Equal(1.0))
 		Expect(counted("poolboot_boot_stage_seconds", nil)).To(BeNumerically(">", timed))
 		boot := config.Status.Boot
-		Expect(boot.KubeletRegisteredTime.Time).To(BeTemporally("==", came.Time))
+		Expect(boot.KubeletRegisteredTime.Time).To(BeTemporally("==", registered.Time))
 		Expect(boot.NodeReadyTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
 		Expect(boot.TokenRevokedTime.Time).To(BeTemporally(">=", boot.NodeReadyTime.Time))
 		Expect(s.Writes).To(Equal(5), "the Node, the token, the overlay, the credential, the status")
@@ -162,7 +163,7 @@ var _ = Describe("A boot", func() {
 				Expect(stands(s, overlay)).To(BeFalse(), "write %d", failing)
 				Expect(stands(s.workload, token)).To(BeFalse(), "write %d", failing)
 				Expect(node.Spec.Taints).NotTo(ContainElement(unassigned), "write %d", failing)
-				Expect(s.told()).To(BeEmpty(), "write %d: its times are in the status", failing)
+				Expect(s.newEvents()).To(BeEmpty(), "write %d: its times are in the status", failing)
 				if s.Writes < failing {
 					break
 				}
@@ -176,7 +177,7 @@ var _ = Describe("A boot", func() {
 		Expect(config.Status.NodeRef.UID).To(Equal(newUID))
 		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeRoleLabelPrefix+"infra", ""))
-		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventLabelsRestored))
+		Expect(s.newEvents()).To(ContainSubstring(bootstrapv1.EventLabelsRestored))
 	})
 
 	It("is complete: an event reports that a problem is resolved", func() {
@@ -184,7 +185,7 @@ var _ = Describe("A boot", func() {
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.PoolConflictReason})
 		})
 		s.settle(ctx)
-		Expect(s.told()).To(HavePrefix("Normal " + bootstrapv1.EventNodeReady))
+		Expect(s.newEvents()).To(HavePrefix("Normal " + bootstrapv1.EventNodeReady))
 	})
 
 	It("is complete: a relabeled Node moves, and a conflict is reported once", func() {
@@ -194,7 +195,7 @@ var _ = Describe("A boot", func() {
 		config, _ := s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("edge"))
 		Expect(conditions.GetMessage(config, bootstrapv1.BootPreparedCondition)).To(ContainSubstring(`is registered in pool "edge"`))
-		Expect(s.told()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
+		Expect(s.newEvents()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
 
 		ofNode := map[string]string{"kind": "Node"}
 		conflicts := counted("poolboot_pool_conflicts_total", ofNode)
@@ -202,7 +203,7 @@ var _ = Describe("A boot", func() {
 		config, _ = s.settle(ctx)
 		Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(1.0))
 		Expect(config.Status.PoolRole).To(Equal("infra"))
-		Expect(strings.Count(s.told(), bootstrapv1.PoolConflictReason)).To(Equal(1))
+		Expect(strings.Count(s.newEvents(), bootstrapv1.PoolConflictReason)).To(Equal(1))
 	})
 
 	It("is left alone while its config is paused", func() {

@@ -36,17 +36,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		r.Recorder = mgr.GetEventRecorder("node-controller")
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "node")
+	configs := workload.MapToConfigs(r.Client, func(*bootstrapv1.PoolbootConfig) bool { return true })
 	var err error
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("node").
 		For(&bootstrapv1.PoolbootConfig{}).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.configsOfCluster),
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(configs),
 			builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 				predicates.ClusterUnpaused(mgr.GetScheme(), log),
 				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfPool),
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(configs),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("node", r.configsOfCluster)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("node", configs)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
 	if err != nil {
@@ -54,50 +55,34 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	return latecrd.WhenServed(mgr, "node", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error {
 		return r.controller.Watch(source.Kind[client.Object](mgr.GetCache(), &bmov1alpha1.BareMetalHost{},
-			handler.EnqueueRequestsFromMapFunc(r.configOfHost), hostCame()))
+			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, bmh client.Object) []ctrl.Request {
+				return workload.ConfigOfHost(ctx, r.Client, bmh)
+			}), hostChanged()))
 	})
 }
 
-func (r *Reconciler) configOfHost(ctx context.Context, bmh client.Object) []ctrl.Request {
-	return workload.ConfigOfHost(ctx, r.Client, bmh)
-}
-
-// hostCame selects a BareMetalHost that was created, as by clusterctl move, which gives it another UID. A host without
-// a Machine is recognized as the host of a Node only by its state, which the baremetal-operator restores after the
-// move.
-func hostCame() predicate.Predicate {
+// hostChanged selects a BareMetalHost that was created, as by clusterctl move, which gives it another UID. A host
+// without a Machine is recognized as the host of a Node only by its state, which the baremetal-operator restores after
+// the move.
+func hostChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, is := e.ObjectOld.(*bmov1alpha1.BareMetalHost)
-			after, isToo := e.ObjectNew.(*bmov1alpha1.BareMetalHost)
-			return is && isToo && after.Spec.ConsumerRef == nil && before.Status.Provisioning.State != after.Status.Provisioning.State
+			before, after := e.ObjectOld.(*bmov1alpha1.BareMetalHost), e.ObjectNew.(*bmov1alpha1.BareMetalHost)
+			return after.Spec.ConsumerRef == nil && before.Status.Provisioning.State != after.Status.Provisioning.State
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
-func (r *Reconciler) configsOfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
-	return r.configs(ctx, client.ObjectKeyFromObject(cluster))
-}
-
-func (r *Reconciler) configsOfPool(ctx context.Context, pool client.Object) []ctrl.Request {
-	return r.configs(ctx, workload.ClusterOfPool(pool))
-}
-
-func (r *Reconciler) configs(ctx context.Context, cluster client.ObjectKey) []ctrl.Request {
-	return workload.ConfigsOfCluster(ctx, r.Client, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true })
-}
-
-// nodeChanged selects the changes of a Node that a judgement depends on. It ignores the heartbeats of the kubelet.
+// nodeChanged selects the changes of a Node that a decision depends on. It ignores the heartbeats of the kubelet.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, is := e.ObjectOld.(*corev1.Node)
-		after, isToo := e.ObjectNew.(*corev1.Node)
-		return is && isToo && (before.UID != after.UID ||
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.UID != after.UID ||
 			before.ResourceVersion == after.ResourceVersion ||
 			util.IsNodeReady(before) != util.IsNodeReady(after) ||
 			!maps.Equal(before.Labels, after.Labels) ||
 			!maps.Equal(before.Annotations, after.Annotations) ||
-			!equality.Semantic.DeepEqual(before.Spec, after.Spec))
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec)
 	}}
 }

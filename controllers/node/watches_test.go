@@ -15,11 +15,11 @@ var _ = Describe("A BareMetalHost triggers a reconcile of its Node", func() {
 		return h
 	}
 	update := func(before, after *bmov1alpha1.BareMetalHost) bool {
-		return hostCame().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+		return hostChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
 
 	It("when it is created, as after a move, which gives it another UID", func() {
-		Expect(hostCame().Create(event.CreateEvent{Object: host("")})).To(BeTrue())
+		Expect(hostChanged().Create(event.CreateEvent{Object: host("")})).To(BeTrue())
 	})
 
 	It("without a Machine, when its state is restored later", func() {

@@ -66,7 +66,7 @@ var _ = Describe("A Node that a user relabels", Ordered, func() {
 			}
 		},
 		Entry("unmanaged without its pool's label", bootstrapv1.NodeOutsidePoolReason,
-			map[string]*string{edgeRole: nil}, map[string]*string{edgeRole: ptr.To("")}, "put the labels of a pool on it"),
+			map[string]*string{edgeRole: nil}, map[string]*string{edgeRole: ptr.To("")}, "set the labels of a pool on the Node"),
 		Entry("in conflict with a second pool's label", bootstrapv1.PoolConflictReason,
 			map[string]*string{storageRole: ptr.To("")}, map[string]*string{storageRole: nil}, "edge and storage"),
 		Entry("unsupported with the control plane's label", bootstrapv1.ControlPlaneNodeReason,

@@ -138,7 +138,7 @@ func situation(changes ...any) facts {
 	return f
 }
 
-var _ = Describe("The judgement of a Node", func() {
+var _ = Describe("The decision about a Node", func() {
 	noNode := func(f *facts) { f.node = nil }
 	noRecord := func(config *bootstrapv1.PoolbootConfig) { config.Status.NodeRef = bootstrapv1.NodeReference{} }
 	withdrawn := func(config *bootstrapv1.PoolbootConfig) {
@@ -153,16 +153,16 @@ var _ = Describe("The judgement of a Node", func() {
 
 	DescribeTable("reports a reason for",
 		func(reason string, changes ...any) {
-			j := judge(situation(changes...))
+			d := decide(situation(changes...))
 			if reason == "" {
-				Expect(j).To(BeZero())
+				Expect(*d).To(BeZero())
 				return
 			}
-			Expect(j.condition).NotTo(BeNil())
-			Expect(j.condition.Reason).To(Equal(reason))
-			Expect(j.condition.Message).To(ContainSubstring(name))
-			Expect(j.condition.Status == metav1.ConditionTrue).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
-			Expect(j.joined).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
+			Expect(d.condition).NotTo(BeNil())
+			Expect(d.condition.Reason).To(Equal(reason))
+			Expect(d.condition.Message).To(ContainSubstring(name))
+			Expect(d.condition.Status == metav1.ConditionTrue).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
+			Expect(d.hasJoined).To(Equal(reason == bootstrapv1.NodeReadyInPoolReason))
 		},
 		Entry("a Ready Node in its pool", bootstrapv1.NodeReadyInPoolReason, ready),
 		Entry("a Node without a kubelet yet", bootstrapv1.WaitingForKubeletReason),
@@ -190,76 +190,76 @@ var _ = Describe("The judgement of a Node", func() {
 	)
 
 	It("asks a user to act only for a missing Node that has joined, because any other one is created again automatically", func() {
-		Expect(judge(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
+		Expect(decide(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
 		enrolled := func(f *facts) {
 			f.machine, f.config.OwnerReferences = nil, nil
 			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		}
-		Expect(judge(situation(noNode, revoked, enrolled)).condition.Message).To(And(ContainSubstring("delete PoolbootConfig"), Not(ContainSubstring("Machine"))))
-		Expect(judge(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))
+		Expect(decide(situation(noNode, revoked, enrolled)).condition.Message).To(And(ContainSubstring("delete PoolbootConfig"), Not(ContainSubstring("Machine"))))
+		Expect(decide(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))
 	})
 
 	It("removes the taint unassigned when the kubelet is Ready and the Node has all labels, and not earlier", func() {
-		Expect(judge(situation()).node).To(BeNil())
-		j := judge(situation(ready))
-		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
-		j = judge(situation(ready, labeled(role("infra"))))
-		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
-		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
-		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned))
-		j = judge(situation(ready, labeled(role("infra", "edge"))))
-		Expect(j.node).To(BeNil())
+		Expect(decide(situation()).node).To(BeNil())
+		d := decide(situation(ready))
+		Expect(d.node.Spec.Taints).NotTo(ContainElement(unassigned))
+		d = decide(situation(ready, labeled(role("infra"))))
+		Expect(d.node.Labels).To(HaveKeyWithValue("example.com/tier", "infra"))
+		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
+		Expect(d.node.Spec.Taints).NotTo(ContainElement(unassigned))
+		d = decide(situation(ready, labeled(role("infra", "edge"))))
+		Expect(d.node).To(BeNil())
 	})
 
 	It("follows the labels of a Node with the recorded UID, and updates the record", func() {
-		j := judge(situation(ready, revoked, labeled(role("edge"))))
-		Expect(j.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
-		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
-		Expect(j.node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-1"))
-		Expect(j.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
+		d := decide(situation(ready, revoked, labeled(role("edge"))))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
+		Expect(d.node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-1"))
+		Expect(d.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
 	})
 
 	It("does not follow the pool label alone, which a kubelet can set, but corrects it", func() {
-		j := judge(situation(ready, func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "edge" }))
-		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
-		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
+		d := decide(situation(ready, func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "edge" }))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
 	})
 
 	It("keeps the labels of the pool that a Node leaves", func() {
-		j := judge(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
+		d := decide(situation(ready, revoked, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { maps.Copy(node.Labels, role("worker")) }))
-		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
-		Expect(j.node.Labels).To(HaveKey(poolv1.NodeRoleLabelPrefix + "worker"))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
+		Expect(d.node.Labels).To(HaveKey(poolv1.NodeRoleLabelPrefix + "worker"))
 	})
 
 	It("gives a Node that registered again the labels of the recorded pool, never those of the pool for which it was first built", func() {
-		j := judge(situation(revoked, bare, ready))
-		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: newUID}}))
-		Expect(j.node.Labels).To(Equal(map[string]string{
+		d := decide(situation(revoked, bare, ready))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: newUID}}))
+		Expect(d.node.Labels).To(Equal(map[string]string{
 			poolv1.NodeRoleLabelPrefix + "infra": "",
 			poolv1.NodePoolLabel:                 "infra",
 			"example.com/tier":                   "infra",
 			"example.com/rack":                   "r1",
 			poolv1.NodeMetal3UUIDLabel:           "host-uid",
 		}))
-		Expect(j.node.Annotations).To(Equal(map[string]string{
+		Expect(d.node.Annotations).To(Equal(map[string]string{
 			poolv1.NodeConfigAnnotation:        namespace + "/" + name,
 			poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
 			poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
 			poolv1.NodeAppliedTaintsAnnotation: "example.com/infra:NoSchedule",
 		}))
-		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
+		Expect(d.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
 	DescribeTable("sets the label with the host's UID",
 		func(on *host.Host, uid string, changes ...any) {
-			j := judge(situation(append(changes, func(f *facts) {
+			d := decide(situation(append(changes, func(f *facts) {
 				f.node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move"
 				f.host = on
 			})...))
 			labels := situation(changes...).node.Labels
-			if j.node != nil {
-				labels = j.node.Labels
+			if d.node != nil {
+				labels = d.node.Labels
 			} else {
 				labels[poolv1.NodeMetal3UUIDLabel] = "before the move"
 			}
@@ -274,16 +274,16 @@ var _ = Describe("The judgement of a Node", func() {
 	)
 
 	It("gives a Node that registered again its derived labels back", func() {
-		j := judge(situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) {
+		d := decide(situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) {
 			config.Status.DerivedNodeLabels = map[string]string{"node-restriction.kubernetes.io/rack": "r7", "example.com/tier": "another"}
 		}))
-		Expect(j.node.Labels).To(And(HaveKeyWithValue("node-restriction.kubernetes.io/rack", "r7"), HaveKeyWithValue("example.com/tier", "infra")))
-		Expect(j.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
+		Expect(d.node.Labels).To(And(HaveKeyWithValue("node-restriction.kubernetes.io/rack", "r7"), HaveKeyWithValue("example.com/tier", "infra")))
+		Expect(d.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
 	})
 
 	It("gives a Node that registered again the taints of its pool back, even if remediation restored the list of applied taints first", func() {
-		j := judge(situation(revoked, bare, ready, func(node *corev1.Node) { node.Annotations = newNode().Annotations }))
-		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint))
+		d := decide(situation(revoked, bare, ready, func(node *corev1.Node) { node.Annotations = newNode().Annotations }))
+		Expect(d.node.Spec.Taints).To(ConsistOf(infraTaint))
 	})
 
 	It("removes, once, the labels of the pool that the host booted into if the flags of a kubelet that registered again set them", func() {
@@ -292,24 +292,24 @@ var _ = Describe("The judgement of a Node", func() {
 			f.pools[2].Spec.NodeLabels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 			f.node.Labels = map[string]string{poolv1.NodePoolLabel: "edge", "example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 		}}
-		Expect(judge(situation(moved...)).node.Labels).To(Equal(map[string]string{
+		Expect(decide(situation(moved...)).node.Labels).To(Equal(map[string]string{
 			poolv1.NodeRoleLabelPrefix + "infra": "",
 			poolv1.NodePoolLabel:                 "infra",
 			"example.com/tier":                   "infra",
 			"example.com/rack":                   "r1",
 			poolv1.NodeMetal3UUIDLabel:           "host-uid",
 		}))
-		Expect(judge(situation(append(moved, annotated(namespace+"/"+name))...)).node.Labels).To(And(
+		Expect(decide(situation(append(moved, annotated(namespace+"/"+name))...)).node.Labels).To(And(
 			HaveKeyWithValue("example.com/tier", "edge"), HaveKey("example.com/disks")), "by now a person may have set them")
 	})
 
 	It("keeps the record if a Node registered again with the labels of another pool", func() {
 		f := situation(revoked, bare, ready, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "worker" },
 			func(node *corev1.Node) { node.Labels = role("edge") })
-		j := judge(f)
-		Expect(j.record).To(BeNil())
-		Expect(j.joined).To(BeFalse())
-		Expect(j.condition.Reason).To(Equal(bootstrapv1.NodeOutsidePoolReason))
+		d := decide(f)
+		Expect(d.record).To(BeNil())
+		Expect(d.hasJoined).To(BeFalse())
+		Expect(d.condition.Reason).To(Equal(bootstrapv1.NodeOutsidePoolReason))
 	})
 
 	It("never overwrites or removes what a user set", func() {
@@ -319,43 +319,43 @@ var _ = Describe("The judgement of a Node", func() {
 			node.Annotations["example.com/note"] = "mine"
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/mine", Effect: corev1.TaintEffectNoExecute})
 		}
-		j := judge(situation(mine, ready))
-		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/tier", "mine"))
-		Expect(j.node.Labels).To(HaveKeyWithValue("example.com/other", "mine"))
-		Expect(j.node.Annotations).To(HaveKeyWithValue("example.com/note", "mine"))
-		Expect(j.node.Spec.Taints).To(ConsistOf(infraTaint, HaveField("Key", "example.com/mine")))
+		d := decide(situation(mine, ready))
+		Expect(d.node.Labels).To(HaveKeyWithValue("example.com/tier", "mine"))
+		Expect(d.node.Labels).To(HaveKeyWithValue("example.com/other", "mine"))
+		Expect(d.node.Annotations).To(HaveKeyWithValue("example.com/note", "mine"))
+		Expect(d.node.Spec.Taints).To(ConsistOf(infraTaint, HaveField("Key", "example.com/mine")))
 	})
 
 	It("keeps a pool label that the Machine has, because Cluster API writes it", func() {
-		j := judge(situation(ready, func(f *facts) { f.machine.Labels[poolv1.NodePoolLabel] = "mine" },
+		d := decide(situation(ready, func(f *facts) { f.machine.Labels[poolv1.NodePoolLabel] = "mine" },
 			func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "mine" }))
-		Expect(j.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "mine"))
-		Expect(j.joined).To(BeTrue())
+		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "mine"))
+		Expect(d.hasJoined).To(BeTrue())
 	})
 
 	It("adds no label that would put the Node in another pool", func() {
-		j := judge(situation(ready, labeled(role("infra")), func(f *facts) {
+		d := decide(situation(ready, labeled(role("infra")), func(f *facts) {
 			f.pools[1].Spec.NodeLabels = role("edge")
 		}))
-		Expect(j.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))
-		Expect(j.node).To(BeNil())
-		Expect(j.joined).To(BeFalse())
+		Expect(d.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))
+		Expect(d.node).To(BeNil())
+		Expect(d.hasJoined).To(BeFalse())
 	})
 
 	It("changes nothing if everything is correct", func() {
 		f := situation(ready, revoked)
-		f.node = judge(f).node
-		Expect(judge(f).node).To(BeNil())
+		f.node = decide(f).node
+		Expect(decide(f).node).To(BeNil())
 	})
 
 	It("restores a lost record from the Node", func() {
 		lost := func(config *bootstrapv1.PoolbootConfig) {
 			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
 		}
-		j := judge(situation(ready, noRecord, lost))
-		Expect(j.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
-		j = judge(situation(ready, noRecord, lost, func(node *corev1.Node) { node.Annotations[poolv1.NodeCurrentConfigAnnotation] = "of/a/kubelet" }))
-		Expect(j.record.configuration).To(BeEmpty())
+		d := decide(situation(ready, noRecord, lost))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
+		d = decide(situation(ready, noRecord, lost, func(node *corev1.Node) { node.Annotations[poolv1.NodeCurrentConfigAnnotation] = "of/a/kubelet" }))
+		Expect(d.record.configuration).To(BeEmpty())
 	})
 })
 
