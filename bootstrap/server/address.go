@@ -36,10 +36,10 @@ func (s *Server) checkAddress(ctx context.Context, record *Record, from netip.Ad
 	s.recordAddress(ctx, record, from)
 	s.opts.Metrics.otherAddress.WithLabelValues(addressRefused).Inc()
 	if len(record.HostAddresses) == 0 {
-		return notReady("the token is bound to the addresses of its BareMetalHost, of which none is known yet. Try again")
+		return notReady("the token is bound to the addresses of its BareMetalHost, and no address of it is known yet. Try again")
 	}
 	return newRefusal(http.StatusServiceUnavailable, "AddressNotBound", "the token is bound to the addresses of its BareMetalHost, "+
-		"and %s is not known to be one: see the events of PoolbootConfig %s", from, record.NamespacedName)
+		"and %s is not one of its known addresses: see the events of PoolbootConfig %s", from, record.NamespacedName)
 }
 
 // recordAddress records in the background that a valid token was used from an address, unless that is recorded.

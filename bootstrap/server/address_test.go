@@ -26,8 +26,8 @@ func (s *site) getFrom(from netip.Addr, target, bearer string) (int, []byte) {
 	return response.StatusCode, body
 }
 
-// noted returns the recorded addresses of machine-0.
-func (w *world) noted() []netip.Addr {
+// recordedAddresses returns the recorded addresses of machine-0.
+func (w *world) recordedAddresses() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.records["machine-0"].Addresses)
@@ -65,7 +65,7 @@ var _ = Describe("A valid token", func() {
 		s.get(configPath, token)
 		s.get(renderedPath(w), token)
 		s.stop()
-		Expect(w.noted()).To(Equal([]netip.Addr{here}))
+		Expect(w.recordedAddresses()).To(Equal([]netip.Addr{here}))
 		Expect([]int{w.requests(), w.arrivals()}).To(Equal([]int{1, 0}))
 		Expect(elsewhere(s, "allowed")).To(BeZero())
 	})
@@ -84,7 +84,7 @@ var _ = Describe("A valid token", func() {
 		}
 		Expect(elsewhere(s, "allowed")).To(Equal(3.0))
 		s.stop()
-		Expect(w.noted()).To(Equal([]netip.Addr{here, there}))
+		Expect(w.recordedAddresses()).To(Equal([]netip.Addr{here, there}))
 		Expect(w.arrivals()).To(Equal(1))
 	},
 		Entry("for a request that is answered", func() string { return configPath }, true),
@@ -101,7 +101,7 @@ var _ = Describe("A valid token", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		Eventually(func() float64 { return figure(s, "poolboot_config_server_record_errors_total", nil) }).ShouldNot(BeZero())
 		w.set(func() { w.writeErr = nil })
-		Eventually(func() []netip.Addr { s.get(configPath, token); return w.noted() }).Should(Equal([]netip.Addr{here}))
+		Eventually(func() []netip.Addr { s.get(configPath, token); return w.recordedAddresses() }).Should(Equal([]netip.Addr{here}))
 	})
 
 	It("is not recorded with the address of a client that does not send it", func() {
@@ -110,7 +110,7 @@ var _ = Describe("A valid token", func() {
 		s.getFrom(there, configPath, "guessed")
 		s.getFrom(there, configPath, "")
 		s.stop()
-		Expect(w.noted()).To(Equal([]netip.Addr{here}))
+		Expect(w.recordedAddresses()).To(Equal([]netip.Addr{here}))
 		Expect(elsewhere(s, "allowed")).To(BeZero())
 	})
 })
@@ -135,7 +135,7 @@ var _ = Describe("A token that is bound to the addresses of its host", func() {
 			code, body := s.getFrom(there, path, token)
 			Expect(code).To(Equal(http.StatusOK), string(body))
 			response, body := s.get(path, token)
-			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), "what is known of a host may still be completed")
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), "the facts of a host can still be completed")
 			Expect(response.Header).To(HaveKey("Retry-After"))
 			word, message := problem(body)
 			Expect(word).To(Equal("AddressNotBound"))
@@ -143,7 +143,7 @@ var _ = Describe("A token that is bound to the addresses of its host", func() {
 		}
 		Expect(figure(s, "poolboot_config_server_other_addresses_total", map[string]string{"result": "refused"})).To(Equal(2.0))
 		s.stop()
-		Expect(w.noted()).To(ConsistOf(there, here), "who was refused is noted too")
+		Expect(w.recordedAddresses()).To(ConsistOf(there, here), "a refused address is recorded too")
 	})
 
 	It("is accepted from no address while none is known, and causes no boot request", func() {
@@ -154,7 +154,7 @@ var _ = Describe("A token that is bound to the addresses of its host", func() {
 		code, body := s.getFrom(there, configPath, token)
 		Expect(code).To(Equal(http.StatusServiceUnavailable))
 		_, message := problem(body)
-		Expect(message).To(ContainSubstring("none is known yet"))
+		Expect(message).To(ContainSubstring("no address of it is known yet"))
 		Expect(w.requests()).To(BeZero())
 	})
 })

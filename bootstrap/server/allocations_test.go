@@ -76,7 +76,7 @@ func allocationsOf(w *world, path, accept string, code int) float64 {
 	answer := make([]byte, 64<<10)
 	status := append([]byte("HTTP/1.1 "), http.StatusText(code)...)
 	status = append(status[:9], []byte{byte('0' + code/100), byte('0' + code/10%10), byte('0' + code%10)}...)
-	ask := func() { // an answer is small enough for one read
+	send := func() { // an answer is small enough for one read
 		if _, err = host.Write(request); err == nil {
 			var n int
 			if n, err = host.Read(answer); err == nil && !bytes.HasPrefix(answer[:n], status) {
@@ -84,8 +84,8 @@ func allocationsOf(w *world, path, accept string, code int) float64 {
 			}
 		}
 	}
-	ask()
-	each := testing.AllocsPerRun(200, ask)
+	send()
+	each := testing.AllocsPerRun(200, send)
 	Expect(err).NotTo(HaveOccurred())
 	return each
 }

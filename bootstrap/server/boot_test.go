@@ -43,7 +43,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		config := parse(s.follow(pool))
 		Expect(config.KernelArguments.ShouldExist).To(ConsistOf(BeEquivalentTo("nosmt")))
 		Expect(config.Storage.Files).To(ContainElement(HaveField("Path", "/etc/infratest")))
-		Expect(w.requests()).To(BeZero(), "nothing was missing, so nothing is asked for")
+		Expect(w.requests()).To(BeZero(), "nothing was missing, so nothing is requested")
 	})
 
 	It("is answered as soon as its overlay exists", func() {
@@ -213,13 +213,13 @@ var _ = Describe("A host that requests its configuration", func() {
 	})
 
 	It("gets a random Retry-After", func() {
-		s, told := serve(w, short), map[string]int{}
+		s, counts := serve(w, short), map[string]int{}
 		for range 100 {
 			response, _ := s.get("/config/infra/default/unknown/"+pointerID, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-			told[response.Header.Get("Retry-After")]++
+			counts[response.Header.Get("Retry-After")]++
 		}
-		Expect(told).To(And(HaveLen(5), HaveKey("1"), HaveKey("5")), "seconds")
+		Expect(counts).To(And(HaveLen(5), HaveKey("1"), HaveKey("5")), "seconds")
 	})
 
 	It("is recorded once, however many requests it sends at the same time", func() {
@@ -297,7 +297,7 @@ var _ = Describe("A host that requests its configuration", func() {
 	It("can send HEAD first, which is not recorded as served", func() {
 		w.addOverlay("machine-0", name, life)
 		s := serve(w, long)
-		response, body := s.ask(http.MethodHead, configPath, token)
+		response, body := s.send(http.MethodHead, configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 		Expect(response.ContentLength).To(BeNumerically(">", 0))
 		Expect(body).To(BeEmpty())

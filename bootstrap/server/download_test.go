@@ -62,17 +62,17 @@ var _ = Describe("A pool's configuration", func() {
 		s := serve(w, long)
 		whole, all := s.get(path("default", mine), token)
 		for _, parts := range []string{"bytes=0-9", "bytes=0-,0-,0-,0-", "bytes=9999999-", "nonsense"} {
-			response, body := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Range": {parts}})
+			response, body := s.sendWith(http.MethodGet, path("default", mine), token, http.Header{"Range": {parts}})
 			Expect(response.StatusCode).To(Equal(http.StatusOK), parts)
 			Expect(body).To(Equal(all))
 			Expect(response.Header).NotTo(HaveKey("Accept-Ranges"))
 		}
-		head, nothing := s.ask(http.MethodHead, path("default", mine), token)
+		head, nothing := s.send(http.MethodHead, path("default", mine), token)
 		Expect(head.StatusCode).To(Equal(http.StatusOK))
 		Expect(head.ContentLength).To(BeEquivalentTo(len(all)))
 		Expect(head.Header.Get("ETag")).To(Equal(whole.Header.Get("ETag")))
 		Expect(nothing).To(BeEmpty())
-		response, body := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"If-None-Match": {`"another"`}})
+		response, body := s.sendWith(http.MethodGet, path("default", mine), token, http.Header{"If-None-Match": {`"another"`}})
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 		Expect(body).To(Equal(all))
 	})
@@ -91,7 +91,7 @@ var _ = Describe("A pool's configuration", func() {
 		for range crowd {
 			hosts.Go(func() {
 				defer GinkgoRecover()
-				response, _ := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
+				response, _ := s.sendWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
 				Expect(response.StatusCode).To(Equal(http.StatusOK))
 			})
 		}
@@ -101,17 +101,17 @@ var _ = Describe("A pool's configuration", func() {
 
 	It("is removed from memory and from the metric when its object is deleted", func() {
 		s := serve(w, short)
-		ask := func() int {
-			response, _ := s.askWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
+		send := func() int {
+			response, _ := s.sendWith(http.MethodGet, path("default", mine), token, http.Header{"Accept": {accepting("3.4.0")}})
 			return response.StatusCode
 		}
-		Expect(ask()).To(Equal(http.StatusOK))
+		Expect(send()).To(Equal(http.StatusOK))
 		Expect(cachedBytes(s)).To(BeNumerically(">", 0))
 		key := types.NamespacedName{Namespace: "default", Name: mine}
 		w.set(func() { delete(w.rendered, key) })
 		s.handler.RenderedChanged(key)
 		Expect(cachedBytes(s)).To(BeZero())
-		Expect(ask()).To(Equal(http.StatusServiceUnavailable))
+		Expect(send()).To(Equal(http.StatusServiceUnavailable))
 	})
 
 	DescribeTable("is packed only if its content matches the hash in its name", func(change func(*poolv1.MachineConfig), message string) {

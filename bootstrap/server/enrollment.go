@@ -59,8 +59,8 @@ func (v *view) authorizeName(ctx context.Context, token string, target route) (*
 	if enrollment.Role != target.role {
 		return nil, unauthorized("the enrollment token is for another pool")
 	}
-	if why := enroll.CheckName(enrollment.Names, target.name); why != "" {
-		return nil, forbidden("the name in ?name= is not allowed: %s", why)
+	if reason := enroll.CheckName(enrollment.Names, target.name); reason != "" {
+		return nil, forbidden("the name in ?name= is not allowed: %s", reason)
 	}
 	markAuthenticated(ctx)
 	return enrollment, nil
@@ -135,11 +135,11 @@ func (v *view) findAdmitted(ctx context.Context, enrollment Enrollment, request 
 	if record == nil || record.PointerID != request.pointerID {
 		return nil, nil, nil
 	}
-	switch why := record.checkAdmission(&enrollment); {
-	case why != nil && why.code == http.StatusUnauthorized:
-		return nil, why, nil
-	case why != nil:
-		return nil, nil, why
+	switch refused := record.checkAdmission(&enrollment); {
+	case refused != nil && refused.code == http.StatusUnauthorized:
+		return nil, refused, nil
+	case refused != nil:
+		return nil, nil, refused
 	case record.EnrolledFrom == request.address:
 		return record, nil, nil
 	}
@@ -184,8 +184,8 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 	if err != nil {
 		return nil, err
 	}
-	if why := record.checkAdmission(enrollment); why != nil {
-		return nil, why
+	if refused := record.checkAdmission(enrollment); refused != nil {
+		return nil, refused
 	}
 	if record.PointerID != enroll.PointerID(record.Namespace, record.Enrollment, record.Name) {
 		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled", record.NamespacedName)

@@ -29,8 +29,8 @@ type enrollmentsOf struct{ *world }
 func (w enrollmentsOf) Get(ctx context.Context, name types.NamespacedName) (*server.Enrollment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	enrollment, known := w.enrolled[name]
-	if !known {
+	enrollment, ok := w.enrolled[name]
+	if !ok {
 		return nil, ctx.Err()
 	}
 	found := *enrollment
@@ -53,7 +53,7 @@ func (w enrollmentsOf) RecordAdmissionRequest(_ context.Context, _ server.Enroll
 	return nil
 }
 
-func (w *world) wanted() []string {
+func (w *world) admissionRequests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.admissionNames...)
@@ -101,7 +101,7 @@ var _ = Describe("A host that enrolls", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		pool, _ := parts(body)
 		Expect(parse(s.follow(pool)).Storage.Files).To(ContainElement(HaveField("Path", "/etc/infratest")))
-		Expect(w.wanted()).To(ConsistOf("edge-7"))
+		Expect(w.admissionRequests()).To(ConsistOf("edge-7"))
 		Expect(s.logged()).NotTo(ContainSubstring(token))
 	})
 
@@ -113,7 +113,7 @@ var _ = Describe("A host that enrolls", func() {
 			response, body := s.get(enrollPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		}
-		Expect(w.wanted()).To(BeEmpty())
+		Expect(w.admissionRequests()).To(BeEmpty())
 	})
 
 	It("causes one write, however often it retries before the decision", func() {
@@ -122,7 +122,7 @@ var _ = Describe("A host that enrolls", func() {
 			response, _ := s.get(enrollPath, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		}
-		Expect(w.wanted()).To(HaveLen(1))
+		Expect(w.admissionRequests()).To(HaveLen(1))
 	})
 
 	It("gets 503 with the reason while it is refused", func() {
@@ -139,7 +139,7 @@ var _ = Describe("A host that enrolls", func() {
 			_, message := problem(body)
 			Expect(message).To(ContainSubstring("all 20 uses are taken"))
 		}
-		Expect(w.wanted()).To(HaveLen(1), "a refusal stands for a while")
+		Expect(w.admissionRequests()).To(HaveLen(1), "a refusal stands for a while")
 	})
 
 	It("gets 503 with the remedy while the Enrollment is full, unless its request is recorded already", func() {
@@ -158,7 +158,7 @@ var _ = Describe("A host that enrolls", func() {
 			Expect(message).To(And(ContainSubstring("Enrollment default/edge"), ContainSubstring("spec.maxUses")))
 		}
 		full()
-		Expect(w.wanted()).To(BeEmpty(), "who can't be noted costs no write")
+		Expect(w.admissionRequests()).To(BeEmpty(), "a request that can't be recorded causes no write")
 
 		By("another replica has recorded the last request, and the cache does not show it yet")
 		w.set(func() { delete(w.enrolled[edge].Requests, "edge-x0"); w.admissionErr = server.ErrEnrollmentFull })
@@ -184,7 +184,7 @@ var _ = Describe("A host that enrolls", func() {
 		response, body := serve(w, short).get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		Expect(string(body)).NotTo(ContainSubstring("infratest"))
-		Expect(w.wanted()).To(ConsistOf("edge-7"))
+		Expect(w.admissionRequests()).To(ConsistOf("edge-7"))
 	})
 
 	It("gets 503 while its token is in a state that the server does not know", func() {
@@ -204,7 +204,7 @@ var _ = Describe("A host that enrolls", func() {
 		w.addOverlay("edge-7", rendered, life)
 		response, _ := serve(w, long).get(enrollPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
-		Expect(w.wanted()).To(ConsistOf("edge-7"))
+		Expect(w.admissionRequests()).To(ConsistOf("edge-7"))
 	})
 
 	DescribeTable("causes no write when it can't be admitted",
@@ -215,7 +215,7 @@ var _ = Describe("A host that enrolls", func() {
 			Expect(response.StatusCode).To(Equal(code), string(body))
 			_, message := problem(body)
 			Expect(message).To(ContainSubstring(why))
-			Expect(w.wanted()).To(BeEmpty())
+			Expect(w.admissionRequests()).To(BeEmpty())
 			Expect(w.requests()).To(BeZero())
 		},
 		Entry("without a token", enrollPath, "", 401, "bearer token"),
@@ -273,7 +273,7 @@ var _ = Describe("A host that enrolls", func() {
 			response, body := s.get(target, token)
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
 		}
-		Expect(w.wanted()).To(BeEmpty())
+		Expect(w.admissionRequests()).To(BeEmpty())
 	},
 		Entry("until the manager has hashed the token", func() { w.enrolled[edge].TokenSHA256, w.enrolled[edge].TokenUID = "", "" }),
 		Entry("until its record is bound to the new Secret", func() {

@@ -96,14 +96,14 @@ type reply struct {
 	ContentLength int64
 }
 
-// ask sends a request as Ignition does: the client does not decompress the answer.
-func (s *site) ask(method, target, bearer string) (reply, []byte) {
+// send sends a request as Ignition does: the client does not decompress the answer.
+func (s *site) send(method, target, bearer string) (reply, []byte) {
 	GinkgoHelper()
-	return s.askWith(method, target, bearer, nil)
+	return s.sendWith(method, target, bearer, nil)
 }
 
-// askWith is ask with additional headers.
-func (s *site) askWith(method, target, bearer string, header http.Header) (reply, []byte) {
+// sendWith is send with additional headers.
+func (s *site) sendWith(method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
 	return s.askBy(s.Client(), method, target, bearer, header)
 }
@@ -131,7 +131,7 @@ func (s *site) askBy(asker *http.Client, method, target, bearer string, header h
 
 func (s *site) get(target, bearer string) (reply, []byte) {
 	GinkgoHelper()
-	return s.ask(http.MethodGet, target, bearer)
+	return s.send(http.MethodGet, target, bearer)
 }
 
 // problem parses a refusal.

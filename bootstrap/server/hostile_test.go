@@ -175,9 +175,9 @@ var _ = Describe("A hostile network", func() {
 		limits.Handshakes, limits.Turn = 2, time.Hour
 		s, _ := attacked(limits)
 		const request = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
-		asks, err := s.secured(request)
+		conn, err := s.secured(request)
 		Expect(err).NotTo(HaveOccurred())
-		reader := bufio.NewReader(asks)
+		reader := bufio.NewReader(conn)
 		again := func() error {
 			answer, err := http.ReadResponse(reader, nil)
 			if err != nil {
@@ -191,12 +191,12 @@ var _ = Describe("A hostile network", func() {
 		go func() {
 			defer close(ended)
 			for err := error(nil); err == nil; err = again() {
-				if _, err = io.WriteString(asks, request); err != nil {
+				if _, err = io.WriteString(conn, request); err != nil {
 					return
 				}
 			}
 		}()
-		DeferCleanup(func() { _ = asks.Close(); <-ended })
+		DeferCleanup(func() { _ = conn.Close(); <-ended })
 		deaf, err := s.secured(request)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = deaf.Close() })
@@ -306,7 +306,7 @@ var _ = Describe("A request that no host sends", func() {
 	DescribeTable("is rejected by net/http if it exceeds a limit or is malformed, and its connection is closed", func(request string, code int) {
 		got, contentType, body := s.exchange(request)
 		Expect(got).To(Equal(code), string(body))
-		Expect(contentType).To(HavePrefix("text/plain"), "it never came to the handler")
+		Expect(contentType).To(HavePrefix("text/plain"), "the request did not reach the handler")
 	},
 		Entry("a header of 1 MiB", "GET "+configPath+" HTTP/1.1\r\nX-a: "+strings.Repeat("a", 1<<20)+"\r\n"+authorization, 431),
 		Entry("ten thousand headers", "GET "+configPath+" HTTP/1.1\r\n"+strings.Repeat("X-a: b\r\n", 10000)+authorization, 431),

@@ -281,7 +281,7 @@ var _ = Describe("The listener", func() {
 		waiting := d.dial(hello)
 		Eventually(d.figure("connections")).Should(Equal(3.0))
 		Expect(d.Close()).To(Succeed())
-		Eventually(d.figure("connections")).Should(Equal(1.0), "that which was handed over")
+		Eventually(d.figure("connections")).Should(Equal(1.0), "the accepted one")
 		for _, conn := range []net.Conn{silent, waiting} {
 			_, err := conn.Read(make([]byte, 1))
 			Expect(err).To(HaveOccurred())

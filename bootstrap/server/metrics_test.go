@@ -67,7 +67,7 @@ var _ = Describe("Metrics", func() {
 		s.get("/etc/passwd", "")
 		s.get(configPath, "guessed")
 		Eventually(func() ([]*dto.MetricFamily, error) { return s.registry.Gather() }).Should(ContainElement(And(
-			HaveField("GetName()", "poolboot_config_server_requests_total"), HaveField("Metric", HaveLen(22)))), "what is counted was there")
+			HaveField("GetName()", "poolboot_config_server_requests_total"), HaveField("Metric", HaveLen(22)))), "all series existed before")
 	})
 
 	It("show how many hosts wait, how long they waited, and how many writes failed", func() {

@@ -107,6 +107,6 @@ func indexOfNewestRead(version string) int {
 func (s *Server) tooOld(what string, older *ignition.VersionError) *refusal {
 	s.opts.Metrics.tooOld.WithLabelValues(older.Version).Inc()
 	return newRefusal(http.StatusServiceUnavailable, "IgnitionTooOld", "%s: %s, and this host's Ignition reads nothing newer: "+
-		"take it out of the MachineConfigs, or boot an image with Ignition %s or newer, which reads %s",
+		"remove it from the MachineConfigs, or boot an image with Ignition %s or newer, which reads %s",
 		what, older, ignition.FirstRelease(ignition.Version), ignition.Version)
 }

@@ -26,20 +26,20 @@ var _ = Describe("A host's Ignition", func() {
 		w.addOverlay("machine-0", w.addRenderedOf("infra", "infra", nil), life)
 		s = serve(w, short)
 	})
-	ask := func(target string, accept ...string) (reply, []byte) {
+	send := func(target string, accept ...string) (reply, []byte) {
 		GinkgoHelper()
-		return s.askWith(http.MethodGet, target, token, http.Header{"Accept": accept})
+		return s.sendWith(http.MethodGet, target, token, http.Header{"Accept": accept})
 	}
 
 	DescribeTable("gets the newest version that it and the server support", func(version string, accept ...string) {
-		response, body := ask(configPath, accept...)
+		response, body := send(configPath, accept...)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
 		entry, overlay := parts(body)
 		Expect(string(overlay)).To(HavePrefix(`{"ignition":{"version":"3.1.0"}`), "every version after it reads this one")
 
 		By("with bytes that match the hash in the answer")
-		response, packed := ask(*entry.Source, accept...)
+		response, packed := send(*entry.Source, accept...)
 		Expect(response.Header.Get("Vary")).To(Equal("Accept"))
 		plain := unpack(packed)
 		Expect(string(plain)).To(HavePrefix(`{"ignition":{"version":"` + version + `"}`))
@@ -64,21 +64,21 @@ var _ = Describe("A host's Ignition", func() {
 	)
 
 	It("that reads only 3.0, where a reference can't have a token, gets everything in one answer", func() {
-		response, body := ask(configPath, accepting("3.0.0"))
+		response, body := send(configPath, accepting("3.0.0"))
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 		merge := parse(body).Ignition.Config.Merge
 		Expect(merge).To(HaveLen(2))
 		inline, err := dataurl.DecodeString(*merge[0].Source)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(merge[0].Verification.Hash).To(HaveValue(Equal(hashFor(inline.Data))))
-		_, packed := ask(renderedPath(w), accepting("3.0.0"))
+		_, packed := send(renderedPath(w), accepting("3.0.0"))
 		Expect(unpack(packed)).To(Equal(inline.Data))
 		Expect(string(body)).NotTo(ContainSubstring(token))
 	})
 
 	DescribeTable("that reads none of the written versions gets 406 with the images that do, and causes no write", func(reads, accept string) {
 		w.set(func() { clear(w.overlays) })
-		response, body := ask(configPath, accept)
+		response, body := send(configPath, accept)
 		Expect(response.StatusCode).To(Equal(http.StatusNotAcceptable), string(body))
 		word, message := problem(body)
 		Expect(word).To(Equal("NotAcceptable"))
@@ -102,7 +102,7 @@ var _ = Describe("A host's Ignition", func() {
 		w.addOverlay("machine-0", w.addRendered("infra", "infra"), life) // has kernel arguments
 		reads := w.renderedReads()
 		for range 3 {
-			response, body := ask(configPath, accepting("3.2.0"))
+			response, body := send(configPath, accepting("3.2.0"))
 			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), "its MachineConfigs may still change")
 			word, message := problem(body)
 			Expect(word).To(Equal("IgnitionTooOld"))
@@ -114,11 +114,11 @@ var _ = Describe("A host's Ignition", func() {
 		Expect(s.logged()).To(ContainSubstring("kernelArguments.shouldExist"))
 
 		By("while hosts with a newer Ignition boot")
-		response, _ := ask(configPath, accepting("3.3.0"))
+		response, _ := send(configPath, accepting("3.3.0"))
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 
 		w.addOverlay("machine-0", w.addRenderedOf("infra", "infra", nil), life)
-		response, _ = ask(configPath, accepting("3.2.0"))
+		response, _ = send(configPath, accepting("3.2.0"))
 		Expect(response.StatusCode).To(Equal(http.StatusOK))
 	})
 
@@ -129,7 +129,7 @@ var _ = Describe("A host's Ignition", func() {
 			overlay.Version += "-changed"
 			w.overlays["machine-0"] = overlay
 		})
-		response, body := ask(configPath, accepting("3.1.0"))
+		response, body := send(configPath, accepting("3.1.0"))
 		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
 		_, message := problem(body)
 		Expect(message).To(And(ContainSubstring("overlay of PoolbootConfig default/machine-0"), ContainSubstring("storage.luks")))
@@ -140,7 +140,7 @@ var _ = Describe("A host's Ignition", func() {
 		path, older := renderedPath(w), ignition.VersionsWritten[:len(ignition.VersionsWritten)-1]
 		for range 2 {
 			for _, version := range older {
-				response, _ := ask(path, accepting(version))
+				response, _ := send(path, accepting(version))
 				Expect(response.StatusCode).To(Equal(http.StatusOK))
 			}
 		}

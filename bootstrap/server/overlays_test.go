@@ -25,9 +25,9 @@ var _ = Describe("A machine's overlay", func() {
 		s.get(configPath, token)
 		w.addOverlay("machine-0", name, life)
 		w.set(func() {
-			anew := w.overlays["machine-0"]
-			anew.Packed = packed(strings.ReplaceAll(overlayJSON, secretInOverlay, "a-new-credential"))
-			w.overlays["machine-0"] = anew
+			overlay := w.overlays["machine-0"]
+			overlay.Packed = packed(strings.ReplaceAll(overlayJSON, secretInOverlay, "a-new-credential"))
+			w.overlays["machine-0"] = overlay
 		})
 		_, body := s.get(configPath, token)
 		_, overlay := parts(body)

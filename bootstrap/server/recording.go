@@ -104,7 +104,7 @@ func (r *recording) write(ctx context.Context, call func(context.Context) error)
 	case r.writeSlots <- struct{}{}:
 		defer func() { <-r.writeSlots }()
 	case <-ctx.Done():
-		return fmt.Errorf("%d others are being recorded: %w", maxConcurrentWrites, ctx.Err())
+		return fmt.Errorf("waiting for %d other writes: %w", maxConcurrentWrites, ctx.Err())
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()

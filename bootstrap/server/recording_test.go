@@ -15,9 +15,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// busyRecorder blocks writes until letGo is closed.
+// busyRecorder blocks writes until release is closed.
 type busyRecorder struct {
-	letGo chan struct{}
+	release chan struct{}
 
 	mu        sync.Mutex
 	now, most int
@@ -34,7 +34,7 @@ func (b *busyRecorder) RecordRequest(ctx context.Context, _ Record, _ netip.Addr
 		b.mu.Unlock()
 	}()
 	select {
-	case <-b.letGo:
+	case <-b.release:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -79,7 +79,7 @@ func (c *countingRecorder) RecordServed(context.Context, Record, time.Time) erro
 
 var _ = Describe("Recording requests", func() {
 	It("limits concurrent writes, and the others wait", func(ctx SpecContext) {
-		busy := &busyRecorder{letGo: make(chan struct{})}
+		busy := &busyRecorder{release: make(chan struct{})}
 		r := newRecording(busy, nil, time.Now)
 		var hosts sync.WaitGroup
 		for i := range 3 * maxConcurrentWrites {
@@ -89,7 +89,7 @@ var _ = Describe("Recording requests", func() {
 			})
 		}
 		Eventually(busy.writing).Should(Equal(maxConcurrentWrites))
-		close(busy.letGo)
+		close(busy.release)
 		hosts.Wait()
 		Expect(busy.most).To(Equal(maxConcurrentWrites))
 	})
@@ -163,7 +163,7 @@ var _ = Describe("Recording requests", func() {
 		ahead := Record{FirstRequestedTime: now.Add(time.Hour), RequestedTime: now, PreparedTime: now.Add(time.Second)}
 		Expect(ahead.IsFirstRequest()).To(BeTrue())
 		ahead.RequestedTime = now.Add(time.Minute)
-		Expect(ahead.IsFirstRequest()).To(BeFalse(), "it was noted since")
+		Expect(ahead.IsFirstRequest()).To(BeFalse(), "a later request was recorded")
 	})
 
 	It("records an address again if the record has lost it, and immediately for another token", func() {
@@ -188,7 +188,7 @@ var _ = Describe("Recording requests", func() {
 	)
 
 	It("gives up a write that can't start in time, and writes when the host retries", func(ctx SpecContext) {
-		busy := &busyRecorder{letGo: make(chan struct{})}
+		busy := &busyRecorder{release: make(chan struct{})}
 		r := newRecording(busy, nil, time.Now)
 		for range maxConcurrentWrites {
 			r.writeSlots <- struct{}{}
@@ -197,7 +197,7 @@ var _ = Describe("Recording requests", func() {
 		defer cancel()
 		Expect(r.recordRequest(short, Record{UID: "late"}, netip.Addr{})).To(MatchError(context.DeadlineExceeded))
 		<-r.writeSlots
-		close(busy.letGo)
+		close(busy.release)
 		Expect(r.recordRequest(ctx, Record{UID: "late"}, netip.Addr{})).To(Succeed())
 		Expect(busy.most).To(Equal(1))
 	})

@@ -43,13 +43,13 @@ func notReady(format string, args ...any) *refusal {
 // stateUnknown returns the refusal for a token in an unknown state, perhaps of a later version of Poolboot. The token
 // is not accepted, and the host can retry.
 func stateUnknown(record *Record) *refusal {
-	return notReady("the annotation %s of PoolbootConfig %s has a value that this config server does not know: upgrade Poolboot, or rotate the token",
+	return notReady("the annotation %s of PoolbootConfig %s has a value that this config server does not support: upgrade Poolboot, or rotate the token",
 		bootstrapv1.TokenStateAnnotation, record.NamespacedName)
 }
 
 // unavailable returns the refusal if the server cannot answer at the moment, for a cause that only the log names.
 func unavailable(cause error) *refusal {
-	refused := newRefusal(http.StatusServiceUnavailable, "Unavailable", "the config server can't answer now; its log says why. Try again.")
+	refused := newRefusal(http.StatusServiceUnavailable, "Unavailable", "the config server can't answer now. Its log has the cause. Try again")
 	refused.cause = cause
 	return refused
 }

@@ -63,7 +63,7 @@ var _ = Describe("A request without the machine's own token", func() {
 		}
 		s.stop()
 		Expect(w.requests()).To(BeZero())
-		Expect(w.noted()).To(BeEmpty())
+		Expect(w.recordedAddresses()).To(BeEmpty())
 	},
 		Entry("401: once it has expired", bootstrapv1.TokenStateExpired, http.StatusUnauthorized),
 		Entry("401: once it was revoked", bootstrapv1.TokenStateRevoked, http.StatusUnauthorized),

@@ -199,7 +199,7 @@ func (v *view) authenticate(ctx context.Context, target route, token string) (*R
 		return nil, stateUnknown(record)
 	case !record.Token.IsRevoked() && !record.isBound():
 		return nil, notReady("PoolbootConfig %s was restored or moved here, and its token is not verified yet: if this persists, "+
-			"its condition %s says why", target.object, bootstrapv1.DataSecretAvailableCondition)
+			"see its condition %s", target.object, bootstrapv1.DataSecretAvailableCondition)
 	}
 	return nil, unauthorized("the token is not that of this machine, was rotated, has expired because the host did not join in time, or was revoked " +
 		"once its Node was Ready. To boot the host from the beginning, delete its Machine; or, if it has none, provision its BareMetalHost again")

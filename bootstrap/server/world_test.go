@@ -77,8 +77,8 @@ func (w *world) Get(ctx context.Context, name types.NamespacedName) (*server.Rec
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.recordReads++
-	record, known := w.records[name.Name]
-	if !known || record.NamespacedName != name {
+	record, ok := w.records[name.Name]
+	if !ok || record.NamespacedName != name {
 		return nil, ctx.Err()
 	}
 	found := *record
@@ -137,10 +137,10 @@ func (w *world) RecordAddress(_ context.Context, record server.Record, from neti
 	return w.writeErr
 }
 
-// note adds an address to the record. The caller holds the lock.
+// addAddress adds an address to the record. The caller holds the lock.
 func (w *world) addAddress(record server.Record, from netip.Addr) {
-	if noted := w.records[record.Name]; noted != nil && from.IsValid() {
-		noted.Addresses = append(slices.Clip(noted.Addresses), from)
+	if recorded := w.records[record.Name]; recorded != nil && from.IsValid() {
+		recorded.Addresses = append(slices.Clip(recorded.Addresses), from)
 	}
 }
 

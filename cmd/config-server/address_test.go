@@ -22,10 +22,10 @@ var _ = Describe("The address from which a token is used", func() {
 	var m *machine
 	BeforeEach(func() { s = serve() })
 
-	asks := func(address string) func() (int, error) {
-		return func() (int, error) { code, _, err := s.askFrom(address, m.path(), m.token); return code, err }
+	get := func(address string) func() (int, error) {
+		return func() (int, error) { code, _, err := s.sendFrom(address, m.path(), m.token); return code, err }
 	}
-	noted := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
+	recordedAddresses := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
 		return func() ([]bootstrapv1.TokenAddress, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)
 			return m.config.Status.Boot.Addresses, err
@@ -35,15 +35,15 @@ var _ = Describe("The address from which a token is used", func() {
 	It("is recorded, and so is a second one, until another token is used", func(ctx SpecContext) {
 		m = newMachine(ctx, "two-addresses")
 		m.prepare(ctx)
-		Eventually(asks(here)).Should(Equal(http.StatusOK))
-		Eventually(noted(ctx)).Should(HaveExactElements(HaveField("Address", here)))
-		Eventually(asks(there)).Should(Equal(http.StatusOK))
-		Eventually(noted(ctx)).Should(HaveExactElements(HaveField("Address", here), HaveField("Address", there)))
+		Eventually(get(here)).Should(Equal(http.StatusOK))
+		Eventually(recordedAddresses(ctx)).Should(HaveExactElements(HaveField("Address", here)))
+		Eventually(get(there)).Should(Equal(http.StatusOK))
+		Eventually(recordedAddresses(ctx)).Should(HaveExactElements(HaveField("Address", here), HaveField("Address", there)))
 		Expect(m.config.Status.Boot.Addresses[0].FirstUsedTime.Time).To(BeTemporally("<", m.config.Status.Boot.Addresses[1].FirstUsedTime.Time))
 
 		m.rotate(ctx, "another-token")
-		Eventually(asks(there)).Should(Equal(http.StatusOK))
-		Eventually(noted(ctx)).Should(HaveExactElements(And(HaveField("Address", there),
+		Eventually(get(there)).Should(Equal(http.StatusOK))
+		Eventually(recordedAddresses(ctx)).Should(HaveExactElements(And(HaveField("Address", there),
 			HaveField("Token", m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenHashPrefixLength]))))
 	})
 
@@ -52,13 +52,13 @@ var _ = Describe("The address from which a token is used", func() {
 		m.prepare(ctx)
 		m.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 		Expect(admin.Update(ctx, m.config)).To(Succeed())
-		Eventually(asks(there)).Should(Equal(http.StatusServiceUnavailable))
+		Eventually(get(there)).Should(Equal(http.StatusServiceUnavailable))
 		before := m.config.DeepCopy()
 		m.config.Status.HostAddresses = []string{"192.0.2.7", there}
 		Expect(admin.Status().Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
-		Eventually(asks(there)).Should(Equal(http.StatusOK))
-		Expect(asks(here)()).To(Equal(http.StatusServiceUnavailable))
-		Eventually(noted(ctx)).Should(ConsistOf(HaveField("Address", here), HaveField("Address", there)))
+		Eventually(get(there)).Should(Equal(http.StatusOK))
+		Expect(get(here)()).To(Equal(http.StatusServiceUnavailable))
+		Eventually(recordedAddresses(ctx)).Should(ConsistOf(HaveField("Address", here), HaveField("Address", there)))
 	})
 })
 
@@ -66,29 +66,29 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 	const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
 	var m *machine
 	var before server.Record
-	noted := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
+	recordedAddresses := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
 		return func() ([]bootstrapv1.TokenAddress, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)
 			return m.config.Status.Boot.Addresses, err
 		}
 	}
-	came := func(ctx SpecContext, address string, at time.Time) error {
+	recordAddress := func(ctx SpecContext, address string, at time.Time) error {
 		return bootRecorder{admin}.RecordAddress(ctx, before, netip.MustParseAddr(address), at)
 	}
 	now := time.Now().Truncate(time.Microsecond)
 	BeforeEach(func(ctx SpecContext) {
-		m = newMachine(ctx, fmt.Sprintf("noted-%d", CurrentSpecReport().LeafNodeLocation.LineNumber))
+		m = newMachine(ctx, fmt.Sprintf("address-%d", CurrentSpecReport().LeafNodeLocation.LineNumber))
 		before = recordOf(m.config)
-		Expect(came(ctx, own, now)).To(Succeed())
-		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own)))
+		Expect(recordAddress(ctx, own, now)).To(Succeed())
+		Expect(recordedAddresses(ctx)()).To(HaveExactElements(HaveField("Address", own)))
 	})
 
 	It("by a replica whose cache does not show what the manager and another replica have written meanwhile", func(ctx SpecContext) {
 		m.config.Status.Boot.Addresses[0].ReportedTime = &metav1.MicroTime{Time: now}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
-		Expect(came(ctx, second, now.Add(time.Second))).To(Succeed())
+		Expect(recordAddress(ctx, second, now.Add(time.Second))).To(Succeed())
 		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(third), now.Add(2*time.Second))).To(Succeed())
-		Expect(noted(ctx)()).To(HaveExactElements(
+		Expect(recordedAddresses(ctx)()).To(HaveExactElements(
 			And(HaveField("Address", own), HaveField("ReportedTime", Not(BeNil())), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
 			HaveField("Address", second), HaveField("Address", third)))
 		Expect(m.config.Status.Boot.RequestedTime.Time).To(BeTemporally("==", now.Add(2*time.Second)))
@@ -99,11 +99,11 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 		for _, address := range []string{own, second, third} {
 			replicas.Go(func() {
 				defer GinkgoRecover()
-				Expect(came(ctx, address, now.Add(time.Second))).To(Succeed())
+				Expect(recordAddress(ctx, address, now.Add(time.Second))).To(Succeed())
 			})
 		}
 		replicas.Wait()
-		Expect(noted(ctx)()).To(ConsistOf(And(HaveField("Address", own), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
+		Expect(recordedAddresses(ctx)()).To(ConsistOf(And(HaveField("Address", own), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
 			HaveField("Address", second), HaveField("Address", third)))
 	})
 
@@ -111,22 +111,22 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now.Add(time.Minute)}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
-		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own), HaveField("Address", second)))
+		Expect(recordedAddresses(ctx)()).To(HaveExactElements(HaveField("Address", own), HaveField("Address", second)))
 		Expect(m.config.Status.Boot.RequestedTime).To(BeNil())
 	})
 
 	It("up to eight times by all replicas together", func(ctx SpecContext) {
 		address := netip.MustParseAddr(second)
 		for range 2 * server.MaxAddresses {
-			Expect(came(ctx, address.String(), now)).To(Succeed())
+			Expect(recordAddress(ctx, address.String(), now)).To(Succeed())
 			address = address.Next()
 		}
-		Expect(noted(ctx)()).To(HaveLen(server.MaxAddresses))
+		Expect(recordedAddresses(ctx)()).To(HaveLen(server.MaxAddresses))
 	})
 
 	It("but not for another token, which was recorded meanwhile", func(ctx SpecContext) {
 		m.rotate(ctx, "another-token")
-		Expect(came(ctx, second, now)).To(Succeed())
-		Expect(noted(ctx)()).To(HaveExactElements(HaveField("Address", own)))
+		Expect(recordAddress(ctx, second, now)).To(Succeed())
+		Expect(recordedAddresses(ctx)()).To(HaveExactElements(HaveField("Address", own)))
 	})
 })

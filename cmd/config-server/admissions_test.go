@@ -22,7 +22,7 @@ import (
 
 var _ = Describe("Hosts that request to be admitted at the same time", func() {
 	const token = "an-enrollment-token-for-hosts-that-ask-at-once"
-	asks := func(ctx context.Context, recorder *admissionRecorder, e *poolv1.Enrollment, i int) error {
+	record := func(ctx context.Context, recorder *admissionRecorder, e *poolv1.Enrollment, i int) error {
 		found := enrollmentOf(e)
 		return recorder.RecordAdmissionRequest(ctx, found, fmt.Sprintf("edge-%d", i), "192.0.2.7", time.Now())
 	}
@@ -55,24 +55,24 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 				Expect(err == nil || apierrors.IsConflict(err)).To(BeTrue())
 			}
 		})
-		const asking = poolv1.MaxEnrollmentRequests + 20
-		errs := make([]error, asking)
-		for i := range asking {
-			hosts.Go(func() { errs[i] = asks(ctx, replicas[i%2], e, i) })
+		const requests = poolv1.MaxEnrollmentRequests + 20
+		errs := make([]error, requests)
+		for i := range requests {
+			hosts.Go(func() { errs[i] = record(ctx, replicas[i%2], e, i) })
 		}
 		hosts.Wait()
 		stopManager()
 		manager.Wait()
 
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
-		noted := map[string]bool{}
+		recorded := map[string]bool{}
 		for _, request := range e.Status.Requests {
 			Expect(request).To(And(HaveField("Address", "192.0.2.7"), HaveField("TokenSHA256", e.Status.TokenSHA256)))
-			noted[request.Name] = true
+			recorded[request.Name] = true
 		}
-		Expect(noted).To(HaveLen(poolv1.MaxEnrollmentRequests))
+		Expect(recorded).To(HaveLen(poolv1.MaxEnrollmentRequests))
 		for i, err := range errs {
-			if noted[fmt.Sprintf("edge-%d", i)] {
+			if recorded[fmt.Sprintf("edge-%d", i)] {
 				Expect(err).NotTo(HaveOccurred())
 			} else {
 				Expect(errors.Is(err, server.ErrEnrollmentFull)).To(BeTrue(), "%d: %v", i, err)
@@ -84,7 +84,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 				replica.mu.Lock()
 				defer replica.mu.Unlock()
 				return len(replica.queues)
-			}).Should(BeZero(), "nothing is kept of an Enrollment for which nobody asks")
+			}).Should(BeZero(), "nothing is kept of an Enrollment without requests")
 		}
 	})
 
@@ -102,9 +102,9 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 		}))
 		leaving, leave := context.WithCancel(ctx)
 		left, stayed := make(chan error, 1), make(chan error, 1)
-		go func() { left <- asks(leaving, recorder, e, 1) }()
+		go func() { left <- record(leaving, recorder, e, 1) }()
 		Eventually(reads).Should(Receive())
-		go func() { stayed <- asks(ctx, recorder, e, 2) }()
+		go func() { stayed <- record(ctx, recorder, e, 2) }()
 		leave()
 		Eventually(left).Should(Receive(MatchError(context.Canceled)))
 		close(read)
@@ -114,7 +114,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 		Expect(e.Status.Requests).To(HaveLen(2))
 
 		Expect(admin.Delete(ctx, e)).To(Succeed())
-		go func() { stayed <- asks(ctx, recorder, e, 3) }()
+		go func() { stayed <- record(ctx, recorder, e, 3) }()
 		Eventually(reads).Should(Receive())
 		Eventually(stayed).Should(Receive(Satisfy(apierrors.IsNotFound)))
 	})
@@ -127,7 +127,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 		for range 4 {
 			hosts.Go(func() {
 				for ctxHosts.Err() == nil {
-					_ = asks(ctxHosts, recorder, e, 1)
+					_ = record(ctxHosts, recorder, e, 1)
 				}
 			})
 		}
@@ -154,7 +154,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 
 	It("are not removed by an attacker with the rights of the config server", func(ctx SpecContext) {
 		e := newEnrollment(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kept-requests"}, token, time.Now().Add(time.Hour))
-		Expect(asks(ctx, newAdmissionRecorder(admin), e, 1)).To(Succeed())
+		Expect(record(ctx, newAdmissionRecorder(admin), e, 1)).To(Succeed())
 		own := asConfigServer()
 		for status, refusal := range map[string]string{
 			`{"requests":null}`: "cannot remove a request",
@@ -166,6 +166,6 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))
 			Eventually(func() error { return own.Status().Patch(ctx, e.DeepCopy(), patch) }).Should(MatchError(ContainSubstring(refusal)), status)
 		}
-		Expect(asks(ctx, newAdmissionRecorder(own), e, 2)).To(Succeed())
+		Expect(record(ctx, newAdmissionRecorder(own), e, 2)).To(Succeed())
 	})
 })

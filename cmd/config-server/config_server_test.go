@@ -32,7 +32,7 @@ func (s *configServer) hold(ctx context.Context, m *machine) <-chan answer {
 	GinkgoHelper()
 	got := make(chan answer, 1)
 	go func() {
-		code, body, err := s.ask(m.path(), m.token)
+		code, body, err := s.send(m.path(), m.token)
 		got <- answer{code, body, err}
 	}()
 	Eventually(requestedTime(ctx, m)).ShouldNot(BeNil())
@@ -55,7 +55,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Eventually(got).Should(Receive(&host))
 		Expect(host.err).NotTo(HaveOccurred())
 		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
-		code, body, err := s.ask(m.renderedPath(), m.token)
+		code, body, err := s.send(m.renderedPath(), m.token)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusOK), string(body))
 
@@ -78,7 +78,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 	It("keeps the time of a first request, however often the host retries, at whichever replica", func(ctx SpecContext) {
 		m := newMachine(ctx, "retries")
 		recorder := bootRecorder{admin}
-		asked := func(before server.Record, from string, at time.Time) bootstrapv1.BootStatus {
+		recordRequest := func(before server.Record, from string, at time.Time) bootstrapv1.BootStatus {
 			GinkgoHelper()
 			Expect(recorder.RecordRequest(ctx, before, netip.MustParseAddr(from), at)).To(Succeed())
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
@@ -90,24 +90,24 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		at := func(minutes int) time.Time {
 			return m.config.CreationTimestamp.Add(time.Duration(minutes) * time.Minute)
 		}
-		unasked := recordOf(m.config)
-		Expect(asked(unasked, "192.0.2.7", at(1))).To(times(at(1), at(1)))
-		Expect(asked(recordOf(m.config), "192.0.2.7", at(2))).To(times(at(1), at(2)))
-		Expect(asked(unasked, "192.0.2.7", at(3))).To(times(at(1), at(3)), "a replica whose cache lags")
+		notRequested := recordOf(m.config)
+		Expect(recordRequest(notRequested, "192.0.2.7", at(1))).To(times(at(1), at(1)))
+		Expect(recordRequest(recordOf(m.config), "192.0.2.7", at(2))).To(times(at(1), at(2)))
+		Expect(recordRequest(notRequested, "192.0.2.7", at(3))).To(times(at(1), at(3)), "a replica whose cache lags")
 
 		By("starting again when the host sends a request after its configuration was prepared")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: at(4)}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
-		Expect(asked(unasked, "192.0.2.7", at(4))).To(times(at(1), at(3)), "a request from before is answered")
+		Expect(recordRequest(notRequested, "192.0.2.7", at(4))).To(times(at(1), at(3)), "an earlier request was answered")
 		prepared := recordOf(m.config)
-		Expect(asked(prepared, "192.0.2.7", at(5))).To(times(at(5), at(5)))
-		Expect(asked(prepared, "192.0.2.7", at(6))).To(times(at(5), at(6)))
+		Expect(recordRequest(prepared, "192.0.2.7", at(5))).To(times(at(5), at(5)))
+		Expect(recordRequest(prepared, "192.0.2.7", at(6))).To(times(at(5), at(6)))
 
 		By("starting again with another token")
 		m.config.Annotations[bootstrapv1.TokenHashAnnotation] = strings.Repeat("f", 64)
 		Expect(admin.Update(ctx, m.config)).To(Succeed())
-		Expect(asked(recordOf(m.config), "192.0.2.7", at(7))).To(times(at(7), at(7)))
-		Expect(asked(recordOf(m.config), "192.0.2.7", at(8))).To(times(at(7), at(8)))
+		Expect(recordRequest(recordOf(m.config), "192.0.2.7", at(7))).To(times(at(7), at(7)))
+		Expect(recordRequest(recordOf(m.config), "192.0.2.7", at(8))).To(times(at(7), at(8)))
 	})
 
 	It("requests an overlay again that a manager of another version created", func(ctx SpecContext) {
@@ -127,21 +127,21 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 	It("serves from its caches while the API server is down, and records requests once it is back", func(ctx SpecContext) {
 		s, ready, waiting := serve(), newMachine(ctx, "outage-ready"), newMachine(ctx, "outage-waiting")
 		ready.prepare(ctx)
-		ask := func(m *machine, path string) func() (int, error) {
+		poll := func(m *machine, path string) func() (int, error) {
 			return func() (int, error) {
-				code, _, err := s.ask(path, m.token)
+				code, _, err := s.send(path, m.token)
 				return code, err
 			}
 		}
-		Eventually(ask(ready, ready.path())).Should(Equal(http.StatusOK))
+		Eventually(poll(ready, ready.path())).Should(Equal(http.StatusOK))
 		Expect(plane.StopAPIServer()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return plane.StartAPIServer(ctx) })
-		Expect(ask(ready, ready.path())()).To(Equal(http.StatusOK))
-		Expect(ask(ready, ready.renderedPath())()).To(Equal(http.StatusOK))
-		Expect(ask(waiting, waiting.path())()).To(Equal(http.StatusServiceUnavailable))
+		Expect(poll(ready, ready.path())()).To(Equal(http.StatusOK))
+		Expect(poll(ready, ready.renderedPath())()).To(Equal(http.StatusOK))
+		Expect(poll(waiting, waiting.path())()).To(Equal(http.StatusServiceUnavailable))
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
 		waiting.prepare(ctx)
-		Eventually(ask(waiting, waiting.path())).Should(Equal(http.StatusOK))
+		Eventually(poll(waiting, waiting.path())).Should(Equal(http.StatusOK))
 	})
 
 	It("uses a renewed certificate without a restart", func(ctx SpecContext) {
@@ -177,7 +177,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		for _, base := range []string{quiet.metrics, quiet.health} {
 			Expect(status(base + "/debug/pprof/")).To(Equal(http.StatusNotFound))
 		}
-		code, _, err := quiet.ask("/debug/pprof/", "")
+		code, _, err := quiet.send("/debug/pprof/", "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(Equal(http.StatusNotFound))
 		launch("--profiler-address", address)
@@ -205,12 +205,12 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
 		Eventually(s.session).Should(gexec.Exit(0))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-		Expect(m.config.Status.Boot.ServedTime).NotTo(BeNil(), "it was still recorded")
+		Expect(m.config.Status.Boot.ServedTime).NotTo(BeNil(), "the answer was recorded before the exit")
 	})
 
 	It("serves its metrics", func(ctx SpecContext) {
 		s := serve()
-		_, _, err := s.ask("/nothing", "")
+		_, _, err := s.send("/nothing", "")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(text(s.metrics + "/metrics")).To(ContainSubstring(`poolboot_config_server_requests_total{code="404",path="unknown"} 1`))
 	})

@@ -112,18 +112,18 @@ var _ = Describe("A user who copies objects", func() {
 		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "full"}
 		newEnrollment(ctx, key, token, time.Now().Add(time.Hour))
 		recorder := newAdmissionRecorder(admin)
-		asks := func(name string) error {
+		record := func(name string) error {
 			return recorder.RecordAdmissionRequest(ctx, server.Enrollment{NamespacedName: key}, name, "192.0.2.7", time.Now())
 		}
 		for i := range poolv1.MaxEnrollmentRequests {
-			Expect(asks("edge-" + string(rune('a'+i/26)) + string(rune('a'+i%26)))).To(Succeed())
+			Expect(record("edge-" + string(rune('a'+i/26)) + string(rune('a'+i%26)))).To(Succeed())
 		}
 		recorder = newAdmissionRecorder(admin)
-		Expect(asks("edge-one-too-many")).To(MatchError(server.ErrEnrollmentFull))
-		Expect(asks("edge-aa")).To(Succeed(), "who is noted may ask again")
+		Expect(record("edge-one-too-many")).To(MatchError(server.ErrEnrollmentFull))
+		Expect(record("edge-aa")).To(Succeed(), "a recorded host can send another request")
 		s := serve()
 		Eventually(func() (string, error) {
-			_, body, err := s.ask("/config/infra/default/full?name=edge-last", token)
+			_, body, err := s.send("/config/infra/default/full?name=edge-last", token)
 			return string(body), err
 		}).Should(ContainSubstring("EnrollmentFull"))
 	})

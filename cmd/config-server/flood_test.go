@@ -46,7 +46,7 @@ var _ = Describe("A flood of strangers", func() {
 		s, m := serve(), newMachine(ctx, "in-a-flood")
 		m.prepare(ctx)
 		host := func() (int, error) {
-			code, _, err := s.ask(m.path(), m.token)
+			code, _, err := s.send(m.path(), m.token)
 			return code, err
 		}
 		Eventually(host).Should(Equal(http.StatusOK))
@@ -82,7 +82,7 @@ var _ = Describe("A flood of strangers", func() {
 		AddReportEntry("flood", fmt.Sprintf("%.0f connections at most, %.0f dropped; memory %.0f MiB before, %.0f MiB at most; slowest answer to a host %s",
 			connections, s.figure("poolboot_config_server_connections_dropped_total"), quiet, most, slowest.Round(time.Millisecond)))
 		Expect(connections).To(BeNumerically("<=", server.DefaultLimits.Strangers+10), "strangers, and the host")
-		Expect(connections).To(BeNumerically(">", server.DefaultLimits.Strangers/2), "it was a flood")
+		Expect(connections).To(BeNumerically(">", server.DefaultLimits.Strangers/2), "the flood reached the server")
 		Expect(most-quiet).To(BeNumerically("<", 150), "MiB")
 	})
 })

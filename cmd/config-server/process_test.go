@@ -109,13 +109,13 @@ func hostClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true}}
 }
 
-// ask sends one request, as a host does.
-func (s *configServer) ask(path, token string) (code int, body []byte, err error) {
-	return s.askFrom("127.0.0.1", path, token)
+// send sends one request, as a host does.
+func (s *configServer) send(path, token string) (code int, body []byte, err error) {
+	return s.sendFrom("127.0.0.1", path, token)
 }
 
-// askFrom is ask with a source address.
-func (s *configServer) askFrom(address, path, token string) (code int, body []byte, err error) {
+// sendFrom is send with a source address.
+func (s *configServer) sendFrom(address, path, token string) (code int, body []byte, err error) {
 	request, err := http.NewRequest(http.MethodGet, s.url+path, nil)
 	if err != nil {
 		return 0, nil, err

@@ -24,7 +24,7 @@ import (
 // answers returns a function for Eventually, which sends a request and returns the status code.
 func (s *configServer) answers(path, token string) func() (int, error) {
 	return func() (int, error) {
-		code, _, err := s.ask(path, token)
+		code, _, err := s.send(path, token)
 		return code, err
 	}
 }
@@ -72,7 +72,7 @@ var _ = Describe("Replicas of the config server", func() {
 		waits := first.hold(ctx, m)
 		waitsToo := make(chan answer, 1)
 		go func() {
-			code, body, err := second.ask(m.path(), m.token)
+			code, body, err := second.send(m.path(), m.token)
 			waitsToo <- answer{code, body, err}
 		}()
 		m.prepare(ctx)
@@ -105,20 +105,20 @@ var _ = Describe("Replicas of the config server", func() {
 		held := hosts.hold(ctx, waiting)
 
 		over := make(chan struct{})
-		var asking sync.WaitGroup
+		var clients sync.WaitGroup
 		var mu sync.Mutex
 		var wrong []error
-		asked := 0
+		requests := 0
 		for range 4 {
-			asking.Go(func() {
+			clients.Go(func() {
 				for {
 					for _, path := range []string{m.path(), m.renderedPath()} {
-						code, body, err := hosts.ask(path, m.token)
+						code, body, err := hosts.send(path, m.token)
 						if err == nil && code != http.StatusOK {
 							err = errors.New(string(body))
 						}
 						mu.Lock()
-						asked++
+						requests++
 						if err != nil {
 							wrong = append(wrong, err)
 						}
@@ -143,10 +143,10 @@ var _ = Describe("Replicas of the config server", func() {
 			Eventually(service.Ready).Should(Equal(2))
 		}
 		close(over)
-		asking.Wait()
+		clients.Wait()
 		Expect(wrong).To(BeEmpty())
-		Expect(asked).To(BeNumerically(">", 20))
-		Expect((<-held).code).To(Equal(http.StatusOK), "it waited while its replica was told to end")
+		Expect(requests).To(BeNumerically(">", 20))
+		Expect((<-held).code).To(Equal(http.StatusOK), "it waited while its replica shut down")
 	}, SpecTimeout(2*time.Minute))
 
 	It("cut off from the API server serve a host with an overlay until three minutes before its join credential expires, and end no boot", func(ctx SpecContext) {
@@ -163,10 +163,10 @@ var _ = Describe("Replicas of the config server", func() {
 		way.Set(faults.Faults{Partition: true})
 		Expect(status(s.health + "/readyz")).To(Equal(http.StatusOK))
 		Eventually(func() (bool, error) {
-			asked := time.Now()
-			code, _, err := s.ask(ends.path(), ends.token)
+			sent := time.Now()
+			code, _, err := s.send(ends.path(), ends.token)
 			if code == http.StatusOK {
-				Expect(asked).To(BeTemporally("<", end.Add(-3*time.Minute)))
+				Expect(sent).To(BeTemporally("<", end.Add(-3*time.Minute)))
 			}
 			return code == http.StatusServiceUnavailable, err
 		}).Should(BeTrue())

@@ -121,7 +121,7 @@ var _ = Describe("A change of the CA", func() {
 			Eventually(out).Should(gbytes.Say("unknown authority"))
 			Eventually(out).Should(gbytes.Say("attempt #2"))
 		}()
-		Expect(old.fetch(refused, out)).To(MatchError(context.Canceled), "it asks until somebody ends it")
+		Expect(old.fetch(refused, out)).To(MatchError(context.Canceled), "it retries until it is canceled")
 		s.shows(root, after)
 		old.boots(ctx)
 	})

@@ -20,9 +20,9 @@ import (
 // arrivals returns a patch of status with addresses in status.boot.
 func arrivals(addresses ...bootstrapv1.TokenAddress) string {
 	GinkgoHelper()
-	noted, err := json.Marshal(addresses)
+	recorded, err := json.Marshal(addresses)
 	Expect(err).NotTo(HaveOccurred())
-	return `{"boot":{"addresses":` + string(noted) + `}}`
+	return `{"boot":{"addresses":` + string(recorded) + `}}`
 }
 
 // many returns addresses of a token.
