@@ -194,9 +194,9 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 			w.settle(ctx)
 			Expect(w.config(ctx)).To(BeNil())
 			Expect(w.writes).To(BeZero())
-			told := w.receivedEvents()
-			Expect(told).To(And(HavePrefix("Warning "), ContainSubstring(why)))
-			Expect(strings.Count(told, "\n")).To(BeZero(), told)
+			received := w.receivedEvents()
+			Expect(received).To(And(HavePrefix("Warning "), ContainSubstring(why)))
+			Expect(strings.Count(received, "\n")).To(BeZero(), received)
 		},
 		Entry("when another consumer provisions it", consumed, "Metal3Machine m1 is the consumer of the host"),
 		Entry("without a Cluster", annotated(poolv1.HostClusterAnnotation, ""), "add "+poolv1.HostClusterAnnotation),
@@ -306,7 +306,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		}
 		w.settle(ctx)
 		Expect(w.config(ctx)).To(BeNil())
-		Expect(w.receivedEvents()).NotTo(ContainSubstring(poolv1.EventPoolbootConfigDeleted), "who deleted it has told")
+		Expect(w.receivedEvents()).NotTo(ContainSubstring(poolv1.EventPoolbootConfigDeleted), "who deleted it has received")
 	})
 
 	DescribeTable("loses its PoolbootConfig",

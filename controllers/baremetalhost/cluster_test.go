@@ -119,7 +119,7 @@ var _ = Describe("The PoolbootConfig of a BareMetalHost whose Cluster is deleted
 		before := w.writes
 		w.reconciler.Client = interceptor.NewClient(w.reconciler.Client.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if _, is := o.(*clusterv1.Cluster); is {
+				if _, ok := o.(*clusterv1.Cluster); ok {
 					return apierrors.NewNotFound(clusterv1.GroupVersion.WithResource("clusters").GroupResource(), key.Name)
 				}
 				return c.Get(ctx, key, o, opts...)

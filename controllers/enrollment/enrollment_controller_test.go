@@ -95,9 +95,9 @@ var _ = Describe("An Enrollment", func() {
 
 	It("counts no use, and creates no PoolbootConfig, while it is unknown whether the Node exists", func(ctx SpecContext) {
 		w := newWorld(2)
-		left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", UID: "old", Annotations: map[string]string{poolv1.NodeConfigAnnotation: "site/edge-7"}}}
-		left.Status.NodeInfo.KubeletVersion = "v1.36.3"
-		Expect(w.workload.Create(ctx, left)).To(Succeed())
+		existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", UID: "old", Annotations: map[string]string{poolv1.NodeConfigAnnotation: "site/edge-7"}}}
+		existing.Status.NodeInfo.KubeletVersion = "v1.36.3"
+		Expect(w.workload.Create(ctx, existing)).To(Succeed())
 		w.unreachable = true
 		w.settle(ctx)
 		w.ask(ctx, "edge-7", "edge-8")

@@ -32,12 +32,12 @@ type fixture struct {
 	reconciler *Reconciler
 	events     *events.FakeRecorder
 	writes     int
-	// hidden hides rendered configs from the reconciler's cache.
-	hidden bool
-	// lagging is an earlier version of a pool in the reconciler's cache.
-	lagging *poolv1.MachineConfigPool
-	// blind hides PoolbootConfigs from the reconciler's cache.
-	blind bool
+	// hidesRendered hides rendered configs from the reconciler's cache.
+	hidesRendered bool
+	// stalePool is an earlier version of a pool in the reconciler's cache.
+	stalePool *poolv1.MachineConfigPool
+	// hidesConfigs hides PoolbootConfigs from the reconciler's cache.
+	hidesConfigs bool
 	// crash stops the reconciler at a write: before the first deletion or status patch for which it returns true.
 	crash func(verb string) bool
 	// onPatch is called after the reconciler has read, and before its next patch of a status.
@@ -80,17 +80,17 @@ func newFixture(objects ...client.Object) *fixture {
 		}).Build()
 	cached := interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if p, ok := o.(*poolv1.MachineConfigPool); ok && s.lagging != nil {
-				s.lagging.DeepCopyInto(p)
+			if p, ok := o.(*poolv1.MachineConfigPool); ok && s.stalePool != nil {
+				s.stalePool.DeepCopyInto(p)
 				return nil
 			}
-			if s.hidden && strings.HasPrefix(key.Name, poolv1.RenderedNamePrefix) {
+			if s.hidesRendered && strings.HasPrefix(key.Name, poolv1.RenderedNamePrefix) {
 				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*bootstrapv1.PoolbootConfigList); ok && s.blind {
+			if _, ok := list.(*bootstrapv1.PoolbootConfigList); ok && s.hidesConfigs {
 				return nil
 			}
 			return c.List(ctx, list, opts...)

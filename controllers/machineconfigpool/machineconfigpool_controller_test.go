@@ -172,7 +172,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		p := s.pool("infra")
 		p.Status = poolv1.MachineConfigPoolStatus{}
 		Expect(s.Status().Update(ctx(), p)).To(Succeed())
-		s.hidden = true
+		s.hidesRendered = true
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 

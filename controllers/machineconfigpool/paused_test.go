@@ -125,7 +125,7 @@ var _ = Describe("A paused pool", func() {
 			s.reconciler.RenderedHistory = 0
 			p := s.pool("infra")
 			p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), old
-			s.lagging = s.pool("infra")
+			s.stalePool = s.pool("infra")
 			Expect(s.Update(ctx(), p)).To(Succeed())
 			s.reconcile("infra")
 			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: old}, &poolv1.MachineConfig{})).To(Succeed())
@@ -149,7 +149,7 @@ var _ = Describe("A paused pool", func() {
 		)
 
 		It("finds a rendered config that the cache does not contain yet, as just after a move", func() {
-			s.hidden = true
+			s.hidesRendered = true
 			p := pin(old)
 			Expect(p.Status.Configuration.Name).To(Equal(old))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
@@ -183,12 +183,12 @@ var _ = Describe("A paused pool", func() {
 		old := change("old")
 		change("current")
 		s.pause(true)
-		s.lagging = s.pool("infra")
+		s.stalePool = s.pool("infra")
 		p := s.pool("infra")
 		p.Spec.PausedConfiguration.Name = old
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		Expect(s.reconcile("infra").Spec.PausedConfiguration.Name).To(Equal(old))
-		s.lagging = nil
+		s.stalePool = nil
 		Expect(handsOut()).To(Equal(old))
 	})
 

@@ -99,20 +99,20 @@ var _ = Describe("A pool that was rendered", func() {
 	})
 
 	It("is not reconciled while the cache does not contain the last write to it, but only for a limited time", func() {
-		s.lagging = s.pool("infra")
+		s.stalePool = s.pool("infra")
 		s.set(mconf("50-infra"), "changed")
-		wrote := s.reconcile("infra")
+		written := s.reconcile("infra")
 		before := s.writes
 		s.set(mconf("50-infra"), "again")
-		Expect(s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(wrote)})).To(
+		Expect(s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(written)})).To(
 			Equal(ctrl.Result{RequeueAfter: ownwrites.MaxLag}))
-		Expect(s.pool("infra")).To(Equal(wrote))
+		Expect(s.pool("infra")).To(Equal(written))
 		Expect(s.writes).To(Equal(before))
 
 		s.reconciler.written = ownwrites.Tracker{} // as after this time
 		s.reconcile("infra")
 		Expect(s.writes).To(BeNumerically(">", before))
-		s.lagging = nil
+		s.stalePool = nil
 		Expect(string(s.rendered(s.reconcile("infra")).Spec.Config.Raw)).To(ContainSubstring("again"))
 	})
 
@@ -120,7 +120,7 @@ var _ = Describe("A pool that was rendered", func() {
 		s.set(mconf("50-infra"), "changed")
 		s.reconcile("infra")
 		rendered, written := renders(), s.writes
-		s.hidden = true
+		s.hidesRendered = true
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 		Expect(s.writes).To(Equal(written))
 		Expect(renders()).To(Equal(rendered))

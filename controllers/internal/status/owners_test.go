@@ -84,17 +84,17 @@ func written(changes ...func(*configStatus)) *bootstrapv1.PoolbootConfig {
 }
 
 // writers returns the owners that are allowed to change one version into the next.
-func writers(before, after *bootstrapv1.PoolbootConfig) (may []Owner) {
+func writers(before, after *bootstrapv1.PoolbootConfig) (allowed []Owner) {
 	GinkgoHelper()
 	changed, err := changes(before, after)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(changed).NotTo(BeEmpty())
 	for _, owner := range owners {
 		if owner.checkOwnership(before, after, changed) == nil {
-			may = append(may, owner)
+			allowed = append(allowed, owner)
 		}
 	}
-	return may
+	return allowed
 }
 
 var _ = Describe("Each part of a PoolbootConfig's status", func() {
@@ -111,8 +111,8 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 		jsonFields(configStatus{}, "", "conditions", "boot")
 		jsonFields(bootstrapv1.BootStatus{}, "boot.")
 		isField := func(path string) bool { return !strings.ContainsAny(path, "[") }
-		known := slices.DeleteFunc(slices.Collect(maps.Keys(parts)), func(path string) bool { return !isField(path) })
-		Expect(known).To(ConsistOf(fields))
+		documented := slices.DeleteFunc(slices.Collect(maps.Keys(parts)), func(path string) bool { return !isField(path) })
+		Expect(documented).To(ConsistOf(fields))
 	})
 
 	for path, change := range samples {
@@ -161,8 +161,8 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 
 var _ = DescribeTable("A part that is handed over has one owner at a time",
 	func(before, after []func(*configStatus), owner Owner) {
-		was, now := written(before...), written(append(before, after...)...)
-		Expect(writers(was, now)).To(Equal([]Owner{owner}))
+		oldConfig, newConfig := written(before...), written(append(before, after...)...)
+		Expect(writers(oldConfig, newConfig)).To(Equal([]Owner{owner}))
 	},
 	Entry("the pool, before a host sends a request", with(), with(samples["poolRole"]), PoolbootConfig),
 	Entry("the pool, with the boot's record", with(), with(samples["poolRole"], samples["nodeRef"], samples["boot.preparedTime"]), Boot),
@@ -190,9 +190,9 @@ var _ = DescribeTable("A part that is handed over has one owner at a time",
 
 var _ = DescribeTable("The credential of an inline data Secret",
 	func(before []func(*configStatus), owner Owner) {
-		was, now := written(before...), written(append(before, samples["boot.credentialID"], samples["boot.credentialExpirationTime"])...)
-		was.Spec.ConfigSource.Type, now.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline, bootstrapv1.ConfigSourceTypeInline
-		Expect(writers(was, now)).To(Equal([]Owner{owner}))
+		oldConfig, newConfig := written(before...), written(append(before, samples["boot.credentialID"], samples["boot.credentialExpirationTime"])...)
+		oldConfig.Spec.ConfigSource.Type, newConfig.Spec.ConfigSource.Type = bootstrapv1.ConfigSourceTypeInline, bootstrapv1.ConfigSourceTypeInline
+		Expect(writers(oldConfig, newConfig)).To(Equal([]Owner{owner}))
 	},
 	Entry("belongs to the poolbootconfig controller until the data Secret is recorded", with(noDataSecret, credentialOnRecord), PoolbootConfig),
 	Entry("belongs to the poolbootconfig controller until the credential is recorded", with(), PoolbootConfig),

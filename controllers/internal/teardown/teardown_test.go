@@ -80,8 +80,8 @@ func (c *clusters) boot() teardown.Boot {
 	}
 }
 
-// left returns the names of the objects that still exist.
-func (c *clusters) left(ctx context.Context) (left []string) {
+// remaining returns the names of the objects that still exist.
+func (c *clusters) remaining(ctx context.Context) (names []string) {
 	GinkgoHelper()
 	for _, object := range []struct {
 		in     client.Client
@@ -93,12 +93,12 @@ func (c *clusters) left(ctx context.Context) (left []string) {
 		{c.workload, &corev1.Node{}, client.ObjectKey{Name: nodeName}},
 	} {
 		if err := object.in.Get(ctx, object.key, object.object); err == nil {
-			left = append(left, object.key.Name)
+			names = append(names, object.key.Name)
 		} else {
 			Expect(apierrors.IsNotFound(err)).To(BeTrue())
 		}
 	}
-	return left
+	return names
 }
 
 var _ = Describe("The teardown of a boot", func() {
@@ -108,7 +108,7 @@ var _ = Describe("The teardown of a boot", func() {
 		c := newClusters()
 		Expect(c.boot().Delete(ctx)).To(Succeed())
 		Expect(c.writes).To(Equal([]string{"patch " + nodeName, "delete " + overlay, "delete " + credential, "delete " + nodeName}))
-		Expect(c.left(ctx)).To(BeEmpty())
+		Expect(c.remaining(ctx)).To(BeEmpty())
 		Expect(record.HasJoined(c.config)).To(BeTrue())
 		stored := &bootstrapv1.PoolbootConfig{}
 		Expect(c.management.Get(ctx, client.ObjectKeyFromObject(c.config), stored)).To(Succeed())
@@ -123,23 +123,23 @@ var _ = Describe("The teardown of a boot", func() {
 				Expect(c.boot().Delete(ctx)).To(MatchError(errBroken))
 				Expect(c.management.Get(ctx, client.ObjectKeyFromObject(c.config), c.config)).To(Succeed())
 				Expect(c.boot().Delete(ctx)).To(Succeed())
-				Expect(c.left(ctx)).To(BeEmpty())
+				Expect(c.remaining(ctx)).To(BeEmpty())
 				Expect(record.HasJoined(c.config)).To(BeTrue())
 				Expect(c.boot().Delete(ctx)).To(Succeed(), "everything is deleted already")
 			})
 		}
 	}
 
-	DescribeTable("deletes the rest if one object cannot be deleted", func(ctx context.Context, failing int, left []string, leftovers []string) {
+	DescribeTable("deletes the rest if one object cannot be deleted", func(ctx context.Context, failing int, remaining []string, leftovers []string) {
 		c := newClusters()
 		c.failing = failing
 		err := c.boot().Delete(ctx)
 		Expect(err).To(MatchError(errBroken))
-		Expect(c.left(ctx)).To(Equal(left))
+		Expect(c.remaining(ctx)).To(Equal(remaining))
 		if found, ok := errors.AsType[*teardown.LeftoverError](err); ok {
 			Expect(found.Objects).To(Equal(leftovers))
 		} else {
-			Expect(leftovers).To(BeNil(), "the overlay must not be left")
+			Expect(leftovers).To(BeNil(), "the overlay must not remain")
 		}
 	},
 		Entry("but nothing while the token is accepted", 0, []string{overlay, credential, nodeName}, nil),
@@ -153,14 +153,14 @@ var _ = Describe("The teardown of a boot", func() {
 		boot := c.boot()
 		boot.Workload = func(context.Context) (client.Client, error) { return nil, errBroken }
 		err := boot.Delete(ctx)
-		left, ok := errors.AsType[*teardown.LeftoverError](err)
+		leftover, ok := errors.AsType[*teardown.LeftoverError](err)
 		Expect(ok).To(BeTrue())
-		Expect(left.Objects).To(Equal([]string{"Secret kube-system/" + credential, "Node " + nodeName}))
+		Expect(leftover.Objects).To(Equal([]string{"Secret kube-system/" + credential, "Node " + nodeName}))
 		Expect(err).To(MatchError(errBroken))
-		Expect(c.left(ctx)).To(Equal([]string{credential, nodeName}))
+		Expect(c.remaining(ctx)).To(Equal([]string{credential, nodeName}))
 
 		boot.CredentialID, boot.NodeName = "", ""
-		Expect(boot.Delete(ctx)).To(Succeed(), "nothing is there to delete")
+		Expect(boot.Delete(ctx)).To(Succeed(), "nothing to delete")
 		boot = c.boot()
 		boot.Workload = nil
 		Expect(boot.Delete(ctx)).To(Succeed(), "the workload cluster does not exist any more")
@@ -177,9 +177,9 @@ var _ = Describe("The teardown of a boot", func() {
 		}
 		err := boot.Delete(ctx)
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
-		Expect(c.left(ctx)).To(Equal([]string{nodeName}))
+		Expect(c.remaining(ctx)).To(Equal([]string{nodeName}))
 		Expect(c.boot().Delete(ctx)).To(Succeed())
-		Expect(c.left(ctx)).To(Equal([]string{nodeName}))
+		Expect(c.remaining(ctx)).To(Equal([]string{nodeName}))
 	})
 
 	It("does not revoke the token if the host has not joined", func(ctx context.Context) {
@@ -188,7 +188,7 @@ var _ = Describe("The teardown of a boot", func() {
 		boot.HasJoined = false
 		Expect(boot.Delete(ctx)).To(Succeed())
 		Expect(record.HasJoined(c.config)).To(BeFalse())
-		Expect(c.left(ctx)).To(BeEmpty())
+		Expect(c.remaining(ctx)).To(BeEmpty())
 	})
 
 	It("refuses to revoke the token of a PoolbootConfig that has changed", func(ctx context.Context) {
@@ -197,6 +197,6 @@ var _ = Describe("The teardown of a boot", func() {
 		changed.Annotations["other"] = "writer"
 		Expect(c.management.Update(ctx, changed)).To(Succeed())
 		Expect(apierrors.IsConflict(c.boot().Delete(ctx))).To(BeTrue())
-		Expect(c.left(ctx)).To(Equal([]string{overlay, credential, nodeName}))
+		Expect(c.remaining(ctx)).To(Equal([]string{overlay, credential, nodeName}))
 	})
 })
