@@ -24,8 +24,8 @@ func (e *AutoApprovedError) Error() string {
 	if grant == "" {
 		grant = "its authorizer allows it"
 	}
-	return fmt.Sprintf("Kubernetes approves certificate requests of bootstrap tokens for any Node name (%s), so a stolen join credential could become any Node: "+
-		"bind the right to create certificatesigningrequests/nodeclient only to groups of tokens that need it, such as %s, or to none",
+	return fmt.Sprintf("Kubernetes approves certificate requests of bootstrap tokens for any Node name (%s), so a client with a stolen join credential could impersonate any Node: "+
+		"bind the permission to create certificatesigningrequests/nodeclient only to the token groups that need it, such as %s, or to no group",
 		grant, bootstrapapi.BootstrapDefaultGroup+":kubeadm:default-node-token")
 }
 

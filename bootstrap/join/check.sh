@@ -11,7 +11,7 @@ sums=$1 variable=$2 flags=$3 directory=$4 wrong=0
 
 stop() {
 	wrong=1
-	echo "poolboot: this host does not join, because $1 is not as Poolboot wrote it, and its Node could be outside its pool." \
+	echo "poolboot: this host does not join, because $1 differs from what Poolboot wrote, and its Node could be outside its pool." \
 		"A unit, a mount, tmpfiles.d or a program of a MachineConfig or of the image changes it before the kubelet starts:" \
 		"remove that and provision the host again, or undo the change and run: systemctl start kubelet.service" >&2
 }

@@ -118,7 +118,7 @@ var _ = Describe("The check before a host joins", func() {
 			change(h)
 			out, err := h.check()
 			Expect(err).To(HaveOccurred())
-			Expect(out).To(HavePrefix("poolboot: this host does not join, because " + changed + " is not as Poolboot wrote it"))
+			Expect(out).To(HavePrefix("poolboot: this host does not join, because " + changed + " differs from what Poolboot wrote"))
 			Expect(out).To(ContainSubstring("provision the host again, or undo the change and run: systemctl start kubelet.service"))
 			Expect(out).NotTo(ContainSubstring(secret))
 			Expect(strings.Split(strings.TrimSpace(out), "\n")).To(HaveEach(HavePrefix("poolboot: ")), "nothing else is on the console")
@@ -154,7 +154,7 @@ var _ = Describe("The check before a host joins", func() {
 		h.write("/etc/kubernetes/pki/ca.crt", "")
 		out, err := h.check()
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(SatisfyAll(ContainSubstring("because /etc/poolboot/kubelet.env is"), ContainSubstring("because /etc/kubernetes/pki/ca.crt is")))
+		Expect(out).To(SatisfyAll(ContainSubstring("because /etc/poolboot/kubelet.env differs"), ContainSubstring("because /etc/kubernetes/pki/ca.crt differs")))
 	})
 
 	It("runs before the kubelet and kubeadm, and covers everything that the overlay writes", func() {

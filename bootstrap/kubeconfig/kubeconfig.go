@@ -97,18 +97,18 @@ func Read(content []byte) (*Config, error) {
 	read := &clientcmdv1.Config{}
 	if err := yaml.Unmarshal(content, read); err != nil {
 		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrongType.Field != "" {
-			return nil, &FieldError{Field: wrongType.Field, Why: "is of the wrong type"}
+			return nil, &FieldError{Field: wrongType.Field, Why: "has the wrong type"}
 		}
-		return nil, errors.New("it is not a kubeconfig: not valid YAML, or of another structure")
+		return nil, errors.New("it is not a kubeconfig: it is not valid YAML, or it has another structure")
 	}
 	context := slices.IndexFunc(read.Contexts, func(c clientcmdv1.NamedContext) bool { return c.Name == read.CurrentContext })
 	if context < 0 {
-		return nil, &FieldError{Field: "current-context", Why: "contexts has no context of this name"}
+		return nil, &FieldError{Field: "current-context", Why: "contexts has no context with this name"}
 	}
 	chosen := read.Contexts[context].Context
 	cluster := slices.IndexFunc(read.Clusters, func(c clientcmdv1.NamedCluster) bool { return c.Name == chosen.Cluster })
 	if cluster < 0 {
-		return nil, &FieldError{Field: fmt.Sprintf("contexts[%d].context.cluster", context), Why: "clusters has no cluster of this name"}
+		return nil, &FieldError{Field: fmt.Sprintf("contexts[%d].context.cluster", context), Why: "clusters has no cluster with this name"}
 	}
 	config := &Config{}
 	if err := config.readCluster(fmt.Sprintf("clusters[%d].cluster", cluster), &read.Clusters[cluster].Cluster); err != nil {
@@ -119,18 +119,18 @@ func Read(content []byte) (*Config, error) {
 	}
 	user := slices.IndexFunc(read.AuthInfos, func(u clientcmdv1.NamedAuthInfo) bool { return u.Name == chosen.AuthInfo })
 	if user < 0 {
-		return nil, &FieldError{Field: fmt.Sprintf("contexts[%d].context.user", context), Why: "users has no user of this name"}
+		return nil, &FieldError{Field: fmt.Sprintf("contexts[%d].context.user", context), Why: "users has no user with this name"}
 	}
 	return config, config.readUser(fmt.Sprintf("users[%d].user", user), &read.AuthInfos[user].AuthInfo)
 }
 
 // Reasons why a field is refused.
 const (
-	filesNotRead         = "files are not read, because they would be those of the program that connects: put the content in "
-	programsNotRun       = "programs are not run, because they would run with the rights of the program that connects: use a client certificate or a token"
-	unsupportedSetting   = "is not supported: use a client certificate or a token of a user with the rights of an administrator"
-	proxyNotSupported    = "is not supported, because a tenant could have any address called by it: set HTTPS_PROXY of the program that connects"
-	insecureNotSupported = "is not supported, because hosts verify the API server too: use certificate-authority-data"
+	filesNotRead         = "files are not read, because the program that connects would read its own files: put the content in "
+	programsNotRun       = "programs are not run, because they would run with the permissions of the program that connects: use a client certificate or a token"
+	unsupportedSetting   = "is not supported: use a client certificate or a token of a user with the permissions of an administrator"
+	proxyNotSupported    = "is not supported, because a tenant could make the program connect to any address: set HTTPS_PROXY for the program"
+	insecureNotSupported = "is not supported, because hosts also verify the API server: use certificate-authority-data"
 	serverFormat         = "must be an https URL with a host, and without user, query or fragment"
 	unpairedError        = "client-certificate-data and client-key-data must be set together"
 )

@@ -112,7 +112,7 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 		},
 		Entry("text", "hunter2", "not a kubeconfig"),
 		Entry("an unknown anchor", "users: *hunter2", "not a kubeconfig"),
-		Entry("data of another type", `users: [{user: {exec: hunter2}}]`, "users.user.exec: is of the wrong type"),
+		Entry("data of another type", `users: [{user: {exec: hunter2}}]`, "users.user.exec: has the wrong type"),
 		Entry("data that is not base64", `clusters: [{cluster: {certificate-authority-data: "hunter2!"}}]`, "not a kubeconfig"),
 		Entry("nothing", "", "current-context"),
 		Entry("no context", `current-context: hunter2`, "current-context"),
@@ -162,8 +162,8 @@ var _ = Describe("A kubeconfig that a tenant wrote", func() {
 			ClientCertificate: []byte("certificate"), ClientKey: []byte("key")}))
 
 		By("refusing to read anything else")
-		Expect(kubeconfig.Secrets{}.Get(ctx, edge, &corev1.ConfigMap{})).To(MatchError(ContainSubstring("only Secrets")))
-		Expect(kubeconfig.Secrets{}.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("not listed")))
+		Expect(kubeconfig.Secrets{}.Get(ctx, edge, &corev1.ConfigMap{})).To(MatchError(ContainSubstring("only kubeconfig Secrets")))
+		Expect(kubeconfig.Secrets{}.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("cannot be listed")))
 	})
 
 	It("sends no request to an address to which its server redirects", func() {

@@ -2,6 +2,7 @@ package kubeconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ type Secrets struct {
 func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	kubeconfig, ok := object.(*corev1.Secret)
 	if !ok {
-		return fmt.Errorf("%T %s: only Secrets with kubeconfigs are read here", object, key)
+		return fmt.Errorf("%T %s: only kubeconfig Secrets can be read", object, key)
 	}
 	read := &corev1.Secret{}
 	config, err := readSecret(ctx, s.Reader, key, read, options...)
@@ -39,5 +40,5 @@ func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 
 // List always returns an error, because callers know the Cluster of the kubeconfig that they need.
 func (s Secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	return fmt.Errorf("kubeconfig Secrets are not listed")
+	return errors.New("kubeconfig Secrets cannot be listed")
 }

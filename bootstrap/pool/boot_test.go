@@ -166,7 +166,7 @@ var _ = Describe("ForBoot", func() {
 		},
 		Entry("a Machine with spec.poolRole", "create it, or correct spec.poolRole of the PoolbootConfig and of its template", spec("nowhere")),
 		Entry("a Machine of the worker pool", "create it", without("worker")),
-		Entry("a Machine with an inline data Secret", "delete the Machine: another one takes its place. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels",
+		Entry("a Machine with an inline data Secret", "delete the Machine: a new Machine replaces it. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels",
 			inline, record("edge"), secretOnRecord, without("edge")),
 		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool-role of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
 			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}

@@ -17,7 +17,7 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s has different values in %s: make them agree or keep one", e.Key, strings.Join(e.Sources, " and "))
+	return fmt.Sprintf("%s has different values in %s: set the same value in both, or remove one", e.Key, strings.Join(e.Sources, " and "))
 }
 
 // Reason returns the reason of the condition that reports the error.

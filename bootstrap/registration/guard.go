@@ -64,8 +64,8 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 		).
 		WithValidations(apply.Validation().
 			WithExpression(`variables.changed.size() == 0`).
-			WithMessageExpression(`"a kubelet cannot change " + variables.changed.join(", ") + " of its Node, because Poolboot or the pools' selectors rest on it: ` +
-				`have an administrator of the cluster change it"`).
+			WithMessageExpression(`"a kubelet cannot change " + variables.changed.join(", ") + " of its Node, because Poolboot or the selectors of pools depend on it: ` +
+				`ask a cluster administrator to change it"`).
 			WithReason(metav1.StatusReasonForbidden)))
 	binding := apply.ValidatingAdmissionPolicyBinding(name).WithLabels(labels).WithSpec(apply.ValidatingAdmissionPolicyBindingSpec().
 		WithPolicyName(name).WithValidationActions(admissionregistrationv1.Deny))

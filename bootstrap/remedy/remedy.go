@@ -40,7 +40,7 @@ func Replace(config *bootstrapv1.PoolbootConfig) string {
 	case record.EnrolledHost:
 		return fmt.Sprintf("delete %s and its Node, and install the host again", OwnerOf(config))
 	}
-	return fmt.Sprintf("delete %s: another one takes its place", OwnerOf(config))
+	return fmt.Sprintf("delete %s: a new Machine replaces it", OwnerOf(config))
 }
 
 // Renewing is the section of the documentation that has the commands to replace Machines.
@@ -68,7 +68,7 @@ func Rotate(config *bootstrapv1.PoolbootConfig) string {
 
 // reprovision returns how to install an annotated BareMetalHost again.
 func reprovision(config *bootstrapv1.PoolbootConfig) string {
-	return Remove(config) + ", and put it back once the host is available"
+	return Remove(config) + ", and set it again when the host is available"
 }
 
 // Relabel returns where to change the labels that the Node of a host gets.

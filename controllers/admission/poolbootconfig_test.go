@@ -109,7 +109,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 		func(before, after *bootstrapv1.PoolbootConfig, fieldPath string) {
 			after.Status = before.Status
 			_, err := webhook.ValidateUpdate(ctx(), before, after)
-			Expect(err).To(beRefusedAt(fieldPath, "change the PoolbootConfigTemplate, and delete the Machine: another one takes its place"))
+			Expect(err).To(beRefusedAt(fieldPath, "change the PoolbootConfigTemplate, and delete the Machine: a new Machine replaces it"))
 		},
 		Entry("the type of configSource", booted(newConfig()), newConfig(inline), "spec.configSource"),
 		Entry("nodeNameSource", booted(newConfig()), newConfig(nodeNamedAfterHost), "spec.nodeNameSource"),

@@ -57,7 +57,7 @@ var _ = Describe("A host on which a program changes the pool in a file of the jo
 			DeferCleanup(machine.PowerOff)
 			console, err := os.ReadFile(filepath.Join(filepath.Dir(machine.Root()), "console.log"))
 			Expect(err).NotTo(HaveOccurred())
-			Expect(string(console)).To(ContainSubstring("poolboot: this host does not join, because " + file + " is not as Poolboot wrote it"))
+			Expect(string(console)).To(ContainSubstring("poolboot: this host does not join, because " + file + " differs from what Poolboot wrote"))
 			Expect(machine.When(host.KubeletStarted)).To(BeZero())
 			Eventually(ctx, func() []corev1.Node { return listNodes(ctx, config) }).Should(HaveLen(1))
 			Expect(listClientRequests(ctx, listNodes(ctx, config)[0].Name)).To(BeEmpty(), "no kubelet has requested a certificate")
