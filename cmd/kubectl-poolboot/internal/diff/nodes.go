@@ -18,6 +18,7 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
@@ -84,7 +85,7 @@ func (a assignment) isIn(p *poolv1.MachineConfigPool) bool {
 func compareNodes(ctx context.Context, open openWorkload, differences []difference, before, after objects, configs []bootstrapv1.PoolbootConfig) {
 	names := sets.New[string]()
 	for _, config := range configs {
-		if config.Status.NodeRef.IsDefined() {
+		if record.HasNode(&config) {
 			names.Insert(config.Status.NodeRef.Name)
 		}
 	}
