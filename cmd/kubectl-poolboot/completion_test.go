@@ -27,12 +27,12 @@ var _ = Describe("The shell's completion", func() {
 	in := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
-	live := func() *clitest.Stored {
+	live := func() *clitest.FakeConnection {
 		enrolled := clitest.PoolbootConfig("infra", "", "edge-7")
 		enrolled.Name, enrolled.OwnerReferences = "edge-7", nil
 		far := clitest.PoolbootConfig("infra", "elsewhere", "")
 		far.Namespace = "far"
-		return clitest.Storing([]string{clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra"), clitest.Pool("infra-2", "gpu")},
+		return clitest.NewFakeConnection([]string{clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra"), clitest.Pool("infra-2", "gpu")},
 			clitest.PoolbootConfig("infra", "infra-a", "host-1"), clitest.PoolbootConfig("infra", "infra-b", ""), enrolled, far,
 			&bmov1alpha1.BareMetalHost{ObjectMeta: in("edge", "rack1-u12")}, &poolv1.Enrollment{ObjectMeta: in("edge", "batch")},
 			&clusterv1.Cluster{ObjectMeta: in("edge", "infra-1")},
@@ -77,7 +77,7 @@ var _ = Describe("The shell's completion", func() {
 	)
 
 	It("completes names in the files of the command line", func() {
-		pools := clitest.File("pools.yaml", clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "storage"))
+		pools := clitest.WriteFile("pools.yaml", clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "storage"))
 		for _, command := range []string{"render", "labels"} {
 			Expect(completed(live(), command, "-f", pools, "--pool", "")).To(Equal(words("storage", "worker")), command)
 			Expect(completed(live(), command, "-f", pools, "--cluster", "")).To(Equal(words("infra-1")), command)
@@ -93,12 +93,12 @@ var _ = Describe("The shell's completion", func() {
 	})
 
 	It("completes to nothing, and prints no error into the command line, when nothing can be read", func() {
-		Expect(completed(&clitest.Stored{Failure: errors.New("no configuration")}, "boots", "")).To(Equal(words()))
-		forbidden := interceptor.NewClient(clitest.NewFake().Build(), interceptor.Funcs{
+		Expect(completed(&clitest.FakeConnection{Failure: errors.New("no configuration")}, "boots", "")).To(Equal(words()))
+		forbidden := interceptor.NewClient(clitest.NewFakeClientBuilder().Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				return errors.New("forbidden")
 			},
 		})
-		Expect(completed(&clitest.Stored{WithWatch: forbidden}, "boots", "")).To(Equal(words()))
+		Expect(completed(&clitest.FakeConnection{WithWatch: forbidden}, "boots", "")).To(Equal(words()))
 	})
 })

@@ -43,13 +43,13 @@ func (s *shell) run(line string) string {
 }
 
 // beside goes to a new directory with the files of a document, each named by its first line.
-func beside(blocks []clitest.Block) {
+func writeBlocks(blocks []clitest.Block) {
 	GinkgoHelper()
 	GinkgoT().Chdir(GinkgoT().TempDir())
 	for _, b := range blocks {
 		if name, contents, named := strings.Cut(strings.TrimPrefix(b.Text, "# "), "\n"); b.Language != "console" && b.Language != "sh" {
 			Expect(named).To(BeTrue())
-			clitest.FileIn(".", name, contents)
+			clitest.WriteFileIn(".", name, contents)
 		}
 	}
 }
@@ -57,8 +57,8 @@ func beside(blocks []clitest.Block) {
 var _ = Describe("The documentation", func() {
 	DescribeTable("shows what the commands print",
 		func(document string, atLeast int) {
-			shown := clitest.Blocks(sourcetree.Path("docs", document))
-			beside(shown)
+			shown := clitest.ReadBlocks(sourcetree.Path("docs", document))
+			writeBlocks(shown)
 			commands := 0
 			for _, b := range shown {
 				if b.Language != "console" {
@@ -79,7 +79,7 @@ var _ = Describe("The documentation", func() {
 
 	DescribeTable("has the files that the examples in the help use",
 		func(name string) {
-			beside(clitest.Blocks(sourcetree.Path("docs", "kubectl-poolboot.md")))
+			writeBlocks(clitest.ReadBlocks(sourcetree.Path("docs", "kubectl-poolboot.md")))
 			var of *cobra.Command
 			for _, cmd := range newRoot(genericiooptions.IOStreams{}, input.NewConnection).Commands() {
 				if cmd.Name() == name {
@@ -112,27 +112,27 @@ var _ = Describe("The reference of the API", func() {
 
 var _ = Describe("The help", func() {
 	It("quotes patterns that a shell would expand", func() {
-		Expect(clitest.Answered(poolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
+		Expect(clitest.ExpectSuccess(runPoolboot("enroll", "--help"))).To(And(ContainSubstring("--name-pattern 'edge-*'"), Not(MatchRegexp(`[^']edge-\*`))))
 	})
 })
 
 var _ = Describe("The plugin", func() {
 	It("shows its commands as commands of kubectl", func() {
-		Expect(clitest.Answered(poolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
-		Expect(clitest.Answered(poolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
+		Expect(clitest.ExpectSuccess(runPoolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
+		Expect(clitest.ExpectSuccess(runPoolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
 	})
 
 	It("prints its version", func() {
-		Expect(clitest.Answered(poolboot("version"))).To(Equal(version.Get().GitVersion + "\n"))
-		Expect(clitest.Answered(poolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
+		Expect(clitest.ExpectSuccess(runPoolboot("version"))).To(Equal(version.Get().GitVersion + "\n"))
+		Expect(clitest.ExpectSuccess(runPoolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
 	})
 
 	It("refuses an unknown command", func() {
-		clitest.Refused(poolboot("witch"), 1, `unknown command "witch"`)
+		clitest.ExpectError(runPoolboot("witch"), 1, `unknown command "witch"`)
 	})
 
 	It("completes its flags", func() {
-		Expect(poolboot("__complete", "render", "-o", "").Out).To(HavePrefix("json\nyaml\nignition\n"))
-		Expect(poolboot("__complete", "which", "--po").Out).To(HavePrefix("--pools\t"))
+		Expect(runPoolboot("__complete", "render", "-o", "").Out).To(HavePrefix("json\nyaml\nignition\n"))
+		Expect(runPoolboot("__complete", "which", "--po").Out).To(HavePrefix("--pools\t"))
 	})
 })

@@ -19,8 +19,8 @@ func TestKubectlPoolboot(t *testing.T) {
 	RunSpecs(t, "kubectl poolboot")
 }
 
-// poolboot runs a command line with nothing on standard input.
-func poolboot(args ...string) clitest.Result {
+// runPoolboot runs a command line with nothing on standard input.
+func runPoolboot(args ...string) clitest.Result {
 	var out, errOut bytes.Buffer
 	code := run(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, args...)
 	return clitest.Result{Code: code, Out: out.String(), ErrOut: errOut.String()}

@@ -29,12 +29,12 @@ type load struct {
 	bytes     int // of JSON in total
 }
 
-// usual is the load of benchmarks that do not vary the size.
-var usual = load{configs: 200, filesEach: 5, bytes: 1 << 20}
+// defaultLoad is the load of benchmarks that do not vary the size.
+var defaultLoad = load{configs: 200, filesEach: 5, bytes: 1 << 20}
 
-// sideBySide runs Poolboot's operation and the peer's in turn, because other load on the machine then affects both. It
+// compare runs Poolboot's operation and the peer's in turn, because other load on the machine then affects both. It
 // reports and returns the time per operation of both. ns/op is Poolboot's.
-func sideBySide(b *testing.B, ours, peers func() error) (our, peer time.Duration) {
+func compare(b *testing.B, ours, peers func() error) (our, peer time.Duration) {
 	b.Helper()
 	timed := func(spent *time.Duration, do func() error) {
 		start := time.Now()

@@ -57,8 +57,8 @@ type announcement struct {
 	CA              []byte
 }
 
-// figures is a server's answer to each line of input: its resource usage since the start, and its memory.
-type figures struct {
+// usage is a server's answer to each line of input: its resource usage since the start, and its memory.
+type usage struct {
 	Processor   time.Duration
 	Allocations uint64
 	ResidentMiB float64
@@ -76,15 +76,15 @@ func TestMain(m *testing.M) {
 
 // serveBoots serves until its input is closed.
 func serveBoots() error {
-	f, err := newHerd()
+	f, err := newMachineFleet()
 	if err != nil {
 		return err
 	}
 	metrics := server.NewMetrics(prometheus.NewRegistry())
-	ours, peer := unstarted(), unstarted()
+	ours, peer := newUnstartedServer(), newUnstartedServer()
 	handler := server.New(server.Options{
 		ExternalURL: &url.URL{Scheme: "https", Host: ours.Listener.Addr().String()},
-		Sources:     server.Sources{Records: f, Overlays: herdOverlays{f}}, Rendered: herdConfigs{f}, Boots: f,
+		Sources:     server.Sources{Records: f, Overlays: fleetOverlays{f}}, Rendered: fleetConfigs{f}, Boots: f,
 		Metrics: metrics, Log: logr.Discard(), Ready: func() error { return nil },
 	})
 	ours.Listener = server.NewListener(ours.Listener, server.DefaultLimits, metrics)
@@ -98,7 +98,7 @@ func serveBoots() error {
 	if err != nil {
 		return err
 	}
-	go shakeHands(bare, ours.TLS)
+	go serveHandshakes(bare, ours.TLS)
 	files, err := f.files(ours.URL, peer.Listener.Addr().String())
 	if err != nil {
 		return err
@@ -124,17 +124,17 @@ func serveBoots() error {
 		Plain: plain.Listener.Addr().String(), Rendered: renderedPath(f.names[0], "0"), CA: authority().PEM(),
 	})
 	for in := bufio.NewScanner(os.Stdin); err == nil && in.Scan(); {
-		var now figures
-		if now, err = used(); err == nil {
-			err = out.Encode(now)
+		var current usage
+		if current, err = readUsage(); err == nil {
+			err = out.Encode(current)
 		}
 	}
 	handler.WaitForWrites()
 	return err
 }
 
-// shakeHands closes each connection after the TLS handshake.
-func shakeHands(on net.Listener, settings *tls.Config) {
+// serveHandshakes closes each connection after the TLS handshake.
+func serveHandshakes(on net.Listener, settings *tls.Config) {
 	for {
 		connection, err := on.Accept()
 		if err != nil {
@@ -147,42 +147,42 @@ func shakeHands(on net.Listener, settings *tls.Config) {
 	}
 }
 
-func unstarted() *httptest.Server {
+func newUnstartedServer() *httptest.Server {
 	s := httptest.NewUnstartedServer(nil)
 	s.TLS = server.TLSConfig(nil)
 	s.TLS.Certificates = []tls.Certificate{certificate()}
 	return s
 }
 
-func used() (figures, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return figures{}, err
+func readUsage() (usage, error) {
+	var rusage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &rusage); err != nil {
+		return usage{}, err
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	pages, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		return figures{}, err
+		return usage{}, err
 	}
 	resident, err := strconv.Atoi(strings.Fields(string(pages))[1])
-	return figures{
-		Processor:   time.Duration(usage.Utime.Nano() + usage.Stime.Nano()),
+	return usage{
+		Processor:   time.Duration(rusage.Utime.Nano() + rusage.Stime.Nano()),
 		Allocations: memory.Mallocs,
 		ResidentMiB: float64(resident*os.Getpagesize()) / (1 << 20),
 	}, err
 }
 
-// herd is a management cluster with Machines that can boot. A Machine's number is its pointer ID and its UID.
-type herd struct {
+// machineFleet is a management cluster with Machines that can boot. A Machine's number is its pointer ID and its UID.
+type machineFleet struct {
 	*machine
 	asked   atomic.Int64
 	names   []string
 	configs map[string]*server.PoolBytes
 }
 
-// newHerd creates the number of rendered configs in the environment, each with different content.
-func newHerd() (*herd, error) {
+// newMachineFleet creates the number of rendered configs in the environment, each with different content.
+func newMachineFleet() (*machineFleet, error) {
 	pools, err := strconv.Atoi(os.Getenv(serverPools))
 	size, sizeErr := strconv.Atoi(os.Getenv(serverSize))
 	if err = errors.Join(err, sizeErr); err != nil {
@@ -192,7 +192,7 @@ func newHerd() (*herd, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &herd{machine: one, configs: map[string]*server.PoolBytes{}}
+	f := &machineFleet{machine: one, configs: map[string]*server.PoolBytes{}}
 	for i := range pools {
 		config := one.rendered.DeepCopy()
 		config.Spec.KernelArguments = append(config.Spec.KernelArguments, "bench.pool="+strconv.Itoa(i))
@@ -208,14 +208,14 @@ func newHerd() (*herd, error) {
 }
 
 // files writes the answers to a host of the first pool to a directory, and returns its path.
-func (f *herd) files(ours, peer string) (string, error) {
-	host := askingClient(false, authority().PEM())
-	config, err := ask(host, ours+configPath("0"))
+func (f *machineFleet) files(ours, peer string) (string, error) {
+	host := newHostClient(false, authority().PEM())
+	config, err := request(host, ours+configPath("0"))
 	if err != nil {
 		return "", err
 	}
 	from := ours + renderedPath(f.names[0], "0")
-	rendered, err := ask(host, from)
+	rendered, err := request(host, from)
 	if err != nil {
 		return "", err
 	}
@@ -233,10 +233,10 @@ func (f *herd) files(ours, peer string) (string, error) {
 	return dir, errors.Join(os.WriteFile(filepath.Join(dir, "config"), config, 0o600), os.WriteFile(filepath.Join(dir, "rendered"), rendered, 0o600))
 }
 
-// herdOverlays creates a Machine's overlay for each request, because each boot is a first boot.
-type herdOverlays struct{ *herd }
+// fleetOverlays creates a Machine's overlay for each request, because each boot is a first boot.
+type fleetOverlays struct{ *machineFleet }
 
-func (f herdOverlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
+func (f fleetOverlays) Get(_ context.Context, config types.UID) (*server.Overlay, error) {
 	number, err := strconv.Atoi(string(config))
 	overlay := f.overlay
 	overlay.Version = strconv.FormatInt(f.asked.Add(1), 10)
@@ -244,8 +244,8 @@ func (f herdOverlays) Get(_ context.Context, config types.UID) (*server.Overlay,
 	return &overlay, err
 }
 
-type herdConfigs struct{ *herd }
+type fleetConfigs struct{ *machineFleet }
 
-func (f herdConfigs) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
+func (f fleetConfigs) Get(_ context.Context, name types.NamespacedName) (*server.PoolBytes, error) {
 	return f.configs[name.Name], nil
 }

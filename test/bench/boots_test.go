@@ -44,18 +44,18 @@ const (
 // With one core for the hosts and one for the server, the hosts' core is the bottleneck. core-boots/s is the rate that
 // the server's processor time allows on one core.
 func BenchmarkBoots(b *testing.B) {
-	ontoCore(b, os.Getpid(), 1)
+	pinToCore(b, os.Getpid(), 1)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := startServer(b, 1, 400<<10)
 	for _, atOnce := range []int{10, 100, 1000, machines} {
 		b.Run(fmt.Sprintf("hosts-%d", atOnce), func(b *testing.B) {
 			boots := max(atOnce, minCrowd)
-			var our, peer, bare crowded
+			var our, peer, bare bootResults
 			for b.Loop() {
 				our.boot(b, s, s.Ours, boots, atOnce)
 				b.StopTimer()
 				peer.boot(b, s, s.Peer, boots, atOnce)
-				bare.crowd(b, s, boots, atOnce, s.handshake)
+				bare.runConcurrently(b, s, boots, atOnce, s.handshake)
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(bare.processor)/float64(our.processor), "handshake-share")
@@ -64,13 +64,13 @@ func BenchmarkBoots(b *testing.B) {
 			our.report(b, "")
 			peer.report(b, "peer-")
 			bare.report(b, "handshake-")
-			b.ReportMetric(s.figures(b).ResidentMiB, "RSS-MiB")
+			b.ReportMetric(s.readUsage(b).ResidentMiB, "RSS-MiB")
 		})
 	}
 }
 
-// crowded has the results of crowds of hosts, and their cost for the server.
-type crowded struct {
+// bootResults are the results of hosts that boot concurrently, and their cost for the server.
+type bootResults struct {
 	spent, processor time.Duration
 	allocations      uint64
 	dropped          atomic.Int64 // connections; the host retries, as Ignition does
@@ -78,18 +78,18 @@ type crowded struct {
 }
 
 // boot boots hosts concurrently.
-func (c *crowded) boot(b *testing.B, s *served, target string, boots, atOnce int) {
-	c.crowd(b, s, boots, atOnce, func() error { return s.boot(target + configPath(strconv.Itoa(int(s.next.Add(1))%machines))) })
+func (c *bootResults) boot(b *testing.B, s *served, target string, boots, atOnce int) {
+	c.runConcurrently(b, s, boots, atOnce, func() error { return s.boot(target + configPath(strconv.Itoa(int(s.next.Add(1))%machines))) })
 }
 
-// crowd runs a function for hosts concurrently, and retries it after lost connections.
-func (c *crowded) crowd(b *testing.B, s *served, boots, atOnce int, do func() error) {
+// requestConcurrently runs a function for hosts concurrently, and retries it after lost connections.
+func (c *bootResults) runConcurrently(b *testing.B, s *served, boots, atOnce int, do func() error) {
 	took := make([]time.Duration, boots)
-	before, start := s.figures(b), time.Now()
-	var crowd errgroup.Group
-	crowd.SetLimit(atOnce)
+	before, start := s.readUsage(b), time.Now()
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for i := range boots {
-		crowd.Go(func() error {
+		group.Go(func() error {
 			start := time.Now()
 			err := do()
 			for dropped := net.Error(nil); (errors.As(err, &dropped) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && time.Since(start) < maxBoot; err = do() {
@@ -99,17 +99,17 @@ func (c *crowded) crowd(b *testing.B, s *served, boots, atOnce int, do func() er
 			return err
 		})
 	}
-	if err := crowd.Wait(); err != nil {
+	if err := group.Wait(); err != nil {
 		b.Fatal(err)
 	}
 	c.spent += time.Since(start)
-	after := s.figures(b)
+	after := s.readUsage(b)
 	c.processor += after.Processor - before.Processor
 	c.allocations += after.Allocations - before.Allocations
 	c.boots = append(c.boots, took...)
 }
 
-func (c *crowded) report(b *testing.B, prefix string) {
+func (c *bootResults) report(b *testing.B, prefix string) {
 	slices.Sort(c.boots)
 	n := len(c.boots)
 	b.ReportMetric(float64(n)/c.spent.Seconds(), prefix+"boots/s")
@@ -124,11 +124,11 @@ func (c *crowded) report(b *testing.B, prefix string) {
 // served is a server in its own process.
 type served struct {
 	announcement
-	ask      *json.Encoder
-	told     *json.Decoder
-	verified sync.Map // hash → the gzip file whose content has it
-	next     atomic.Int64
-	settings *tls.Config // a host's
+	requests  *json.Encoder
+	responses *json.Decoder
+	verified  sync.Map // hash → the gzip file whose content has it
+	next      atomic.Int64
+	settings  *tls.Config // a host's
 }
 
 // startServer starts this program as a server on the first core.
@@ -156,9 +156,9 @@ func startServer(b *testing.B, pools, size int) *served {
 			b.Error(err)
 		}
 	})
-	ontoCore(b, child.Process.Pid, 0)
-	s := &served{ask: json.NewEncoder(in), told: json.NewDecoder(out)}
-	if err := s.told.Decode(&s.announcement); err != nil {
+	pinToCore(b, child.Process.Pid, 0)
+	s := &served{requests: json.NewEncoder(in), responses: json.NewDecoder(out)}
+	if err := s.responses.Decode(&s.announcement); err != nil {
 		b.Fatal(err)
 	}
 	trusted := x509.NewCertPool()
@@ -167,16 +167,16 @@ func startServer(b *testing.B, pools, size int) *served {
 	return s
 }
 
-// ontoCore pins all threads of a process to a core.
-func ontoCore(b *testing.B, pid, core int) {
+// pinToCore pins all threads of a process to a core.
+func pinToCore(b *testing.B, pid, core int) {
 	if out, err := exec.Command("taskset", "-acp", strconv.Itoa(core), strconv.Itoa(pid)).CombinedOutput(); err != nil {
 		b.Fatalf("taskset: %v: %s", err, out)
 	}
 }
 
-// figures requests the server's resource usage.
-func (s *served) figures(b *testing.B) (f figures) {
-	if err := errors.Join(s.ask.Encode(true), s.told.Decode(&f)); err != nil {
+// readUsage requests the server's resource usage.
+func (s *served) readUsage(b *testing.B) (f usage) {
+	if err := errors.Join(s.requests.Encode(true), s.responses.Decode(&f)); err != nil {
 		b.Fatal(err)
 	}
 	return f

@@ -18,7 +18,7 @@ import (
 //   - unknown is a request for a machine that is not known (503), and not-ready is one for a machine whose overlay does
 //     not exist in time (503, here without waiting).
 func BenchmarkAnswer(b *testing.B) {
-	m, err := newMachine(usual)
+	m, err := newMachine(defaultLoad)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func BenchmarkMachineConfigChange(b *testing.B) {
 			for b.Loop() {
 				f.change(b, change.config, change.concerned)
 				b.StopTimer()
-				f.settle(b)
+				f.waitUntilIdle(b)
 				b.StartTimer()
 			}
 			f.report(b, before, change.concerned, 2*change.concerned)
@@ -167,7 +167,7 @@ func configName(cluster int, role string, i int) string {
 // waits until it has reconciled all pools.
 func (f *fleet) start(b *testing.B) {
 	b.Helper()
-	before := gathered(b, reconcileTotal, controllerName)
+	before := sumMetric(b, reconcileTotal, controllerName)
 	cfg := rest.CopyConfig(f.plane.Config)
 	cfg.UserAgent, cfg.QPS, cfg.Burst = fleetUser, -1, 0
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -186,14 +186,14 @@ func (f *fleet) start(b *testing.B) {
 		b.Fatal(err)
 	}
 	f.cached = mgr.GetClient()
-	f.eventually(b, func() bool { return gathered(b, reconcileTotal, controllerName)-before >= fleetClusters*poolsACluster })
-	f.settle(b)
+	f.eventually(b, func() bool { return sumMetric(b, reconcileTotal, controllerName)-before >= fleetClusters*poolsACluster })
+	f.waitUntilIdle(b)
 }
 
 // change changes the content of a MachineConfig and waits until the given number of pools have a new configuration.
 func (f *fleet) change(b *testing.B, name string, concerned int) {
 	b.Helper()
-	before := f.configurations(b)
+	before := f.listConfigurations(b)
 	f.changes++
 	raw := fmt.Appendf(nil, `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/changed","contents":{"source":"data:,%d-%d"}}]}}`, os.Getpid(), f.changes)
 	patch := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name}}
@@ -204,7 +204,7 @@ func (f *fleet) change(b *testing.B, name string, concerned int) {
 	}
 	f.eventually(b, func() bool {
 		differ := 0
-		for pool, configuration := range f.configurations(b) {
+		for pool, configuration := range f.listConfigurations(b) {
 			if before[pool] != configuration {
 				differ++
 			}
@@ -213,8 +213,8 @@ func (f *fleet) change(b *testing.B, name string, concerned int) {
 	})
 }
 
-// configurations returns the names of the pools' rendered configs in the manager's cache.
-func (f *fleet) configurations(b *testing.B) map[string]string {
+// listConfigurations returns the names of the pools' rendered configs in the manager's cache.
+func (f *fleet) listConfigurations(b *testing.B) map[string]string {
 	b.Helper()
 	pools := &poolv1.MachineConfigPoolList{}
 	if err := f.cached.List(context.Background(), pools, client.InNamespace(fleetNamespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -227,17 +227,17 @@ func (f *fleet) configurations(b *testing.B) map[string]string {
 	return names
 }
 
-// settle waits until all pools have a configuration and the controller has been idle for a while.
-func (f *fleet) settle(b *testing.B) {
+// waitUntilIdle waits until all pools have a configuration and the controller has been idle for a while.
+func (f *fleet) waitUntilIdle(b *testing.B) {
 	b.Helper()
 	const quiet = 700 * time.Millisecond
 	last, since := -1.0, time.Now()
 	f.eventually(b, func() bool {
-		now := gathered(b, reconcileTotal, controllerName) + gathered(b, "workqueue_depth", controllerName)
+		now := sumMetric(b, reconcileTotal, controllerName) + sumMetric(b, "workqueue_depth", controllerName)
 		if now != last {
 			last, since = now, time.Now()
 		}
-		for _, configuration := range f.configurations(b) {
+		for _, configuration := range f.listConfigurations(b) {
 			if configuration == "" {
 				return false
 			}
@@ -271,8 +271,8 @@ func (f *fleet) count(b *testing.B) counts {
 		b.Fatal(err)
 	}
 	c := counts{
-		reconciles: gathered(b, reconcileTotal, controllerName),
-		renders:    gathered(b, "poolboot_pool_render_seconds", ""),
+		reconciles: sumMetric(b, reconcileTotal, controllerName),
+		renders:    sumMetric(b, "poolboot_pool_render_seconds", ""),
 	}
 	for _, r := range requests {
 		switch {
@@ -306,8 +306,8 @@ func (f *fleet) report(b *testing.B, before counts, pools, writes int) {
 	}
 }
 
-// gathered sums a metric of this process over its labels, of one controller or of all.
-func gathered(b *testing.B, name, controller string) (sum float64) {
+// sumMetric sums a metric of this process over its labels, of one controller or of all.
+func sumMetric(b *testing.B, name, controller string) (sum float64) {
 	b.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // BenchmarkRender renders a pool of 200 MachineConfigs with 1,000 files and 1 MiB in total. The peer decodes the same
 // MachineConfigs from JSON and encodes them.
 func BenchmarkRender(b *testing.B) {
-	all, err := usual.make()
+	all, err := defaultLoad.make()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -27,12 +27,12 @@ func BenchmarkRender(b *testing.B) {
 		size += len(all[i].Spec.Config.Raw)
 	}
 	b.SetBytes(int64(size))
-	sideBySide(b, func() error {
+	compare(b, func() error {
 		_, err := pool.Render("infra", of, all)
 		return err
 	}, func() error {
 		for i := range all {
-			if err := recode(all[i].Spec.Config.Raw); err != nil {
+			if err := reencode(all[i].Spec.Config.Raw); err != nil {
 				return err
 			}
 		}
@@ -51,10 +51,10 @@ func BenchmarkOverlay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	sideBySide(b, func() error {
+	compare(b, func() error {
 		_, err := overlay()
 		return err
-	}, func() error { return recode(unpacked) })
+	}, func() error { return reencode(unpacked) })
 }
 
 func overlay() (ignition.PackedOverlay, error) {
@@ -87,7 +87,7 @@ func overlay() (ignition.PackedOverlay, error) {
 	return ignition.PackOverlay(made)
 }
 
-func recode(raw []byte) error {
+func reencode(raw []byte) error {
 	var content any
 	if err := json.Unmarshal(raw, &content); err != nil {
 		return err

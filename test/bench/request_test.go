@@ -27,7 +27,7 @@ func BenchmarkRequest(b *testing.B) {
 				"Accept: application/vnd.coreos.ignition+json;version=3.6.0, */*;q=0.1\r\nAccept-Encoding: identity\r\n" +
 				"Authorization: Bearer " + benchToken + "\r\n\r\n")
 			answer, size := make([]byte, 1<<20), 0
-			before := s.figures(b)
+			before := s.readUsage(b)
 			for b.Loop() {
 				if _, err := host.Write(request); err != nil {
 					b.Fatal(err)
@@ -41,14 +41,14 @@ func BenchmarkRequest(b *testing.B) {
 					if !bytes.HasPrefix(head, []byte("HTTP/1.1 "+what.status)) {
 						b.Fatalf("%s", head)
 					}
-					length := lengthIn(b, head)
+					length := parseContentLength(b, head)
 					if _, err := io.ReadFull(host, answer[n:n+length-len(body)]); err != nil {
 						b.Fatal(err)
 					}
 					size = len(head) + 4 + length
 				}
 			}
-			after := s.figures(b)
+			after := s.readUsage(b)
 			b.ReportMetric(float64((after.Processor-before.Processor).Microseconds())/float64(b.N), "cpu-µs/request")
 			b.ReportMetric(float64(after.Allocations-before.Allocations)/float64(b.N), "server-allocs/request")
 			b.ReportMetric(float64(size), "bytes/answer")
@@ -56,8 +56,8 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// lengthIn returns the content length in an answer's header.
-func lengthIn(b *testing.B, head []byte) int {
+// parseContentLength returns the content length in an answer's header.
+func parseContentLength(b *testing.B, head []byte) int {
 	_, value, _ := bytes.Cut(head, []byte("Content-Length: "))
 	length := 0
 	for _, digit := range value {

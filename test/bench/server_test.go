@@ -36,9 +36,9 @@ const (
 	benchPointer = "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0003"
 	// unknownMachine is the name of no Machine.
 	unknownMachine = "unknown"
-	// crowdSize is the number of requests of a measurement, and hostsAtOnce the number of concurrent requests.
-	crowdSize   = 64
-	hostsAtOnce = 16
+	// requestCount is the number of requests of a measurement, and hostsAtOnce the number of concurrent requests.
+	requestCount = 64
+	hostsAtOnce  = 16
 )
 
 // authority is the certificate authority of the measured servers.
@@ -71,7 +71,7 @@ func BenchmarkConfigServer(b *testing.B) {
 		{"pool", renderedPath(rendered, "infra-0")},
 		{"overlay", configPath("infra-0")},
 	} {
-		body, err := ask(askingClient(true, authority().PEM()), ours+what.path)
+		body, err := request(newHostClient(true, authority().PEM()), ours+what.path)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -81,24 +81,24 @@ func BenchmarkConfigServer(b *testing.B) {
 			keep bool
 		}{{"kept-alive", true}, {"new-connection", false}} {
 			b.Run(what.name+"/"+connection.name, func(b *testing.B) {
-				hosts := askingClient(connection.keep, authority().PEM())
+				hosts := newHostClient(connection.keep, authority().PEM())
 				defer hosts.CloseIdleConnections()
-				our, peer := sideBySide(b, crowd(hosts, ours+what.path), crowd(hosts, peers+"/body"))
-				b.ReportMetric(crowdSize/our.Seconds(), "req/s")
-				b.ReportMetric(crowdSize/peer.Seconds(), "peer-req/s")
+				our, peer := compare(b, requestConcurrently(hosts, ours+what.path), requestConcurrently(hosts, peers+"/body"))
+				b.ReportMetric(requestCount/our.Seconds(), "req/s")
+				b.ReportMetric(requestCount/peer.Seconds(), "peer-req/s")
 			})
 		}
 	}
 }
 
-// crowd returns an operation of the benchmark: many hosts request a URL.
-func crowd(hosts *http.Client, target string) func() error {
+// requestConcurrently returns an operation of the benchmark: many hosts request a URL.
+func requestConcurrently(hosts *http.Client, target string) func() error {
 	return func() error {
 		var asking errgroup.Group
 		asking.SetLimit(hostsAtOnce)
-		for range crowdSize {
+		for range requestCount {
 			asking.Go(func() error {
-				_, err := ask(hosts, target)
+				_, err := request(hosts, target)
 				return err
 			})
 		}
@@ -106,8 +106,8 @@ func crowd(hosts *http.Client, target string) func() error {
 	}
 }
 
-// askingClient returns a client like Ignition's: HTTP/1.1, without decompression and TLS session resumption.
-func askingClient(keep bool, ca []byte) *http.Client {
+// newHostClient returns a client like Ignition's: HTTP/1.1, without decompression and TLS session resumption.
+func newHostClient(keep bool, ca []byte) *http.Client {
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(ca)
 	return &http.Client{Transport: &http.Transport{
@@ -118,7 +118,7 @@ func askingClient(keep bool, ca []byte) *http.Client {
 	}}
 }
 
-func ask(hosts *http.Client, target string) ([]byte, error) {
+func request(hosts *http.Client, target string) ([]byte, error) {
 	request, err := http.NewRequest(http.MethodGet, target, nil)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func fileServer(b *testing.B, body []byte) string {
 
 // configServer serves a Machine of a rendered pool and returns its URL and the rendered config's name.
 func configServer(b *testing.B) (address, rendered string) {
-	machine, err := newMachine(usual)
+	machine, err := newMachine(defaultLoad)
 	if err != nil {
 		b.Fatal(err)
 	}

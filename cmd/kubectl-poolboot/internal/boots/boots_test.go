@@ -23,20 +23,20 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// screen is a terminal that may be read while it is written to.
-type screen struct {
+// terminal is a buffer that can be read and written concurrently.
+type terminal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *screen) Write(p []byte) (int, error) {
+func (s *terminal) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(p)
 }
 
 // lines returns the text, with one space between columns.
-func (s *screen) lines() (lines []string) {
+func (s *terminal) lines() (lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for line := range strings.Lines(s.text.String()) {
@@ -45,8 +45,8 @@ func (s *screen) lines() (lines []string) {
 	return lines
 }
 
-// bootIn is the record of a boot of a Machine, created two hours ago.
-func bootIn(namespace, machine string, change func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.PoolbootConfig {
+// newBootConfig returns the PoolbootConfig of a boot of a Machine, created two hours ago.
+func newBootConfig(namespace, machine string, change func(*bootstrapv1.PoolbootConfig)) *bootstrapv1.PoolbootConfig {
 	c := clitest.PoolbootConfig("infra", machine, "")
 	c.Namespace, c.CreationTimestamp = namespace, metav1.NewTime(time.Now().Add(-2*time.Hour).Truncate(time.Second))
 	if change != nil {
@@ -60,15 +60,15 @@ var _ = Describe("boots", func() {
 	var live client.WithWatch
 	BeforeEach(func() {
 		other := func(c *bootstrapv1.PoolbootConfig) { c.Labels[clusterv1.ClusterNameLabel] = "other" }
-		live = clitest.NewFake().WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
-			bootIn("edge", "infra-b", func(c *bootstrapv1.PoolbootConfig) {
+		live = clitest.NewFakeClientBuilder().WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).WithObjects(
+			newBootConfig("edge", "infra-b", func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
 				c.Status.Boot.HostChosenTime = ago(20 * time.Minute)
 				c.Status.Configuration.Name = "rendered-infra-1"
-				clitest.UseTokenFromTwoAddresses(c)
+				clitest.RecordTwoAddresses(c)
 				c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: "WaitingForHost", Message: "it has not asked\x1b[31m"}}
 			}),
-			bootIn("edge", "infra-a", nil), bootIn("edge", "infra-o", other), bootIn("far", "infra-c", nil),
+			newBootConfig("edge", "infra-a", nil), newBootConfig("edge", "infra-o", other), newBootConfig("far", "infra-c", nil),
 		).WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)
 			list.SetResourceVersion("1") // as an API server has one for every list
@@ -76,7 +76,7 @@ var _ = Describe("boots", func() {
 		}}).Build()
 	})
 	// running runs boots until it ends by itself or ctx does.
-	running := func(ctx context.Context, to input.Connection, out *screen, args ...string) int {
+	running := func(ctx context.Context, to input.Connection, out *terminal, args ...string) int {
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}
 		root := cli.NewRoot(streams, New(streams, to))
 		root.SetContext(ctx)
@@ -84,8 +84,8 @@ var _ = Describe("boots", func() {
 	}
 	table := func(ctx context.Context, args ...string) []string {
 		GinkgoHelper()
-		out := &screen{}
-		Expect(running(ctx, &clitest.Stored{WithWatch: live}, out, args...)).To(BeZero())
+		out := &terminal{}
+		Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, args...)).To(BeZero())
 		return out.lines()
 	}
 
@@ -102,8 +102,8 @@ var _ = Describe("boots", func() {
 		Expect(table(ctx, "infra-a")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-a")))
 		Expect(table(ctx, "infra-o-config", "rack1-u12")).To(HaveExactElements(HavePrefix("MACHINE"), HavePrefix("infra-b"), HavePrefix("infra-o")))
 		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
-		out := &screen{}
-		Expect(running(ctx, &clitest.Stored{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
+		out := &terminal{}
+		Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
 		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set --namespace`))
 	})
 
@@ -133,8 +133,8 @@ var _ = Describe("boots", func() {
 	It("prints a line for every visible change with --watch", func(ctx SpecContext) {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		out, ended := &screen{}, make(chan int, 1)
-		go func() { ended <- running(watching, &clitest.Stored{WithWatch: live}, out, "--watch") }()
+		out, ended := &terminal{}, make(chan int, 1)
+		go func() { ended <- running(watching, &clitest.FakeConnection{WithWatch: live}, out, "--watch") }()
 		Eventually(out.lines).Should(HaveLen(4))
 
 		a := &bootstrapv1.PoolbootConfig{}
@@ -163,11 +163,11 @@ var _ = Describe("boots", func() {
 
 	DescribeTable("reports errors",
 		func(ctx SpecContext, to input.Connection, why string, args ...string) {
-			out := &screen{}
+			out := &terminal{}
 			Expect(running(ctx, to, out, args...)).To(Equal(1))
 			Expect(out.lines()).To(ConsistOf(And(HavePrefix("error: "), ContainSubstring(why))))
 		},
-		Entry("no kubeconfig", &clitest.Stored{Failure: errors.New("no configuration")}, "no configuration"),
-		Entry("an unknown output", &clitest.Stored{}, "use json or wide", "-o", "xml"),
+		Entry("no kubeconfig", &clitest.FakeConnection{Failure: errors.New("no configuration")}, "no configuration"),
+		Entry("an unknown output", &clitest.FakeConnection{}, "use json or wide", "-o", "xml"),
 	)
 })

@@ -43,7 +43,7 @@ type Result struct {
 // Run runs a command line of kubectl poolboot with one command, with a text on standard input. It can't connect to a
 // cluster.
 func Run(stdin string, newCommand Command, args ...string) Result {
-	return run(stdin, &Stored{Failure: errors.New("the test has no cluster")}, newCommand, args)
+	return run(stdin, &FakeConnection{Failure: errors.New("the test has no cluster")}, newCommand, args)
 }
 
 // RunOn runs a command line of kubectl poolboot with one command on a cluster.
@@ -58,17 +58,17 @@ func run(stdin string, to input.Connection, newCommand Command, args []string) R
 	return Result{Code: code, Out: out.String(), ErrOut: errOut.String()}
 }
 
-// Answered expects a command line to succeed without a note, and returns what it printed.
-func Answered(r Result) string {
+// ExpectSuccess expects a command line to succeed without a note, and returns what it printed.
+func ExpectSuccess(r Result) string {
 	GinkgoHelper()
 	Expect(r.ErrOut).To(BeEmpty())
 	Expect(r.Code).To(BeZero())
 	return r.Out
 }
 
-// Refused expects a command line to fail with an exit code, to print nothing but an error, and the error to contain
+// ExpectError expects a command line to fail with an exit code, to print nothing but an error, and the error to contain
 // texts.
-func Refused(r Result, code int, why ...string) {
+func ExpectError(r Result, code int, why ...string) {
 	GinkgoHelper()
 	Expect(r.Out).To(BeEmpty())
 	Expect(r.ErrOut).To(HavePrefix("error: "))
@@ -78,14 +78,14 @@ func Refused(r Result, code int, why ...string) {
 	Expect(r.Code).To(Equal(code))
 }
 
-// File writes documents into a new file and returns its path. Its directory contains nothing else.
-func File(name string, documents ...string) string {
+// WriteFile writes documents into a new file and returns its path. Its directory contains nothing else.
+func WriteFile(name string, documents ...string) string {
 	GinkgoHelper()
-	return FileIn(GinkgoT().TempDir(), name, documents...)
+	return WriteFileIn(GinkgoT().TempDir(), name, documents...)
 }
 
-// FileIn writes documents into a file of a directory, which it creates, and returns the path of the file.
-func FileIn(directory, name string, documents ...string) string {
+// WriteFileIn writes documents into a file of a directory, which it creates, and returns the path of the file.
+func WriteFileIn(directory, name string, documents ...string) string {
 	GinkgoHelper()
 	path := filepath.Join(directory, name)
 	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
@@ -98,8 +98,8 @@ type Block struct{ Language, Text string }
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// Blocks returns the fenced blocks of a document.
-func Blocks(path string) (blocks []Block) {
+// ReadBlocks returns the fenced blocks of a document.
+func ReadBlocks(path string) (blocks []Block) {
 	GinkgoHelper()
 	document, err := os.ReadFile(path)
 	Expect(err).NotTo(HaveOccurred())
@@ -109,8 +109,8 @@ func Blocks(path string) (blocks []Block) {
 	return blocks
 }
 
-// Stored is a connection to objects without an API server. The namespace of the kubeconfig is edge.
-type Stored struct {
+// FakeConnection is a connection to objects without an API server. The namespace of the kubeconfig is edge.
+type FakeConnection struct {
 	client.WithWatch
 	// Failure is the error of every connection.
 	Failure error
@@ -121,12 +121,12 @@ type Stored struct {
 }
 
 // AddFlags defines --namespace.
-func (s *Stored) AddFlags(flags *pflag.FlagSet) {
+func (s *FakeConnection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&s.namespace, "namespace", "n", "", "")
 }
 
 // Open returns the objects.
-func (s *Stored) Open() (*input.Cluster, error) {
+func (s *FakeConnection) Open() (*input.Cluster, error) {
 	if s.Failure != nil {
 		return nil, s.Failure
 	}
@@ -142,30 +142,30 @@ func (s *Stored) Open() (*input.Cluster, error) {
 	return cluster, nil
 }
 
-// Storing returns a connection to pools and MachineConfigs in YAML, which are in the namespace edge if they name none,
-// and to other objects.
-func Storing(documents []string, others ...client.Object) *Stored {
+// NewFakeConnection returns a connection to pools and MachineConfigs in YAML, which are in the namespace edge if they
+// name none, and to other objects.
+func NewFakeConnection(documents []string, others ...client.Object) *FakeConnection {
 	GinkgoHelper()
-	objects, err := (&input.Files{}).Read(File("live.yaml", documents...))
+	objects, err := (&input.Files{}).Read(WriteFile("live.yaml", documents...))
 	Expect(err).NotTo(HaveOccurred())
-	builder := NewFake(others...)
+	builder := NewFakeClientBuilder(others...)
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
-		builder = builder.WithObjects(inEdge(p))
+		builder = builder.WithObjects(setDefaultNamespace(p))
 	}
 	for _, c := range input.Of[*poolv1.MachineConfig](objects) {
-		builder = builder.WithObjects(inEdge(c))
+		builder = builder.WithObjects(setDefaultNamespace(c))
 	}
-	return &Stored{WithWatch: builder.Build()}
+	return &FakeConnection{WithWatch: builder.Build()}
 }
 
-func inEdge(object client.Object) client.Object {
+func setDefaultNamespace(object client.Object) client.Object {
 	if object.GetNamespace() == "" {
 		object.SetNamespace("edge")
 	}
 	return object
 }
 
-// NewFake returns a builder of a fake client that knows the kinds of the plugin.
-func NewFake(objects ...client.Object) *fake.ClientBuilder {
+// NewFakeClientBuilder returns a builder of a fake client that knows the kinds of the plugin.
+func NewFakeClientBuilder(objects ...client.Object) *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(input.Scheme()).WithObjects(objects...)
 }

@@ -125,9 +125,9 @@ func PoolbootConfig(role, machine, node string) *bootstrapv1.PoolbootConfig {
 	return config
 }
 
-// UseTokenFromTwoAddresses has the token of a boot, which is bound to its host's first address, used from two
+// RecordTwoAddresses has the token of a boot, which is bound to its host's first address, used from two
 // addresses.
-func UseTokenFromTwoAddresses(c *bootstrapv1.PoolbootConfig) {
+func RecordTwoAddresses(c *bootstrapv1.PoolbootConfig) {
 	first := metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 	c.Status.HostAddresses = []string{"192.0.2.7"}

@@ -12,7 +12,7 @@ import (
 var _ = Describe("convert", func() {
 	// converting runs convert for the Cluster infra-1 of the namespace edge.
 	converting := func(documents ...string) clitest.Result {
-		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
+		return runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}
 	// theirs is an OpenShift MachineConfig, labeled for a role, with a spec in YAML's flow style.
 	theirs := func(name, role, spec string) string {
@@ -21,7 +21,7 @@ var _ = Describe("convert", func() {
 	withSpec := func(pool, field string) string { return strings.Replace(pool, "spec:\n", "spec:\n  "+field+"\n", 1) }
 
 	It("converts a pool and its MachineConfig, and keeps the text where it can", func() {
-		Expect(clitest.Answered(converting(clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfig
 metadata:
   labels:
@@ -65,17 +65,17 @@ spec:
 		documents := []string{clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51,
 			theirs("99-worker", "worker", `{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: realtime, osImageURL: quay.io/os, baseOSExtensionsContainerImage: quay.io/ext}`),
 			theirs("50-motd", "worker", clitest.Motd("worker"))}
-		theirFiles := clitest.File("theirs.yaml", documents...)
-		ourFiles := clitest.File("ours.yaml", clitest.Answered(converting(documents...)))
+		theirFiles := clitest.WriteFile("theirs.yaml", documents...)
+		ourFiles := clitest.WriteFile("ours.yaml", clitest.ExpectSuccess(converting(documents...)))
 		for _, role := range []string{"worker", "infra"} {
-			Expect(clitest.Answered(poolboot("render", "-f", ourFiles, "--pool", role))).
-				To(Equal(clitest.Answered(poolboot("render", "-f", theirFiles, "--pool", role))))
+			Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", ourFiles, "--pool", role))).
+				To(Equal(clitest.ExpectSuccess(runPoolboot("render", "-f", theirFiles, "--pool", role))))
 		}
 	})
 
 	It("prints the same for every order of the files", func() {
-		Expect(clitest.Answered(converting(clitest.OpenShiftInfra51, clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(Equal(clitest.Answered(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))))
-		Expect(clitest.Answered(converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(MatchRegexp(`(?s)name: worker.*name: infra`), "custom pools need worker")
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftInfra51, clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(Equal(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))))
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(MatchRegexp(`(?s)name: worker.*name: infra`), "custom pools need worker")
 	})
 
 	It("keeps labels, annotations and spec.paused, and no field of the other cluster", func() {
@@ -86,7 +86,7 @@ spec:
   labels: {pools.operator.machineconfiguration.openshift.io/infra: ""}
   annotations: {example.com/why: stays, kubectl.kubernetes.io/last-applied-configuration: "{}"}
 `, 1)
-		Expect(clitest.Answered(converting(live))).To(And(
+		Expect(clitest.ExpectSuccess(converting(live))).To(And(
 			ContainSubstring(`pools.operator.machineconfiguration.openshift.io/infra: ""`), ContainSubstring("example.com/why: stays"),
 			ContainSubstring("paused: true"), Not(ContainSubstring("last-applied")), Not(ContainSubstring("8a4f")), Not(ContainSubstring("2026"))))
 	})
@@ -94,7 +94,7 @@ spec:
 	It("leaves out an empty machineConfigSelector, which selects nothing in OpenShift", func() {
 		empty := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: storage}\n" +
 			"spec: {machineConfigSelector: {}, nodeSelector: {matchLabels: {node-role.kubernetes.io/storage: \"\"}}}\n"
-		Expect(clitest.Answered(converting(empty))).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
+		Expect(clitest.ExpectSuccess(converting(empty))).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
 	})
 
 	DescribeTable("warns of everything that it leaves out",
@@ -123,7 +123,7 @@ spec:
 	)
 
 	It("ignores empty fields", func() {
-		Expect(clitest.Answered(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
+		Expect(clitest.ExpectSuccess(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
 	})
 
 	It("warns of kinds that it does not convert, with their file and document", func() {
@@ -140,7 +140,7 @@ spec:
 	})
 
 	DescribeTable("refuses objects that Poolboot would refuse, and prints nothing",
-		func(why string, documents ...string) { clitest.Refused(converting(documents...), 1, why) },
+		func(why string, documents ...string) { clitest.ExpectError(converting(documents...), 1, why) },
 		Entry("a file of Poolboot on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
 		Entry("invalid Ignition", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
@@ -158,7 +158,7 @@ spec:
 
 	It("reports all errors together", func() {
 		r := converting(theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`), theirs("50-b", "worker", `{config: {ignition: {version: 9.9.9}}}`))
-		clitest.Refused(r, 1, "50-a", "50-b")
+		clitest.ExpectError(r, 1, "50-a", "50-b")
 	})
 
 	Describe("of one document", func() {
@@ -168,8 +168,8 @@ spec:
 			func(version, filesystem string) {
 				document := `{"ignition":{"version":"` + version + `"},"storage":{"files":[{` + filesystem +
 					`"overwrite":true,"path":"/etc/infratest","mode":420,"contents":{"source":"data:,infra"}}]}}`
-				Expect(clitest.Answered(poolboot("convert", "--ignition", clitest.File("a.ign", document)))).To(Equal(spec35))
-				Expect(clitest.Answered(poolbootReading(document, "convert", "--ignition", "-"))).To(Equal(spec35))
+				Expect(clitest.ExpectSuccess(runPoolboot("convert", "--ignition", clitest.WriteFile("a.ign", document)))).To(Equal(spec35))
+				Expect(clitest.ExpectSuccess(runWithInput(document, "convert", "--ignition", "-"))).To(Equal(spec35))
 			},
 			Entry("2.2", "2.2.0", `"filesystem":"root",`), Entry("2.3", "2.3.0", `"filesystem":"root",`), Entry("2.4", "2.4.0", `"filesystem":"root",`),
 			Entry("3.0", "3.0.0", ""), Entry("3.1", "3.1.0", ""), Entry("3.2", "3.2.0", ""), Entry("3.3", "3.3.0", ""),
@@ -178,13 +178,13 @@ spec:
 
 		It("converts Butane to 3.5", func() {
 			butane := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/infratest\n    mode: 0644\n    overwrite: true\n    contents: {inline: infra}\n"
-			Expect(poolboot("convert", "--butane", clitest.File("a.bu", butane)).Out).
+			Expect(runPoolboot("convert", "--butane", clitest.WriteFile("a.bu", butane)).Out).
 				To(Equal(strings.Replace(spec35, `{"source"`, `{"compression":"","source"`, 1)))
 		})
 
 		DescribeTable("warns of keys that Ignition ignores",
 			func(version string) {
-				r := poolbootReading(`{"ignition":{"version":"`+version+`"},"storage":{"fils":[]}}`, "convert", "--ignition", "-")
+				r := runWithInput(`{"ignition":{"version":"`+version+`"},"storage":{"fils":[]}}`, "convert", "--ignition", "-")
 				Expect(r.Code).To(BeZero())
 				Expect(r.ErrOut).To(Equal("warning: standard input: storage.fils is left out: Ignition does not know it\n"))
 			},
@@ -193,7 +193,7 @@ spec:
 
 		DescribeTable("reports the position of an error",
 			func(flag, document, place string) {
-				clitest.Refused(poolbootReading(document, "convert", flag, "-"), 1, "standard input: ", place)
+				clitest.ExpectError(runWithInput(document, "convert", flag, "-"), 1, "standard input: ", place)
 			},
 			Entry("Ignition 2", "--ignition", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"other","path":"/a"}]}}`, "storage.files[0].filesystem"),
 			Entry("Ignition 3", "--ignition", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`, "storage.files[0].mode"),
@@ -203,7 +203,7 @@ spec:
 
 	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
-			clitest.Refused(poolboot(append([]string{"convert"}, args...)...), 1, why)
+			clitest.ExpectError(runPoolboot(append([]string{"convert"}, args...)...), 1, why)
 		},
 		Entry("nothing to convert", "[filename ignition butane] is required"),
 		Entry("no Cluster", "[cluster namespace]", "-f", "a.yaml"),

@@ -11,22 +11,22 @@ import (
 // same objects again.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{clitest.OpenShiftWorker + "---\n" + clitest.OpenShiftInfra + "---\n" + clitest.OpenShiftInfra51, clitest.OpenShiftMaster, "{a: b}",
-		labeled(clitest.OpenShiftInfra, "a: b") + "---\n" + theirKubelet("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
+		addLabel(clitest.OpenShiftInfra, "a: b") + "---\n" + newKubeletConfig("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
 		f.Add(seed)
 	}
 	args := []string{"convert", "-f", "-", "--cluster", "edge", "-n", "default"}
 	f.Fuzz(func(t *testing.T, text string) {
-		r := poolbootReading(text, args...)
+		r := runWithInput(text, args...)
 		if r.Code != 0 {
 			if r.Code != cli.ExitFailure || r.Out != "" || r.ErrOut == "" {
 				t.Errorf("exit code %d, %q, %q", r.Code, r.Out, r.ErrOut)
 			}
 			return
 		}
-		if again := poolbootReading(text, args...); again.Out != r.Out {
+		if again := runWithInput(text, args...); again.Out != r.Out {
 			t.Errorf("%q came out as %q, then as %q", text, r.Out, again.Out)
 		}
-		if read := poolbootReading(r.Out, "which", "--pools", "-", "--labels", "a=b"); read.Code != 0 {
+		if read := runWithInput(r.Out, "which", "--pools", "-", "--labels", "a=b"); read.Code != 0 {
 			t.Errorf("%q can't be read: %s", r.Out, read.ErrOut)
 		}
 	})

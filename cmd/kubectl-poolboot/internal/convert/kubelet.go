@@ -23,8 +23,8 @@ import (
 // not have the annotation, or an empty value.
 const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
-// openshiftRefuses are fields that OpenShift refuses in a KubeletConfig and Poolboot accepts.
-var openshiftRefuses = []string{"clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap"}
+// refusedFields are fields that OpenShift refuses in a KubeletConfig and Poolboot accepts.
+var refusedFields = []string{"clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap"}
 
 // setKubeletSections sets the kubelet sections of pools from OpenShift's KubeletConfigs.
 func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
@@ -33,11 +33,11 @@ func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []po
 	for i := range pools {
 		var of []input.KubeletConfig
 		for _, config := range kubelets {
-			if selects(config.Spec.MachineConfigPoolSelector, pools[i].Labels) {
+			if matchesSelector(config.Spec.MachineConfigPoolSelector, pools[i].Labels) {
 				of = append(of, config)
 			}
 		}
-		last, err := latest(of)
+		last, err := findLatest(of)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("MachineConfigPool %q: %w", pools[i].Name, err))
 			continue
@@ -53,7 +53,9 @@ func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []po
 	}
 	for _, config := range kubelets {
 		of := chosen[config.Name]
-		isFor := func(p poolv1.MachineConfigPool) bool { return selects(config.Spec.MachineConfigPoolSelector, p.Labels) }
+		isFor := func(p poolv1.MachineConfigPool) bool {
+			return matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels)
+		}
 		switch {
 		case len(of) == 0 && slices.ContainsFunc(pools, isFor): // a remark above names it
 			continue
@@ -65,7 +67,7 @@ func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []po
 		if len(of) == 0 {
 			continue
 		}
-		section, err := sectionOf(&config, remark)
+		section, err := convertSection(&config, remark)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -78,13 +80,13 @@ func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []po
 			}
 		}
 	}
-	warnOfInherited(pools, remark)
+	warnInherited(pools, remark)
 	return errs
 }
 
-// latest returns the KubeletConfig that OpenShift read last and applies: by its number, else by its age. It is nil when
-// there is none.
-func latest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
+// findLatest returns the KubeletConfig that OpenShift read last and applies: by its number, else by its age. It is nil
+// when there is none.
+func findLatest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
 	var last *input.KubeletConfig
 	for i := range of {
 		if last == nil {
@@ -113,9 +115,9 @@ func parseSuffix(k *input.KubeletConfig) int {
 	return number
 }
 
-// sectionOf returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest is
-// named.
-func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
+// convertSection returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest
+// is named.
+func convertSection(k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
 	}
@@ -130,7 +132,7 @@ func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]
 		section = map[string]any{}
 	}
 	maps.DeleteFunc(section, func(_ string, value any) bool { return value == nil })
-	for _, name := range openshiftRefuses {
+	for _, name := range refusedFields {
 		if value, has := section[name]; has && !input.IsEmpty(value) {
 			leaveOut("kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")
 		}
@@ -176,9 +178,9 @@ func sectionOf(k *input.KubeletConfig, remark func(string, ...any)) (map[string]
 	return section, nil
 }
 
-// warnOfInherited names the fields that custom pools inherit from worker's section in Poolboot but not in OpenShift,
+// warnInherited names the fields that custom pools inherit from worker's section in Poolboot but not in OpenShift,
 // where their own KubeletConfig replaces worker's.
-func warnOfInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
+func warnInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	var worker map[string]any
 	for _, p := range pools {
 		if p.Spec.KubeletConfiguration == nil {
@@ -190,15 +192,15 @@ func warnOfInherited(pools []poolv1.MachineConfigPool, remark func(string, ...an
 			worker = own
 			continue
 		}
-		if only := missing(worker, own, ""); len(only) > 0 {
+		if only := findMissing(worker, own, ""); len(only) > 0 {
 			remark("warning: MachineConfigPool %s: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. "+
 				"Set these fields in its spec.kubeletConfiguration", p.Name, strings.Join(only, ", "))
 		}
 	}
 }
 
-// missing returns the paths of the fields that base has and over does not.
-func missing(base, over map[string]any, prefix string) (paths []string) {
+// findMissing returns the paths of the fields that base has and over does not.
+func findMissing(base, over map[string]any, prefix string) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(base)) {
 		value, has := over[name]
 		inBase, isObject := base[name].(map[string]any)
@@ -207,7 +209,7 @@ func missing(base, over map[string]any, prefix string) (paths []string) {
 		case !has:
 			paths = append(paths, prefix+name)
 		case isObject && isObjectToo:
-			paths = append(paths, missing(inBase, inOver, prefix+name+".")...)
+			paths = append(paths, findMissing(inBase, inOver, prefix+name+".")...)
 		}
 	}
 	return paths

@@ -10,43 +10,44 @@ import (
 )
 
 // labeled gives an object of OpenShift's a label, in YAML.
-func labeled(object, label string) string {
+func addLabel(object, label string) string {
 	return strings.Replace(object, "metadata:\n", "metadata:\n  labels: {"+label+"}\n", 1)
 }
 
-// theirKubelet is an OpenShift KubeletConfig for the pools with a label, with more of its spec in YAML's flow style.
-func theirKubelet(name, label, spec string) string {
+// newKubeletConfig returns an OpenShift KubeletConfig for the pools with a label, with more of its spec in YAML's flow
+// style.
+func newKubeletConfig(name, label, spec string) string {
 	return "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata:\n  name: " + name +
 		"\nspec: {machineConfigPoolSelector: {matchLabels: {" + label + "}}, " + spec + "}\nstatus: {conditions: [{type: Accepted}]}\n"
 }
 
 var _ = Describe("convert, of KubeletConfigs", func() {
 	converting := func(documents ...string) clitest.Result {
-		return poolboot("convert", "-f", clitest.File("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
+		return runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}
-	worker, infra := labeled(clitest.OpenShiftWorker, `size: big, role: worker`), labeled(clitest.OpenShiftInfra, `size: big, role: infra`)
+	worker, infra := addLabel(clitest.OpenShiftWorker, `size: big, role: worker`), addLabel(clitest.OpenShiftInfra, `size: big, role: infra`)
 	newConfig := func(config, metadata string) string {
 		return strings.Replace(config, "metadata:\n", "metadata:\n  "+metadata+"\n", 1)
 	}
 
 	It("sets the kubelet section of each pool that they select", func() {
-		out := clitest.Answered(converting(worker, infra, theirKubelet("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
+		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
 		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n    systemReserved:\n      cpu: 1500m\n")).To(Equal(2))
 		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
 	It("does not change other pools, and renders their fields", func() {
-		out := clitest.Answered(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
+		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
 		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
-		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("ours.yaml", out), "--pool", "infra", "-o", "ignition"))).To(ContainSubstring("98-poolboot-pool.conf"))
-		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("ours.yaml", out), "--pool", "worker", "-o", "ignition"))).NotTo(ContainSubstring("kubelet.conf.d"))
+		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("ours.yaml", out), "--pool", "infra", "-o", "ignition"))).To(ContainSubstring("98-poolboot-pool.conf"))
+		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("ours.yaml", out), "--pool", "worker", "-o", "ignition"))).NotTo(ContainSubstring("kubelet.conf.d"))
 	})
 
 	DescribeTable("warns of each field that it leaves out, with the reason",
 		func(spec, remark string) {
-			r := converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: 500}, "+spec))
+			r := converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: 500}, "+spec))
 			if strings.HasPrefix(spec, "kubeletConfig:") {
-				r = converting(worker, infra, theirKubelet("big", "role: infra", spec))
+				r = converting(worker, infra, newKubeletConfig("big", "role: infra", spec))
 			}
 			Expect(r.Code).To(BeZero())
 			Expect(r.Out).To(ContainSubstring("  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n"))
@@ -63,7 +64,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 
 	DescribeTable("warns of a KubeletConfig that selects no pool of the files",
 		func(label, remark string) {
-			r := converting(labeled(clitest.OpenShiftMaster, "role: master"), worker, theirKubelet("big", label, "kubeletConfig: {maxPods: 500}"))
+			r := converting(addLabel(clitest.OpenShiftMaster, "role: master"), worker, newKubeletConfig("big", label, "kubeletConfig: {maxPods: 500}"))
 			Expect(r.Code).To(BeZero())
 			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
 			Expect(r.ErrOut).To(ContainSubstring(`warning: KubeletConfig "big" is left out` + remark))
@@ -74,7 +75,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 	)
 
 	Describe("of two for one pool", func() {
-		a, b := theirKubelet("a", "role: infra", "kubeletConfig: {maxPods: 1}"), theirKubelet("b", "role: infra", "kubeletConfig: {maxPods: 2}")
+		a, b := newKubeletConfig("a", "role: infra", "kubeletConfig: {maxPods: 1}"), newKubeletConfig("b", "role: infra", "kubeletConfig: {maxPods: 2}")
 
 		DescribeTable("uses the one that OpenShift uses, and warns of the other",
 			func(a, b string, maxPods string) {
@@ -89,22 +90,22 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		)
 
 		It("refuses two of the same age", func() {
-			clitest.Refused(converting(worker, infra, a, b), 1, `MachineConfigPool "infra": the KubeletConfigs "a" and "b" both select it`)
+			clitest.ExpectError(converting(worker, infra, a, b), 1, `MachineConfigPool "infra": the KubeletConfigs "a" and "b" both select it`)
 		})
 	})
 
 	It("warns of the fields that a custom pool inherits only in Poolboot", func() {
-		r := converting(worker, infra, theirKubelet("w", "role: worker", "kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: 1, memory: 1Gi}}"),
-			theirKubelet("i", "role: infra", "kubeletConfig: {maxPods: 2, systemReserved: {cpu: 2}}"))
-		clitest.Refused(r, 1, `systemReserved.cpu: Invalid value: 1: must be of type string`)
-		r = converting(worker, infra, theirKubelet("w", "role: worker", `kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: "1", memory: 1Gi}}`),
-			theirKubelet("i", "role: infra", `kubeletConfig: {maxPods: 2, systemReserved: {cpu: "2"}}`))
+		r := converting(worker, infra, newKubeletConfig("w", "role: worker", "kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: 1, memory: 1Gi}}"),
+			newKubeletConfig("i", "role: infra", "kubeletConfig: {maxPods: 2, systemReserved: {cpu: 2}}"))
+		clitest.ExpectError(r, 1, `systemReserved.cpu: Invalid value: 1: must be of type string`)
+		r = converting(worker, infra, newKubeletConfig("w", "role: worker", `kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: "1", memory: 1Gi}}`),
+			newKubeletConfig("i", "role: infra", `kubeletConfig: {maxPods: 2, systemReserved: {cpu: "2"}}`))
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(HavePrefix("warning: MachineConfigPool infra: it inherits podsPerCore, systemReserved.memory from worker: in OpenShift"))
 	})
 
 	It("refuses values that Poolboot would refuse", func() {
-		clitest.Refused(converting(worker, infra, theirKubelet("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
+		clitest.ExpectError(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
 	})
 
 	It("leaves out the MachineConfigs that OpenShift generates from them", func() {

@@ -92,7 +92,9 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 // only the control plane has.
 func selectConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (configs []poolv1.MachineConfig) {
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
-		isIn := func(p poolv1.MachineConfigPool) bool { return selects(p.Spec.MachineConfigSelector, config.Labels) }
+		isIn := func(p poolv1.MachineConfigPool) bool {
+			return matchesSelector(p.Spec.MachineConfigSelector, config.Labels)
+		}
 		switch {
 		case !input.IsOpenShift(config.TypeMeta):
 			remark("note: MachineConfig %q is left out: it is a Poolboot object already", config.Name)
@@ -115,8 +117,8 @@ func isKubeletConfig(owner metav1.OwnerReference) bool {
 	return owner.Kind == input.OpenShiftKubeletKind.Kind && owner.APIVersion == input.OpenShift.String()
 }
 
-// selects reports whether a selector of OpenShift selects an object. An empty or malformed one selects nothing.
-func selects(selector *metav1.LabelSelector, of map[string]string) bool {
+// matchesSelector reports whether a selector of OpenShift selects an object. An empty or malformed one selects nothing.
+func matchesSelector(selector *metav1.LabelSelector, of map[string]string) bool {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && !parsed.Empty() && parsed.Matches(labels.Set(of))
 }

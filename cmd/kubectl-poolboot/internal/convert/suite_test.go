@@ -16,11 +16,11 @@ func TestConvert(t *testing.T) {
 	RunSpecs(t, "kubectl poolboot convert")
 }
 
-// poolboot runs a command line with nothing on standard input.
-func poolboot(args ...string) clitest.Result { return poolbootReading("", args...) }
+// runPoolboot runs a command line with nothing on standard input.
+func runPoolboot(args ...string) clitest.Result { return runWithInput("", args...) }
 
-// poolbootReading runs a command line with a text on standard input.
-func poolbootReading(text string, args ...string) clitest.Result {
+// runWithInput runs a command line with a text on standard input.
+func runWithInput(text string, args ...string) clitest.Result {
 	switch args[0] {
 	case "render":
 		return clitest.Run(text, render.New, args...)

@@ -51,11 +51,11 @@ type change struct {
 
 // compare returns the items that differ between two rendered configs, by kind and name.
 func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
-	from, err := itemsOf(before)
+	from, err := listItems(before)
 	if err != nil {
 		return nil, err
 	}
-	to, err := itemsOf(after)
+	to, err := listItems(after)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +73,12 @@ func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	return changes, nil
 }
 
-// itemsOf returns all items of a rendered config.
-func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
+// listItems returns all items of a rendered config.
+func listItems(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 	items := map[item]properties{}
 	for kind, list := range map[string][]string{kernelArguments: spec.KernelArguments, extensionsKind: spec.Extensions} {
 		if len(list) > 0 {
-			items[item{kind: kind}] = properties{"": contents(strings.Join(list, "\n") + "\n")}
+			items[item{kind: kind}] = properties{"": newContents(strings.Join(list, "\n") + "\n")}
 		}
 	}
 	for kind, value := range map[string]string{
@@ -86,7 +86,7 @@ func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 		extensionsImage: spec.BaseOSExtensionsContainerImage, fips: strconv.FormatBool(ptr.Deref(spec.FIPS, false)),
 	} {
 		if value != "" {
-			items[item{kind: kind}] = properties{"": plain(value)}
+			items[item{kind: kind}] = properties{"": newProperty(value)}
 		}
 	}
 	if spec.Config == nil {
@@ -99,22 +99,22 @@ func itemsOf(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 	addStorage(items, config.Storage)
 	addUnits(items, config.Systemd)
 	addUsers(items, config.Passwd)
-	if own := propertiesOf(config.KernelArguments); len(own) > 0 {
+	if own := newProperties(config.KernelArguments); len(own) > 0 {
 		items[item{kernelArguments, "of Ignition"}] = own
 	}
-	if rest := propertiesOf(config.Ignition, "version", "config"); len(rest) > 0 {
-		items[item{kind: "ignition"}] = rest.hidden() // proxies and headers can contain credentials
+	if rest := newProperties(config.Ignition, "version", "config"); len(rest) > 0 {
+		items[item{kind: "ignition"}] = rest.hide() // proxies and headers can contain credentials
 	}
 	return items, nil
 }
 
 func addStorage(items map[item]properties, storage types.Storage) {
 	for _, file := range storage.Files {
-		of := propertiesOf(file, "path", "contents", "append")
+		of := newProperties(file, "path", "contents", "append")
 		isSecret := file.Mode != nil && *file.Mode&0o004 == 0
-		of.resource("contents", file.Contents, isSecret)
+		of.addResource("contents", file.Contents, isSecret)
 		for i, part := range file.Append {
-			of.resource(fmt.Sprintf("append[%d]", i), part, isSecret)
+			of.addResource(fmt.Sprintf("append[%d]", i), part, isSecret)
 		}
 		items[item{"file", file.Path}] = of
 	}
@@ -124,25 +124,25 @@ func addStorage(items map[item]properties, storage types.Storage) {
 	addEntries(items, "RAID", "name", storage.Raid)
 	addEntries(items, "filesystem", "device", storage.Filesystems)
 	for _, volume := range storage.Luks {
-		items[item{"LUKS volume", volume.Name}] = propertiesOf(volume, "name").hidden()
+		items[item{"LUKS volume", volume.Name}] = newProperties(volume, "name").hide()
 	}
 }
 
 // addEntries adds entries of Ignition by their key, which is the value of keyField.
 func addEntries[T interface{ Key() string }](items map[item]properties, kind, keyField string, entries []T) {
 	for _, entry := range entries {
-		items[item{kind, entry.Key()}] = propertiesOf(entry, keyField)
+		items[item{kind, entry.Key()}] = newProperties(entry, keyField)
 	}
 }
 
 func addUnits(items map[item]properties, systemd types.Systemd) {
 	for _, unit := range systemd.Units {
-		of := propertiesOf(unit, "name", "contents", "dropins")
-		of.text("contents", unit.Contents)
+		of := newProperties(unit, "name", "contents", "dropins")
+		of.addText("contents", unit.Contents)
 		items[item{"unit", unit.Name}] = of
 		for _, dropin := range unit.Dropins {
 			of := properties{}
-			of.text("contents", dropin.Contents)
+			of.addText("contents", dropin.Contents)
 			items[item{"drop-in", unit.Name + ".d/" + dropin.Name}] = of
 		}
 	}
@@ -150,20 +150,20 @@ func addUnits(items map[item]properties, systemd types.Systemd) {
 
 func addUsers(items map[item]properties, passwd types.Passwd) {
 	for _, user := range passwd.Users {
-		of := propertiesOf(user, "name", "passwordHash", "sshAuthorizedKeys")
-		of.secret("passwordHash", user.PasswordHash)
+		of := newProperties(user, "name", "passwordHash", "sshAuthorizedKeys")
+		of.addSecret("passwordHash", user.PasswordHash)
 		var keys strings.Builder
 		for _, key := range user.SSHAuthorizedKeys {
 			keys.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
 		}
 		if keys.Len() > 0 {
-			of["sshAuthorizedKeys"] = contents(keys.String())
+			of["sshAuthorizedKeys"] = newContents(keys.String())
 		}
 		items[item{userKind, user.Name}] = of
 	}
 	for _, group := range passwd.Groups {
-		of := propertiesOf(group, "name", "passwordHash")
-		of.secret("passwordHash", group.PasswordHash)
+		of := newProperties(group, "name", "passwordHash")
+		of.addSecret("passwordHash", group.PasswordHash)
 		items[item{"group", group.Name}] = of
 	}
 }
@@ -195,8 +195,8 @@ func describeReboot(changes []change) string {
 	return "yes: files and units require one by default, as in OpenShift"
 }
 
-// propertiesOf returns the fields of an Ignition entry, in JSON, without empty ones.
-func propertiesOf(entry any, except ...string) properties {
+// newProperties returns the fields of an Ignition entry, in JSON, without empty ones.
+func newProperties(entry any, except ...string) properties {
 	raw, err := json.Marshal(entry)
 	utilruntime.Must(err)
 	var fields map[string]json.RawMessage

@@ -44,9 +44,9 @@ type declaredChange struct {
 // compareDeclared returns the declarations that change; before is nil for a new pool. A pool in which no Node could be
 // registered is an error.
 func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfigPool) ([]declaredChange, error) {
-	from, to := map[declaration]string{}, declarationsOf(after)
+	from, to := map[declaration]string{}, listDeclarations(after)
 	if before != nil {
-		from = declarationsOf(*before)
+		from = listDeclarations(*before)
 	}
 	all := maps.Clone(from)
 	maps.Copy(all, to)
@@ -73,8 +73,8 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	return changes, err
 }
 
-// declarationsOf returns what a pool declares outside its rendered config, as text.
-func declarationsOf(p poolv1.MachineConfigPool) map[declaration]string {
+// listDeclarations returns what a pool declares outside its rendered config, as text.
+func listDeclarations(p poolv1.MachineConfigPool) map[declaration]string {
 	declared := map[declaration]string{{field: nodeSelectorField}: metav1.FormatLabelSelector(pool.NodeSelector(p))}
 	for key, value := range p.Spec.NodeLabels {
 		declared[declaration{nodeLabelField, key}] = value
@@ -115,8 +115,8 @@ func quoteEmpty(value string) string {
 	return value
 }
 
-// consequences returns what the change means for Nodes: the manager only adds labels and taints to existing Nodes.
-func (c declaredChange) consequences() []string {
+// describe returns what the change means for Nodes: the manager only adds labels and taints to existing Nodes.
+func (c declaredChange) describe() []string {
 	switch c.field {
 	case nodeSelectorField:
 		if c.before != nil {
@@ -135,17 +135,17 @@ func (c declaredChange) consequences() []string {
 		case c.after == nil:
 			return []string{"existing Nodes keep the taint; Nodes that register later do not get it"}
 		case c.before == nil:
-			return []string{"existing Nodes get the taint once; Nodes that have a taint with this key and effect keep its value", c.onPods()}
+			return []string{"existing Nodes get the taint once; Nodes that have a taint with this key and effect keep its value", c.describePods()}
 		}
-		return []string{"existing Nodes with the taint keep its value; Nodes without it get the new value", c.onPods()}
+		return []string{"existing Nodes with the taint keep its value; Nodes without it get the new value", c.describePods()}
 	case nodeLabelRuleField:
 		return []string{"applies to hosts that boot later; existing Nodes keep their labels"}
 	}
 	return nil
 }
 
-// onPods returns what a taint does to Pods.
-func (c declaredChange) onPods() string {
+// describePods returns what a taint does to Pods.
+func (c declaredChange) describePods() string {
 	switch _, effect, _ := strings.Cut(c.key, ":"); corev1.TaintEffect(effect) {
 	case corev1.TaintEffectNoExecute:
 		return "on Nodes that get the taint, Pods that do not tolerate it are evicted, and new ones are not scheduled"

@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// diffing runs diff on a cluster.
-func diffing(to input.Connection, args ...string) clitest.Result {
+// runDiff runs diff on a cluster.
+func runDiff(to input.Connection, args ...string) clitest.Result {
 	return clitest.RunOn(to, New, append([]string{"diff"}, args...)...)
 }
 
@@ -30,7 +30,7 @@ var _ = Describe("diff", func() {
 	// another.
 	changing := func(from, to string) string {
 		GinkgoHelper()
-		r := diffing(clitest.Storing([]string{worker, infra, clitest.Config("51-infra", "infra", from)}), "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", to)))
+		r := runDiff(clitest.NewFakeConnection([]string{worker, infra, clitest.Config("51-infra", "infra", from)}), "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", to)))
 		Expect(r.ErrOut).To(BeEmpty())
 		Expect(r.Code).To(Equal(1))
 		return r.Out
@@ -42,13 +42,13 @@ var _ = Describe("diff", func() {
 	user := func(entry string) string { return ignition("passwd: {users: [{name: core, " + entry + "}]}") }
 
 	It("prints nothing and exits with 0 when the files change nothing", func() {
-		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", live...))).To(Equal(clitest.Result{}))
-		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("99-other", "gpu", clitest.Motd("gpu"))))).To(Equal(clitest.Result{}), "no pool selects it")
+		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", live...))).To(Equal(clitest.Result{}))
+		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("99-other", "gpu", clitest.Motd("gpu"))))).To(Equal(clitest.Result{}), "no pool selects it")
 	})
 
 	It("exits with 1 and shows each pool, its machines and what changes", func() {
-		to := clitest.Storing(live, clitest.PoolbootConfig("infra", "infra-b", "host-7"), clitest.PoolbootConfig("infra", "infra-a", ""), clitest.PoolbootConfig("worker", "plain", "host-8"))
-		r := diffing(to, "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet, nosmt], kernelType: realtime}`)))
+		to := clitest.NewFakeConnection(live, clitest.PoolbootConfig("infra", "infra-b", "host-7"), clitest.PoolbootConfig("infra", "infra-a", ""), clitest.PoolbootConfig("worker", "plain", "host-8"))
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet, nosmt], kernelType: realtime}`)))
 		Expect(r.ErrOut).To(BeEmpty())
 		Expect(r.Code).To(Equal(1))
 		Expect(r.Out).To(MatchRegexp(`^MachineConfigPool edge/infra \(Cluster infra-1\)
@@ -67,28 +67,28 @@ $`))
 	})
 
 	It("shows every pool that inherits a change, in order", func() {
-		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("50-motd", "worker", clitest.Motd("hello"))))
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("50-motd", "worker", clitest.Motd("hello"))))
 		Expect(r.Out).To(MatchRegexp(`(?s)^MachineConfigPool edge/infra .*-worker\n.*\+hello\n.*\n\nMachineConfigPool edge/worker .*\+hello\n`))
 	})
 
 	It("compares a new pool with worker, which its Nodes are in now", func() {
-		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
 		Expect(r.Code).To(Equal(1))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ -> rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
 		Expect(r.Out).NotTo(ContainSubstring("motd"))
-		Expect(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Pool("infra-1", "gpu"))).Out).To(And(
+		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"))).Out).To(And(
 			ContainSubstring("reboot:   no: nothing changes on the host"), ContainSubstring("no change: only the notation or the name differs")))
 	})
 
 	It("shows everything in the first pool of a Cluster", func() {
-		r := diffing(clitest.Storing(nil), "-f", clitest.File("new.yaml", live...))
+		r := runDiff(clitest.NewFakeConnection(nil), "-f", clitest.WriteFile("new.yaml", live...))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with nothing -> rendered-worker-.*\+ file /etc/motd\n`))
 		Expect(r.ErrOut).To(BeEmpty())
 	})
 
 	It("reports that a pool is paused", func() {
 		paused := strings.Replace(infra, "spec:\n", "spec:\n  paused: true\n", 1)
-		r := diffing(clitest.Storing([]string{worker, paused}), "-f", clitest.File("new.yaml", clitest.Config("51-infra", "infra", clitest.Motd("x"))))
+		r := runDiff(clitest.NewFakeConnection([]string{worker, paused}), "-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", clitest.Motd("x"))))
 		Expect(r.Out).To(ContainSubstring("paused:   yes"))
 	})
 
@@ -160,7 +160,7 @@ $`))
 
 		pools := func(args ...string) []string {
 			GinkgoHelper()
-			r := diffing(clitest.Storing(append(all, second)), append([]string{"-f", clitest.File("new.yaml", everywhere...)}, args...)...)
+			r := runDiff(clitest.NewFakeConnection(append(all, second)), append([]string{"-f", clitest.WriteFile("new.yaml", everywhere...)}, args...)...)
 			Expect(r.ErrOut).To(BeEmpty())
 			var shown []string
 			for line := range strings.Lines(r.Out) {
@@ -179,13 +179,13 @@ $`))
 			Expect(pools("--cluster", "there/infra-1")).To(Equal([]string{"there/worker (Cluster infra-1)"}))
 		})
 		It("refuses a Cluster without pools", func() {
-			clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", live...), "--cluster", "nowhere"), 2, `--cluster nowhere: neither the cluster nor the files have a pool of this Cluster`)
+			clitest.ExpectError(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", live...), "--cluster", "nowhere"), 2, `--cluster nowhere: neither the cluster nor the files have a pool of this Cluster`)
 		})
 		It("refuses objects of another namespace than --namespace", func() {
-			clitest.Refused(diffing(clitest.Storing(live), "-n", "edge", "-f", clitest.File("new.yaml", everywhere...)), 2, `MachineConfig "10-a" is of the namespace there, and --namespace is edge`)
+			clitest.ExpectError(runDiff(clitest.NewFakeConnection(live), "-n", "edge", "-f", clitest.WriteFile("new.yaml", everywhere...)), 2, `MachineConfig "10-a" is of the namespace there, and --namespace is edge`)
 		})
 		It("uses --namespace for objects without a namespace", func() {
-			Expect(diffing(clitest.Storing(live), "-n", "elsewhere", "-f", clitest.File("new.yaml", live...)).Out).To(ContainSubstring("MachineConfigPool elsewhere/worker"))
+			Expect(runDiff(clitest.NewFakeConnection(live), "-n", "elsewhere", "-f", clitest.WriteFile("new.yaml", live...)).Out).To(ContainSubstring("MachineConfigPool elsewhere/worker"))
 		})
 	})
 
@@ -197,8 +197,8 @@ $`))
 		broken.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": "worker"}}
 		broken.Status.Configuration = poolv1.PoolConfiguration{Name: last}
 		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: last, Namespace: "edge"}, Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet"}}}
-		to := clitest.Storing([]string{clitest.Config("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)}, broken, rendered)
-		r := diffing(to, "-f", clitest.File("new.yaml", clitest.Config("50-a", "worker", "{kernelArguments: [quiet, nosmt]}")))
+		to := clitest.NewFakeConnection([]string{clitest.Config("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)}, broken, rendered)
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", clitest.Config("50-a", "worker", "{kernelArguments: [quiet, nosmt]}")))
 		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfigPool "worker" can't be rendered now (MachineConfig "50-a": spec.config: `))
 		Expect(r.Out).To(And(ContainSubstring("config:   "+last+" -> "), ContainSubstring("+nosmt"), Not(ContainSubstring("+quiet"))))
 		Expect(r.Code).To(Equal(1))
@@ -206,31 +206,31 @@ $`))
 
 	DescribeTable("exits with 2 on an error",
 		func(why string, to func() input.Connection, args ...string) {
-			clitest.Refused(diffing(to(), args...), 2, why)
+			clitest.ExpectError(runDiff(to(), args...), 2, why)
 		},
-		Entry("an unknown flag", "unknown flag", func() input.Connection { return clitest.Storing(live) }, "--unknown"),
-		Entry("no file", `"filename" not set`, func() input.Connection { return clitest.Storing(live) }),
-		Entry("a file that does not exist", "nowhere.yaml: no such file", func() input.Connection { return clitest.Storing(live) }, "-f", "nowhere.yaml"),
-		Entry("no kubeconfig", "no configuration", func() input.Connection { return &clitest.Stored{Failure: errors.New("no configuration")} }, "-f", "/dev/null"),
+		Entry("an unknown flag", "unknown flag", func() input.Connection { return clitest.NewFakeConnection(live) }, "--unknown"),
+		Entry("no file", `"filename" not set`, func() input.Connection { return clitest.NewFakeConnection(live) }),
+		Entry("a file that does not exist", "nowhere.yaml: no such file", func() input.Connection { return clitest.NewFakeConnection(live) }, "-f", "nowhere.yaml"),
+		Entry("no kubeconfig", "no configuration", func() input.Connection { return &clitest.FakeConnection{Failure: errors.New("no configuration")} }, "-f", "/dev/null"),
 		Entry("a kubeconfig that does not exist", "nowhere.kubeconfig", input.NewConnection, "-f", "/dev/null", "--kubeconfig", "nowhere.kubeconfig"),
 	)
 
 	It("exits with 2 when a pool could no longer be rendered", func() {
-		r := diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.Config("50-motd", "worker", `{config: {ignition: {version: 9.9.9}}}`)))
-		clitest.Refused(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "50-motd": spec.config: ignition.version`)
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("50-motd", "worker", `{config: {ignition: {version: 9.9.9}}}`)))
+		clitest.ExpectError(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "50-motd": spec.config: ignition.version`)
 	})
 
 	It("refuses OpenShift's objects, and names kubectl poolboot convert", func() {
-		clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.OpenShiftInfra)), 2, `MachineConfigPool "infra" is an OpenShift object: convert it first`)
-		clitest.Refused(diffing(clitest.Storing(live), "-f", clitest.File("new.yaml", clitest.OpenShiftInfra51)), 2, `MachineConfig "51-infra" is an OpenShift object: convert it first`)
+		clitest.ExpectError(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.OpenShiftInfra)), 2, `MachineConfigPool "infra" is an OpenShift object: convert it first`)
+		clitest.ExpectError(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.OpenShiftInfra51)), 2, `MachineConfig "51-infra" is an OpenShift object: convert it first`)
 	})
 
 	It("exits with 2 when it is forbidden to read", func() {
-		forbidden := interceptor.NewClient(clitest.NewFake().Build(), interceptor.Funcs{
+		forbidden := interceptor.NewClient(clitest.NewFakeClientBuilder().Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				return errors.New("forbidden")
 			},
 		})
-		clitest.Refused(diffing(&clitest.Stored{WithWatch: forbidden}, "-f", clitest.File("new.yaml", live...)), 2, "list MachineConfigPools of namespace edge: forbidden")
+		clitest.ExpectError(runDiff(&clitest.FakeConnection{WithWatch: forbidden}, "-f", clitest.WriteFile("new.yaml", live...)), 2, "list MachineConfigPools of namespace edge: forbidden")
 	})
 })

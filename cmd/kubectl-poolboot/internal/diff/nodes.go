@@ -233,7 +233,7 @@ func describeEvictions(pods []corev1.Pod, taints []corev1.Taint, podsErr error) 
 		}
 		running++
 		name := cli.Printable(pod.Namespace + "/" + pod.Name)
-		switch after := toleratedFor(pod.Spec.Tolerations, taints); {
+		switch after := tolerationDuration(pod.Spec.Tolerations, taints); {
 		case after == 0:
 			lines = append(lines, "evicts Pod "+name)
 		case after > 0:
@@ -249,9 +249,9 @@ func describeEvictions(pods []corev1.Pod, taints []corev1.Taint, podsErr error) 
 	return lines
 }
 
-// toleratedFor returns how long a Pod stays on a Node with taints: 0 when it is evicted immediately, less than 0 when
-// it is not evicted.
-func toleratedFor(tolerations []corev1.Toleration, taints []corev1.Taint) time.Duration {
+// tolerationDuration returns how long a Pod stays on a Node with taints: 0 when it is evicted immediately, less than 0
+// when it is not evicted.
+func tolerationDuration(tolerations []corev1.Toleration, taints []corev1.Taint) time.Duration {
 	stays := time.Duration(-1)
 	for i := range taints {
 		first := slices.IndexFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taints[i], false) })

@@ -44,9 +44,9 @@ var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
 	// workload cluster.
 	diffed := func(from, to []string, own ...client.Object) string {
 		GinkgoHelper()
-		management := clitest.Storing([]string{worker, pool(from...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"), clitest.PoolbootConfig("infra", "infra-b", "host-2"))
-		management.Own = clitest.NewFake().WithObjects(own...).Build()
-		r := diffing(management, "-f", clitest.File("new.yaml", pool(to...)))
+		management := clitest.NewFakeConnection([]string{worker, pool(from...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"), clitest.PoolbootConfig("infra", "infra-b", "host-2"))
+		management.Own = clitest.NewFakeClientBuilder().WithObjects(own...).Build()
+		r := runDiff(management, "-f", clitest.WriteFile("new.yaml", pool(to...)))
 		Expect(r.ErrOut).To(BeEmpty())
 		Expect(r.Code).To(Equal(1), r.Out)
 		return r.Out
@@ -120,9 +120,9 @@ $`))
 		Expect(err).NotTo(HaveOccurred())
 		shown := regexp.MustCompile("(?ms)^```console nodes\n\\$ kubectl poolboot diff -f pools -n metal\n(.*?)^```").FindStringSubmatch(string(document))
 		Expect(shown).NotTo(BeNil())
-		to := clitest.Storing([]string{worker, pool("nodeLabels: {example.com/tier: silver}")}, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-7"))
-		to.Own = clitest.NewFake().WithObjects(node("host-7", map[string]string{"example.com/tier": "silver"}), pod("host-7", "web", corev1.PodRunning)).Build()
-		r := diffing(to, "-f", clitest.File("pools.yaml", pool("nodeLabels: {example.com/tier: gold}", "nodeTaints: ["+gpu+"]")))
+		to := clitest.NewFakeConnection([]string{worker, pool("nodeLabels: {example.com/tier: silver}")}, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-7"))
+		to.Own = clitest.NewFakeClientBuilder().WithObjects(node("host-7", map[string]string{"example.com/tier": "silver"}), pod("host-7", "web", corev1.PodRunning)).Build()
+		r := runDiff(to, "-f", clitest.WriteFile("pools.yaml", pool("nodeLabels: {example.com/tier: gold}", "nodeTaints: ["+gpu+"]")))
 		hash := regexp.MustCompile("-[0-9a-f]{32}")
 		Expect(hash.ReplaceAllString(strings.Replace(r.Out, "edge/infra", "metal/infra", 1), "")).To(Equal(hash.ReplaceAllString(shown[1], "")))
 	})
@@ -146,13 +146,13 @@ $`))
 		rule := func(expression string) []string {
 			return []string{"nodeLabelRules: [{key: example.com/rack, valueExpression: '" + expression + "'}]"}
 		}
-		to := clitest.Storing([]string{worker, pool(rule("host.name")...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
-		r := diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.labels.rack")...)))
+		to := clitest.NewFakeConnection([]string{worker, pool(rule("host.name")...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(rule("host.labels.rack")...)))
 		Expect(r.Code).To(Equal(1))
 		Expect(r.Out).To(HaveSuffix(`  ~ nodeLabelRule example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
       applies to hosts that boot later; existing Nodes keep their labels
 `))
-		Expect(diffing(to, "-f", clitest.File("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
+		Expect(runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
 	})
 
 	It("shows the Nodes that a changed nodeSelector moves, also to a pool that is not in the files", func() {
@@ -168,12 +168,12 @@ $`))
 
 	It("shows the Nodes that a new pool selects, with their new labels and taints", func() {
 		both := map[string]string{"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/gpu": ""}
-		to := clitest.Storing([]string{worker}, clitest.PoolbootConfig("worker", "w", "host-1"))
+		to := clitest.NewFakeConnection([]string{worker}, clitest.PoolbootConfig("worker", "w", "host-1"))
 		n := node("host-1", both)
 		delete(n.Labels, "node-role.kubernetes.io/infra")
-		to.Own = clitest.NewFake().WithObjects(n).Build()
+		to.Own = clitest.NewFakeClientBuilder().WithObjects(n).Build()
 		gpuPool := strings.Replace(clitest.Pool("infra-1", "gpu"), "spec:\n", "spec:\n  nodeTaints: ["+quiet+"]\n", 1)
-		r := diffing(to, "-f", clitest.File("new.yaml", gpuPool))
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", gpuPool))
 		Expect(r.Out).To(And(ContainSubstring("  + nodeSelector: node-role.kubernetes.io/gpu=\n"),
 			HaveSuffix("  Node host-1\n      moves from pool worker to pool gpu\n      + taint example.com/quiet:NoSchedule\n")))
 	})
@@ -181,9 +181,9 @@ $`))
 	It("shows that a person must act when a Node's labels select several pools", func() {
 		out := diffed(nil, []string{"nodeLabels: {node-role.kubernetes.io/storage: ''}"}, node("host-1", nil))
 		Expect(out).To(ContainSubstring("Node host-1\n      + label node-role.kubernetes.io/storage: \"\"\n"), "no pool storage")
-		to := clitest.Storing([]string{worker, pool(), clitest.Pool("infra-1", "storage")}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
-		to.Own = clitest.NewFake().WithObjects(node("host-1", nil)).Build()
-		r := diffing(to, "-f", clitest.File("new.yaml", pool("nodeLabels: {node-role.kubernetes.io/storage: ''}")))
+		to := clitest.NewFakeConnection([]string{worker, pool(), clitest.Pool("infra-1", "storage")}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
+		to.Own = clitest.NewFakeClientBuilder().WithObjects(node("host-1", nil)).Build()
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("nodeLabels: {node-role.kubernetes.io/storage: ''}")))
 		Expect(r.Out).To(ContainSubstring("  Node host-1\n      gets no change until a person acts: "))
 	})
 
@@ -193,27 +193,27 @@ $`))
 	})
 
 	It("refuses a pool in which no Node can be registered", func() {
-		to := clitest.Storing([]string{worker, pool()})
-		clitest.Refused(diffing(to, "-f", clitest.File("new.yaml", pool("nodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a, b]}]}"))), 2, "allows several values")
+		to := clitest.NewFakeConnection([]string{worker, pool()})
+		clitest.ExpectError(runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("nodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a, b]}]}"))), 2, "allows several values")
 	})
 
 	DescribeTable("reports what it could not read:",
 		func(why string, own client.Reader) {
-			to := clitest.Storing([]string{worker, pool()}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
+			to := clitest.NewFakeConnection([]string{worker, pool()}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 			to.Own = own
-			r := diffing(to, "-f", clitest.File("new.yaml", pool("nodeTaints: ["+gpu+"]")))
+			r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("nodeTaints: ["+gpu+"]")))
 			Expect(r.Code).To(Equal(1))
 			Expect(r.Out).To(And(ContainSubstring("+ nodeTaint example.com/gpu:NoExecute: a100\n"), ContainSubstring(why)))
 		},
 		Entry("the changes of Nodes, without the kubeconfig", "  nodes: the effect on existing Nodes and their Pods is unknown: secrets is forbidden\n", nil),
-		Entry("the changes of Nodes, when it is forbidden to list them", "is unknown: list the Nodes of Cluster infra-1: forbidden\n", unlisted(&corev1.NodeList{})),
-		Entry("the evicted Pods, when it is forbidden to list them", "the Pods that are evicted are unknown: list Pods: forbidden\n", unlisted(&corev1.PodList{}, node("host-1", nil))),
+		Entry("the changes of Nodes, when it is forbidden to list them", "is unknown: list the Nodes of Cluster infra-1: forbidden\n", newForbiddenReader(&corev1.NodeList{})),
+		Entry("the evicted Pods, when it is forbidden to list them", "the Pods that are evicted are unknown: list Pods: forbidden\n", newForbiddenReader(&corev1.PodList{}, node("host-1", nil))),
 	)
 })
 
 // unlisted reads objects, and may not list those of one kind.
-func unlisted(kind client.ObjectList, objects ...client.Object) client.Reader {
-	return interceptor.NewClient(clitest.NewFake().WithObjects(objects...).Build(), interceptor.Funcs{
+func newForbiddenReader(kind client.ObjectList, objects ...client.Object) client.Reader {
+	return interceptor.NewClient(clitest.NewFakeClientBuilder().WithObjects(objects...).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if reflect.TypeOf(list) == reflect.TypeOf(kind) {
 				return errors.New("forbidden")

@@ -65,13 +65,13 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 		if err := live.List(ctx, &configs, client.InNamespace(namespace)); err != nil {
 			return nil, notes, fmt.Errorf("list PoolbootConfigs of namespace %s: %w", namespace, err)
 		}
-		after := before.with(changed)
+		after := before.merge(changed)
 		for _, name := range after.clusters() {
 			if cluster != "" && cluster != name && cluster != namespace+"/"+name {
 				continue
 			}
 			hasCluster = true
-			found, clusterNotes, err := compareCluster(before.of(name), after.of(name))
+			found, clusterNotes, err := compareCluster(before.filterCluster(name), after.filterCluster(name))
 			notes = append(notes, clusterNotes...)
 			if err != nil {
 				return nil, notes, fmt.Errorf("the pools of Cluster %s/%s: %w", namespace, name, err)
@@ -82,7 +82,7 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 					return c.Status.PoolRole == d.pool.Spec.PoolRole
 				})
 			}
-			compareNodes(ctx, live.Workload, found, before.of(name), after.of(name), ofCluster)
+			compareNodes(ctx, live.Workload, found, before.filterCluster(name), after.filterCluster(name), ofCluster)
 			differences = append(differences, found...)
 		}
 	}
@@ -105,23 +105,23 @@ func read(ctx context.Context, from client.Reader, namespace string) (objects, e
 	return objects{pools: pools.Items, configs: configs.Items}, nil
 }
 
-// with returns the objects, of which others replace those with the same name.
-func (o objects) with(others objects) objects {
+// merge returns the objects, of which others replace those with the same name.
+func (o objects) merge(others objects) objects {
 	return objects{
-		pools:   replaced(o.pools, others.pools, func(p poolv1.MachineConfigPool) string { return p.Name }),
-		configs: replaced(o.configs, others.configs, func(c poolv1.MachineConfig) string { return c.Name }),
+		pools:   replace(o.pools, others.pools, func(p poolv1.MachineConfigPool) string { return p.Name }),
+		configs: replace(o.configs, others.configs, func(c poolv1.MachineConfig) string { return c.Name }),
 	}
 }
 
-func replaced[T any](kept, others []T, name func(T) string) []T {
+func replace[T any](kept, others []T, name func(T) string) []T {
 	kept = slices.DeleteFunc(slices.Clone(kept), func(object T) bool {
 		return slices.ContainsFunc(others, func(other T) bool { return name(other) == name(object) })
 	})
 	return append(kept, others...)
 }
 
-// of returns the objects with only the pools of one Cluster.
-func (o objects) of(cluster string) objects {
+// filterCluster returns the objects with only the pools of one Cluster.
+func (o objects) filterCluster(cluster string) objects {
 	o.pools = slices.DeleteFunc(slices.Clone(o.pools), func(p poolv1.MachineConfigPool) bool { return p.Spec.ClusterName != cluster })
 	return o
 }
@@ -143,7 +143,7 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 		if err != nil {
 			return nil, notes, err
 		}
-		from, isNew, err := before.rendered(p.Spec.PoolRole)
+		from, isNew, err := before.render(p.Spec.PoolRole)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("MachineConfigPool %q can't be rendered now (%v): the comparison uses its last rendered config", p.Name, err))
 		}
@@ -164,9 +164,9 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 	return differences, notes, nil
 }
 
-// rendered returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be
+// render returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be
 // rendered, it returns the last rendered config and an error.
-func (o objects) rendered(role string) (rendered *pool.Rendered, isNew bool, err error) {
+func (o objects) render(role string) (rendered *pool.Rendered, isNew bool, err error) {
 	if _, err := pool.OfRole(o.pools, role); errors.As(err, new(*pool.NotFoundError)) {
 		if role, isNew = poolv1.RoleWorker, true; len(o.pools) == 0 {
 			return &pool.Rendered{}, isNew, nil

@@ -45,7 +45,7 @@ func (d difference) print(to io.Writer) error {
 	}
 	for _, c := range d.declared {
 		fmt.Fprintf(out, "  %s\n", cli.Printable(c.String()))
-		for _, line := range c.consequences() {
+		for _, line := range c.describe() {
 			fmt.Fprintf(out, "      %s\n", cli.Printable(line))
 		}
 	}
@@ -120,15 +120,15 @@ func printProperty(out *strings.Builder, name string, of, to properties) {
 
 // printLines prints a unified diff of two texts.
 func printLines(out *strings.Builder, before, after string) {
-	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: lines(before), B: lines(after), Context: 3})
+	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: splitLines(before), B: splitLines(after), Context: 3})
 	utilruntime.Must(err)
 	for line := range strings.Lines(unified) {
 		out.WriteString("        " + line)
 	}
 }
 
-// lines returns the lines of a text. A missing newline at the end is marked as diff does.
-func lines(text string) []string {
+// splitLines returns the lines of a text. A missing newline at the end is marked as diff does.
+func splitLines(text string) []string {
 	split := slices.Collect(strings.Lines(text))
 	if n := len(split); n > 0 && !strings.HasSuffix(split[n-1], "\n") {
 		split[n-1] += "\n\\ No newline at end of file\n"

@@ -37,24 +37,24 @@ type property struct {
 // properties are the properties of an item, by name.
 type properties map[string]property
 
-func plain(value string) property { return property{value: value, shown: value} }
+func newProperty(value string) property { return property{value: value, shown: value} }
 
-// secret adds a value that is never shown.
-func (p properties) secret(name string, value *string) {
+// addSecret adds a value that is never shown.
+func (p properties) addSecret(name string, value *string) {
 	if value != nil {
 		p[name] = property{value: *value, shown: notShown}
 	}
 }
 
-// text adds a text that every user on the host can read.
-func (p properties) text(name string, value *string) {
+// addText adds a text that every user on the host can read.
+func (p properties) addText(name string, value *string) {
 	if value != nil {
-		p[name] = contents(*value)
+		p[name] = newContents(*value)
 	}
 }
 
-// hidden returns the properties without their values in the output.
-func (p properties) hidden() properties {
+// hide returns the properties without their values in the output.
+func (p properties) hide() properties {
 	for name, property := range p {
 		property.shown, property.isText = notShown, false
 		p[name] = property
@@ -62,24 +62,24 @@ func (p properties) hidden() properties {
 	return p
 }
 
-// resource adds the contents of a file. Only the size of a secret is shown.
-func (p properties) resource(name string, resource types.Resource, isSecret bool) {
+// addResource adds the contents of a file. Only the size of a secret is shown.
+func (p properties) addResource(name string, resource types.Resource, isSecret bool) {
 	if resource.Source == nil {
 		return
 	}
 	data, err := ignition.Contents(resource, maxContents)
 	switch {
 	case err != nil:
-		p[name] = elsewhere(resource)
+		p[name] = newRemoteProperty(resource)
 	case isSecret:
 		p[name] = property{value: string(data), shown: fmt.Sprintf("%d bytes (not shown: the file is not world-readable)", len(data))}
 	default:
-		p[name] = contents(string(data))
+		p[name] = newContents(string(data))
 	}
 }
 
-// contents returns a text that a terminal can show as lines, and other contents as size and hash.
-func contents(value string) property {
+// newContents returns a text that a terminal can show as lines, and other contents as size and hash.
+func newContents(value string) property {
 	isControl := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 	hash := sha256.Sum256([]byte(value))
 	return property{
@@ -88,8 +88,9 @@ func contents(value string) property {
 	}
 }
 
-// elsewhere returns contents that are not in the document, as their URL without the parts that can contain credentials.
-func elsewhere(resource types.Resource) property {
+// newRemoteProperty returns contents that are not in the document, as their URL without the parts that can contain
+// credentials.
+func newRemoteProperty(resource types.Resource) property {
 	all, err := json.Marshal(resource)
 	utilruntime.Must(err)
 	shown := "contents that can't be decoded"

@@ -20,7 +20,7 @@ import (
 )
 
 // printedBy reads a Secret, as the API server stores it, and the Enrollment after it.
-func printedBy(document []byte) (*corev1.Secret, *poolv1.Enrollment) {
+func parseObjects(document []byte) (*corev1.Secret, *poolv1.Enrollment) {
 	GinkgoHelper()
 	secret, admits := &corev1.Secret{}, &poolv1.Enrollment{}
 	first, second, separated := bytes.Cut(document, []byte("\n---\n"))
@@ -38,8 +38,8 @@ var edgeHosts = []string{"enroll", "edge", "--cluster", "site", "--pool", "infra
 
 var _ = Describe("enroll", func() {
 	It("prints an Enrollment with the values of the flags, and a Secret with a new token", func() {
-		first, admits := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
-		second, _ := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
+		first, admits := parseObjects([]byte(clitest.ExpectSuccess(runPoolboot(edgeHosts...))))
+		second, _ := parseObjects([]byte(clitest.ExpectSuccess(runPoolboot(edgeHosts...))))
 		Expect(admits.Spec.ExpirationTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
 		admits.Spec.ExpirationTime = metav1.Time{}
 		Expect(admits.Spec).To(Equal(poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 20,
@@ -54,7 +54,7 @@ var _ = Describe("enroll", func() {
 	})
 
 	DescribeTable("refuses values with which no host could enroll, and names their flags", func(why string, flags ...string) {
-		clitest.Refused(poolboot(append(slices.Clone(edgeHosts), flags...)...), 1, why)
+		clitest.ExpectError(runPoolboot(append(slices.Clone(edgeHosts), flags...)...), 1, why)
 	},
 		Entry("an invalid pattern", "--name-pattern (spec.namePattern): ", "--name-pattern", "["),
 		Entry("no uses", "--max-uses (spec.maxUses): ", "--max-uses", "0"),
@@ -67,9 +67,9 @@ var _ = Describe("enroll", func() {
 		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a-pool"},
 			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
 		change(p)
-		r := clitest.RunOn(clitest.Storing(nil, p), New, edgeHosts...)
+		r := clitest.RunOn(clitest.NewFakeConnection(nil, p), New, edgeHosts...)
 		Expect(r.Code).To(BeZero())
-		printedBy([]byte(r.Out))
+		parseObjects([]byte(r.Out))
 		if warning == "" {
 			Expect(r.ErrOut).To(BeEmpty())
 		} else {
@@ -84,9 +84,9 @@ var _ = Describe("enroll", func() {
 
 	It("prints what the documentation shows", func() {
 		shown := 0
-		for _, b := range clitest.Blocks(sourcetree.Path("docs", "enroll.md")) {
+		for _, b := range clitest.ReadBlocks(sourcetree.Path("docs", "enroll.md")) {
 			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
-				secret, admits := printedBy([]byte(b.Text))
+				secret, admits := parseObjects([]byte(b.Text))
 				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a published token must not be valid")
 				Expect(enroll.Check(admits.Spec)).To(Succeed())
 				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
@@ -100,10 +100,10 @@ var _ = Describe("enroll", func() {
 var _ = Describe("pointer", func() {
 	pointing := func(status poolv1.EnrollmentStatus, args ...string) clitest.Result {
 		GinkgoHelper()
-		secret, admits := printedBy([]byte(clitest.Answered(poolboot(edgeHosts...))))
+		secret, admits := parseObjects([]byte(clitest.ExpectSuccess(runPoolboot(edgeHosts...))))
 		admits.Status = status
 		secret.Name, admits.Spec.TokenSecretRef.Name = "edge-token", "edge-token"
-		r := clitest.RunOn(clitest.Storing(nil, secret, admits), NewPointer, append([]string{"pointer", "edge", "-n", "metal"}, args...)...)
+		r := clitest.RunOn(clitest.NewFakeConnection(nil, secret, admits), NewPointer, append([]string{"pointer", "edge", "-n", "metal"}, args...)...)
 		if r.Code == 0 {
 			Expect(r.Out).To(ContainSubstring(string(secret.Data["token"])))
 		}
@@ -111,17 +111,17 @@ var _ = Describe("pointer", func() {
 	}
 
 	It("prints the URL, the token and the name of the host", func() {
-		printed := clitest.Answered(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com:9444/config/infra"}, "--host", "edge-7"))
+		printed := clitest.ExpectSuccess(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com:9444/config/infra"}, "--host", "edge-7"))
 		pointer, err := ignition.ParsePointer([]byte(printed))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pointer.URL).To(Equal("https://poolboot.example.com:9444/config/infra?name=edge-7"))
 	})
 
 	It("refuses a name that the Enrollment does not admit", func() {
-		clitest.Refused(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com"}, "--host", "core-7"), 1, "names like edge-*")
+		clitest.ExpectError(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com"}, "--host", "core-7"), 1, "names like edge-*")
 	})
 
 	It("reports that the Enrollment has no URL yet", func() {
-		clitest.Refused(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "retry")
+		clitest.ExpectError(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "retry")
 	})
 })

@@ -20,8 +20,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// bootExplained is what explain machine and explain node print. What does not exist is empty; lists are never null.
-type bootExplained struct {
+// bootReport is what explain machine and explain node print. What does not exist is empty; lists are never null.
+type bootReport struct {
 	Machine        string `json:"machine"`
 	PoolbootConfig string `json:"poolbootConfig"`
 	Cluster        string `json:"cluster"`
@@ -47,8 +47,8 @@ type bootExplained struct {
 	Message  string          `json:"message"`
 	Timeline []record.Moment `json:"timeline"`
 	// Labels and Taints are what the Node has and what it should have.
-	Labels []onNode `json:"labels"`
-	Taints []onNode `json:"taints"`
+	Labels []nodeProperty `json:"labels"`
+	Taints []nodeProperty `json:"taints"`
 	// Todo is what a person has to do.
 	Todo []string `json:"todo"`
 }
@@ -113,7 +113,7 @@ func (o *options) explainBoot(ctx context.Context, g *gatherer, gather func(*gat
 }
 
 // print prints the answer as text.
-func (b *bootExplained) print(out io.Writer) error {
+func (b *bootReport) print(out io.Writer) error {
 	lines := printers.GetNewTabWriter(out)
 	head := [][2]string{{"Machine", b.Machine}, {"Config", b.PoolbootConfig}, {"Cluster", b.Cluster}, {"Host", b.Host}, {"Node", b.Node}}
 	if len(b.Addresses) > 0 {
@@ -144,7 +144,7 @@ func (b *bootExplained) print(out io.Writer) error {
 	}
 	for _, list := range []struct {
 		name string
-		of   []onNode
+		of   []nodeProperty
 	}{{"LABEL", b.Labels}, {"TAINT", b.Taints}} {
 		if len(list.of) == 0 {
 			continue // not known yet, for example for a blocked host

@@ -40,7 +40,7 @@ var _ = Describe("explain machine and explain node", func() {
 		config.Status.DerivedNodeLabels = map[string]string{"example.com/site": "dallas"}
 		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool", Message: "all is well"}}
 		infra = clitest.Pool("infra-1", "infra") + "  nodeLabels: {example.com/tier: infra}\n  nodeTaints: [{key: example.com/infra, effect: NoSchedule}]\n" +
-			"  nodeLabelRules:\n" + rule("example.com/site", "host.name", "")
+			"  nodeLabelRules:\n" + newRule("example.com/site", "host.name", "")
 		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
@@ -50,20 +50,20 @@ var _ = Describe("explain machine and explain node", func() {
 		}}
 		node.Spec.Taints = []corev1.Taint{{Key: "example.com/infra", Effect: corev1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/disk-pressure", Effect: corev1.TaintEffectNoSchedule}}
 	})
-	asked := func(mayRead bool, args ...string) (*bootExplained, clitest.Result) {
+	asked := func(mayRead bool, args ...string) (*bootReport, clitest.Result) {
 		GinkgoHelper()
-		to := clitest.Storing([]string{infra, clitest.Pool("infra-1", "worker")}, machine, config)
+		to := clitest.NewFakeConnection([]string{infra, clitest.Pool("infra-1", "worker")}, machine, config)
 		if mayRead {
-			to.Own = clitest.NewFake().WithReturnManagedFields().WithObjects(node).Build()
+			to.Own = clitest.NewFakeClientBuilder().WithReturnManagedFields().WithObjects(node).Build()
 		}
 		r := clitest.RunOn(to, New, append([]string{"explain"}, args...)...)
-		answer := &bootExplained{}
+		answer := &bootReport{}
 		if json.Valid([]byte(r.Out)) {
 			Expect(json.Unmarshal([]byte(r.Out), answer)).To(Succeed())
 		}
 		return answer, r
 	}
-	from := func(list []onNode) map[string]string {
+	from := func(list []nodeProperty) map[string]string {
 		found := map[string]string{}
 		for _, p := range list {
 			found[p.Text] = string(p.State) + " " + strings.Join(p.From, ", ")
@@ -135,7 +135,7 @@ var _ = Describe("explain machine and explain node", func() {
 	)
 
 	It("print the addresses from which the host's token was used", func() {
-		clitest.UseTokenFromTwoAddresses(config)
+		clitest.RecordTwoAddresses(config)
 		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Addresses).To(Equal([]boots.Address{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
 		_, r := asked(true, "machine", "infra-x7k2m")
@@ -146,7 +146,7 @@ var _ = Describe("explain machine and explain node", func() {
 		node.Labels["kubernetes.io/os"] = "another"
 		answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(answer.Labels).To(ContainElement(onNode{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: StateDiffers, Value: "another"}))
+		Expect(answer.Labels).To(ContainElement(nodeProperty{Text: "kubernetes.io/os=linux", From: []string{"Poolboot"}, State: StateDiffers, Value: "another"}))
 	})
 
 	It("report that the Node can't be read, and print everything else", func() {
@@ -195,7 +195,7 @@ var _ = Describe("explain machine and explain node", func() {
 			subject.pools = append(subject.pools, poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "uid-1"}},
 				Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: role}})
 		}
-		role, why, err := subject.pool()
+		role, why, err := subject.decidePool()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(role).To(Equal("infra"))
 		Expect(why).To(Equal(`RetainedByHost: pool "infra", which is retained on BareMetalHost rack1-u12`))
@@ -208,7 +208,7 @@ var _ = Describe("explain machine and explain node", func() {
 			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
-		Expect(boots.AddressesOf(config)).To(Equal([]boots.Address{{Address: "192.0.2.7"}}), "explain and boots -o wide say where it enrolled from")
+		Expect(boots.ListAddresses(config)).To(Equal([]boots.Address{{Address: "192.0.2.7"}}), "explain and boots -o wide say where it enrolled from")
 	})
 
 	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
@@ -222,7 +222,7 @@ var _ = Describe("explain machine and explain node", func() {
 				{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.HostEnrolledReason},
 				{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.HostFactMissingReason, Message: "host.labels.rack is missing"},
 			}
-			infra = clitest.Pool("infra-1", "infra") + "  nodeLabelRules:\n" + rule("example.com/rack", "host.labels.rack", ", onMissing: Block")
+			infra = clitest.Pool("infra-1", "infra") + "  nodeLabelRules:\n" + newRule("example.com/rack", "host.labels.rack", ", onMissing: Block")
 		})
 
 		It("find its PoolbootConfig by the future name of the Node, and advise only what is possible", func() {
@@ -276,11 +276,11 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(err).NotTo(HaveOccurred())
 			documents = append(documents, string(document))
 		}
-		path := clitest.File("all.yaml", append(documents, infra, clitest.Pool("infra-1", "worker"))...)
+		path := clitest.WriteFile("all.yaml", append(documents, infra, clitest.Pool("infra-1", "worker"))...)
 		for _, kind := range []string{"machine", "node"} {
-			out := clitest.Answered(poolboot("explain", kind, "infra-x7k2m", "-f", path))
+			out := clitest.ExpectSuccess(runPoolboot("explain", kind, "infra-x7k2m", "-f", path))
 			Expect(out).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`example.com/own=yes +Stands +PoolbootConfig edge/infra-x7k2m-config`), ContainSubstring("To do:\n  nothing")))
-			clitest.Refused(poolboot("explain", kind, "nobody", "-f", path), 1, "the files contain no")
+			clitest.ExpectError(runPoolboot("explain", kind, "nobody", "-f", path), 1, "the files contain no")
 		}
 	})
 })

@@ -37,8 +37,8 @@ const (
 	StateNotSeen State = "NotSeen"   // the Node could not be read, or does not exist
 )
 
-// onNode is a label or a taint that a Node has or should have.
-type onNode struct {
+// nodeProperty is a label or a taint that a Node has or should have.
+type nodeProperty struct {
 	// Text is key=value, and :effect of a taint.
 	Text string `json:"text"`
 	// From are the fields that declare it; without one, the client that set it.
@@ -48,7 +48,7 @@ type onNode struct {
 	Value string `json:"value,omitempty"`
 }
 
-func (p onNode) state() string {
+func (p nodeProperty) state() string {
 	if p.State == StateDiffers {
 		return fmt.Sprintf("%s: %q", p.State, p.Value)
 	}
@@ -56,10 +56,10 @@ func (p onNode) state() string {
 }
 
 // explain returns the answer.
-func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
-	b := &bootExplained{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
+func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
+	b := &bootReport{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
 		Machine: klog.KObj(s.machine).String(), Host: klog.KObj(s.bmh).String(),
-		Timeline: []record.Moment{}, Addresses: []boots.Address{}, Labels: []onNode{}, Taints: []onNode{}, Todo: []string{}}
+		Timeline: []record.Moment{}, Addresses: []boots.Address{}, Labels: []nodeProperty{}, Taints: []nodeProperty{}, Todo: []string{}}
 	if s.cluster.Name != "" {
 		b.Cluster = klog.KRef(s.cluster.Namespace, s.cluster.Name).String()
 	}
@@ -69,22 +69,22 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 	}
 	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), record.Moments(s.config), outlook.Message(s.config)
 	b.Stage, b.Since = record.StageOf(s.config)
-	b.Addresses = boots.AddressesOf(s.config)
+	b.Addresses = boots.ListAddresses(s.config)
 	if b.Host == "" && s.config.Status.HostRef.IsDefined() {
 		b.Host = s.config.Status.HostRef.Namespace + "/" + s.config.Status.HostRef.Name
 	}
-	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !onlyWaits(s.config) {
+	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !isWaiting(s.config) {
 		b.Todo = append(b.Todo, b.Message)
 	}
 	var err error
-	if b.Pool, b.Why, err = s.pool(); err != nil {
-		b.todo(err.Error())
+	if b.Pool, b.Why, err = s.decidePool(); err != nil {
+		b.addTask(err.Error())
 		return b
 	}
 	b.compareConfiguration(s)
 	registration, err := s.register(b.Pool, synced)
 	if err != nil {
-		b.todo(err.Error())
+		b.addTask(err.Error())
 	} else {
 		b.compare(s, registration)
 	}
@@ -93,32 +93,32 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootExplained {
 
 // compareConfiguration adds the rendered config of the host and the one that its pool hands out, and what to do when a
 // joined host has another one, as the pool's condition Updated reports it.
-func (b *bootExplained) compareConfiguration(s *subject) {
+func (b *bootReport) compareConfiguration(s *subject) {
 	b.Configuration = s.config.Status.Configuration.Name
 	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name
 	}
 	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
 	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
-		b.todo(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", remedy.OwnerOf(s.config), b.Pool, remedy.Renew(s.config)))
+		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", remedy.OwnerOf(s.config), b.Pool, remedy.Renew(s.config)))
 	}
 }
 
-// todo adds what a person has to do, unless a condition reports it already.
-func (b *bootExplained) todo(text string) {
+// addTask adds what a person has to do, unless a condition reports it already.
+func (b *bootReport) addTask(text string) {
 	if !slices.ContainsFunc(b.Todo, func(other string) bool { return strings.Contains(other, text) }) {
 		b.Todo = append(b.Todo, text)
 	}
 }
 
 // explainForeign explains a Node that Poolboot did not boot.
-func (s *subject) explainForeign(b *bootExplained) {
+func (s *subject) explainForeign(b *bootReport) {
 	decision, err := pool.Decide(s.node.Labels, s.pools)
 	b.Pool, b.Why = decision.Role, "by the labels of the Node, which Poolboot did not boot"
 	switch {
 	case err != nil:
 		b.Why = "none: " + err.Error()
-		b.todo("correct the labels of Node " + s.node.Name + ": " + err.Error())
+		b.addTask("correct the labels of Node " + s.node.Name + ": " + err.Error())
 	case decision.ControlPlane:
 		b.Why = "none: a control plane"
 	case decision.Role == "":
@@ -128,38 +128,38 @@ func (s *subject) explainForeign(b *bootExplained) {
 }
 
 // compare adds the labels and taints that a Node should have, and the further ones that it has.
-func (b *bootExplained) compare(s *subject, expected *registration.Registration) {
+func (b *bootReport) compare(s *subject, expected *registration.Registration) {
 	node := cmp.Or(s.node, &corev1.Node{})
 	for _, key := range slices.Sorted(maps.Keys(expected.Labels)) {
 		value, exists := node.Labels[key]
-		label := onNode{Text: key + "=" + expected.Labels[key], From: expected.LabelSources[key], State: StatePresent}
+		label := nodeProperty{Text: key + "=" + expected.Labels[key], From: expected.LabelSources[key], State: StatePresent}
 		switch {
 		case s.node == nil:
 			label.State = StateNotSeen
 		case !exists:
 			label.State = StateMissing
-			b.todo(fmt.Sprintf("kubectl label node %s %s: %s declares it, and the Node does not have it", node.Name, label.Text, label.From[0]))
+			b.addTask(fmt.Sprintf("kubectl label node %s %s: %s declares it, and the Node does not have it", node.Name, label.Text, label.From[0]))
 		case value != expected.Labels[key] && registration.IsReported(key): // the kubelet reports it
 			label.State, label.Value = StateDiffers, value
 		case value != expected.Labels[key]:
 			label.State, label.Value = StateDiffers, value
-			b.todo(fmt.Sprintf("kubectl label node %s %s --overwrite, or change %s: %q was set by %s, and Poolboot does not overwrite it",
-				node.Name, label.Text, label.From[0], value, s.setBy(key)))
+			b.addTask(fmt.Sprintf("kubectl label node %s %s --overwrite, or change %s: %q was set by %s, and Poolboot does not overwrite it",
+				node.Name, label.Text, label.From[0], value, s.labelOwner(key)))
 		}
 		b.Labels = append(b.Labels, label)
 	}
 	for _, key := range slices.Sorted(maps.Keys(node.Labels)) {
 		if _, declared := expected.Labels[key]; !declared {
-			b.Labels = append(b.Labels, onNode{Text: key + "=" + node.Labels[key], From: []string{s.setBy(key) + ", on the Node"}, State: StatePresent})
+			b.Labels = append(b.Labels, nodeProperty{Text: key + "=" + node.Labels[key], From: []string{s.labelOwner(key) + ", on the Node"}, State: StatePresent})
 		}
 	}
 	b.compareTaints(s, node, expected)
 }
 
-func (b *bootExplained) compareTaints(s *subject, node *corev1.Node, expected *registration.Registration) {
+func (b *bootReport) compareTaints(s *subject, node *corev1.Node, expected *registration.Registration) {
 	for i := range expected.Taints {
 		taint := &expected.Taints[i]
-		shown := onNode{Text: taint.ToString(), From: expected.TaintSources[taint.ToString()], State: StatePresent}
+		shown := nodeProperty{Text: taint.ToString(), From: expected.TaintSources[taint.ToString()], State: StatePresent}
 		at := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) })
 		passing := taint.Key == poolv1.NodeUnassignedTaint || taint.Key == clusterv1.NodeUninitializedTaint.Key
 		switch {
@@ -169,25 +169,25 @@ func (b *bootExplained) compareTaints(s *subject, node *corev1.Node, expected *r
 			shown.State = StateRemoved
 		case at < 0:
 			shown.State = StateMissing
-			b.todo(fmt.Sprintf("kubectl taint node %s %s: it was removed, and Poolboot does not add it again", node.Name, shown.Text))
+			b.addTask(fmt.Sprintf("kubectl taint node %s %s: it was removed, and Poolboot does not add it again", node.Name, shown.Text))
 		case node.Spec.Taints[at].Value != taint.Value:
 			shown.State, shown.Value = StateDiffers, node.Spec.Taints[at].Value
-			b.todo(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has the value %q, which Poolboot does not overwrite", node.Name, shown.Text, shown.From[0], shown.Value))
+			b.addTask(fmt.Sprintf("kubectl taint node %s %s --overwrite, or change %s: the Node has the value %q, which Poolboot does not overwrite", node.Name, shown.Text, shown.From[0], shown.Value))
 		case passing && b.Stage == record.StageReady:
-			b.todo(fmt.Sprintf("read the log of %s: the Node is Ready and still has the taint %s", ownerOf(taint.Key), shown.Text))
+			b.addTask(fmt.Sprintf("read the log of %s: the Node is Ready and still has the taint %s", taintOwner(taint.Key), shown.Text))
 		}
 		b.Taints = append(b.Taints, shown)
 	}
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		if !slices.ContainsFunc(expected.Taints, func(t corev1.Taint) bool { return t.MatchTaint(taint) }) {
-			b.Taints = append(b.Taints, onNode{Text: taint.ToString(), From: []string{ownerOf(taint.Key)}, State: StatePresent})
+			b.Taints = append(b.Taints, nodeProperty{Text: taint.ToString(), From: []string{taintOwner(taint.Key)}, State: StatePresent})
 		}
 	}
 }
 
-// ownerOf returns the program that sets taints with a key. The API server records only one owner of all taints.
-func ownerOf(key string) string {
+// taintOwner returns the program that sets taints with a key. The API server records only one owner of all taints.
+func taintOwner(key string) string {
 	switch {
 	case strings.HasPrefix(key, "node.kubernetes.io/"):
 		return "Kubernetes, by the Node's conditions"
@@ -199,8 +199,8 @@ func ownerOf(key string) string {
 	return "unknown client, on the Node"
 }
 
-// setBy returns the field manager that set a label on the Node, as the API server recorded it.
-func (s *subject) setBy(key string) string {
+// labelOwner returns the field manager that set a label on the Node, as the API server recorded it.
+func (s *subject) labelOwner(key string) string {
 	var last *metav1.ManagedFieldsEntry
 	for i := range s.node.ManagedFields {
 		entry := &s.node.ManagedFields[i]

@@ -17,8 +17,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// hostExplained is what explain host prints. What does not exist is empty; lists are never null.
-type hostExplained struct {
+// hostReport is what explain host prints. What does not exist is empty; lists are never null.
+type hostReport struct {
 	// Host is the BareMetalHost.
 	Host string `json:"host"`
 	// Hardware is where the facts of its hardware were found.
@@ -63,7 +63,7 @@ func (o *options) explainHost(ctx context.Context, source *input.Source, name st
 	if err != nil {
 		return err
 	}
-	answer := hostExplained{
+	answer := hostReport{
 		Host:     klog.KObj(s.host).String(),
 		Hardware: s.hardwareFrom,
 		Machine:  klog.KObj(s.machine).String(),
@@ -81,7 +81,7 @@ func (o *options) explainHost(ctx context.Context, source *input.Source, name st
 }
 
 // print prints the host, and the rules as a table.
-func (h hostExplained) print(out io.Writer) error {
+func (h hostReport) print(out io.Writer) error {
 	lines := printers.GetNewTabWriter(out)
 	for _, line := range [][2]string{{"Host", h.Host}, {"Hardware", h.Hardware}, {"Machine", h.Machine}, {"Cluster", h.Cluster}} {
 		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cmp.Or(line[1], cli.None))

@@ -44,13 +44,13 @@ metadata: {name: edge, labels: {site: dallas}}
 `
 )
 
-// rule is one rule of nodeLabelRules in YAML's flow style.
-func rule(key, expression, more string) string {
+// newRule is one rule of nodeLabelRules in YAML's flow style.
+func newRule(key, expression, more string) string {
 	return "  - {key: " + key + ", valueExpression: '" + expression + "'" + more + "}\n"
 }
 
 var _ = Describe("explain host", func() {
-	infra := clitest.Pool("edge", "infra") + "  nodeLabelRules:\n" + rule("rack", `host.labels["rack"]`, "") + rule("vendor", "host.hardware.vendor", "")
+	infra := clitest.Pool("edge", "infra") + "  nodeLabelRules:\n" + newRule("rack", `host.labels["rack"]`, "") + newRule("vendor", "host.hardware.vendor", "")
 	template := `apiVersion: bootstrap.cluster.x-k8s.io/v1alpha1
 kind: PoolbootConfigTemplate
 metadata: {name: infra}
@@ -63,7 +63,7 @@ spec:
 `
 	outcomes := func(out string) map[string]string {
 		GinkgoHelper()
-		var answer hostExplained
+		var answer hostReport
 		Expect(yaml.UnmarshalStrict([]byte(out), &answer)).To(Succeed())
 		given := map[string]string{}
 		for _, r := range answer.Rules {
@@ -73,40 +73,40 @@ spec:
 	}
 
 	It("evaluates all rules in files for a host in files", func() {
-		path := clitest.File("all.yaml", aHost, itsHardware, itsMachine, itsCluster, infra, template)
-		out := clitest.Answered(poolboot("explain", "host", "rack1-u12", "-f", path, "-o", "yaml"))
+		path := clitest.WriteFile("all.yaml", aHost, itsHardware, itsMachine, itsCluster, infra, template)
+		out := clitest.ExpectSuccess(runPoolboot("explain", "host", "rack1-u12", "-f", path, "-o", "yaml"))
 		Expect(outcomes(out)).To(Equal(map[string]string{"rack": "Set r7", "vendor": "Set Dell", "site": "Set dallas.infra-x7k2p"}))
-		var answer hostExplained
-		Expect(json.Unmarshal([]byte(clitest.Answered(poolboot("explain", "host", "rack1-u12", path, "-o", "json"))), &answer)).To(Succeed())
+		var answer hostReport
+		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("explain", "host", "rack1-u12", path, "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer).To(And(HaveField("Hardware", "HardwareData"), HaveField("Machine", "infra-x7k2p"), HaveField("Cluster", "edge")))
 		Expect(answer.Rules[0].Facts).To(ConsistOf(nodelabels.Fact{Path: `host.labels["rack"]`, Value: `"r7"`}))
 		Expect(answer.Rules[2].From).To(Equal("PoolbootConfigTemplate infra spec.template.spec.nodeLabelRules"))
 	})
 
 	It("reads the hardware from the host's status without HardwareData, and the rules of one pool", func() {
-		gpu := clitest.Pool("edge", "gpu") + "  nodeLabelRules:\n" + rule("vendor", "host.hardware.vendor", "") + rule("door", "host.labels.door", "")
-		path := clitest.File("all.yaml", aHost, infra, gpu)
-		Expect(outcomes(clitest.Answered(poolboot("explain", "host", "rack1-u12", "-f", path, "--pool", "gpu", "-o", "yaml")))).
+		gpu := clitest.Pool("edge", "gpu") + "  nodeLabelRules:\n" + newRule("vendor", "host.hardware.vendor", "") + newRule("door", "host.labels.door", "")
+		path := clitest.WriteFile("all.yaml", aHost, infra, gpu)
+		Expect(outcomes(clitest.ExpectSuccess(runPoolboot("explain", "host", "rack1-u12", "-f", path, "--pool", "gpu", "-o", "yaml")))).
 			To(Equal(map[string]string{"vendor": "Set Old", "door": "Skipped"}))
 	})
 
 	DescribeTable("exits with 2 and the reason when a rule would block the host",
 		func(blocked, outcome, why string) {
-			r := poolboot("explain", "host", "rack1-u12", "-f", clitest.File("all.yaml", aHost, itsHardware, clitest.Pool("edge", "infra")+"  nodeLabelRules:\n"+blocked))
+			r := runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost, itsHardware, clitest.Pool("edge", "infra")+"  nodeLabelRules:\n"+blocked))
 			Expect(r.Code).To(Equal(2))
 			Expect(r.ErrOut).To(Equal("error: host rack1-u12 would get no configuration: 1 of the rules block it\n"))
 			Expect(r.Out).To(And(ContainSubstring(outcome), ContainSubstring(why)))
 			Expect(r.Out).NotTo(ContainSubstring("\x1b"), "nothing may reach the terminal")
 		},
-		Entry("a missing fact", rule("zone", `host.labels["zone"]`, ", onMissing: Block"), "Blocked", `host.labels["zone"] is missing`),
-		Entry("an invalid label value", rule("serial", `host.hardware.serial`, ""), "Invalid", `"a\x1b[31m\nb" is not a valid label value`),
-		Entry("an expression with an error", rule("serial", `host.hardware.seriol`, ""), "Invalid", `valueExpression:1:14: undefined field 'seriol'`),
+		Entry("a missing fact", newRule("zone", `host.labels["zone"]`, ", onMissing: Block"), "Blocked", `host.labels["zone"] is missing`),
+		Entry("an invalid label value", newRule("serial", `host.hardware.serial`, ""), "Invalid", `"a\x1b[31m\nb" is not a valid label value`),
+		Entry("an expression with an error", newRule("serial", `host.hardware.seriol`, ""), "Invalid", `valueExpression:1:14: undefined field 'seriol'`),
 	)
 
 	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
-			path := clitest.File("all.yaml", aHost, infra)
-			clitest.Refused(poolboot(append([]string{"explain", "host"}, strings.Split(strings.ReplaceAll(strings.Join(args, " "), "FILE", path), " ")...)...), 1, why)
+			path := clitest.WriteFile("all.yaml", aHost, infra)
+			clitest.ExpectError(runPoolboot(append([]string{"explain", "host"}, strings.Split(strings.ReplaceAll(strings.Join(args, " "), "FILE", path), " ")...)...), 1, why)
 		},
 		Entry("another host", `the files contain no BareMetalHost "rack2"`, "rack2", "-f", "FILE"),
 		Entry("another pool", `no MachineConfigPool of role "gpu"`, "rack1-u12", "-f", "FILE", "--pool", "gpu"),
@@ -116,7 +116,7 @@ spec:
 	)
 
 	It("refuses a field that Poolboot's kinds don't have", func() {
-		clitest.Refused(poolboot("explain", "host", "rack1-u12", "-f", clitest.File("all.yaml", aHost, strings.Replace(template, "join:", "nodeLabelRule: []\n      join:", 1))), 1, "nodeLabelRule")
+		clitest.ExpectError(runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost, strings.Replace(template, "join:", "nodeLabelRule: []\n      join:", 1))), 1, "nodeLabelRule")
 	})
 
 	Describe("of a host in the management cluster", func() {
@@ -125,7 +125,7 @@ spec:
 			return []nodev1.NodeLabelRule{{Key: "it", ValueExpression: expression}}
 		}
 		explaining := func(objects []client.Object, args ...string) clitest.Result {
-			to := &clitest.Stored{WithWatch: clitest.NewFake().WithObjects(objects...).Build()}
+			to := &clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder().WithObjects(objects...).Build()}
 			return clitest.RunOn(to, New, append([]string{"explain", "host", "rack1-u12", "-o", "yaml"}, args...)...)
 		}
 		var objects []client.Object
@@ -158,17 +158,17 @@ spec:
 		})
 
 		It("uses the rules of its Machine's pool and PoolbootConfig", func() {
-			Expect(outcomes(clitest.Answered(explaining(objects)))).To(Equal(map[string]string{"it": "Set Dell.dallas", "of-config": "Set infra-x7k2p"}))
+			Expect(outcomes(clitest.ExpectSuccess(explaining(objects)))).To(Equal(map[string]string{"it": "Set Dell.dallas", "of-config": "Set infra-x7k2p"}))
 		})
 		It("uses the rules of another pool with --pool", func() {
-			Expect(outcomes(clitest.Answered(explaining(objects, "--pool", "gpu")))).To(Equal(map[string]string{"it": "Set gpu.rack1-u12", "of-config": "Set infra-x7k2p"}))
+			Expect(outcomes(clitest.ExpectSuccess(explaining(objects, "--pool", "gpu")))).To(Equal(map[string]string{"it": "Set gpu.rack1-u12", "of-config": "Set infra-x7k2p"}))
 		})
 		It("uses the rules of a pool while the host serves no Machine", func() {
 			host.Spec.ConsumerRef = nil
-			Expect(outcomes(clitest.Answered(explaining(objects, "--pool", "infra")))).To(Equal(map[string]string{"it": "Set Dell.dallas"}))
+			Expect(outcomes(clitest.ExpectSuccess(explaining(objects, "--pool", "infra")))).To(Equal(map[string]string{"it": "Set Dell.dallas"}))
 		})
 		It("reports a host that does not exist", func() {
-			clitest.Refused(explaining(objects[1:]), 1, "BareMetalHost edge/rack1-u12", "not found")
+			clitest.ExpectError(explaining(objects[1:]), 1, "BareMetalHost edge/rack1-u12", "not found")
 		})
 	})
 })

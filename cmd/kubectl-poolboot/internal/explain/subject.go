@@ -49,8 +49,8 @@ func (s *subject) addUnseen(what string, err error) {
 	s.unseen = append(s.unseen, what+": "+err.Error())
 }
 
-// onlyWaits reports whether a PoolbootConfig that is not Ready waits for a step that needs no person.
-func onlyWaits(config *bootstrapv1.PoolbootConfig) bool {
+// isWaiting reports whether a PoolbootConfig that is not Ready waits for a step that needs no person.
+func isWaiting(config *bootstrapv1.PoolbootConfig) bool {
 	return outlook.Of(conditions.GetReason(config, clusterv1.ReadyCondition)) == outlook.Waits
 }
 
@@ -73,8 +73,8 @@ func (s *subject) machineLabels() map[string]string {
 	return s.machine.Labels
 }
 
-// pool returns the role of the pool and the reason for it. The error is why there is no pool.
-func (s *subject) pool() (role, why string, err error) {
+// decidePool returns the role of the pool and the reason for it. The error is why there is no pool.
+func (s *subject) decidePool() (role, why string, err error) {
 	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
 	if s.bmh != nil {
 		boot.Host = s.bmh
@@ -86,7 +86,7 @@ func (s *subject) pool() (role, why string, err error) {
 	case assigned.Reason == pool.FromSpec:
 		why = fmt.Sprintf("%s: spec.poolRole of PoolbootConfig %s", assigned.Reason, s.config.Name)
 	case assigned.Reason == pool.FromLabels:
-		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.decidingLabels(assigned.Role))
+		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.matchingLabels(assigned.Role))
 	default:
 		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
@@ -100,8 +100,8 @@ func (s *subject) pool() (role, why string, err error) {
 	return assigned.Role, why, nil
 }
 
-// decidingLabels returns the labels of the Machine that the pool's node selector uses.
-func (s *subject) decidingLabels(role string) string {
+// matchingLabels returns the labels of the Machine that the pool's node selector uses.
+func (s *subject) matchingLabels(role string) string {
 	of, err := pool.OfRole(s.pools, role)
 	if err != nil {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// jsonOf is a YAML document as JSON.
+// convertToJSON is a YAML document as JSON.
 func jsonOf(document string) string {
 	GinkgoHelper()
 	out, err := yaml.YAMLToJSON([]byte(document))
@@ -29,7 +29,7 @@ var _ = Describe("Files", func() {
 
 	DescribeTable("can contain objects in every form that kubectl reads",
 		func(name string, contents func() string) {
-			Expect(clitest.Answered(role(clitest.File(name, contents())))).To(Equal("infra\n"))
+			Expect(clitest.ExpectSuccess(role(clitest.WriteFile(name, contents())))).To(Equal("infra\n"))
 		},
 		Entry("one document", "a.yaml", func() string { return infra }),
 		Entry("several, with comments and empty documents", "a.yaml", func() string { return "# pools\n---\n" + worker + "---\n---\n# none\n---\n" + infra }),
@@ -49,59 +49,59 @@ var _ = Describe("Files", func() {
 	)
 
 	It("can be named by several flags, with commas, and as arguments", func() {
-		a, b := clitest.File("a.yaml", worker), clitest.File("b.yaml", infra)
-		Expect(clitest.Answered(role(a, b))).To(Equal("infra\n"))
-		Expect(clitest.Answered(role(a + "," + b))).To(Equal("infra\n"))
-		Expect(clitest.Answered(role(a, "--pools", b))).To(Equal("infra\n"))
+		a, b := clitest.WriteFile("a.yaml", worker), clitest.WriteFile("b.yaml", infra)
+		Expect(clitest.ExpectSuccess(role(a, b))).To(Equal("infra\n"))
+		Expect(clitest.ExpectSuccess(role(a + "," + b))).To(Equal("infra\n"))
+		Expect(clitest.ExpectSuccess(role(a, "--pools", b))).To(Equal("infra\n"))
 	})
 
 	It("can be standard input", func() {
-		Expect(clitest.Answered(poolbootReading(infra, "which", "--pools", "-", "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
+		Expect(clitest.ExpectSuccess(poolbootReading(infra, "which", "--pools", "-", "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
 	})
 
 	Describe("of a directory", func() {
 		It("are its YAML and JSON files, without those in subdirectories", func() {
 			directory := GinkgoT().TempDir()
-			clitest.FileIn(directory, "a.yml", worker)
-			clitest.FileIn(directory, "b.json", jsonOf(infra))
-			clitest.FileIn(directory, "notes.md", "{not: [yaml")
-			clitest.FileIn(directory, "below/c.yaml", "{not: [yaml")
-			Expect(clitest.Answered(role(directory))).To(Equal("infra\n"))
+			clitest.WriteFileIn(directory, "a.yml", worker)
+			clitest.WriteFileIn(directory, "b.json", jsonOf(infra))
+			clitest.WriteFileIn(directory, "notes.md", "{not: [yaml")
+			clitest.WriteFileIn(directory, "below/c.yaml", "{not: [yaml")
+			Expect(clitest.ExpectSuccess(role(directory))).To(Equal("infra\n"))
 		})
 
 		It("include those in subdirectories with -R", func() {
 			directory := GinkgoT().TempDir()
-			clitest.FileIn(directory, "a.yaml", worker)
-			clitest.FileIn(directory, "below/b.yaml", infra)
+			clitest.WriteFileIn(directory, "a.yaml", worker)
+			clitest.WriteFileIn(directory, "below/b.yaml", infra)
 			Expect(role(directory).ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))
-			Expect(clitest.Answered(role(directory, "-R"))).To(Equal("infra\n"))
+			Expect(clitest.ExpectSuccess(role(directory, "-R"))).To(Equal("infra\n"))
 		})
 
 		It("are found through a link", func() {
 			link := filepath.Join(GinkgoT().TempDir(), "link")
-			Expect(os.Symlink(filepath.Dir(clitest.File("a.yaml", infra)), link)).To(Succeed())
-			Expect(clitest.Answered(role(link))).To(Equal("infra\n"))
+			Expect(os.Symlink(filepath.Dir(clitest.WriteFile("a.yaml", infra)), link)).To(Succeed())
+			Expect(clitest.ExpectSuccess(role(link))).To(Equal("infra\n"))
 		})
 
 		It("must exist", func() {
-			clitest.Refused(role(GinkgoT().TempDir()), 1, "contains no *.yaml, *.yml or *.json", "-R")
+			clitest.ExpectError(role(GinkgoT().TempDir()), 1, "contains no *.yaml, *.yml or *.json", "-R")
 		})
 	})
 
 	It("can contain other kinds, which are noted", func() {
-		r := role(clitest.File("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n", infra))
+		r := role(clitest.WriteFile("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n", infra))
 		Expect(r.Out).To(Equal("infra\n"))
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(MatchRegexp(`^note: .*a.yaml: document 1: ConfigMap "cm" of v1 is ignored\n$`))
 	})
 
 	It("can contain fields of OpenShift's kinds that Poolboot does not have", func() {
-		Expect(clitest.Answered(role(clitest.File("a.yaml", clitest.OpenShiftInfra+"  maxUnavailable: 1\n  aFieldOfTomorrow: {}\n")))).To(Equal("infra\n"))
+		Expect(clitest.ExpectSuccess(role(clitest.WriteFile("a.yaml", clitest.OpenShiftInfra+"  maxUnavailable: 1\n  aFieldOfTomorrow: {}\n")))).To(Equal("infra\n"))
 	})
 
 	DescribeTable("are refused with their name and the document's number",
 		func(contents, why string) {
-			clitest.Refused(role(clitest.File("a.yaml", worker, contents)), 1, "a.yaml: document 2: ", why)
+			clitest.ExpectError(role(clitest.WriteFile("a.yaml", worker, contents)), 1, "a.yaml: document 2: ", why)
 		},
 		Entry("malformed YAML", "kind: [a\nb: c\n", "yaml: line"),
 		Entry("malformed JSON", `{"kind": "a",, }`, "yaml: did not find"),
@@ -124,33 +124,33 @@ var _ = Describe("Files", func() {
 			return strings.Replace(document, "metadata:\n", "metadata:\n  namespace: "+namespace+"\n", 1)
 		}
 		It("need --cluster", func() {
-			path := clitest.File("a.yaml", worker, infra, clitest.Pool("core", "worker"))
-			clitest.Refused(role(path), 1, "the files contain pools of the clusters core and edge: choose one with --cluster")
-			clitest.Refused(role(path, "--cluster", "far"), 1, `no pool of the cluster "far", but of core and edge`)
-			Expect(clitest.Answered(role(path, "--cluster", "edge"))).To(Equal("infra\n"))
+			path := clitest.WriteFile("a.yaml", worker, infra, clitest.Pool("core", "worker"))
+			clitest.ExpectError(role(path), 1, "the files contain pools of the clusters core and edge: choose one with --cluster")
+			clitest.ExpectError(role(path, "--cluster", "far"), 1, `no pool of the cluster "far", but of core and edge`)
+			Expect(clitest.ExpectSuccess(role(path, "--cluster", "edge"))).To(Equal("infra\n"))
 			Expect(role(path, "--cluster", "core").ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))
 		})
 
 		It("need --cluster with the namespace when names are the same", func() {
-			path := clitest.File("a.yaml", inNamespace("east", infra), inNamespace("west", worker))
-			clitest.Refused(role(path, "--cluster", "edge"), 1, "east/edge and west/edge")
-			Expect(clitest.Answered(role(path, "--cluster", "east/edge"))).To(Equal("infra\n"))
+			path := clitest.WriteFile("a.yaml", inNamespace("east", infra), inNamespace("west", worker))
+			clitest.ExpectError(role(path, "--cluster", "edge"), 1, "east/edge and west/edge")
+			Expect(clitest.ExpectSuccess(role(path, "--cluster", "east/edge"))).To(Equal("infra\n"))
 		})
 
 		It("need no flag when one object of the same cluster has no namespace", func() {
-			Expect(clitest.Answered(role(clitest.File("a.yaml", inNamespace("east", worker), infra)))).To(Equal("infra\n"))
+			Expect(clitest.ExpectSuccess(role(clitest.WriteFile("a.yaml", inNamespace("east", worker), infra)))).To(Equal("infra\n"))
 		})
 
 		It("provide MachineConfigs of the cluster's namespace, and those without a namespace", func() {
-			path := clitest.File("a.yaml", inNamespace("east", worker), infra, inNamespace("west", clitest.Pool("edge", "worker")),
+			path := clitest.WriteFile("a.yaml", inNamespace("east", worker), infra, inNamespace("west", clitest.Pool("edge", "worker")),
 				inNamespace("west", clitest.Config("10-west", "worker", "{kernelArguments: [west]}")),
 				inNamespace("east", clitest.Config("10-east", "worker", "{kernelArguments: [east]}")), clitest.Config("10-any", "infra", "{kernelArguments: [any]}"))
-			out := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "--cluster", "east/edge", "-o", "yaml"))
+			out := clitest.ExpectSuccess(poolboot("render", "-f", path, "--pool", "infra", "--cluster", "east/edge", "-o", "yaml"))
 			Expect(out).To(ContainSubstring("kernelArguments:\n- east\n- any\n"))
 		})
 
 		It("refuse --cluster when there are only OpenShift's pools", func() {
-			clitest.Refused(role(clitest.File("a.yaml", clitest.OpenShiftInfra), "--cluster", "edge"), 1, "no pool that names a cluster: leave out --cluster edge")
+			clitest.ExpectError(role(clitest.WriteFile("a.yaml", clitest.OpenShiftInfra), "--cluster", "edge"), 1, "no pool that names a cluster: leave out --cluster edge")
 		})
 	})
 })

@@ -10,7 +10,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// aliases returns a YAML mapping whose last entry expands to billions of items.
+// nestAliases returns a YAML mapping whose last entry expands to billions of items.
 func aliases() string {
 	text := "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
 	for letter := 'b'; letter < 'k'; letter++ {
@@ -25,7 +25,7 @@ var _ = Describe("Hostile files", func() {
 
 	DescribeTable("get an error that names the document",
 		func(text func() string, why ...string) {
-			clitest.Refused(poolboot("render", "-f", clitest.File("hostile.yaml", worker, text()), "--pool", "worker"), 1, why...)
+			clitest.ExpectError(poolboot("render", "-f", clitest.WriteFile("hostile.yaml", worker, text()), "--pool", "worker"), 1, why...)
 		},
 		Entry("aliases that expand to billions of items", aliases, "document 2", "excessive aliasing"),
 		Entry("the same in Butane", func() string {
@@ -48,6 +48,6 @@ var _ = Describe("Hostile files", func() {
 	)
 
 	It("with 2 MiB of comments contain no object", func() {
-		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("hostile.yaml", worker, "#"+strings.Repeat("x", 2<<20)), "--pool", "worker"))).To(ContainSubstring("rendered-worker-"))
+		Expect(clitest.ExpectSuccess(poolboot("render", "-f", clitest.WriteFile("hostile.yaml", worker, "#"+strings.Repeat("x", 2<<20)), "--pool", "worker"))).To(ContainSubstring("rendered-worker-"))
 	})
 })

@@ -41,7 +41,7 @@ func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, 
 	if err := s.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list MachineConfigPools of namespace %s: %w", namespace, err)
 	}
-	all := clustersOf(list.Items)
+	all := listClusters(list.Items)
 	chosen := all
 	if cluster != "" {
 		chosen = slices.DeleteFunc(slices.Clone(all), func(c klog.ObjectRef) bool { return cluster != c.Name && cluster != c.String() })
@@ -57,7 +57,7 @@ func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, 
 		return &Pools{Items: list.Items}, nil
 	}
 	return &Pools{Cluster: chosen[0], Items: slices.DeleteFunc(list.Items, func(p poolv1.MachineConfigPool) bool {
-		return isElsewhere(chosen[0], p.Namespace) || p.Spec.ClusterName != "" && p.Spec.ClusterName != chosen[0].Name
+		return isOtherNamespace(chosen[0], p.Namespace) || p.Spec.ClusterName != "" && p.Spec.ClusterName != chosen[0].Name
 	})}, nil
 }
 
@@ -67,16 +67,17 @@ func (s *Source) MachineConfigs(ctx context.Context, cluster klog.ObjectRef) ([]
 	if err := s.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("list MachineConfigs of namespace %s: %w", s.Namespace, err)
 	}
-	return slices.DeleteFunc(list.Items, func(c poolv1.MachineConfig) bool { return isElsewhere(cluster, c.Namespace) }), nil
+	return slices.DeleteFunc(list.Items, func(c poolv1.MachineConfig) bool { return isOtherNamespace(cluster, c.Namespace) }), nil
 }
 
-// isElsewhere reports whether a namespace is not that of a Cluster.
-func isElsewhere(cluster klog.ObjectRef, namespace string) bool {
+// isOtherNamespace reports whether a namespace is not that of a Cluster.
+func isOtherNamespace(cluster klog.ObjectRef, namespace string) bool {
 	return namespace != "" && cluster.Namespace != "" && namespace != cluster.Namespace
 }
 
-// clustersOf returns the Clusters that pools name, in order. One without a namespace is the one with, if there is one.
-func clustersOf(pools []poolv1.MachineConfigPool) []klog.ObjectRef {
+// listClusters returns the Clusters that pools name, in order. One without a namespace is the one with, if there is
+// one.
+func listClusters(pools []poolv1.MachineConfigPool) []klog.ObjectRef {
 	clusters := sets.New[klog.ObjectRef]()
 	for _, p := range pools {
 		if p.Spec.ClusterName != "" {

@@ -17,10 +17,10 @@ func TestInput(t *testing.T) {
 	RunSpecs(t, "input of kubectl poolboot")
 }
 
-// poolboot runs a command line with nothing on standard input.
+// runPoolboot runs a command line with nothing on standard input.
 func poolboot(args ...string) clitest.Result { return poolbootReading("", args...) }
 
-// poolbootReading runs a command line with a text on standard input.
+// runWithInput runs a command line with a text on standard input.
 func poolbootReading(text string, args ...string) clitest.Result {
 	if slices.Contains(args, "render") {
 		return clitest.Run(text, render.New, args...)

@@ -18,8 +18,8 @@ var _ = Describe("kubectl poolboot labels", func() {
 	infra := clitest.Pool("edge", "infra") + declared
 
 	It("prints the labels and taints that every Node of the pool is registered with", func() {
-		path := clitest.File("pools.yaml", clitest.Pool("edge", "worker"), infra)
-		Expect(clitest.Answered(poolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`label example.com/rack=r1
+		path := clitest.WriteFile("pools.yaml", clitest.Pool("edge", "worker"), infra)
+		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`label example.com/rack=r1
 label kubernetes.io/os=linux
 label node-role.kubernetes.io/infra=
 label node.cluster.x-k8s.io/pool=infra
@@ -30,7 +30,7 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 	})
 
 	It("prints the same as JSON", func() {
-		out := clitest.Answered(poolboot("labels", "-f", clitest.File("pools.yaml", infra), "--pool", "infra", "-o", "json"))
+		out := clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", infra), "--pool", "infra", "-o", "json"))
 		Expect(strings.Count(out, "\n")).To(Equal(1))
 		var a answer
 		Expect(json.Unmarshal([]byte(out), &a)).To(Succeed())
@@ -43,13 +43,13 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 	})
 
 	It("accepts OpenShift's pools", func() {
-		Expect(clitest.Answered(poolboot("labels", "-f", clitest.File("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
+		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
 			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel node.cluster.x-k8s.io/pool=infra\n"))
 	})
 
 	DescribeTable("exits with 2 when no Node can be registered in the pool",
 		func(more string, why ...string) {
-			clitest.Refused(poolboot("labels", "-f", clitest.File("pools.yaml", clitest.Pool("edge", "worker"), clitest.Pool("edge", "gpu"), clitest.Pool("edge", "infra")+more), "--pool", "infra"),
+			clitest.ExpectError(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.Pool("edge", "worker"), clitest.Pool("edge", "gpu"), clitest.Pool("edge", "infra")+more), "--pool", "infra"),
 				2, why...)
 		},
 		Entry("a selector that requires no label", "  nodeSelector: {matchExpressions: [{key: site, operator: NotIn, values: [far]}]}",
@@ -62,11 +62,11 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 	)
 
 	It("refuses an invalid command line", func() {
-		path := clitest.File("pools.yaml", infra)
-		clitest.Refused(poolboot("labels", "-f", path), 1, `"pool" not set`)
-		clitest.Refused(poolboot("labels", "--pool", "infra"), 1, `"filename" not set`)
-		clitest.Refused(poolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files contain no MachineConfigPool of role "gpu"`)
-		clitest.Refused(poolboot("labels", "-f", path, "--pool", "master"), 1, "control plane machines are in no pool")
-		clitest.Refused(poolboot("labels", "-f", path, "--pool", "infra", "-o", "yaml"), 1, "--output yaml is not known: use json")
+		path := clitest.WriteFile("pools.yaml", infra)
+		clitest.ExpectError(runPoolboot("labels", "-f", path), 1, `"pool" not set`)
+		clitest.ExpectError(runPoolboot("labels", "--pool", "infra"), 1, `"filename" not set`)
+		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files contain no MachineConfigPool of role "gpu"`)
+		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "master"), 1, "control plane machines are in no pool")
+		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "infra", "-o", "yaml"), 1, "--output yaml is not known: use json")
 	})
 })

@@ -14,5 +14,7 @@ func TestLabels(t *testing.T) {
 	RunSpecs(t, "kubectl poolboot labels")
 }
 
-// poolboot runs a command line with nothing on standard input.
-func poolboot(args ...string) clitest.Result { return clitest.Run("", clitest.Offline(New), args...) }
+// runPoolboot runs a command line with nothing on standard input.
+func runPoolboot(args ...string) clitest.Result {
+	return clitest.Run("", clitest.Offline(New), args...)
+}

@@ -124,8 +124,8 @@ func (m *movable) run(args ...string) (int, report, string) {
 		there = append(there, d)
 	}
 	there = append(there, m.poolbootThere, m.caThere)
-	other := clitest.NewFake().WithObjects(there...).Build()
-	to := &clitest.Stored{WithWatch: clitest.NewFake().WithObjects(here...).Build()}
+	other := clitest.NewFakeClientBuilder().WithObjects(there...).Build()
+	to := &clitest.FakeConnection{WithWatch: clitest.NewFakeClientBuilder().WithObjects(here...).Build()}
 	text := func(args ...string) (int, string, string) {
 		r := clitest.RunOn(to, func(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 			return newCommand(&options{streams: streams, connection: to, openTarget: func(string) (client.Reader, error) { return other, nil }})
@@ -235,7 +235,7 @@ var _ = Describe("move-check", func() {
 	})
 
 	It("exits with 1 when it can't read a cluster", func() {
-		clitest.Refused(clitest.RunOn(input.NewConnection(), New, "move-check", "--kubeconfig", "nowhere.kubeconfig"), 1, "nowhere.kubeconfig")
-		clitest.Refused(clitest.Run("", New, "move-check", "-o", "table"), 1, "--output table is not known")
+		clitest.ExpectError(clitest.RunOn(input.NewConnection(), New, "move-check", "--kubeconfig", "nowhere.kubeconfig"), 1, "nowhere.kubeconfig")
+		clitest.ExpectError(clitest.Run("", New, "move-check", "-o", "table"), 1, "--output table is not known")
 	})
 })

@@ -37,8 +37,8 @@ type facts struct {
 	needed []client.Object
 	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorGuards is true when the
 	// webhooks of the latter have failurePolicy Fail.
-	ironic, operator []appsv1.Deployment
-	operatorGuards   bool
+	ironic, operator  []appsv1.Deployment
+	operatorValidates bool
 	// poolboot are the Deployments of Poolboot.
 	poolboot []appsv1.Deployment
 	// definitions are the UIDs of the CustomResourceDefinitions, which no other management cluster has.
@@ -89,7 +89,7 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 		return c.Name == "ironic" || strings.HasPrefix(imageName(c), "ironic")
 	})
 	f.operator = withContainer(deployments.Items, isOperator)
-	f.operatorGuards = slices.ContainsFunc(webhooks.Items, guardsHosts)
+	f.operatorValidates = slices.ContainsFunc(webhooks.Items, validatesHosts)
 	f.poolboot = withContainer(deployments.Items, isPoolboot)
 	f.kinds = movableKinds(definitions.Items)
 	f.definitions = map[types.UID]bool{}
@@ -133,8 +133,9 @@ func isPoolboot(d *appsv1.Deployment, c *corev1.Container) bool {
 	return d.Labels[clusterv1.ProviderNameLabel] == "bootstrap-poolboot" && c.Name == "manager"
 }
 
-// guardsHosts reports whether a webhook has the API server refuse changes of BareMetalHosts while it does not answer.
-func guardsHosts(configuration admissionv1.ValidatingWebhookConfiguration) bool {
+// validatesHosts reports whether a webhook has the API server refuse changes of BareMetalHosts while it does not
+// answer.
+func validatesHosts(configuration admissionv1.ValidatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(configuration.Webhooks, func(w admissionv1.ValidatingWebhook) bool {
 		return ptr.Deref(w.FailurePolicy, admissionv1.Fail) == admissionv1.Fail && slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool {
 			return slices.Contains(r.APIGroups, bmov1alpha1.GroupVersion.Group) && slices.Contains(r.Resources, "baremetalhosts")

@@ -23,8 +23,8 @@ import (
 type movableKind struct {
 	schema.GroupVersionKind
 	definition string
-	// alone is true when clusterctl moves every object of the kind, head when it also moves the objects that these own.
-	alone, head bool
+	// moves is true when clusterctl moves every object of the kind, head when it also moves the objects that these own.
+	moves, isHierarchy bool
 }
 
 // node is an object that clusterctl reads.
@@ -56,7 +56,7 @@ func movableKinds(definitions []apiextensionsv1.CustomResourceDefinition) []mova
 		for _, version := range crd.Spec.Versions {
 			if version.Storage {
 				kinds = append(kinds, movableKind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version.Name, Kind: kind}, definition: crd.Name,
-					head: head, alone: head || metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveLabel)})
+					isHierarchy: head, moves: head || metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveLabel)})
 			}
 		}
 	}
@@ -111,12 +111,12 @@ func findMoved(nodes []*node) {
 		}
 	}
 	for _, n := range nodes {
-		if _, head := n.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]; n.kind.head || head {
+		if _, head := n.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]; n.kind.isHierarchy || head {
 			mark(n)
 		}
 	}
 	for _, n := range nodes {
 		_, alone := n.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
-		n.moves = n.moves || n.kind.alone || alone
+		n.moves = n.moves || n.kind.moves || alone
 	}
 }

@@ -57,8 +57,8 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 	switch {
 	case !slices.ContainsFunc(poolboot, hasReplicas):
 		traps = append(traps, trap{Hangs, "Poolboot at the target", "it is not installed, or does not run: booting hosts would wait, and its webhooks would refuse what clusterctl creates", "install and start it, with the same name and CA"})
-	case len(f.poolboot) > 0 && imageOf(f.poolboot[0]) != imageOf(poolboot[0]):
-		traps = append(traps, trap{Note, "Poolboot at the target", fmt.Sprintf("%s runs in the target, %s runs here", imageOf(poolboot[0]), imageOf(f.poolboot[0])), "install the same version in the target, or a later one"})
+	case len(f.poolboot) > 0 && managerImage(f.poolboot[0]) != managerImage(poolboot[0]):
+		traps = append(traps, trap{Note, "Poolboot at the target", fmt.Sprintf("%s runs in the target, %s runs here", managerImage(poolboot[0]), managerImage(f.poolboot[0])), "install the same version in the target, or a later one"})
 	}
 	if len(f.poolboot) > 0 && len(poolboot) > 0 {
 		ours, err := caCertificate(ctx, here, f.poolboot[0].Namespace)
@@ -71,7 +71,7 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 		}
 		if len(ours) > 0 && !bytes.Equal(ours, theirs) {
 			effect := Note
-			if slices.ContainsFunc(f.configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return booting(&c) != "" }) {
+			if slices.ContainsFunc(f.configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return bootStage(&c) != "" }) {
 				effect = Lost
 			}
 			traps = append(traps, trap{effect, fmt.Sprintf("Secret %s/%s at the target", poolboot[0].Namespace, caSecret), "its CA is not the CA of this management cluster: hosts that were provisioned before the move do not trust the config server of the target",
@@ -81,8 +81,8 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 	return traps, nil
 }
 
-// imageOf returns the image of Poolboot's manager.
-func imageOf(d appsv1.Deployment) string {
+// managerImage returns the image of Poolboot's manager.
+func managerImage(d appsv1.Deployment) string {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name == "manager" {
 			return c.Image

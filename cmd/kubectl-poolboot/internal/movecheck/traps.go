@@ -150,7 +150,7 @@ func (f *facts) wipeTraps() (traps []trap) {
 		traps = append(traps, trap{Note, "Ironic", fmt.Sprintf("this cluster has no Deployment of Ironic: if Ironic runs elsewhere, the baremetal-operator can have it wipe one of %d provisioned servers "+
 			"when clusterctl deletes their BareMetalHosts here", installed), "stop Ironic wherever it runs before the move"})
 	}
-	if f.operatorGuards && !slices.ContainsFunc(f.operator, hasReplicas) {
+	if f.operatorValidates && !slices.ContainsFunc(f.operator, hasReplicas) {
 		traps = append(traps, trap{Hangs, "Deployment baremetal-operator", "it does not run and its webhook has failurePolicy Fail: the API server refuses clusterctl's changes of BareMetalHosts",
 			"start the baremetal-operator, and stop Ironic instead"})
 	}
@@ -228,7 +228,7 @@ func (f *facts) bootTraps() (traps []trap) {
 			traps = append(traps, trap{Note, at, "its token is being rotated: the other management cluster completes the rotation, and until then the config server answers an unknown token with 503",
 				"nothing, or wait until the annotation " + bootstrapv1.RotateTokenAnnotation + " is removed"})
 		}
-		if stage := booting(c); stage != "" {
+		if stage := bootStage(c); stage != "" {
 			traps = append(traps, trap{Note, at, fmt.Sprintf("its boot is %s: its host continues with the other management cluster, if the config server there has the same address and CA", stage),
 				"nothing, or wait until it is Ready (see kubectl poolboot boots)"})
 		}
@@ -236,8 +236,8 @@ func (f *facts) bootTraps() (traps []trap) {
 	return traps
 }
 
-// booting returns the stage of a host that is booting; "" for other hosts.
-func booting(c *bootstrapv1.PoolbootConfig) record.Stage {
+// bootStage returns the stage of a host that is booting; "" for other hosts.
+func bootStage(c *bootstrapv1.PoolbootConfig) record.Stage {
 	switch stage, _ := record.StageOf(c); stage {
 	case record.StageProvisioning, record.StagePreparing, record.StageServing, record.StageJoining:
 		return stage

@@ -20,7 +20,7 @@ var _ = Describe("render --explain", func() {
 	// explaining is what --explain prints of the documents.
 	explaining := func(args ...string) string {
 		GinkgoHelper()
-		return clitest.Answered(poolboot(append([]string{"render", "-f", clitest.File("all.yaml", documents...), "--pool", "infra", "--explain"}, args...)...))
+		return clitest.ExpectSuccess(runPoolboot(append([]string{"render", "-f", clitest.WriteFile("all.yaml", documents...), "--pool", "infra", "--explain"}, args...)...))
 	}
 
 	It("prints the MachineConfig of every entry as a table", func() {
@@ -50,30 +50,30 @@ var _ = Describe("render --explain", func() {
 		with := func(pool string) string {
 			return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n"
 		}
-		files := clitest.File("all.yaml", with(clitest.Pool("edge", "worker")), with(clitest.Pool("edge", "infra")))
-		Expect(clitest.Answered(poolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
+		files := clitest.WriteFile("all.yaml", with(clitest.Pool("edge", "worker")), with(clitest.Pool("edge", "infra")))
+		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubeletConfiguration of pool infra +<none>`)))
 		var answer origins
-		Expect(json.Unmarshal([]byte(clitest.Answered(poolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
+		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra"}))
-		clitest.Refused(poolboot("render", "-f", clitest.File("wrong.yaml", clitest.Pool("edge", "worker")+"  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}\n"), "--pool", "worker"), 1,
+		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("wrong.yaml", clitest.Pool("edge", "worker")+"  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}\n"), "--pool", "worker"), 1,
 			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
 	})
 
 	It("prints empty lists for a pool without MachineConfigs", func() {
-		out := clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", documents[:2]...), "--pool", "infra", "--explain", "-o", "json"))
+		out := clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", documents[:2]...), "--pool", "infra", "--explain", "-o", "json"))
 		Expect(out).To(And(ContainSubstring(`"source": []`), ContainSubstring(`"entries": []`)))
 	})
 
 	It("quotes control characters", func() {
 		odd := clitest.Config("70-odd", "infra", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: "/etc/\u001b[2J\n"}]}}}`)
-		Expect(clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", append(documents, odd)...), "--pool", "infra", "--explain"))).To(
+		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", append(documents, odd)...), "--pool", "infra", "--explain"))).To(
 			ContainSubstring(`"/etc/\x1b[2J\n"`))
 	})
 
 	It("refuses the output format ignition", func() {
-		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", "infra", "--explain", "-o", "ignition"), 1,
+		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", documents...), "--pool", "infra", "--explain", "-o", "ignition"), 1,
 			"--output ignition can't be used with --explain")
 	})
 })

@@ -19,7 +19,7 @@ var _ = Describe("render", func() {
 	rendering := func(role string, documents ...string) rendered {
 		GinkgoHelper()
 		var config rendered
-		Expect(json.Unmarshal([]byte(clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", role))), &config)).To(Succeed())
+		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", documents...), "--pool", role))), &config)).To(Succeed())
 		return config
 	}
 	// source is where the rendered Ignition has the contents of a file from.
@@ -36,7 +36,7 @@ var _ = Describe("render", func() {
 	}
 
 	It("renders the documentation's custom pool", func() {
-		out := clitest.Answered(poolboot("render", "-f", clitest.File("all.yaml", clitest.OpenShiftMaster, clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51), "--pool", "infra"))
+		out := clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", clitest.OpenShiftMaster, clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51), "--pool", "infra"))
 		var config map[string]any
 		Expect(json.Unmarshal([]byte(out), &config)).To(Succeed())
 		Expect(config["name"]).To(MatchRegexp(`^rendered-infra-[0-9a-f]{32}$`))
@@ -93,14 +93,14 @@ var _ = Describe("render", func() {
 	})
 
 	It("prints the same as YAML, and only the Ignition document with -o ignition", func() {
-		path := clitest.File("all.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51)
-		asJSON := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "json"))
-		Expect(clitest.Answered(poolboot("render", "-f", path, "--pool", "infra"))).To(Equal(asJSON))
-		asYAML := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "yaml"))
+		path := clitest.WriteFile("all.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51)
+		asJSON := clitest.ExpectSuccess(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "json"))
+		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", path, "--pool", "infra"))).To(Equal(asJSON))
+		asYAML := clitest.ExpectSuccess(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "yaml"))
 		Expect(asYAML).To(ContainSubstring("\nkernelType: default\n"))
 		Expect(yaml.YAMLToJSON([]byte(asYAML))).To(MatchJSON(asJSON))
 
-		only := clitest.Answered(poolboot("render", "-f", path, "--pool", "infra", "-o", "ignition"))
+		only := clitest.ExpectSuccess(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "ignition"))
 		var config rendered
 		Expect(json.Unmarshal([]byte(asJSON), &config)).To(Succeed())
 		Expect(only).To(MatchJSON(config.Ignition))
@@ -115,7 +115,7 @@ var _ = Describe("render", func() {
 
 	DescribeTable("reports pools that can't be rendered",
 		func(role string, documents []string, why ...string) {
-			clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", documents...), "--pool", role), 1, why...)
+			clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", documents...), "--pool", role), 1, why...)
 		},
 		Entry("nothing", "infra", nil, `no MachineConfigPool of role "infra"`),
 		Entry("an unknown role", "gpu", ours, `no MachineConfigPool of role "gpu"`),
@@ -132,7 +132,7 @@ var _ = Describe("render", func() {
 	)
 
 	It("reports that the files do not contain the pool, and how to print it from the cluster", func() {
-		clitest.Refused(poolboot("render", "-f", clitest.File("all.yaml", ours...), "--pool", "gpu"), 1,
+		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", ours...), "--pool", "gpu"), 1,
 			`the files contain no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
 	})
 
@@ -140,31 +140,31 @@ var _ = Describe("render", func() {
 		live := func(args ...string) clitest.Result {
 			GinkgoHelper()
 			worker, infra := clitest.Pool("infra-1", "worker"), clitest.Pool("infra-1", "infra")
-			to := clitest.Storing([]string{worker, infra, clitest.Config("51-infra", "infra", "{kernelArguments: [quiet]}"), strings.Replace(clitest.Pool("infra-2", "worker"), "name: worker\n", "name: worker-2\n", 1)})
+			to := clitest.NewFakeConnection([]string{worker, infra, clitest.Config("51-infra", "infra", "{kernelArguments: [quiet]}"), strings.Replace(clitest.Pool("infra-2", "worker"), "name: worker\n", "name: worker-2\n", 1)})
 			return clitest.RunOn(to, New, append([]string{"render", "--live"}, args...)...)
 		}
 
 		It("renders the objects of a namespace of the management cluster", func() {
 			var config rendered
-			Expect(json.Unmarshal([]byte(clitest.Answered(live("--pool", "infra", "--cluster", "infra-1"))), &config)).To(Succeed())
+			Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(live("--pool", "infra", "--cluster", "infra-1"))), &config)).To(Succeed())
 			Expect(config.KernelArguments).To(Equal([]string{"quiet"}))
-			Expect(clitest.Answered(live("--pool", "infra", "--cluster", "infra-1", "--explain"))).To(ContainSubstring("51-infra"))
+			Expect(clitest.ExpectSuccess(live("--pool", "infra", "--cluster", "infra-1", "--explain"))).To(ContainSubstring("51-infra"))
 		})
 		It("speaks of the cluster and the namespace, not of files", func() {
-			clitest.Refused(live("--pool", "gpu", "--cluster", "infra-1"), 1, `the Cluster has no MachineConfigPool of role "gpu"`)
-			clitest.Refused(live("--pool", "infra"), 1, "namespace edge contains pools of the clusters edge/infra-1 and edge/infra-2: choose one with --cluster")
-			clitest.Refused(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge contains no pool of the cluster \"nowhere\"")
+			clitest.ExpectError(live("--pool", "gpu", "--cluster", "infra-1"), 1, `the Cluster has no MachineConfigPool of role "gpu"`)
+			clitest.ExpectError(live("--pool", "infra"), 1, "namespace edge contains pools of the clusters edge/infra-1 and edge/infra-2: choose one with --cluster")
+			clitest.ExpectError(live("--pool", "infra", "--cluster", "nowhere"), 1, "namespace edge contains no pool of the cluster \"nowhere\"")
 		})
 		It("takes no files beside", func() {
-			clitest.Refused(live("--pool", "infra", "-f", "a.yaml"), 1, "filename", "live")
-			clitest.Refused(live("--pool", "infra", "a.yaml"), 1, "files and --live exclude each other")
+			clitest.ExpectError(live("--pool", "infra", "-f", "a.yaml"), 1, "filename", "live")
+			clitest.ExpectError(live("--pool", "infra", "a.yaml"), 1, "files and --live exclude each other")
 		})
 	})
 
 	It("refuses an invalid command line", func() {
-		path := clitest.File("all.yaml", ours...)
-		clitest.Refused(poolboot("render", "-f", path), 1, `"pool" not set`)
-		clitest.Refused(poolboot("render", "--pool", "infra"), 1, `"filename" not set`)
-		clitest.Refused(poolboot("render", "-f", path, "--pool", "infra", "-o", "wide"), 1, "--output wide is not known: use json, yaml or ignition")
+		path := clitest.WriteFile("all.yaml", ours...)
+		clitest.ExpectError(runPoolboot("render", "-f", path), 1, `"pool" not set`)
+		clitest.ExpectError(runPoolboot("render", "--pool", "infra"), 1, `"filename" not set`)
+		clitest.ExpectError(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "wide"), 1, "--output wide is not known: use json, yaml or ignition")
 	})
 })

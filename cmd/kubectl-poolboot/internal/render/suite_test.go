@@ -14,5 +14,5 @@ func TestRender(t *testing.T) {
 	RunSpecs(t, "kubectl poolboot render")
 }
 
-// poolboot runs a command line with nothing on standard input.
-func poolboot(args ...string) clitest.Result { return clitest.Run("", New, args...) }
+// runPoolboot runs a command line with nothing on standard input.
+func runPoolboot(args ...string) clitest.Result { return clitest.Run("", New, args...) }

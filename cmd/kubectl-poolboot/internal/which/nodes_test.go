@@ -16,12 +16,12 @@ var _ = Describe("which of several Nodes", func() {
 		for _, role := range roles {
 			labels = append(labels, "node-role.kubernetes.io/"+role+`: ""`)
 		}
-		return strings.Replace(nodeWith("{"+strings.Join(labels, ", ")+"}"), "name: n1", "name: "+name, 1)
+		return strings.Replace(newNode("{"+strings.Join(labels, ", ")+"}"), "name: n1", "name: "+name, 1)
 	}
 	nodes := []string{node("a", "control-plane"), node("b", "control-plane", "infra"), node("c", "worker"), node("d", "infra", "worker"), node("e", "gpu")}
 
 	It("prints a table with the reason when a Node is in no pool", func() {
-		Expect(clitest.Answered(poolboot("which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", clitest.File("nodes.yaml", nodes...)))).To(Equal(
+		Expect(clitest.ExpectSuccess(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", pools...), "--nodes", clitest.WriteFile("nodes.yaml", nodes...)))).To(Equal(
 			"NODE   POOL     NOTE\n" +
 				"a      <none>   control plane\n" +
 				"b      <none>   control plane; ignored custom pools: infra\n" +
@@ -31,7 +31,7 @@ var _ = Describe("which of several Nodes", func() {
 	})
 
 	It("prints JSON for scripts", func() {
-		Expect(clitest.Answered(poolbootReading(strings.Join(nodes, "\n---\n"), "which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", "-", "-o", "json"))).To(MatchJSON(`[
+		Expect(clitest.ExpectSuccess(runWithInput(strings.Join(nodes, "\n---\n"), "which", "--pools", clitest.WriteFile("pools.yaml", pools...), "--nodes", "-", "-o", "json"))).To(MatchJSON(`[
 			{"node":"a","pool":null,"controlPlane":true},
 			{"node":"b","pool":null,"controlPlane":true,"unsupported":["infra"]},
 			{"node":"c","pool":"worker"},
@@ -40,7 +40,7 @@ var _ = Describe("which of several Nodes", func() {
 	})
 
 	It("exits with 2, after the table, when a Node matches several custom pools", func() {
-		r := poolboot("which", "--pools", clitest.File("pools.yaml", pools...), "--nodes", clitest.File("nodes.yaml", node("one", "infra", "storage"), node("two", "worker")))
+		r := runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", pools...), "--nodes", clitest.WriteFile("nodes.yaml", node("one", "infra", "storage"), node("two", "worker")))
 		Expect(r.Code).To(Equal(2), r.ErrOut)
 		Expect(r.Out).To(And(ContainSubstring("one    <none>   conflict: several custom pools match: infra and storage"), ContainSubstring("two    worker")))
 		Expect(r.ErrOut).To(ContainSubstring(`Node "one"`))

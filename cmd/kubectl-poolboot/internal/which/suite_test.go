@@ -14,10 +14,12 @@ func TestWhich(t *testing.T) {
 	RunSpecs(t, "kubectl poolboot which")
 }
 
-// poolboot runs a command line with nothing on standard input.
-func poolboot(args ...string) clitest.Result { return clitest.Run("", clitest.Offline(New), args...) }
+// runPoolboot runs a command line with nothing on standard input.
+func runPoolboot(args ...string) clitest.Result {
+	return clitest.Run("", clitest.Offline(New), args...)
+}
 
-// poolbootReading runs a command line with a text on standard input.
-func poolbootReading(text string, args ...string) clitest.Result {
+// runWithInput runs a command line with a text on standard input.
+func runWithInput(text string, args ...string) clitest.Result {
 	return clitest.Run(text, clitest.Offline(New), args...)
 }

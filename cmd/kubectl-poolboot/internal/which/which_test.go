@@ -9,8 +9,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// nodeWith is a Node with labels in YAML's flow style.
-func nodeWith(labels string) string {
+// newNode is a Node with labels in YAML's flow style.
+func newNode(labels string) string {
 	return "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels: " + labels + "\nspec: {aFieldOfTomorrow: true}\n"
 }
 
@@ -20,8 +20,8 @@ var _ = Describe("which", func() {
 
 	DescribeTable("prints the pool",
 		func(pools []string, labels, answer string) {
-			pools = []string{clitest.File("pools.yaml", pools...)}
-			Expect(clitest.Answered(poolboot("which", "--pools", pools[0], "--labels", labels, "-o", "json"))).To(Equal(answer + "\n"))
+			pools = []string{clitest.WriteFile("pools.yaml", pools...)}
+			Expect(clitest.ExpectSuccess(runPoolboot("which", "--pools", pools[0], "--labels", labels, "-o", "json"))).To(Equal(answer + "\n"))
 		},
 		Entry("worker", theirs, clitest.RoleLabels("worker"), `{"pool":"worker"}`),
 		Entry("worker and infra: infra", theirs, clitest.RoleLabels("worker", "infra"), `{"pool":"infra"}`),
@@ -41,40 +41,40 @@ var _ = Describe("which", func() {
 	)
 
 	It("prints only the role without -o", func() {
-		Expect(clitest.Answered(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
+		Expect(clitest.ExpectSuccess(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", theirs...), "--labels", clitest.RoleLabels("infra")))).To(Equal("infra\n"))
 	})
 
 	DescribeTable("prints only a note when there is no role",
 		func(labels, note string) {
-			Expect(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
+			Expect(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", theirs...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
 		},
 		Entry("unmanaged", clitest.RoleLabels("gpu"), "note: the Node is unmanaged: no pool selects its labels"),
 		Entry("control plane", clitest.RoleLabels("master"), "note: a control plane Node is in no pool"),
 	)
 
 	It("notes the custom pools that also match a control plane Node", func() {
-		r := poolboot("which", "--pools", clitest.File("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
+		r := runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
 		Expect(r).To(Equal(clitest.Result{Out: `{"pool":null,"controlPlane":true}` + "\n",
 			ErrOut: "note: Poolboot ignores the custom pools that also match a control plane Node: infra and storage\n"}))
 	})
 
 	DescribeTable("exits with 2 and the reason when two custom pools match",
 		func(output ...string) {
-			args := append([]string{"which", "--pools", clitest.File("pools.yaml", ours...), "--labels", clitest.RoleLabels("storage", "worker", "infra")}, output...)
-			clitest.Refused(poolboot(args...), 2, "infra and storage", "remove the labels of all but one")
+			args := append([]string{"which", "--pools", clitest.WriteFile("pools.yaml", ours...), "--labels", clitest.RoleLabels("storage", "worker", "infra")}, output...)
+			clitest.ExpectError(runPoolboot(args...), 2, "infra and storage", "remove the labels of all but one")
 		},
 		Entry("as text"), Entry("as JSON", "-o", "json"),
 	)
 
 	Describe("of a Node", func() {
-		infra := nodeWith(`{node-role.kubernetes.io/infra: "", node-role.kubernetes.io/worker: ""}`)
+		infra := newNode(`{node-role.kubernetes.io/infra: "", node-role.kubernetes.io/worker: ""}`)
 		list := `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","labels":{"node-role.kubernetes.io/worker":""}}}]}`
 
 		DescribeTable("reads its labels",
 			func(node, role string) {
-				pools := clitest.File("pools.yaml", theirs...)
-				Expect(clitest.Answered(poolboot("which", "--pools", pools, "--node", clitest.File("node", node)))).To(Equal(role + "\n"))
-				Expect(clitest.Answered(poolbootReading(node, "which", "--pools", pools, "--node", "-"))).To(Equal(role + "\n"))
+				pools := clitest.WriteFile("pools.yaml", theirs...)
+				Expect(clitest.ExpectSuccess(runPoolboot("which", "--pools", pools, "--node", clitest.WriteFile("node", node)))).To(Equal(role + "\n"))
+				Expect(clitest.ExpectSuccess(runWithInput(node, "which", "--pools", pools, "--node", "-"))).To(Equal(role + "\n"))
 			},
 			Entry("from YAML", infra, "infra"),
 			Entry("from a list", list, "worker"),
@@ -82,30 +82,30 @@ var _ = Describe("which", func() {
 		)
 
 		It("refuses a file with several", func() {
-			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", infra, list)), 1, "contains 2 Nodes, and must contain one")
+			clitest.ExpectError(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", theirs...), "--node", clitest.WriteFile("node", infra, list)), 1, "contains 2 Nodes, and must contain one")
 		})
 		It("refuses a file without one", func() {
-			clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", theirs...), "--node", clitest.File("node", clitest.OpenShiftWorker)), 1, "contains 0 Nodes")
+			clitest.ExpectError(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", theirs...), "--node", clitest.WriteFile("node", clitest.OpenShiftWorker)), 1, "contains 0 Nodes")
 		})
 		It("refuses to read standard input twice", func() {
-			clitest.Refused(poolbootReading(infra, "which", "--pools", "-", "--node", "-"), 1, "standard input (-) can be read only once")
+			clitest.ExpectError(runWithInput(infra, "which", "--pools", "-", "--node", "-"), 1, "standard input (-) can be read only once")
 		})
 	})
 
 	It("prints no role, and a note, when there is no pool", func() {
-		Expect(poolboot("which", "--pools", clitest.File("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
+		Expect(runPoolboot("which", "--pools", clitest.WriteFile("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
 			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
 	})
 
 	It("reports a malformed selector", func() {
 		broken := strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: Near}]", 1)
-		clitest.Refused(poolboot("which", "--pools", clitest.File("pools.yaml", clitest.OpenShiftWorker, broken), "--labels", clitest.RoleLabels("worker")), 1,
+		clitest.ExpectError(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", clitest.OpenShiftWorker, broken), "--labels", clitest.RoleLabels("worker")), 1,
 			`MachineConfigPool "infra": spec.nodeSelector`)
 	})
 
 	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
-			clitest.Refused(poolboot(append([]string{"which", "--pools", clitest.File("pools.yaml", theirs...)}, args...)...), 1, why)
+			clitest.ExpectError(runPoolboot(append([]string{"which", "--pools", clitest.WriteFile("pools.yaml", theirs...)}, args...)...), 1, why)
 		},
 		Entry("neither labels nor Node", "[labels node nodes] is required"),
 		Entry("labels and Node", "[labels node nodes]", "--labels", "a=b", "--node", "-"),
@@ -118,6 +118,6 @@ var _ = Describe("which", func() {
 	)
 
 	It("refuses to run without pools", func() {
-		clitest.Refused(poolboot("which", "--labels", "a=b"), 1, `"pools" not set`)
+		clitest.ExpectError(runPoolboot("which", "--labels", "a=b"), 1, `"pools" not set`)
 	})
 })
