@@ -20,31 +20,31 @@ import (
 // obstacle returns the condition that reports why no data Secret can be created, yet or ever, or nil if there is no
 // obstacle.
 func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cluster *clusterv1.Cluster) *metav1.Condition {
-	no := func(reason, message string, args ...any) *metav1.Condition {
+	missing := func(reason, message string, args ...any) *metav1.Condition {
 		return ptr.To(dataSecretMissing(reason, message, args...))
 	}
 	switch {
 	case labels.IsMachinePoolOwned(config):
-		return no(bootstrapv1.MachinePoolNotSupportedReason,
-			"a MachinePool owns this PoolbootConfig: every machine is one of its own here, use a MachineDeployment")
+		return missing(bootstrapv1.MachinePoolNotSupportedReason,
+			"a MachinePool owns this PoolbootConfig, and Poolboot does not support MachinePools: use a MachineDeployment")
 	case machine == nil && !record.IsMachineless(config):
-		return no(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
+		return missing(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
 	case machine != nil && util.IsControlPlaneMachine(machine):
-		return no(bootstrapv1.ControlPlaneNotSupportedReason,
-			"Machine %s is a control plane machine: those are in no machine config pool, use the control plane provider's own bootstrap provider", machine.Name)
+		return missing(bootstrapv1.ControlPlaneNotSupportedReason,
+			"Machine %s is a control plane machine, which is in no machine config pool: use the bootstrap provider of the control plane provider", machine.Name)
 	case presetDataSecret(config, machine) != "":
-		return no(bootstrapv1.DataSecretPresetReason,
-			"spec.bootstrap.dataSecretName of Machine %s is Secret %s, which is not Poolboot's: the host boots with that, and Poolboot makes nothing for it; "+
-				"to boot into a pool, leave the field out (in the MachineDeployment) and delete the Machine", machine.Name, presetDataSecret(config, machine))
+		return missing(bootstrapv1.DataSecretPresetReason,
+			"spec.bootstrap.dataSecretName of Machine %s is Secret %s, which Poolboot did not create: the host boots with that Secret; "+
+				"to boot it into a pool, remove the field from the MachineDeployment and delete the Machine", machine.Name, presetDataSecret(config, machine))
 	case cluster == nil:
-		return no(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", clusterNameOf(config, machine))
+		return missing(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", clusterNameOf(config, machine))
 	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
-		return no(bootstrapv1.WaitingForClusterInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
+		return missing(bootstrapv1.WaitingForClusterInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
 	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
-		return no(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
+		return missing(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
 	}
 	if err := identity.Of(cluster).CheckNodeName(registration.Name(registration.Naming{Config: config, Machine: machine})); err != nil && !record.HasNode(config) {
-		return no(bootstrapv1.NodeNameReservedReason, "%s: %s", err, registration.Rename(config))
+		return missing(bootstrapv1.NodeNameReservedReason, "%s: %s", err, registration.Rename(config))
 	}
 	return nil
 }
@@ -90,9 +90,13 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }
 
 func dataSecretMissing(reason, message string, args ...any) metav1.Condition {
+	return dataSecretCondition(metav1.ConditionFalse, reason, message, args...)
+}
+
+func dataSecretCondition(status metav1.ConditionStatus, reason, message string, args ...any) metav1.Condition {
 	return metav1.Condition{
 		Type:    bootstrapv1.DataSecretAvailableCondition,
-		Status:  metav1.ConditionFalse,
+		Status:  status,
 		Reason:  reason,
 		Message: fmt.Sprintf(message, args...),
 	}

@@ -2,7 +2,6 @@ package poolbootconfig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,11 +35,12 @@ type reasonError struct {
 	err    error
 }
 
-func (e *reasonError) Error() string { return e.err.Error() }
-func (e *reasonError) Unwrap() error { return e.err }
+func (e *reasonError) Error() string  { return e.err.Error() }
+func (e *reasonError) Unwrap() error  { return e.err }
+func (e *reasonError) Reason() string { return e.reason }
 
-// dataSecretStands reports whether everything about the data Secret is recorded.
-func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
+// isDataSecretRecorded reports whether everything about the data Secret is recorded.
+func isDataSecretRecorded(config *bootstrapv1.PoolbootConfig) bool {
 	if config.Status.DataSecretName == "" || !ptr.Deref(config.Status.Initialization.DataSecretCreated, false) {
 		return false
 	}
@@ -48,19 +48,9 @@ func dataSecretStands(config *bootstrapv1.PoolbootConfig) bool {
 		config.Annotations[bootstrapv1.PointerIDAnnotation] != "" && record.TokenOf(config).Exists()
 }
 
-// needNoDataSecret sets the condition of a host that enrolled and needs no data Secret.
-func needNoDataSecret(config *bootstrapv1.PoolbootConfig) {
-	conditions.Set(config, metav1.Condition{
-		Type:    bootstrapv1.DataSecretAvailableCondition,
-		Status:  metav1.ConditionTrue,
-		Reason:  bootstrapv1.HostEnrolledReason,
-		Message: fmt.Sprintf("the host was admitted by Enrollment %s and needs no other token", config.Spec.EnrollmentName()),
-	})
-}
-
-// dataSecretMayStand reports whether something indicates an earlier data Secret: after clusterctl move, the Secret
+// canHaveDataSecret reports whether something indicates an earlier data Secret: after clusterctl move, the Secret
 // exists although the status is lost.
-func dataSecretMayStand(s *scope) bool {
+func canHaveDataSecret(s *scope) bool {
 	return s.config.Status.DataSecretName != "" ||
 		s.config.Annotations[bootstrapv1.PointerIDAnnotation] != "" ||
 		s.machine != nil && ptr.Deref(s.machine.Spec.Bootstrap.DataSecretName, "") == s.config.Name
@@ -80,17 +70,17 @@ func presetDataSecret(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Mac
 // Secret shows whether it does.
 func isFirstTry(s *scope) bool {
 	missing := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)
-	return !s.config.Spec.IsInline() && poolIsDecided(s.config) && !dataSecretMayStand(s) &&
+	return !s.config.Spec.IsInline() && isPoolDecided(s.config) && !canHaveDataSecret(s) &&
 		(missing == nil || !outlook.IsWrong(missing) && missing.Reason != bootstrapv1.WaitingForSecretDeletionReason)
 }
 
-// dataSecretMissed reports whether the recorded data Secret must be read live: something was wrong with it before, or
+// mustReadDataSecret reports whether the recorded data Secret must be read live: something was wrong with it before, or
 // the cache does not contain it.
-func (r *Reconciler) dataSecretMissed(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) mustReadDataSecret(ctx context.Context, s *scope) (bool, error) {
 	if record.HasJoined(s.config) {
 		return false, nil
 	}
-	if is := conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition); outlook.IsWrong(is) {
+	if outlook.IsWrong(conditions.Get(s.before, bootstrapv1.DataSecretAvailableCondition)) {
 		return true, nil
 	}
 	err := r.Secrets.Get(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Status.DataSecretName}, &corev1.Secret{})
@@ -119,13 +109,15 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	case record.HasJoined(s.config):
 		recordDataSecret(s.config, key.Name)
 		return ctrl.Result{}, nil
-	case dataSecretMayStand(s):
-		conditions.Set(s.config, lostDataSecret(s.config))
+	case canHaveDataSecret(s):
+		// A host can have the content of the Secret, and a new Secret would have another token.
+		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
+			"Secret %s with the bootstrap data does not exist: %s", key.Name, restoreSecret(s.config)))
 		return ctrl.Result{}, nil
 	case obstacle != nil:
 		conditions.Set(s.config, *obstacle)
 		return ctrl.Result{}, nil
-	case !poolIsDecided(s.config):
+	case !isPoolDecided(s.config):
 		undecided := conditions.Get(s.config, bootstrapv1.PoolDecidedCondition)
 		conditions.Set(s.config, dataSecretMissing(undecided.Reason, "the pool is not decided: %s", undecided.Message))
 		return ctrl.Result{}, nil
@@ -134,7 +126,7 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 	if err == nil {
 		err = r.Client.Create(ctx, secret)
 	}
-	var reason *reasonError
+	reason := outlook.ReasonOf(err)
 	switch {
 	case err == nil: // it is adopted below
 	case apierrors.IsAlreadyExists(err) && s.config.Spec.IsInline():
@@ -143,19 +135,19 @@ func (r *Reconciler) ensureDataSecret(ctx context.Context, s *scope, obstacle *m
 		if err := r.APIReader.Get(ctx, key, secret); err != nil {
 			return ctrl.Result{}, err
 		}
-	case errors.As(err, &reason):
-		conditions.Set(s.config, dataSecretMissing(reason.reason, "%s", reason.Error()))
-		return ctrl.Result{RequeueAfter: retryOf(reason.reason)}, nil
+	case reason != "":
+		conditions.Set(s.config, dataSecretMissing(reason, "%s", err))
+		return ctrl.Result{RequeueAfter: retryInterval(reason)}, nil
 	default:
-		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s can't be made: %s", key.Name, err))
+		conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason, "create Secret %s: %s", key.Name, err))
 		return ctrl.Result{}, err
 	}
 	return r.adopt(ctx, s, secret)
 }
 
-// retryOf returns how soon to retry if no watch reports that the cause is resolved, because the cause is in the
+// retryInterval returns how soon to retry if no watch reports that the cause is resolved, because the cause is in the
 // workload cluster or in the connection to it.
-func retryOf(reason string) time.Duration {
+func retryInterval(reason string) time.Duration {
 	switch reason {
 	case bootstrapv1.WorkloadClusterUnreachableReason, bootstrapv1.KubeconfigInvalidReason, bootstrapv1.CertificatesAutoApprovedReason:
 		return unreachableRetry
@@ -192,11 +184,11 @@ func (r *Reconciler) pointer(_ context.Context, s *scope) ([]byte, map[string]st
 	if s.machine != nil {
 		id = s.machine.UID
 	}
-	made, err := r.newPointer(s, s.config.Status.PoolRole, string(id))
+	pointer, err := r.newPointer(s, s.config.Status.PoolRole, string(id))
 	if err != nil {
 		return nil, nil, err
 	}
-	value, err := made.Marshal()
+	value, err := pointer.Marshal()
 	return value, nil, err
 }
 
@@ -211,9 +203,9 @@ func (r *Reconciler) newPointer(s *scope, role, id string) (ignition.Pointer, er
 
 // adopt records what the data Secret contains.
 func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret) (ctrl.Result, error) {
-	if goes(secret, s.config) {
+	if willBeDeleted(secret, s.config) {
 		conditions.Set(s.config, dataSecretMissing(bootstrapv1.WaitingForSecretDeletionReason,
-			"Secret %s is that of an earlier PoolbootConfig of this name: waiting for the garbage collector to delete it", secret.Name))
+			"Secret %s belongs to an earlier PoolbootConfig with this name: waiting for the garbage collector to delete it", secret.Name))
 		return ctrl.Result{RequeueAfter: secretRetry}, nil
 	}
 	if !metav1.IsControlledBy(secret, s.config) {
@@ -224,13 +216,13 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	if s.config.Spec.IsInline() {
 		recordInline(s.config, secret)
 	} else {
-		marks, err := readPointer(s.config, secret)
+		annotations, err := pointerAnnotations(s.config, secret)
 		if err != nil {
 			conditions.Set(s.config, dataSecretMissing(bootstrapv1.DataSecretFailedReason,
-				"Secret %s does not hold what was put into it (%s): %s", secret.Name, err, restoreSecret(s.config)))
+				"Secret %s does not contain what Poolboot wrote (%s): %s", secret.Name, err, restoreSecret(s.config)))
 			return ctrl.Result{}, nil
 		}
-		if err := r.mark(ctx, s, marks); err != nil {
+		if err := r.patchAnnotations(ctx, s, annotations); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -238,29 +230,19 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope, secret *corev1.Secret)
 	return ctrl.Result{}, nil
 }
 
-// goes reports whether a Secret is going to be deleted: it is being deleted, or its owner is an earlier PoolbootConfig
-// with the same name, so the garbage collector deletes it.
-func goes(secret *corev1.Secret, config *bootstrapv1.PoolbootConfig) bool {
+// willBeDeleted reports whether a Secret is going to be deleted: it is being deleted, or its owner is an earlier
+// PoolbootConfig with the same name, so the garbage collector deletes it.
+func willBeDeleted(secret *corev1.Secret, config *bootstrapv1.PoolbootConfig) bool {
 	owner := metav1.GetControllerOf(secret)
-	earlier := owner != nil && owner.Kind == "PoolbootConfig" && owner.Name == config.Name && owner.UID != config.UID
-	return !secret.DeletionTimestamp.IsZero() || earlier
+	return !secret.DeletionTimestamp.IsZero() ||
+		owner != nil && owner.Kind == "PoolbootConfig" && owner.Name == config.Name && owner.UID != config.UID
 }
 
 func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 	config.Status.DataSecretName = name
 	config.Status.Initialization.DataSecretCreated = ptr.To(true)
-	conditions.Set(config, metav1.Condition{
-		Type:    bootstrapv1.DataSecretAvailableCondition,
-		Status:  metav1.ConditionTrue,
-		Reason:  bootstrapv1.DataSecretCreatedReason,
-		Message: fmt.Sprintf("Secret %s was made with the bootstrap data", name),
-	})
-}
-
-// lostDataSecret returns the condition for a data Secret that was created and no longer exists. A host can have its
-// content, and a new Secret would have another token. So none is created.
-func lostDataSecret(config *bootstrapv1.PoolbootConfig) metav1.Condition {
-	return dataSecretMissing(bootstrapv1.DataSecretFailedReason, "Secret %s, which held the bootstrap data, does not exist: %s", config.Name, restoreSecret(config))
+	conditions.Set(config, dataSecretCondition(metav1.ConditionTrue, bootstrapv1.DataSecretCreatedReason,
+		"Secret %s contains the bootstrap data", name))
 }
 
 // restoreSecret returns the remedy for a data Secret that is missing or was changed.
@@ -268,5 +250,5 @@ func restoreSecret(config *bootstrapv1.PoolbootConfig) string {
 	if !record.IsMachineless(config) {
 		return "restore it, or " + remedy.Replace(config)
 	}
-	return fmt.Sprintf("restore it, or delete PoolbootConfig %s: the next one of the host gets another Secret", config.Name)
+	return fmt.Sprintf("restore it, or delete PoolbootConfig %s: the next PoolbootConfig of the host gets another Secret", config.Name)
 }

@@ -81,7 +81,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 		Expect(conditions.IsFalse(config, clusterv1.PausedCondition)).To(BeTrue())
 		Expect(config.Finalizers).To(ContainElement(bootstrapv1.Finalizer))
-		Expect(s.told()).To(BeEmpty(), "events report problems and their resolution")
+		Expect(s.newEvents()).To(BeEmpty(), "events report problems and their resolution")
 	})
 
 	It("takes three requests: the Secret, its annotations on the config, the status", func() {
@@ -231,12 +231,12 @@ var _ = Describe("The data Secret", func() {
 		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)).To(And(HaveField("Status", metav1.ConditionFalse),
 			HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
 	},
-		Entry("annotations without the token", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+		Entry("annotations without the token", bootstrapv1.DataSecretFailedReason, "not the recorded one", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
 			secret.Data[bootstrapv1.DataSecretValueKey] = value
 		}),
-		Entry("annotations with another UID", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
+		Entry("annotations with another UID", bootstrapv1.DataSecretFailedReason, "not the recorded one", func(c *bootstrapv1.PoolbootConfig, _ *corev1.Secret) {
 			c.Annotations[bootstrapv1.TokenUIDAnnotation] = "another"
 		}),
 		Entry("another config's annotations and Secret", bootstrapv1.DataSecretFailedReason, "that of PoolbootConfig elsewhere/infra-x7k", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
@@ -247,7 +247,7 @@ var _ = Describe("The data Secret", func() {
 			Expect(err).NotTo(HaveOccurred())
 			secret.Data[bootstrapv1.DataSecretValueKey] = value
 		}),
-		Entry("another config's annotations and token", bootstrapv1.DataSecretFailedReason, "not the one on record", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
+		Entry("another config's annotations and token", bootstrapv1.DataSecretFailedReason, "not the recorded one", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			of := client.ObjectKey{Namespace: "elsewhere", Name: machineName}
 			maps.Copy(c.Annotations, hostaccess.Config(of, "its-uid").Annotations(pointerIn(secret).Token))
 		}),
@@ -282,7 +282,7 @@ var _ = Describe("The data Secret", func() {
 		s := newSite(newCluster(), machine, newConfig(), newPool("worker"), newPool("infra"))
 		config := s.settle(ctx)
 		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)).To(And(HaveField("Reason", bootstrapv1.DataSecretPresetReason),
-			HaveField("Message", And(ContainSubstring("spec.bootstrap.dataSecretName of Machine "+machineName), ContainSubstring("Secret by-hand"), ContainSubstring("leave the field out")))))
+			HaveField("Message", And(ContainSubstring("spec.bootstrap.dataSecretName of Machine "+machineName), ContainSubstring("Secret by-hand"), ContainSubstring("remove the field")))))
 		Expect(config.Status.PoolRole).To(BeEmpty(), "it is no pool's")
 		Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
 	})
@@ -291,7 +291,7 @@ var _ = Describe("The data Secret", func() {
 		lose := func(s *site) *bootstrapv1.PoolbootConfig {
 			GinkgoHelper()
 			Expect(s.Delete(ctx, s.secretAfter(ctx))).To(Succeed())
-			s.told()
+			s.newEvents()
 			return s.settle(ctx)
 		}
 		available := func(config *bootstrapv1.PoolbootConfig) *metav1.Condition {
@@ -303,10 +303,10 @@ var _ = Describe("The data Secret", func() {
 				HaveField("Message", And(ContainSubstring("Secret "+machineName), ContainSubstring(remedy)))))
 			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.DataSecretFailedReason))
 			Expect(config.Status.DataSecretName).To(Equal(machineName), "the Machine has it for good")
-			Expect(s.told()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.DataSecretFailedReason)))
+			Expect(s.newEvents()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.DataSecretFailedReason)))
 			Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed(), "another one would have another token than a host may hold")
 			s.settle(ctx)
-			Expect(s.told()).To(BeEmpty(), "it is told once")
+			Expect(s.newEvents()).To(BeEmpty(), "it is reported once")
 		}
 		It("is reported and not created again, until the user restores it", func() {
 			s := usual()
@@ -337,7 +337,7 @@ var _ = Describe("The data Secret", func() {
 			Expect(err).NotTo(HaveOccurred())
 			secret.ResourceVersion, secret.Data[bootstrapv1.DataSecretValueKey] = "", value
 			Expect(s.Create(ctx, secret)).To(Succeed())
-			Expect(available(s.settle(ctx))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("not the one on record"))))
+			Expect(available(s.settle(ctx))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("not the recorded one"))))
 		})
 
 		It("is read from the API server if it is only missing in the cache", func() {
@@ -370,7 +370,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(conditions.Get(config, bootstrapv1.DataSecretAvailableCondition).Message).To(ContainSubstring(machineName))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.DataSecretNotOwnedReason))
 		Expect(config.Status.DataSecretName).To(BeEmpty())
-		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.DataSecretNotOwnedReason)))
+		Expect(s.newEvents()).To(ContainElement(ContainSubstring(bootstrapv1.DataSecretNotOwnedReason)))
 	})
 
 	It("waits until the garbage collector deletes that of an earlier config with its name, without asking a user to act", func() {
@@ -382,7 +382,7 @@ var _ = Describe("The data Secret", func() {
 		Expect(waits.Reason).To(Equal(bootstrapv1.WaitingForSecretDeletionReason))
 		Expect(waits.Message).To(And(ContainSubstring("Secret "+machineName), ContainSubstring("garbage collector"), Not(ContainSubstring("delete it,"))))
 		Expect(outlook.IsWrong(waits)).To(BeFalse())
-		Expect(s.told()).NotTo(ContainElement(ContainSubstring("Warning")))
+		Expect(s.newEvents()).NotTo(ContainElement(ContainSubstring("Warning")))
 		Expect(s.reconciler.configOfDataSecret(ctx, earlier)).To(HaveLen(1), "its deletion leads here")
 
 		Expect(s.Delete(ctx, earlier)).To(Succeed())

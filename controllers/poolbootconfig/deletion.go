@@ -48,14 +48,14 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 		}
 	}
 	err := boot.Delete(ctx)
-	left, onlyLeftovers := errors.AsType[*teardown.LeftoverError](err)
+	leftover, onlyLeftovers := errors.AsType[*teardown.LeftoverError](err)
 	isPatient := time.Since(s.config.DeletionTimestamp.Time) < cleanupPatience
 	switch {
 	case err == nil:
 	case onlyLeftovers && isPatient && workload.IsUnreachable(err):
 		return ctrl.Result{RequeueAfter: unreachableRetry}, nil
 	case onlyLeftovers && !isPatient:
-		r.reportLeft(s, left)
+		r.reportLeftovers(s, leftover)
 	default:
 		return ctrl.Result{}, err
 	}
@@ -64,10 +64,10 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, s.config, status.Locked(before)))
 }
 
-// reportLeft creates events on the config and its Machine that name what can remain in the workload cluster.
-func (r *Reconciler) reportLeft(s *scope, left *teardown.LeftoverError) {
-	note := fmt.Sprintf("%s may be left in workload cluster %s, which does not let it be deleted: %s. Delete it there, unless the Node is Ready",
-		strings.Join(left.Objects, " and "), klog.KObj(s.cluster), left.Err)
+// reportLeftovers creates events on the config and its Machine that name what can remain in the workload cluster.
+func (r *Reconciler) reportLeftovers(s *scope, leftover *teardown.LeftoverError) {
+	note := fmt.Sprintf("%s can remain in workload cluster %s, because the deletion failed: %s. Delete it there, unless the Node is Ready",
+		strings.Join(leftover.Objects, " and "), klog.KObj(s.cluster), leftover.Err)
 	r.event(s.config, corev1.EventTypeWarning, bootstrapv1.EventLeftInWorkloadCluster, "Delete", "%s", note)
 	if s.machine != nil {
 		r.Recorder.Eventf(s.machine, s.config, corev1.EventTypeWarning, bootstrapv1.EventLeftInWorkloadCluster, "Delete", "%s", note)

@@ -82,7 +82,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		return apierrors.IsNotFound(c.Get(ctx, key, object))
 	}
 	node := client.ObjectKey{Name: machineName}
-	leftBehind := And(HavePrefix("Warning LeftInWorkloadCluster"), ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), ContainSubstring("Node "+machineName))
+	leftover := And(HavePrefix("Warning LeftInWorkloadCluster"), ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), ContainSubstring("Node "+machineName))
 
 	It("deletes the overlay, the credential and the Node that no kubelet has adopted, whichever write fails", func() {
 		for _, late := range []bool{false, true} {
@@ -116,7 +116,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		s.connected = false
 		s.settle(ctx)
 		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
-		Expect(s.told()).To(ConsistOf(leftBehind, leftBehind), "on the config and on the Machine")
+		Expect(s.newEvents()).To(ConsistOf(leftover, leftover), "on the config and on the Machine")
 	})
 
 	DescribeTable("waits for a workload cluster that refuses requests, but not forever",
@@ -134,13 +134,13 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 				}
 			}
 			Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeFalse())
-			Expect(s.told()).To(BeEmpty())
+			Expect(s.newEvents()).To(BeEmpty())
 
 			s = world(newCluster(), time.Hour)
 			s.reconciler.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, refusing), client.ObjectKey{Namespace: namespace, Name: clusterName})
 			s.settle(ctx)
 			Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
-			Expect(s.told()).To(ConsistOf(And(leftBehind, ContainSubstring(refusal.Error())), And(leftBehind, ContainSubstring(refusal.Error()))))
+			Expect(s.newEvents()).To(ConsistOf(And(leftover, ContainSubstring(refusal.Error())), And(leftover, ContainSubstring(refusal.Error()))))
 		},
 		Entry("400", apierrors.NewBadRequest("a webhook denied the request")),
 		Entry("403", apierrors.NewForbidden(corev1.Resource("nodes"), machineName, errors.New("no"))),
@@ -151,7 +151,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		s := world(newCluster(), time.Hour)
 		s.reconciler.ClusterCache = clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-				if _, is := o.(*corev1.Secret); is {
+				if _, ok := o.(*corev1.Secret); ok {
 					return apierrors.NewForbidden(corev1.Resource("secrets"), token.Name, errors.New("no"))
 				}
 				return c.Delete(ctx, o, options...)
@@ -160,7 +160,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		s.settle(ctx)
 		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
 		Expect(gone(s.workload, node, &corev1.Node{})).To(BeTrue())
-		Expect(s.told()).To(HaveEach(And(ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), Not(ContainSubstring("Node "+machineName)))))
+		Expect(s.newEvents()).To(HaveEach(And(ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), Not(ContainSubstring("Node "+machineName)))))
 	})
 
 	It("does not connect to a Cluster that is being deleted", func() {

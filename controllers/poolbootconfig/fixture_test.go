@@ -96,7 +96,7 @@ func (s *site) faults() interceptor.Funcs {
 		return s.Write(ctx, o, write)
 	})
 	faults.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		if config, is := o.(*bootstrapv1.PoolbootConfig); is && s.cached != nil {
+		if config, ok := o.(*bootstrapv1.PoolbootConfig); ok && s.cached != nil {
 			s.cached.DeepCopyInto(config)
 			return nil
 		}
@@ -153,7 +153,8 @@ func (s *site) secret(ctx context.Context) *corev1.Secret {
 	return secret
 }
 
-func (s *site) told() []string { return controllertest.Events(s.events) }
+// newEvents returns the events since the last call.
+func (s *site) newEvents() []string { return controllertest.Events(s.events) }
 
 func newCluster() *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{

@@ -27,7 +27,7 @@ import (
 func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]string, error) {
 	p, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
 	if err != nil {
-		return nil, nil, &reasonError{poolErrorReason(err), err}
+		return nil, nil, err
 	}
 	base, err := r.rendered(ctx, p)
 	if err != nil {
@@ -48,12 +48,15 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 		return nil, nil, &reasonError{bootstrapv1.LabelConflictReason, err}
 	}
 	cluster, credential, err := r.joinFacts(ctx, s)
+	if workload.IsUnreachable(err) {
+		err = &reasonError{workload.UnreachableReason(err), err}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	overlay, err := join.Overlay(s.config, registration, cluster, credential)
 	if err != nil {
-		return nil, nil, overlayError(err)
+		return nil, nil, err
 	}
 	value, err := ignition.Marshal(ignition.Merge(base, overlay))
 	return value, map[string]string{
@@ -82,45 +85,32 @@ func (r *Reconciler) rendered(ctx context.Context, p *poolv1.MachineConfigPool) 
 }
 
 // joinFacts returns how the host reaches its cluster, and its join credential. It records the ID of the credential.
-func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (join.Cluster, join.Credential, error) {
-	fail := func(err error) (join.Cluster, join.Credential, error) {
-		if workload.IsUnreachable(err) {
-			err = &reasonError{workload.UnreachableReason(err), err}
-		}
-		return join.Cluster{}, join.Credential{}, err
-	}
-	cluster, err := workload.JoinCluster(ctx, r.ClusterCache, s.cluster)
-	if err != nil {
-		return fail(err)
+func (r *Reconciler) joinFacts(ctx context.Context, s *scope) (cluster join.Cluster, credential join.Credential, err error) {
+	if cluster, err = workload.JoinCluster(ctx, r.ClusterCache, s.cluster); err != nil {
+		return cluster, credential, err
 	}
 	w, err := workload.Client(ctx, r.ClusterCache, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
-		return fail(err)
+		return cluster, credential, err
 	}
-	if err := r.approval.Check(ctx, w, s.cluster.UID); err != nil {
-		if is[*join.AutoApprovedError](err) {
-			err = &reasonError{bootstrapv1.CertificatesAutoApprovedReason, err}
-		}
-		return fail(err)
+	if err = r.approval.Check(ctx, w, s.cluster.UID); err != nil {
+		return cluster, credential, err
 	}
-	old := s.config.Status.Boot.CredentialID
-	credential, err := join.EnsureCredential(ctx, w, client.ObjectKeyFromObject(s.config).String(), old, join.Lifetime)
+	recorded := s.config.Status.Boot.CredentialID
+	credential, err = join.EnsureCredential(ctx, w, record.Key(s.config).String(), recorded, join.Lifetime)
 	if err != nil {
-		return fail(err)
+		return cluster, credential, err
 	}
 	recordCredential(s.config, credential.ID, credential.Expires)
-	if err := r.writeStatus(ctx, s); err != nil {
-		if credential.ID != old { // an unrecorded credential must not remain; the next try creates another
-			err = errors.Join(err, join.DeleteCredential(ctx, w, credential.ID))
-		}
-		return fail(err)
+	err = r.writeStatus(ctx, s)
+	switch {
+	case recorded == credential.ID:
+	case err == nil:
+		err = join.DeleteCredential(ctx, w, recorded)
+	default: // an unrecorded credential must not remain; the next try creates another
+		err = errors.Join(err, join.DeleteCredential(ctx, w, credential.ID))
 	}
-	if old != credential.ID {
-		if err := join.DeleteCredential(ctx, w, old); err != nil {
-			return fail(err)
-		}
-	}
-	return cluster, credential, nil
+	return cluster, credential, err
 }
 
 func recordCredential(config *bootstrapv1.PoolbootConfig, id string, expires time.Time) {
@@ -153,11 +143,4 @@ func recordInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 	if expires, err := time.Parse(time.RFC3339, secret.Annotations[bootstrapv1.OverlayExpiresAnnotation]); err == nil {
 		recordCredential(config, secret.Annotations[bootstrapv1.CredentialIDAnnotation], expires)
 	}
-}
-
-func overlayError(err error) error {
-	if is[*join.ExtraConfigError](err) {
-		return &reasonError{bootstrapv1.ExtraConfigInvalidReason, err}
-	}
-	return err
 }

@@ -126,7 +126,7 @@ var _ = Describe("An inline data Secret", func() {
 	It("takes one credential, however often the manager stops before the Secret is created", func() {
 		s, crashes := usual(), 0
 		s.CrashesAt = func(o client.Object) bool {
-			if _, is := o.(*corev1.Secret); !is || o.GetName() != machineName || crashes == 3 {
+			if _, ok := o.(*corev1.Secret); !ok || o.GetName() != machineName || crashes == 3 {
 				return false
 			}
 			crashes++
@@ -190,7 +190,7 @@ var _ = Describe("An inline data Secret", func() {
 			config := s.settle(ctx)
 			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(reason))
 			Expect(s.Get(ctx, key, &corev1.Secret{})).NotTo(Succeed())
-			Expect(s.told()).To(ContainElement(ContainSubstring(reason)))
+			Expect(s.newEvents()).To(ContainElement(ContainSubstring(reason)))
 		},
 		Entry("labels that contradict the pool's", bootstrapv1.LabelConflictReason, func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.NodeLabels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}

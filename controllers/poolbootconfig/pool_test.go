@@ -67,8 +67,8 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 			Expect(decided).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.PoolNotFoundReason),
 				HaveField("Message", And(ContainSubstring(poolv1.NodeRoleLabelPrefix+"infra="), ContainSubstring("spec.poolRole: worker")))))
 			Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
-			Expect(s.told()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.PoolNotFoundReason)))
-			Expect(notBooted(config)).To(BeTrue(), "so that the watch on pools brings it back")
+			Expect(s.newEvents()).To(ContainElement(HavePrefix("Warning " + bootstrapv1.PoolNotFoundReason)))
+			Expect(hasNoNode(config)).To(BeTrue(), "so that the watch on pools brings it back")
 
 			Expect(s.Create(ctx, infra)).To(Succeed())
 			Expect(s.Status().Update(ctx, infra)).To(Succeed())
@@ -88,19 +88,19 @@ var _ = Describe("A Machine whose custom pool is missing", func() {
 		config := s.settle(ctx)
 		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
-		s.told()
+		s.newEvents()
 		Expect(s.Create(ctx, newPool("infra"))).To(Succeed())
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
-		Expect(s.told()).To(ConsistOf(HavePrefix("Normal "+bootstrapv1.EventPoolDecided)), "the problem is resolved")
+		Expect(s.newEvents()).To(ConsistOf(HavePrefix("Normal "+bootstrapv1.EventPoolDecided)), "the problem is resolved")
 	})
 
 	It("gets its data Secret when its pool is created, and an event reports this", func(ctx SpecContext) {
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"))
 		Expect(reasonOf(s.settle(ctx), clusterv1.ReadyCondition)).To(Equal(bootstrapv1.PoolNotFoundReason))
-		s.told()
+		s.newEvents()
 		Expect(s.Create(ctx, newPool("infra"))).To(Succeed())
 		Expect(conditions.IsTrue(s.settle(ctx), clusterv1.ReadyCondition)).To(BeTrue())
-		Expect(s.told()).To(ConsistOf(And(HavePrefix("Normal "+bootstrapv1.EventDataSecretCreated), ContainSubstring(`pool "infra", by the Machine's labels`),
+		Expect(s.newEvents()).To(ConsistOf(And(HavePrefix("Normal "+bootstrapv1.EventDataSecretCreated), ContainSubstring(`pool "infra", by the Machine's labels`),
 			Not(ContainSubstring(pointerIn(s.secret(ctx)).Token)))))
 	})
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -107,10 +108,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(machine), "Cluster", klog.KObj(cluster))
 	ctx = ctrl.LoggerInto(ctx, log)
 
-	if machine == nil && isComing(config) {
+	if machine == nil && isAwaitingMachine(config) {
 		return ctrl.Result{}, nil
 	}
-	if mayLeaveTraces(config) {
+	if needsFinalizer(config) {
 		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, config, bootstrapv1.Finalizer); err != nil || added {
 			return ctrl.Result{}, err
 		}
@@ -129,24 +130,25 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		return r.delete(ctx, s)
 	}
 	obstacle := obstacle(s.config, s.machine, s.cluster)
-	if obstacle != nil && (outlook.IsWrong(obstacle) || !dataSecretMayStand(s)) {
+	if obstacle != nil && (outlook.IsWrong(obstacle) || !canHaveDataSecret(s)) {
 		conditions.Set(s.config, *obstacle)
 		return ctrl.Result{}, nil
 	}
 	if err := r.decidePool(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	if record.IsRotationRequested(s.config) && (dataSecretStands(s.config) || notRotatable(s.config) != "") {
+	if record.IsRotationRequested(s.config) && (isDataSecretRecorded(s.config) || notRotatable(s.config) != "") {
 		if err := r.rotateToken(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	if record.IsEnrolled(s.config) {
-		needNoDataSecret(s.config)
+		conditions.Set(s.config, dataSecretCondition(metav1.ConditionTrue, bootstrapv1.HostEnrolledReason,
+			"the host was admitted by Enrollment %s and needs no other token", s.config.Spec.EnrollmentName()))
 		return ctrl.Result{}, nil
 	}
-	if dataSecretStands(s.config) && (s.config.Spec.IsInline() || tokenIsBound(s.config)) {
-		missing, err := r.dataSecretMissed(ctx, s)
+	if isDataSecretRecorded(s.config) && (s.config.Spec.IsInline() || isTokenBound(s.config)) {
+		missing, err := r.mustReadDataSecret(ctx, s)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -210,32 +212,35 @@ func (r *Reconciler) event(config *bootstrapv1.PoolbootConfig, kind, reason, act
 // reportChanges creates the events for a change of the status: a pool that was decided for an existing data Secret,
 // what this controller finds wrong, and that it is resolved.
 func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
-	passed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) && conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
-	if passed {
+	hasPassed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) &&
+		conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
+	if hasPassed {
 		metrics.StagePassed(after, record.StagePending)
 		if outlook.IsWrong(conditions.Get(before, bootstrapv1.DataSecretAvailableCondition)) {
-			r.event(after, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s has the bootstrap data: %s",
+			r.event(after, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s contains the bootstrap data: %s",
 				after.Status.DataSecretName, conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 		}
 	}
 	isDecided := conditions.IsTrue(after, bootstrapv1.PoolDecidedCondition) &&
 		(outlook.IsWrong(conditions.Get(before, bootstrapv1.PoolDecidedCondition)) || after.Status.PoolRole != before.Status.PoolRole)
-	if isDecided && !passed {
+	if isDecided && !hasPassed {
 		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
 	}
 	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
-		had, has := conditions.Get(before, kind), conditions.Get(after, kind)
-		if kind == bootstrapv1.DataSecretAvailableCondition && has != nil && has.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
+		old, current := conditions.Get(before, kind), conditions.Get(after, kind)
+		if !outlook.IsWrong(current) || kind == bootstrapv1.DataSecretAvailableCondition &&
+			current.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
 			continue // without a pool there is no Secret: one event reports both
 		}
-		if outlook.IsWrong(has) && (had == nil || had.Status != has.Status || had.Reason != has.Reason || had.Message != has.Message) {
-			if kind == bootstrapv1.PoolDecidedCondition && has.Reason == bootstrapv1.PoolConflictReason && (had == nil || had.Reason != has.Reason) {
+		isNew := old == nil || old.Status != current.Status || old.Reason != current.Reason
+		if isNew {
+			if current.Reason == bootstrapv1.PoolConflictReason && kind == bootstrapv1.PoolDecidedCondition {
 				metrics.PoolConflictOfConfig(after, metrics.ConflictMachine)
 			}
-			if had == nil || had.Status != has.Status || had.Reason != has.Reason {
-				metrics.StageBlocked(after, record.StagePending, has.Reason)
-			}
-			r.event(after, corev1.EventTypeWarning, has.Reason, kind, "%s", has.Message)
+			metrics.StageBlocked(after, record.StagePending, current.Reason)
+		}
+		if isNew || old.Message != current.Message {
+			r.event(after, corev1.EventTypeWarning, current.Reason, kind, "%s", current.Message)
 		}
 	}
 }

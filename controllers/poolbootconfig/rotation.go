@@ -1,6 +1,7 @@
 package poolbootconfig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -38,9 +39,9 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 	}
 	pointer, address, err := parsePointer(s.config, secret)
 	if err != nil {
-		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not hold what was put into it (%s)", s.config.Name, err))
+		return r.refuseRotation(ctx, s, fmt.Sprintf("Secret %s does not contain what Poolboot wrote (%s)", s.config.Name, err))
 	}
-	if accepts(s.config, pointer.Token) {
+	if isRecordedToken(s.config, pointer.Token) {
 		if pointer, err = r.newPointer(s, rotatedRole(s.config, address.Role), address.PointerID); err != nil {
 			return err
 		}
@@ -48,16 +49,16 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	marks := ownerOf(s.config).Annotations(pointer.Token)
-	marks[bootstrapv1.PointerIDAnnotation] = address.PointerID
-	marks[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
-	marks[bootstrapv1.RotateTokenAnnotation], marks[bootstrapv1.TokenStateAnnotation] = "", ""
-	if err := r.mark(ctx, s, marks); err != nil {
+	annotations := ownerOf(s.config).Annotations(pointer.Token)
+	annotations[bootstrapv1.PointerIDAnnotation] = address.PointerID
+	annotations[bootstrapv1.TokenRotatedAnnotation] = time.Now().UTC().Format(time.RFC3339)
+	annotations[bootstrapv1.RotateTokenAnnotation], annotations[bootstrapv1.TokenStateAnnotation] = "", ""
+	if err := r.patchAnnotations(ctx, s, annotations); err != nil {
 		return err
 	}
 	metrics.TokenEvent(s.config, bootstrapv1.EventTokenRotated)
 	r.event(s.config, corev1.EventTypeNormal, bootstrapv1.EventTokenRotated, "RotateToken",
-		"Secret %s holds a new token and the old one is dead: the host gets the new one when Metal3 provisions it next", secret.Name)
+		"Secret %s contains a new token, and the old token is no longer valid: the host gets the new token when Metal3 provisions it again", secret.Name)
 	return nil
 }
 
@@ -66,22 +67,16 @@ func (r *Reconciler) rotateToken(ctx context.Context, s *scope) error {
 // the role in the URL is only information for users. The config server uses the recorded pool, but it answers 404 to a
 // URL without a role, which would end the boot.
 func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
-	if config.Status.PoolRole != "" {
-		return config.Status.PoolRole
-	}
-	if before != "" {
-		return before
-	}
-	return poolv1.RoleWorker
+	return cmp.Or(config.Status.PoolRole, before, poolv1.RoleWorker)
 }
 
 // notRotatable returns why the token of a config cannot be rotated, or "" if it can.
 func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case record.IsEnrolled(config):
-		return "the host came with an enrollment token: " + remedy.Rotate(config)
+		return "the host enrolled with a token: " + remedy.Rotate(config)
 	case config.Spec.IsInline():
-		return "an inline data Secret has no token: to end its join credential, " + remedy.Replace(config)
+		return "an inline data Secret has no token: to revoke its join credential, " + remedy.Replace(config)
 	case record.HasJoined(config):
 		return "the token was revoked when the Node was Ready: to boot the host again, " + remedy.Replace(config)
 	}
@@ -90,7 +85,7 @@ func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 
 // refuseRotation removes the request for a rotation, and reports the reason in an event.
 func (r *Reconciler) refuseRotation(ctx context.Context, s *scope, why string) error {
-	if err := r.mark(ctx, s, map[string]string{bootstrapv1.RotateTokenAnnotation: ""}); err != nil {
+	if err := r.patchAnnotations(ctx, s, map[string]string{bootstrapv1.RotateTokenAnnotation: ""}); err != nil {
 		return err
 	}
 	r.event(s.config, corev1.EventTypeWarning, bootstrapv1.EventTokenNotRotated, "RotateToken", "%s", why)

@@ -24,7 +24,7 @@ var _ = Describe("A token whose rotation a user requests", func() {
 		GinkgoHelper()
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(change...), newPool("worker"), newPool("infra"))
 		s.settle(ctx)
-		s.told()
+		s.newEvents()
 		return s, pointerIn(s.secret(ctx)).Token
 	}
 	annotate := func(ctx context.Context, s *site, annotations map[string]string) {
@@ -57,9 +57,9 @@ var _ = Describe("A token whose rotation a user requests", func() {
 		annotate(ctx, s, wanted)
 		expectRotated(ctx, s, s.settle(ctx), old)
 		Expect(rotated() - before).To(Equal(1.0))
-		Expect(s.told()).To(ConsistOf(HavePrefix("Normal " + bootstrapv1.EventTokenRotated)))
+		Expect(s.newEvents()).To(ConsistOf(HavePrefix("Normal " + bootstrapv1.EventTokenRotated)))
 		s.settle(ctx)
-		Expect(s.told()).To(BeEmpty())
+		Expect(s.newEvents()).To(BeEmpty())
 	})
 
 	It("is replaced even if it has expired", func(ctx SpecContext) {
@@ -155,7 +155,7 @@ var _ = Describe("A token whose rotation a user requests", func() {
 		annotate(ctx, s, wanted)
 		restored := hostaccess.NewToken()
 		s.CrashesAt = func(o client.Object) bool {
-			if _, is := o.(*corev1.Secret); is {
+			if _, ok := o.(*corev1.Secret); ok {
 				s.CrashesAt = nil
 				other := s.secret(ctx)
 				value, err := ignition.Pointer{URL: pointerURL, Token: restored}.Marshal()
@@ -177,7 +177,7 @@ var _ = Describe("A token whose rotation a user requests", func() {
 		config := s.settle(ctx)
 		Expect(pointerIn(s.secret(ctx)).Token).To(Equal(old))
 		Expect(config.Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
-		Expect(s.told()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
+		Expect(s.newEvents()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.EventTokenNotRotated), ContainSubstring(why))))
 	},
 		Entry("if its Node was Ready", map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}, "delete Machine "+machineName),
 	)
@@ -186,6 +186,6 @@ var _ = Describe("A token whose rotation a user requests", func() {
 		s := newSite(newCluster(), newMachine(role("infra")), newConfig(inlineSource), newPool("worker"))
 		annotate(ctx, s, wanted)
 		Expect(s.settle(ctx).Annotations).NotTo(HaveKey(bootstrapv1.RotateTokenAnnotation))
-		Expect(s.told()).To(ContainElement(ContainSubstring(bootstrapv1.EventTokenNotRotated)))
+		Expect(s.newEvents()).To(ContainElement(ContainSubstring(bootstrapv1.EventTokenNotRotated)))
 	})
 })

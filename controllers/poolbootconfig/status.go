@@ -3,6 +3,7 @@ package poolbootconfig
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -21,21 +22,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// mark writes annotations, and the finalizer if it is missing, in one patch. It removes annotations without a value.
-// Changes of the status are written later.
-func (r *Reconciler) mark(ctx context.Context, s *scope, annotations map[string]string) error {
+// patchAnnotations writes annotations, and the finalizer if it is missing, in one patch. It removes annotations without
+// a value. Changes of the status are written later.
+func (r *Reconciler) patchAnnotations(ctx context.Context, s *scope, annotations map[string]string) error {
 	written := s.before.DeepCopy()
-	changed := controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)
+	controllerutil.AddFinalizer(written, bootstrapv1.Finalizer)
 	for key, value := range annotations {
-		if was, has := written.Annotations[key]; value == "" && has {
+		if value == "" {
 			delete(written.Annotations, key)
-			changed = true
-		} else if was != value {
+		} else {
 			metav1.SetMetaDataAnnotation(&written.ObjectMeta, key, value)
-			changed = true
 		}
 	}
-	if !changed {
+	if equality.Semantic.DeepEqual(written.ObjectMeta, s.before.ObjectMeta) {
 		return nil
 	}
 	if err := r.Client.Patch(ctx, written, status.Locked(s.before)); err != nil {

@@ -19,53 +19,54 @@ func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
 	return hostaccess.Config(client.ObjectKeyFromObject(config), config.UID)
 }
 
-// tokenIsBound reports whether the recorded token of a config is bound to it, and not to an earlier object with the
+// isTokenBound reports whether the recorded token of a config is bound to it, and not to an earlier object with the
 // same name.
-func tokenIsBound(config *bootstrapv1.PoolbootConfig) bool {
+func isTokenBound(config *bootstrapv1.PoolbootConfig) bool {
 	recorded := record.TokenOf(config)
 	return record.HasJoined(config) || recorded.Hash != "" && recorded.UID == config.UID
 }
 
-// accepts reports whether a token is the recorded token of a config, expired or not. After clusterctl move or a restore
-// from a backup, the recorded token is still bound to the earlier object with the same name.
-func accepts(config *bootstrapv1.PoolbootConfig, token string) bool {
+// isRecordedToken reports whether a token is the recorded token of a config, expired or not. After clusterctl move or a
+// restore from a backup, the recorded token is still bound to the earlier object with the same name.
+func isRecordedToken(config *bootstrapv1.PoolbootConfig, token string) bool {
 	recorded := record.TokenOf(config)
 	return hostaccess.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
 }
 
-// readPointer returns the annotations by which the config server recognizes the host, read back from the pointer. The
-// recorded state stays: a revoked token stays revoked, and an expired token stays expired when it is bound again.
-func readPointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
-	held, address, err := parsePointer(config, secret)
+// pointerAnnotations returns the annotations by which the config server recognizes the host, read back from the
+// pointer. The recorded state stays: a revoked token stays revoked, and an expired token stays expired when it is bound
+// again.
+func pointerAnnotations(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (map[string]string, error) {
+	pointer, address, err := parsePointer(config, secret)
 	if err != nil {
 		return nil, err
 	}
-	marks := map[string]string{bootstrapv1.PointerIDAnnotation: address.PointerID}
+	annotations := map[string]string{bootstrapv1.PointerIDAnnotation: address.PointerID}
 	switch recorded := record.TokenOf(config); {
 	case record.HasJoined(config):
-		return marks, nil
+		return annotations, nil
 	case recorded.Hash == "":
-		maps.Copy(marks, ownerOf(config).Annotations(held.Token))
-		return marks, nil
-	case accepts(config, held.Token):
-		maps.Copy(marks, ownerOf(config).Rebind(recorded, held.Token))
-		return marks, nil
+		maps.Copy(annotations, ownerOf(config).Annotations(pointer.Token))
+		return annotations, nil
+	case isRecordedToken(config, pointer.Token):
+		maps.Copy(annotations, ownerOf(config).Rebind(recorded, pointer.Token))
+		return annotations, nil
 	case record.IsRotationRequested(config):
-		return marks, nil
+		return annotations, nil
 	}
-	return nil, errors.New("its token is not the one on record, and the host would be refused")
+	return nil, errors.New("its token is not the recorded one, so the config server would refuse the host")
 }
 
 // parsePointer reads the pointer in a data Secret. It returns an error if the pointer does not direct the host to this
 // config.
 func parsePointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (ignition.Pointer, hostaccess.Address, error) {
-	held, err := ignition.ParsePointer(secret.Data[bootstrapv1.DataSecretValueKey])
+	pointer, err := ignition.ParsePointer(secret.Data[bootstrapv1.DataSecretValueKey])
 	if err != nil {
-		return held, hostaccess.Address{}, err
+		return pointer, hostaccess.Address{}, err
 	}
-	address, err := hostaccess.ParseURL(held.URL)
+	address, err := hostaccess.ParseURL(pointer.URL)
 	if key := client.ObjectKeyFromObject(config); err == nil && address.NamespacedName != key {
-		err = fmt.Errorf("its URL is that of PoolbootConfig %s, not of %s: objects can be restored under their own namespace and name only", address.NamespacedName, key)
+		err = fmt.Errorf("its URL is that of PoolbootConfig %s, not of %s: restore objects with their original namespace and name", address.NamespacedName, key)
 	}
-	return held, address, err
+	return pointer, address, err
 }

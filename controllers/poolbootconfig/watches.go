@@ -40,14 +40,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&clusterv1.Cluster{}, r.configsOf(clusterOf, anyConfig),
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(workload.MapToConfigs(r.Client, anyConfig)),
 			builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 				predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log),
 				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
-		Watches(&poolv1.MachineConfigPool{}, r.configsOf(workload.ClusterOfPool, notBooted),
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.MapToConfigs(r.Client, hasNoNode)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", r.mapTo(clusterOf, waitsForConnection))).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", workload.MapToConfigs(r.Client, waitsForConnection))).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Complete(r)
 }
@@ -59,30 +59,18 @@ func (r *Reconciler) configOfDataSecret(ctx context.Context, secret client.Objec
 	if err := r.Client.Get(ctx, key, config); err != nil || record.HasJoined(config) {
 		return nil
 	}
-	if is := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition); !dataSecretStands(config) &&
-		(is == nil || !outlook.IsWrong(is) && is.Reason != bootstrapv1.WaitingForSecretDeletionReason) {
+	c := conditions.Get(config, bootstrapv1.DataSecretAvailableCondition)
+	hasProblem := outlook.IsWrong(c) || c != nil && c.Reason == bootstrapv1.WaitingForSecretDeletionReason
+	if !isDataSecretRecorded(config) && !hasProblem {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: key}}
 }
 
-// mapTo maps an object to those configs of its cluster that the object concerns.
-func (r *Reconciler) mapTo(cluster func(client.Object) client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []ctrl.Request {
-		return workload.ConfigsOfCluster(ctx, r.Client, cluster(o), concerned)
-	}
-}
-
-func (r *Reconciler) configsOf(cluster func(client.Object) client.ObjectKey, concerned func(*bootstrapv1.PoolbootConfig) bool) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(r.mapTo(cluster, concerned))
-}
-
-func clusterOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
-
 func anyConfig(*bootstrapv1.PoolbootConfig) bool { return true }
 
-// notBooted reports whether pools still affect a config.
-func notBooted(config *bootstrapv1.PoolbootConfig) bool { return !record.HasNode(config) }
+// hasNoNode reports whether pools still affect a config.
+func hasNoNode(config *bootstrapv1.PoolbootConfig) bool { return !record.HasNode(config) }
 
 // waitsForConnection reports whether a config needs its workload cluster.
 func waitsForConnection(config *bootstrapv1.PoolbootConfig) bool {
