@@ -76,14 +76,9 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 			pools = append(pools, *p)
 		}
 	}
-	isCustom := func(p poolv1.MachineConfigPool) int {
-		if p.Name == poolv1.RoleWorker {
-			return 0
-		}
-		return 1
-	}
+	rank := map[bool]int{false: 0, true: 1} // by whether a pool is custom
 	slices.SortFunc(pools, func(a, b poolv1.MachineConfigPool) int {
-		return cmp.Or(isCustom(a)-isCustom(b), strings.Compare(a.Name, b.Name))
+		return cmp.Or(rank[pool.IsCustom(a.Name)]-rank[pool.IsCustom(b.Name)], strings.Compare(a.Name, b.Name))
 	})
 	return pools, controlPlane
 }

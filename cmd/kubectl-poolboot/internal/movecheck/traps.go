@@ -130,12 +130,9 @@ func (f *facts) consumer(h *bmov1alpha1.BareMetalHost) *node {
 // wipeTraps returns what could wipe running servers: clusterctl removes the pause annotation of a BareMetalHost before
 // it deletes the BareMetalHost.
 func (f *facts) wipeTraps() (traps []trap) {
-	installed := 0
-	for i := range f.hosts.Items {
-		if f.hosts.Items[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned && f.isMoved(f.hosts.Items[i].UID) {
-			installed++
-		}
-	}
+	installed := len(slices.DeleteFunc(slices.Clone(f.hosts.Items), func(h bmov1alpha1.BareMetalHost) bool {
+		return h.Status.Provisioning.State != bmov1alpha1.StateProvisioned || !f.isMoved(h.UID)
+	}))
 	if installed == 0 {
 		return nil
 	}
