@@ -21,21 +21,21 @@ func ParseButane(text string) (Config, error) {
 	})
 	var problems []Problem
 	for _, entry := range entries.Entries {
-		problems = append(problems, problemOf(entry))
+		problems = append(problems, newProblem(entry))
 	}
 	switch {
 	case len(problems) > 0:
 		return Config{}, &ParseError{Problems: problems}
 	case errors.Is(err, common.ErrNoVariant):
-		return Config{}, problem("variant", "missing: set the variant of Butane, for example fcos")
+		return Config{}, newParseError("variant", "missing: set the variant of Butane, for example fcos")
 	case errors.Is(err, common.ErrInvalidVersion):
-		return Config{}, problem("version", "missing or invalid: set the version of the variant")
+		return Config{}, newParseError("version", "missing or invalid: set the version of the variant")
 	case err != nil:
-		return Config{}, problem("", err.Error())
+		return Config{}, newParseError("", err.Error())
 	}
 	config, err := Parse(raw)
 	if err != nil {
-		return Config{}, problem("version", fmt.Sprintf("translates to Ignition that can't be read, use an older version: %v", err))
+		return Config{}, newParseError("version", fmt.Sprintf("translates to Ignition that can't be read, use an older version: %v", err))
 	}
 	return config, nil
 }

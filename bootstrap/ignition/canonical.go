@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// canonical encodes any of Ignition's types like encoding/json, but with sorted keys and without empty structs.
-func canonical(document any) ([]byte, error) {
+// marshalCanonical encodes any of Ignition's types like encoding/json, but with sorted keys and without empty structs.
+func marshalCanonical(document any) ([]byte, error) {
 	return appendValue(nil, reflect.ValueOf(document))
 }
 

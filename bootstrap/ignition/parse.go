@@ -33,7 +33,7 @@ func Parse(raw []byte) (Config, error) {
 // specVersion returns the spec version of a document.
 func specVersion(raw []byte) (string, error) {
 	if len(raw) == 0 {
-		return "", problem("", "the document is empty")
+		return "", newParseError("", "the document is empty")
 	}
 	var stub struct {
 		Ignition struct {
@@ -44,7 +44,7 @@ func specVersion(raw []byte) (string, error) {
 		return "", decodeError(raw, err)
 	}
 	if stub.Ignition.Version == "" {
-		return "", problem("ignition.version", "missing: set the spec version; supported are "+VersionsRead)
+		return "", newParseError("ignition.version", "missing: set the spec version; supported are "+VersionsRead)
 	}
 	return stub.Ignition.Version, nil
 }
@@ -56,7 +56,7 @@ func parse3(raw []byte, version string) (Config, error) {
 	case err == nil:
 		return config, nil
 	case errors.Is(err, ignerrors.ErrUnknownVersion), errors.Is(err, ignerrors.ErrInvalidVersion):
-		return Config{}, problem("ignition.version", fmt.Sprintf("version %q is not supported: use one of %s", version, VersionsRead))
+		return Config{}, newParseError("ignition.version", fmt.Sprintf("version %q is not supported: use one of %s", version, VersionsRead))
 	}
 	// The report does not contain the expected type of a wrong value. The types of 3.5 include those of every older
 	// spec.
@@ -64,8 +64,8 @@ func parse3(raw []byte, version string) (Config, error) {
 	if typeErr := json.Unmarshal(raw, &types); typeErr != nil {
 		return Config{}, decodeError(raw, typeErr)
 	}
-	if problems := problemsIn(entries); len(problems) > 0 {
+	if problems := fatalProblems(entries); len(problems) > 0 {
 		return Config{}, &ParseError{Problems: problems}
 	}
-	return Config{}, problem("", err.Error())
+	return Config{}, newParseError("", err.Error())
 }

@@ -48,23 +48,23 @@ func (p Problem) String() string {
 	return p.Message
 }
 
-// problem returns a ParseError with one problem.
-func problem(path, message string) *ParseError {
+// newParseError returns a ParseError with one problem.
+func newParseError(path, message string) *ParseError {
 	return &ParseError{Problems: []Problem{{Path: path, Message: message}}}
 }
 
-// problemsIn converts the fatal entries of a report to problems.
-func problemsIn(entries report.Report) []Problem {
+// fatalProblems converts the fatal entries of a report to problems.
+func fatalProblems(entries report.Report) []Problem {
 	var problems []Problem
 	for _, entry := range entries.Entries {
 		if entry.Kind.IsFatal() {
-			problems = append(problems, problemOf(entry))
+			problems = append(problems, newProblem(entry))
 		}
 	}
 	return problems
 }
 
-func problemOf(entry report.Entry) Problem {
+func newProblem(entry report.Entry) Problem {
 	problem := Problem{Path: joinPath(entry.Context.Path), Message: entry.Message}
 	if entry.Marker.StartP != nil {
 		problem.Line = entry.Marker.StartP.Line
@@ -85,7 +85,7 @@ func decodeError(raw []byte, err error) error {
 	case errors.As(err, &broken):
 		return at(broken.Offset, broken.Error())
 	}
-	return problem("", err.Error())
+	return newParseError("", err.Error())
 }
 
 // describeType returns the name of the JSON type for a Go type.

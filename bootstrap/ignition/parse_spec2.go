@@ -96,7 +96,7 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 		}
 	}
 	if len(problems) == 0 {
-		return problem("", err.Error())
+		return newParseError("", err.Error())
 	}
 	return &ParseError{Problems: problems}
 }
@@ -127,21 +127,21 @@ func entriesOf(config types2_4.Config) (entries []entry) {
 func checkConvertible(config types2_4.Config) error {
 	for _, entry := range entriesOf(config) {
 		if entry.Filesystem != rootFilesystem {
-			return problem(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not supported: use %q and the full path",
+			return newParseError(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not supported: use %q and the full path",
 				entry.Filesystem, rootFilesystem))
 		}
 		if mode := ptr.Deref(entry.mode, 0); mode > 0o777 {
-			return problem(entry.place+".mode", fmt.Sprintf("mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", mode))
+			return newParseError(entry.place+".mode", fmt.Sprintf("mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", mode))
 		}
 	}
 	for i, filesystem := range config.Storage.Filesystems {
 		if filesystem.Name == rootFilesystem && filesystem.Mount != nil {
-			return problem(fmt.Sprintf("storage.filesystems[%d].mount", i), "the mount of the root file system can't be converted: use spec 3")
+			return newParseError(fmt.Sprintf("storage.filesystems[%d].mount", i), "the mount of the root file system can't be converted: use spec 3")
 		}
 	}
 	for i, user := range config.Passwd.Users {
 		if user.Create != nil {
-			return problem(fmt.Sprintf("passwd.users[%d].create", i), "does not exist in spec 3: set uid, groups and the other fields of the user itself")
+			return newParseError(fmt.Sprintf("passwd.users[%d].create", i), "does not exist in spec 3: set uid, groups and the other fields of the user itself")
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func conversionError(config types2_4.Config, err error) error {
 	default:
 		place = duplicatePlace(config)
 	}
-	return problem(place, err.Error())
+	return newParseError(place, err.Error())
 }
 
 func unitPlace(config types2_4.Config, name string) string {

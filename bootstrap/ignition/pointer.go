@@ -37,7 +37,7 @@ func (p Pointer) Marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return canonical(types.Config{Ignition: types.Ignition{
+	return marshalCanonical(types.Config{Ignition: types.Ignition{
 		Version: pointerVersion,
 		Config: types.IgnitionConfig{Merge: []types.Resource{{
 			Source:      &p.URL,
@@ -73,7 +73,7 @@ func ParsePointer(raw []byte) (Pointer, error) {
 	}
 	entries := config.Ignition.Config.Merge
 	if len(entries) != 1 || entries[0].Source == nil {
-		return Pointer{}, problem("ignition.config.merge", "this is not a pointer: it must have one entry, with a source")
+		return Pointer{}, newParseError("ignition.config.merge", "this is not a pointer: it must have one entry, with a source")
 	}
 	pointer := Pointer{URL: *entries[0].Source}
 	for _, header := range entries[0].HTTPHeaders {
@@ -82,7 +82,7 @@ func ParsePointer(raw []byte) (Pointer, error) {
 		}
 	}
 	if pointer.Token == "" {
-		return Pointer{}, problem("ignition.config.merge[0].httpHeaders", "this is not a pointer: it has no bearer token")
+		return Pointer{}, newParseError("ignition.config.merge[0].httpHeaders", "this is not a pointer: it has no bearer token")
 	}
 	for _, authority := range config.Ignition.Security.TLS.CertificateAuthorities {
 		if authority.Source == nil {
@@ -90,7 +90,7 @@ func ParsePointer(raw []byte) (Pointer, error) {
 		}
 		decoded, err := dataurl.DecodeString(*authority.Source)
 		if err != nil {
-			return Pointer{}, problem("ignition.security.tls.certificateAuthorities", err.Error())
+			return Pointer{}, newParseError("ignition.security.tls.certificateAuthorities", err.Error())
 		}
 		pointer.CA = append(pointer.CA, decoded.Data...)
 	}

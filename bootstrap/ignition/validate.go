@@ -18,7 +18,7 @@ func Validate(c Config) error {
 	if isValid(c) {
 		return nil
 	}
-	if problems := problemsIn(validate.ValidateWithContext(c, nil)); len(problems) > 0 {
+	if problems := fatalProblems(validate.ValidateWithContext(c, nil)); len(problems) > 0 {
 		return &ParseError{Problems: problems}
 	}
 	return nil

@@ -33,7 +33,7 @@ func (w *world) recordedAddresses() []netip.Addr {
 	return slices.Clone(w.records["machine-0"].Addresses)
 }
 
-func (w *world) arrivals() int {
+func (w *world) addressWriteCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.addressWrites
@@ -66,7 +66,7 @@ var _ = Describe("A valid token", func() {
 		s.get(renderedPath(w), token)
 		s.stop()
 		Expect(w.recordedAddresses()).To(Equal([]netip.Addr{here}))
-		Expect([]int{w.requests(), w.arrivals()}).To(Equal([]int{1, 0}))
+		Expect([]int{w.requests(), w.addressWriteCount()}).To(Equal([]int{1, 0}))
 		Expect(elsewhere(s, "allowed")).To(BeZero())
 	})
 
@@ -85,7 +85,7 @@ var _ = Describe("A valid token", func() {
 		Expect(elsewhere(s, "allowed")).To(Equal(3.0))
 		s.stop()
 		Expect(w.recordedAddresses()).To(Equal([]netip.Addr{here, there}))
-		Expect(w.arrivals()).To(Equal(1))
+		Expect(w.addressWriteCount()).To(Equal(1))
 	},
 		Entry("for a request that is answered", func() string { return configPath }, true),
 		Entry("for a request that waits", func() string { return configPath }, false),

@@ -74,7 +74,7 @@ func (s *Server) recordServed(ctx context.Context, record *Record, overlay *Over
 // malformedOverlay returns the refusal for a host whose overlay can't be encoded for it.
 func (s *Server) malformedOverlay(record *Record, err error) *refusal {
 	if older := (*ignition.VersionError)(nil); errors.As(err, &older) {
-		return s.tooOld("the overlay of PoolbootConfig "+record.String(), older)
+		return s.refuseTooOld("the overlay of PoolbootConfig "+record.String(), older)
 	}
 	return unavailable(fmt.Errorf("the overlay of PoolbootConfig %s is malformed: %w. Delete its Secret; the manager creates it again", record.NamespacedName, err))
 }
@@ -200,7 +200,7 @@ func (s *Server) findRendered(ctx context.Context, name types.NamespacedName, ve
 		return nil, unavailable(err)
 	}
 	if rendered != nil && rendered.tooOld != nil {
-		return nil, s.tooOld("rendered MachineConfig "+name.String(), rendered.tooOld)
+		return nil, s.refuseTooOld("rendered MachineConfig "+name.String(), rendered.tooOld)
 	}
 	return rendered, nil
 }

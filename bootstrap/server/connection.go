@@ -147,8 +147,8 @@ func (c *connection) stopWaiting() {
 	}
 }
 
-// keptWaiting returns how long a stranger has kept the server waiting in total. The caller holds the lock.
-func (c *connection) keptWaiting(now time.Time) time.Duration {
+// waitTime returns how long a stranger has kept the server waiting in total. The caller holds the lock.
+func (c *connection) waitTime(now time.Time) time.Duration {
 	if c.pending == 0 {
 		return c.waited
 	}

@@ -129,7 +129,7 @@ func (l *boundedListener) awaitTurn() time.Duration {
 		if !c.hasTurn {
 			continue
 		}
-		remaining := turn - (c.keptWaiting(now) - c.waitedBeforeTurn) // the total: otherwise, a connection that sends single bytes would keep its turn
+		remaining := turn - (c.waitTime(now) - c.waitedBeforeTurn) // the total: otherwise, a connection that sends single bytes would keep its turn
 		if remaining <= 0 {
 			c.endTurn()
 			return 0
@@ -232,7 +232,7 @@ func (l *boundedListener) longestWaiting(now time.Time, patience time.Duration) 
 		if c.pending == 0 {
 			continue
 		}
-		waited := c.keptWaiting(now)
+		waited := c.waitTime(now)
 		if waited >= patience && waited > longest && !c.writing {
 			if hasData, _ := peek(c.Conn); hasData {
 				c.waitStart = now

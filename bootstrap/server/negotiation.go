@@ -28,9 +28,9 @@ func versionFor(r *http.Request) (string, error) {
 	for _, header := range accepted {
 		for element := range strings.SplitSeq(header, ",") {
 			media, parameters, _ := strings.Cut(element, ";")
-			media, version := strings.TrimSpace(media), parameter(parameters, "version")
+			media, version := strings.TrimSpace(media), findParameter(parameters, "version")
 			switch {
-			case isZeroWeight(parameter(parameters, "q")):
+			case isZeroWeight(findParameter(parameters, "q")):
 			case media == "*/*", media == "application/*", strings.EqualFold(media, ignitionType) && version == "":
 				acceptsAny = true
 			case strings.EqualFold(media, ignitionType):
@@ -75,8 +75,8 @@ func describeVersions(named []string) string {
 	}
 }
 
-// parameter returns the value of a parameter of a media range, or "".
-func parameter(parameters, name string) string {
+// findParameter returns the value of a parameter of a media range, or "".
+func findParameter(parameters, name string) string {
 	for text := range strings.SplitSeq(parameters, ";") {
 		if key, value, _ := strings.Cut(text, "="); strings.EqualFold(strings.TrimSpace(key), name) {
 			return strings.Trim(strings.TrimSpace(value), `"`)
@@ -102,9 +102,9 @@ func indexOfNewestRead(version string) int {
 	return min(int(n), len(ignition.VersionsWritten)-1)
 }
 
-// tooOld returns the refusal for a host whose Ignition is too old for its configuration. The host can retry, because
-// the MachineConfigs of its pool can change.
-func (s *Server) tooOld(what string, older *ignition.VersionError) *refusal {
+// refuseTooOld returns the refusal for a host whose Ignition is too old for its configuration. The host can retry,
+// because the MachineConfigs of its pool can change.
+func (s *Server) refuseTooOld(what string, older *ignition.VersionError) *refusal {
 	s.opts.Metrics.tooOld.WithLabelValues(older.Version).Inc()
 	return newRefusal(http.StatusServiceUnavailable, "IgnitionTooOld", "%s: %s, and this host's Ignition reads nothing newer: "+
 		"remove it from the MachineConfigs, or boot an image with Ignition %s or newer, which reads %s",

@@ -145,7 +145,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "use GET or HEAD")
 	}
 	if target.kind == kindHealth {
-		return v.health(w, r)
+		return v.serveHealth(w, r)
 	}
 	var err error
 	if target.version, err = versionFor(r); err != nil {
@@ -205,7 +205,7 @@ func (v *view) authenticate(ctx context.Context, target route, token string) (*R
 		"once its Node was Ready. To boot the host from the beginning, delete its Machine; or, if it has none, provision its BareMetalHost again")
 }
 
-func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Path == "/readyz" {
 		if err := s.opts.Ready(); err != nil {
 			return notReady("%v", err)

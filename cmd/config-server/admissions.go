@@ -37,13 +37,10 @@ var conflictBackoff = wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, F
 type admissionRecorder struct {
 	client client.Client // without a cache
 
-	mu     sync.Mutex
-	queues map[types.NamespacedName]*requestQueue
-}
-
-// requestQueue has the pending write of one Enrollment. It exists while a write is pending or in progress.
-type requestQueue struct {
-	next *requestBatch // nil if no host waits for the next write
+	mu sync.Mutex
+	// next has the requests for the next write of each Enrollment. A nil value means that a write is in progress, and
+	// no host waits for the next one.
+	next map[types.NamespacedName]*requestBatch
 }
 
 // requestBatch has the requests that share a write.
@@ -54,11 +51,11 @@ type requestBatch struct {
 }
 
 func newAdmissionRecorder(c client.Client) *admissionRecorder {
-	return &admissionRecorder{client: c, queues: map[types.NamespacedName]*requestQueue{}}
+	return &admissionRecorder{client: c, next: map[types.NamespacedName]*requestBatch{}}
 }
 
 func (a *admissionRecorder) RecordAdmissionRequest(ctx context.Context, enrollment server.Enrollment, name, address string, at time.Time) error {
-	batch := a.join(ctx, enrollment.NamespacedName, poolv1.EnrollmentRequest{
+	batch := a.enqueue(ctx, enrollment.NamespacedName, poolv1.EnrollmentRequest{
 		Name: name, RequestedTime: metav1.MicroTime{Time: at}, Address: address, TokenSHA256: enrollment.TokenSHA256,
 	})
 	select {
@@ -69,38 +66,34 @@ func (a *admissionRecorder) RecordAdmissionRequest(ctx context.Context, enrollme
 	}
 }
 
-// join adds a request to the next write, and starts it if none is in progress. The write continues if a host
+// enqueue adds a request to the next write, and starts it if none is in progress. The write continues if a host
 // disconnects.
-func (a *admissionRecorder) join(ctx context.Context, key types.NamespacedName, request poolv1.EnrollmentRequest) *requestBatch {
+func (a *admissionRecorder) enqueue(ctx context.Context, key types.NamespacedName, request poolv1.EnrollmentRequest) *requestBatch {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	queue, isWriting := a.queues[key]
-	if !isWriting {
-		queue = &requestQueue{}
-		a.queues[key] = queue
+	batch, isWriting := a.next[key]
+	if batch == nil {
+		batch = &requestBatch{written: make(chan struct{})}
+		a.next[key] = batch
 	}
-	if queue.next == nil {
-		queue.next = &requestBatch{written: make(chan struct{})}
-	}
-	batch := queue.next
-	batch.requests = withRequest(batch.requests, request)
+	batch.requests = upsertRequest(batch.requests, request)
 	if !isWriting {
-		go a.drain(context.WithoutCancel(ctx), key, queue)
+		go a.drain(context.WithoutCancel(ctx), key)
 	}
 	return batch
 }
 
 // drain writes batches until no host waits. In the pause after each batch, hosts can join the next one.
-func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName, queue *requestQueue) {
+func (a *admissionRecorder) drain(ctx context.Context, key types.NamespacedName) {
 	for {
 		a.mu.Lock()
-		batch := queue.next
-		queue.next = nil
+		batch := a.next[key]
 		if batch == nil {
-			delete(a.queues, key)
+			delete(a.next, key)
 			a.mu.Unlock()
 			return
 		}
+		a.next[key] = nil
 		a.mu.Unlock()
 		batch.errs = a.write(ctx, key, batch.requests)
 		close(batch.written)
@@ -121,7 +114,7 @@ func (a *admissionRecorder) write(ctx context.Context, key types.NamespacedName,
 		}
 		all := slices.Clone(enrollment.Status.Requests)
 		for _, request := range requests {
-			if more := withRequest(all, request); len(more) <= poolv1.MaxEnrollmentRequests {
+			if more := upsertRequest(all, request); len(more) <= poolv1.MaxEnrollmentRequests {
 				all = more
 			} else {
 				errs[request.Name] = server.ErrEnrollmentFull
@@ -146,8 +139,8 @@ func (a *admissionRecorder) write(ctx context.Context, key types.NamespacedName,
 	return errs
 }
 
-// withRequest returns requests with one more, which replaces the earlier one with the same name.
-func withRequest(requests []poolv1.EnrollmentRequest, request poolv1.EnrollmentRequest) []poolv1.EnrollmentRequest {
+// upsertRequest returns requests with one more, which replaces the earlier one with the same name.
+func upsertRequest(requests []poolv1.EnrollmentRequest, request poolv1.EnrollmentRequest) []poolv1.EnrollmentRequest {
 	at := slices.IndexFunc(requests, func(r poolv1.EnrollmentRequest) bool { return r.Name == request.Name })
 	if at < 0 {
 		return append(requests, request)

@@ -83,7 +83,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 			Eventually(ctx, func() int {
 				replica.mu.Lock()
 				defer replica.mu.Unlock()
-				return len(replica.queues)
+				return len(replica.next)
 			}).Should(BeZero(), "nothing is kept of an Enrollment without requests")
 		}
 	})

@@ -155,7 +155,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	if p.options.profilerAddress != "" {
 		parts.Go(func() error {
-			return p.serve(base, "profiler", "--profiler-address", p.options.profilerAddress, profiles())
+			return p.serve(base, "profiler", "--profiler-address", p.options.profilerAddress, newPprofHandler())
 		})
 	}
 	if p.options.healthBindAddress != disabled {
@@ -212,8 +212,8 @@ func (p *process) serveHealth(ctx context.Context) error {
 	return p.serve(ctx, "health", "--health-bind-address", p.options.healthBindAddress, mux)
 }
 
-// profiles returns a handler with the profiles of net/http/pprof.
-func profiles() http.Handler {
+// newPprofHandler returns a handler with the profiles of net/http/pprof.
+func newPprofHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
