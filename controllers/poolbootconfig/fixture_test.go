@@ -226,3 +226,15 @@ func role(roles ...string) map[string]string {
 	}
 	return labels
 }
+
+// newUsualSite returns a site with a Machine whose labels name the pool infra, and with the pools worker and infra.
+func newUsualSite() *site {
+	return newSite(newCluster(), newMachine(role("infra")), newConfig(), newPool("worker"), newPool("infra"))
+}
+
+// secretAfter returns the data Secret after the reconciler has settled.
+func (s *site) secretAfter(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	s.settle(ctx)
+	return s.secret(ctx)
+}
