@@ -73,6 +73,9 @@ var table = map[string]Outlook{
 	bootstrapv1.JoinCredentialExpiredReason:           NeedsPerson,
 	bootstrapv1.BootFailedReason:                      NeedsPerson,
 	bootstrapv1.BootPreparedReason:                    Fine,
+	bootstrapv1.IgnitionFailedReason:                  NeedsPerson,
+	bootstrapv1.IgnitionRetriedReason:                 Waits,
+	bootstrapv1.IgnitionSucceededReason:               Fine,
 	bootstrapv1.NodeReadyInPoolReason:                 Fine,
 	bootstrapv1.NodeNotReadyReason:                    Retries,
 	bootstrapv1.NodeOutsidePoolReason:                 NeedsPerson,
@@ -128,6 +131,7 @@ var kinds = []string{
 	bootstrapv1.UserDataSetCondition,
 	bootstrapv1.TokenUsableCondition,
 	bootstrapv1.BootPreparedCondition,
+	bootstrapv1.IgnitionSucceededCondition,
 	bootstrapv1.NodeInPoolCondition,
 }
 

@@ -52,6 +52,14 @@ func IsServed(config *bootstrapv1.PoolbootConfig) bool {
 	return served != nil && (prepared == nil || !served.Before(prepared))
 }
 
+// IsIgnitionFailed reports whether the host has reported that Ignition failed, and has not requested its configuration
+// again since.
+func IsIgnitionFailed(config *bootstrapv1.PoolbootConfig) bool {
+	boot := config.Status.Boot
+	isRetry := func(at *metav1.MicroTime) bool { return at != nil && at.After(boot.IgnitionFailure.ReportedTime.Time) }
+	return boot.IgnitionFailure.Stage != "" && !isRetry(boot.RequestedTime) && !isRetry(boot.ServedTime)
+}
+
 // IsPrepared reports whether a boot is prepared: the Node, the join credential and the overlay exist.
 func IsPrepared(config *bootstrapv1.PoolbootConfig) bool {
 	return conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)

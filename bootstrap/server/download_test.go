@@ -195,7 +195,7 @@ var _ = DescribeTable("A path that the server does not write is not found", func
 	Entry("a MachineConfig that is not rendered", "GET", "/rendered/default/99-secret?config=machine-0&pointer="+pointerID, 404),
 	Entry("a listing", "GET", "/rendered/default?config=machine-0&pointer="+pointerID, 404),
 	Entry("metrics", "GET", "/metrics", 404),
-	Entry("a write", "POST", configPath, 405),
+	Entry("a write", "PUT", configPath, 405),
 	Entry("any role, which only users read", "GET", "/config/anything/default/machine-0/"+pointerID, 200),
 	Entry("health", "GET", "/healthz", 200),
 	Entry("readiness", "GET", "/readyz", 200),

@@ -111,10 +111,16 @@ func (s *site) sendWith(method, target, bearer string, header http.Header) (repl
 // askBy is askWith with another client.
 func (s *site) askBy(asker *http.Client, method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
+	return s.send(asker, method, target, bearer, header, nil)
+}
+
+// send is askBy with a body.
+func (s *site) send(asker *http.Client, method, target, bearer string, header http.Header, content io.Reader) (reply, []byte) {
+	GinkgoHelper()
 	if !strings.HasPrefix(target, "https://") {
 		target = s.URL + target
 	}
-	request, err := http.NewRequest(method, target, nil)
+	request, err := http.NewRequest(method, target, content)
 	Expect(err).NotTo(HaveOccurred())
 	maps.Copy(request.Header, header)
 	request.Header.Set("Accept-Encoding", "identity")

@@ -299,7 +299,7 @@ var _ = Describe("A request that no host sends", func() {
 		Entry("a file", "GET /etc/passwd", 404),
 		Entry("OPTIONS for the whole server", "OPTIONS *", 404),
 		Entry("a request to a proxy", "CONNECT a:443", 404),
-		Entry("a write", "POST "+configPath, 405),
+		Entry("a write", "PUT "+configPath, 405),
 		Entry("a TRACE", "TRACE "+configPath, 405),
 	)
 

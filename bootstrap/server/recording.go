@@ -43,13 +43,14 @@ type recording struct {
 
 	mu        sync.Mutex
 	requested *lru.Cache // types.UID, or the key of a host that enrolls, → time.Time
-	served    *lru.Cache // types.UID → Version of the Overlay
+	failed    *lru.Cache // types.UID → time.Time
+	served    *lru.Cache // types.UID → serving
 	addresses *lru.Cache // types.UID → []tokenUse, which must not be modified
 }
 
 func newRecording(boots BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
 	return &recording{boots: boots, admissions: admissions, now: now, writeSlots: make(chan struct{}, maxConcurrentWrites),
-		requested: lru.New(maxRememberedMachines), served: lru.New(maxRememberedMachines), addresses: lru.New(maxRememberedMachines)}
+		requested: lru.New(maxRememberedMachines), failed: lru.New(maxRememberedMachines), served: lru.New(maxRememberedMachines), addresses: lru.New(maxRememberedMachines)}
 }
 
 // recordRequest records that a host requested its configuration while it was not complete, unless that was recorded
@@ -79,10 +80,18 @@ func (r *recording) recordRequest(ctx context.Context, record Record, from netip
 	return err
 }
 
-// recordServed records that an overlay was served for the first time. It retries a failed write for some seconds,
-// because a host rarely sends another request after it got its configuration.
+// serving identifies what is recorded once: a version of an overlay that was served, for the first time or for the
+// first time after Ignition failed.
+type serving struct {
+	overlay string
+	failed  time.Time
+}
+
+// recordServed records that an overlay was served for the first time, or again after Ignition failed. It retries a
+// failed write for some seconds, because a host rarely sends another request after it got its configuration.
 func (r *recording) recordServed(ctx context.Context, record Record, overlay *Overlay) error {
-	if !r.claimWrite(r.served, record.UID, overlay.Version, func(last any) bool { return last == overlay.Version }) {
+	current := serving{overlay: overlay.Version, failed: record.FailedTime}
+	if !r.claimWrite(r.served, record.UID, current, func(last any) bool { return last == current }) {
 		return nil
 	}
 	at := r.now()
@@ -134,7 +143,7 @@ func (r Record) IsFirstRequest() bool {
 }
 
 // isServed reports whether the record shows that the current configuration was served, by another replica or by
-// this one before a restart.
+// this one before a restart, and that Ignition has not failed since.
 func (r Record) isServed() bool {
-	return !r.PreparedTime.IsZero() && r.ServedTime.After(r.PreparedTime)
+	return !r.PreparedTime.IsZero() && r.ServedTime.After(r.PreparedTime) && r.ServedTime.After(r.FailedTime)
 }

@@ -47,6 +47,8 @@ func (b *busyRecorder) RecordAddress(context.Context, Record, netip.Addr, time.T
 
 func (b *busyRecorder) RecordServed(context.Context, Record, time.Time) error { return nil }
 
+func (b *busyRecorder) RecordFailure(context.Context, Record, IgnitionFailure, time.Time) error { return nil }
+
 func (b *busyRecorder) writing() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,6 +78,8 @@ func (c *countingRecorder) RecordAddress(_ context.Context, _ Record, from netip
 }
 
 func (c *countingRecorder) RecordServed(context.Context, Record, time.Time) error { return nil }
+
+func (c *countingRecorder) RecordFailure(context.Context, Record, IgnitionFailure, time.Time) error { return nil }
 
 var _ = Describe("Recording requests", func() {
 	It("limits concurrent writes, and the others wait", func(ctx SpecContext) {

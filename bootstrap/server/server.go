@@ -141,17 +141,20 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 	if target.kind == kindUnknown {
 		return newRefusal(http.StatusNotFound, "NotFound", "no such path: use the URL in the host's user data")
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	isReport := r.Method == http.MethodPost && target.kind == kindConfig
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && !isReport {
 		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "use GET or HEAD")
 	}
 	if target.kind == kindHealth {
 		return v.serveHealth(w, r)
 	}
-	var err error
-	if target.version, err = versionFor(r); err != nil {
-		return err
+	if !isReport {
+		var err error
+		if target.version, err = versionFor(r); err != nil {
+			return err
+		}
+		w.Header()["Vary"] = varyAccept
 	}
-	w.Header()["Vary"] = varyAccept
 	if target.kind == kindEnrollment {
 		return v.serveEnrolled(ctx, w, r, target)
 	}
@@ -172,6 +175,9 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 	}
 	if record.Enrollment != "" {
 		return unauthorized("the URL of a host that enrolls has its name, not a pointer ID")
+	}
+	if isReport {
+		return v.acceptReport(ctx, w, r, record, token)
 	}
 	return v.serveConfig(ctx, w, r, record, target, token)
 }

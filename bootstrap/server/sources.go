@@ -49,7 +49,8 @@ type Record struct {
 	Version string
 
 	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot, or zero if not set.
-	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime time.Time
+	// FailedTime is the time of the last report that Ignition failed.
+	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime, FailedTime time.Time
 
 	// Addresses are the addresses from which the current token was used, in order. OldAddresses are the recorded
 	// addresses of earlier tokens.
@@ -147,6 +148,8 @@ type BootRecorder interface {
 	// record's OldAddresses. Addresses that others have added meanwhile are kept. If MaxAddresses is reached, or the
 	// token has changed, it adds nothing.
 	RecordAddress(ctx context.Context, record Record, from netip.Addr, at time.Time) error
+	// RecordFailure sets status.boot.ignitionFailure.
+	RecordFailure(ctx context.Context, record Record, failure IgnitionFailure, at time.Time) error
 	// RecordServed sets status.boot.servedTime.
 	RecordServed(ctx context.Context, record Record, at time.Time) error
 }

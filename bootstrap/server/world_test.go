@@ -58,6 +58,7 @@ type world struct {
 	requested          []time.Time
 	served             []time.Time
 	addressWrites      int // writes of RecordAddress
+	reported           []server.IgnitionFailure
 	writeErr           error
 	failed             int  // failed writes of RecordServed
 	stuck              bool // writes block until their timeout
@@ -153,6 +154,22 @@ func (w *world) RecordServed(_ context.Context, _ server.Record, at time.Time) e
 	}
 	w.served = append(w.served, at)
 	return nil
+}
+
+func (w *world) RecordFailure(_ context.Context, record server.Record, failure server.IgnitionFailure, at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writeErr == nil {
+		w.reported = append(w.reported, failure)
+		w.records[record.Name].FailedTime = at
+	}
+	return w.writeErr
+}
+
+func (w *world) reports() []server.IgnitionFailure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.reported)
 }
 
 func (w *world) requests() int {

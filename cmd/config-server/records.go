@@ -44,6 +44,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		RequestedTime:      ptr.Deref(boot.RequestedTime, never).Time,
 		PreparedTime:       ptr.Deref(boot.PreparedTime, never).Time,
 		ServedTime:         ptr.Deref(boot.ServedTime, never).Time,
+		FailedTime:         boot.IgnitionFailure.ReportedTime.Time,
 		Addresses:          addresses,
 		OldAddresses:       oldAddresses,
 		TokenAddresses:     boot.Addresses,
@@ -117,6 +118,11 @@ func (b bootRecorder) RecordRequest(ctx context.Context, record server.Record, f
 
 func (b bootRecorder) RecordAddress(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
 	return b.write(ctx, record, func(record server.Record) (map[string]any, bool) { return addressPatch(record, from, at) })
+}
+
+func (b bootRecorder) RecordFailure(ctx context.Context, record server.Record, failure server.IgnitionFailure, at time.Time) error {
+	return b.patch(ctx, record, "", map[string]any{"ignitionFailure": bootstrapv1.IgnitionFailure{
+		ReportedTime: metav1.MicroTime{Time: at}, Stage: failure.Stage, Log: failure.Log}})
 }
 
 func (b bootRecorder) RecordServed(ctx context.Context, record server.Record, at time.Time) error {

@@ -70,8 +70,8 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 			`{"poolRole":"infra"}`:               "only change status.boot of",
 			`{"nodeRef":{"name":"b","uid":"c"}}`: "only change status.boot of",
 			`{"observedGeneration":null}`:        "only change status.boot of",
-			`{"boot":{"credentialID":"abcdef"}}`: "servedTime and addresses in status.boot",
-			`{"boot":{"preparedTime":null}}`:     "servedTime and addresses in status.boot",
+			`{"boot":{"credentialID":"abcdef"}}`: "servedTime, addresses and ignitionFailure in status.boot",
+			`{"boot":{"preparedTime":null}}`:     "servedTime, addresses and ignitionFailure in status.boot",
 			`{"hostAddresses":["192.0.2.9"]}`:    "only change status.boot of",
 			// Addresses of the current token cannot be removed, changed or marked as reported.
 			`{"boot":{"addresses":null}}`:                    "only add addresses of the recorded token",

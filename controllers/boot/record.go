@@ -77,6 +77,7 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 	}
 	if status.HostRef.IsDefined() { // these belong to the other host
 		status.Boot.Addresses, status.Boot.FirstRequestedTime = nil, status.Boot.RequestedTime.DeepCopy()
+		status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{}
 	}
 	status.HostRef = bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
 	if status.Boot.HostChosenTime = status.Boot.FirstRequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {

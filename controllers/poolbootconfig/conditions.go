@@ -67,6 +67,7 @@ func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 		{bootstrapv1.UserDataSetCondition, outlook.IsWrong},
 		{bootstrapv1.TokenUsableCondition, outlook.IsWrong},
 		{bootstrapv1.BootPreparedCondition, outlook.IsWrong},
+		{bootstrapv1.IgnitionSucceededCondition, outlook.IsWrong},
 		{bootstrapv1.NodeInPoolCondition, outlook.IsWrong},
 	} {
 		c := conditions.Get(config, check.condition)

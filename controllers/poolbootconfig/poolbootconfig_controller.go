@@ -192,6 +192,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 	if !s.config.DeletionTimestamp.IsZero() && !slices.Contains(s.config.Finalizers, bootstrapv1.Finalizer) {
 		return nil // deleted
 	}
+	setIgnitionSucceeded(s.config)
 	conditions.Set(s.config, ready(s.config))
 	if observed {
 		s.config.Status.ObservedGeneration = s.config.Generation
@@ -201,6 +202,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 		return err
 	}
 	r.reportChanges(before, s.config)
+	r.reportIgnition(before, s.config)
 	return nil
 }
 

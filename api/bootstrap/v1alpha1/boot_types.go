@@ -31,10 +31,14 @@ type BootStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []TokenAddress `json:"addresses,omitempty"`
 
-	// servedTime is the time at which the host was first served the configuration that was last prepared. The config
-	// server writes it.
+	// servedTime is the time at which the host was first served the configuration that was last prepared, or was first
+	// served it again after it had reported that Ignition failed. The config server writes it.
 	// +optional
 	ServedTime *metav1.MicroTime `json:"servedTime,omitempty"`
+
+	// ignitionFailure is the last failure of Ignition that the host reported. The config server writes it.
+	// +optional
+	IgnitionFailure IgnitionFailure `json:"ignitionFailure,omitempty,omitzero"`
 
 	// preparedTime is the time at which the Node, the join credential and the machine's overlay were last complete.
 	// +optional
@@ -69,6 +73,27 @@ type BootStatus struct {
 	// obtains one certificate.
 	// +optional
 	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
+}
+
+// IgnitionFailure is a failure of Ignition at the first boot of a host, as the host reports it.
+type IgnitionFailure struct {
+	// reportedTime is the time of the report.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
+	ReportedTime metav1.MicroTime `json:"reportedTime,omitempty,omitzero"`
+
+	// stage is the stage of Ignition that failed, such as fetch, disks or files.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z][-a-z]*$`
+	Stage string `json:"stage,omitempty"`
+
+	// log is the end of Ignition's log, without what looks like a secret.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Log string `json:"log,omitempty"`
 }
 
 // TokenAddress is an address from which a host's token was used.

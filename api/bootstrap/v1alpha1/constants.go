@@ -97,6 +97,10 @@ const (
 	// TokenUsableCondition is false when the host's token expired before the host joined, and true again once the token
 	// was rotated. PoolbootConfigs whose token never expired don't have it.
 	TokenUsableCondition = "TokenUsable"
+	// IgnitionSucceededCondition is false when the host reports that Ignition failed at its first boot, unknown when
+	// the host has requested its configuration again, and true when its kubelet has joined. PoolbootConfigs whose host
+	// never reported a failure don't have it.
+	IgnitionSucceededCondition = "IgnitionSucceeded"
 	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
 	NodeInPoolCondition = "NodeInPool"
 )
@@ -144,6 +148,9 @@ const (
 	JoinCredentialExpiredReason           = "JoinCredentialExpired"
 	BootFailedReason                      = "BootFailed"
 	BootPreparedReason                    = "BootPrepared"
+	IgnitionFailedReason                  = "IgnitionFailed"
+	IgnitionRetriedReason                 = "IgnitionRetried"
+	IgnitionSucceededReason               = "IgnitionSucceeded"
 	WaitingForKubeletReason               = "WaitingForKubelet"
 	NodeReadyInPoolReason                 = "NodeReadyInPool"
 	NodeNotReadyReason                    = "NodeNotReady"

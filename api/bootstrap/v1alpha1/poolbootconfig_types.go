@@ -128,7 +128,8 @@ type PoolbootConfigInitializationStatus struct {
 // +kubebuilder:validation:MinProperties=1
 type PoolbootConfigStatus struct {
 	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused; also TokenUsable if
-	// the host's token has ever expired, and UserDataSet if spec.host names a BareMetalHost.
+	// the host's token has ever expired, IgnitionSucceeded if the host has ever reported that Ignition failed, and
+	// UserDataSet if spec.host names a BareMetalHost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -76,6 +76,7 @@ var parts = map[string]part{
 	"boot.requestedTime":              {owner: ConfigServer},
 	"boot.addresses":                  {owner: ConfigServer, handover: requests},
 	"boot.addresses[].reportedTime":   {owner: Token},
+	"boot.ignitionFailure":            {owner: ConfigServer, handover: requests},
 	"boot.preparedTime":               {owner: Boot},
 	"boot.servedTime":                 {owner: ConfigServer, handover: requests},
 	"boot.kubeletRegisteredTime":      {owner: Node},
@@ -91,6 +92,7 @@ var parts = map[string]part{
 	"conditions[UserDataSet]":         {owner: BareMetalHost},
 	"conditions[TokenUsable]":         {owner: Token},
 	"conditions[BootPrepared]":        {owner: Boot, handover: bootPrepared},
+	"conditions[IgnitionSucceeded]":   {owner: PoolbootConfig},
 	"conditions[NodeInPool]":          {owner: Boot, handover: nodeInPool},
 }
 

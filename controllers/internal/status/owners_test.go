@@ -44,6 +44,7 @@ var samples = map[string]func(*configStatus){
 	"boot.addresses":                  func(s *configStatus) { s.Boot.Addresses[0].Token = "other" },
 	"boot.addresses[].reportedTime":   func(s *configStatus) { s.Boot.Addresses[0].ReportedTime = at(7) },
 	"boot.preparedTime":               func(s *configStatus) { s.Boot.PreparedTime = at(7) },
+	"boot.ignitionFailure":            func(s *configStatus) { s.Boot.IgnitionFailure.Stage = "other" },
 	"boot.servedTime":                 func(s *configStatus) { s.Boot.ServedTime = at(7) },
 	"boot.kubeletRegisteredTime":      func(s *configStatus) { s.Boot.KubeletRegisteredTime = ptr.To(metav1.Unix(7, 0)) },
 	"boot.nodeReadyTime":              func(s *configStatus) { s.Boot.NodeReadyTime = at(7) },
@@ -57,6 +58,7 @@ var samples = map[string]func(*configStatus){
 	"conditions[DataSecretAvailable]": condition(bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue),
 	"conditions[UserDataSet]":         condition(bootstrapv1.UserDataSetCondition, metav1.ConditionTrue),
 	"conditions[TokenUsable]":         condition(bootstrapv1.TokenUsableCondition, metav1.ConditionTrue),
+	"conditions[IgnitionSucceeded]":   condition(bootstrapv1.IgnitionSucceededCondition, metav1.ConditionTrue),
 	"conditions[BootPrepared]":        condition(bootstrapv1.BootPreparedCondition, metav1.ConditionTrue),
 	"conditions[NodeInPool]":          condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionTrue),
 }

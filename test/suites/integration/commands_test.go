@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -160,5 +162,33 @@ spec:
 			paths = append(paths, file.Path)
 		}
 		Expect(paths).To(And(ContainElements("/etc/poolboot/kubelet.env", "/etc/kubernetes/bootstrap-kubelet.conf"), Not(ContainElement("/etc/infratest"))))
+
+		By("reporting that Ignition failed")
+		reason := func(ctx context.Context) (string, error) {
+			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
+			return conditions.GetReason(config, bootstrapv1.IgnitionSucceededCondition), err
+		}
+		for _, shown := range parseCommands("config-server.md", "report") {
+			printed := shell.run(ctx, shown.line)
+			Expect(shell.code).To(BeZero(), "%s: %s", shown.line, printed)
+		}
+		Eventually(ctx, reason).Should(Equal(bootstrapv1.IgnitionFailedReason))
+		Expect(config.Status.Boot.IgnitionFailure).To(And(HaveField("Stage", "files"), HaveField("Log", "failed to write /etc/infratest: no space left on device")))
+		Expect(conditions.GetReason(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.IgnitionFailedReason))
+		Eventually(ctx, func() string {
+			return shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)
+		}).Should(MatchRegexp(`Warning +IgnitionFailed .*stage files \(failed to write /etc/infratest: no space left on device\)`))
+		Expect(shell.run(ctx, "kubectl poolboot boots -n "+t.Namespace)).To(ContainSubstring("no space left on device"))
+		Expect(shell.code).To(BeZero())
+
+		By("booting the host again")
+		for _, shown := range parseCommands("config-server.md", "curl") {
+			if strings.Contains(shown.line, "answer.ign") {
+				shell.run(ctx, here.Replace(shown.line))
+			}
+		}
+		Eventually(ctx, reason).Should(Equal(bootstrapv1.IgnitionRetriedReason))
+		makeNodeReady(ctx, t, config)
+		Eventually(ctx, reason).Should(Equal(bootstrapv1.IgnitionSucceededReason))
 	})
 })
