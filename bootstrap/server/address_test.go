@@ -22,7 +22,7 @@ func (s *site) getFrom(from netip.Addr, target, bearer string) (int, []byte) {
 	transport := s.Client().Transport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}).DialContext
 	transport.DisableKeepAlives = true
-	response, body := s.askBy(&http.Client{Transport: transport}, http.MethodGet, target, bearer, nil)
+	response, body := s.sendBy(&http.Client{Transport: transport}, http.MethodGet, target, bearer, nil)
 	return response.StatusCode, body
 }
 

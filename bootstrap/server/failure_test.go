@@ -87,7 +87,7 @@ var _ = Describe("A host that reports that Ignition failed", func() {
 
 	DescribeTable("is refused",
 		func(method, path, bearer, body string, code int, message string) {
-			response, answer := s.send(s.Client(), method, path, bearer, nil, strings.NewReader(body))
+			response, answer := s.sendContent(s.Client(), method, path, bearer, nil, strings.NewReader(body))
 			Expect(response.StatusCode).To(Equal(code), string(answer))
 			Expect(string(answer)).To(ContainSubstring(message))
 			Expect(w.reports()).To(BeEmpty())
@@ -122,5 +122,5 @@ var _ = Describe("A host that reports that Ignition failed", func() {
 // post sends a report.
 func (s *site) post(path, bearer, body string) (reply, []byte) {
 	GinkgoHelper()
-	return s.send(s.Client(), http.MethodPost, path, bearer, nil, strings.NewReader(body))
+	return s.sendContent(s.Client(), http.MethodPost, path, bearer, nil, strings.NewReader(body))
 }

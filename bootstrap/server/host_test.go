@@ -105,17 +105,17 @@ func (s *site) send(method, target, bearer string) (reply, []byte) {
 // sendWith is send with additional headers.
 func (s *site) sendWith(method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
-	return s.askBy(s.Client(), method, target, bearer, header)
+	return s.sendBy(s.Client(), method, target, bearer, header)
 }
 
-// askBy is askWith with another client.
-func (s *site) askBy(asker *http.Client, method, target, bearer string, header http.Header) (reply, []byte) {
+// sendBy is sendWith with another client.
+func (s *site) sendBy(asker *http.Client, method, target, bearer string, header http.Header) (reply, []byte) {
 	GinkgoHelper()
-	return s.send(asker, method, target, bearer, header, nil)
+	return s.sendContent(asker, method, target, bearer, header, nil)
 }
 
-// send is askBy with a body.
-func (s *site) send(asker *http.Client, method, target, bearer string, header http.Header, content io.Reader) (reply, []byte) {
+// sendContent is sendBy with a body.
+func (s *site) sendContent(asker *http.Client, method, target, bearer string, header http.Header, content io.Reader) (reply, []byte) {
 	GinkgoHelper()
 	if !strings.HasPrefix(target, "https://") {
 		target = s.URL + target

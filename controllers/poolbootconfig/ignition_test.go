@@ -31,9 +31,9 @@ var _ = Describe("A first boot in which Ignition fails", func() {
 		Expect(condition).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.IgnitionFailedReason),
 			HaveField("Message", ContainSubstring("stage files (no space left on device)"))))
 		Expect(reasonOf(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.IgnitionFailedReason))
-		Expect(s.told()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.IgnitionFailedReason)))
+		Expect(s.newEvents()).To(ConsistOf(HavePrefix("Warning " + bootstrapv1.IgnitionFailedReason)))
 		s.settle(ctx)
-		Expect(s.told()).To(BeEmpty())
+		Expect(s.newEvents()).To(BeEmpty())
 	})
 
 	DescribeTable("is resolved",
