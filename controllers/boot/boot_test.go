@@ -23,7 +23,7 @@ var _ = Describe("A host that requests its configuration", func() {
 
 	It("gets a Node in its pool, a join credential and an overlay", func(ctx SpecContext) {
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.newEvents()).To(BeEmpty(), "events report problems and their resolution")
 	})
@@ -32,20 +32,20 @@ var _ = Describe("A host that requests its configuration", func() {
 		w := s.world()
 		before := w.config(ctx)
 		before.Status.Boot.RequestedTime = microTime(time.Now())
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.liveReads).To(BeZero())
 		credential, writes := w.config(ctx).Status.Boot.CredentialID, w.writes
 		w.cached = before // from before the host had its credential
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.liveReads).To(Equal(1))
-		Expect(w.writes).To(Equal(writes+1), "the try to make the Node")
+		Expect(w.writes).To(Equal(writes+1), "the attempt to create the Node")
 		Expect(w.credentials(ctx)).To(ConsistOf(HaveField("Name", "bootstrap-token-"+credential)))
 	})
 
 	It("takes four writes once the rights in its cluster are ensured", func(ctx SpecContext) {
 		w := s.world()
 		w.reconciler.rights.Store(clusterRights{cluster: s.cluster.UID}, true)
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(4))
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)), "when its credential needs more time")
 		Expect(w.writes).To(Equal(4), "a second look costs none")
@@ -55,16 +55,16 @@ var _ = Describe("A host that requests its configuration", func() {
 		count := func(outcome string) float64 {
 			return counted("poolboot_boots_total", map[string]string{"cluster": namespace + "/" + s.cluster.Name, "stage": "Preparing", "outcome": outcome})
 		}
-		made := func() float64 {
+		created := func() float64 {
 			return counted("poolboot_preregistrations_total", map[string]string{"pool": "infra", "outcome": "Created"})
 		}
-		prepared, failed, before := count("Done"), count(bootstrapv1.PoolNotRenderedReason), made()
+		prepared, failed, before := count("Done"), count(bootstrapv1.PoolNotRenderedReason), created()
 		timed := counted("poolboot_boot_prepare_seconds", nil)
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = poolv1.PoolConfiguration{}
 		w := s.world()
 		for range 3 {
-			_, err := w.ask(ctx)
+			_, err := w.sendRequest(ctx)
 			Expect(err).To(HaveOccurred())
 		}
 		Expect(w.config(ctx).Status.HostRef).NotTo(BeZero(), "the host is recorded before its boot is prepared")
@@ -72,21 +72,21 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(count(bootstrapv1.PoolNotRenderedReason)-failed).To(Equal(1.0), "one hold-up, however often the host retries")
 		Expect(count("Done") - prepared).To(Equal(1.0))
-		Expect(made() - before).To(Equal(1.0))
+		Expect(created() - before).To(Equal(1.0))
 		Expect(counted("poolboot_boot_prepare_seconds", nil) - timed).To(Equal(1.0))
 	})
 
 	It("gets a Node with the name of the host if the config says so", func(ctx SpecContext) {
 		s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, hostName)
 	})
 
 	It("joins with kubeadm if the config says so, with the rights that kubeadm needs", func(ctx SpecContext) {
 		s.config.Spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 		_, seenTo := w.reconciler.rights.Load(clusterRights{cluster: s.cluster.UID, kubeadm: true})
 		Expect(seenTo).To(BeTrue())
@@ -102,18 +102,18 @@ var _ = Describe("A host that requests its configuration", func() {
 	It("is not prepared if its token has expired, because it cannot fetch anything", func(ctx SpecContext) {
 		s.config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateExpired)}
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.nodes(ctx)).To(BeEmpty())
 	})
 
 	Context("again", func() {
 		It("keeps its Node and a credential that is still valid", func(ctx SpecContext) {
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			first := w.config(ctx).Status
 			kept := map[string]string{"pool": "infra", "outcome": "Kept"}
 			before := counted("poolboot_preregistrations_total", kept)
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			Expect(counted("poolboot_preregistrations_total", kept) - before).To(Equal(1.0))
 			expectPrepared(ctx, w, machineName)
 			second := w.config(ctx).Status
@@ -124,13 +124,13 @@ var _ = Describe("A host that requests its configuration", func() {
 
 		It("gets a new credential if the old one expires soon, and the old one is deleted", func(ctx SpecContext) {
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			first := w.config(ctx).Status
 			token := w.credentials(ctx)[0]
 			change(ctx, w.workload, &token, func(t *corev1.Secret) {
 				t.Data["expiration"] = []byte(time.Now().Add(2 * time.Minute).UTC().Format(time.RFC3339))
 			})
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 			Expect(w.config(ctx).Status.NodeRef).To(Equal(first.NodeRef))
 			Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(first.Boot.CredentialID))
@@ -138,7 +138,7 @@ var _ = Describe("A host that requests its configuration", func() {
 
 		It("gets a new credential if the old one was used to obtain a certificate, and the old one is deleted", func(ctx SpecContext) {
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			first := w.config(ctx).Status.Boot
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: first.CredentialID, PublicKeySHA256: "of-the-key"}
@@ -147,20 +147,20 @@ var _ = Describe("A host that requests its configuration", func() {
 			Expect(w.reconcile(ctx)).To(BeZero())
 			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(first.CredentialID), "it sent no other request")
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { conditions.Delete(c, bootstrapv1.NodeInPoolCondition) })
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 			second := w.config(ctx).Status.Boot.CredentialID
 			Expect(second).NotTo(Equal(first.CredentialID))
 			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.CredentialIDAnnotation, second))
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(second), "which is not used")
 		})
 
 		It("boots with what its pool hands out now, and the Node names it", func(ctx SpecContext) {
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration.Name = "rendered-edge-infra-2" })
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			Expect(w.config(ctx).Status.Configuration.Name).To(Equal("rendered-edge-infra-2"))
 			Expect(w.node(ctx).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-2"))
 			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-2"))
@@ -168,19 +168,19 @@ var _ = Describe("A host that requests its configuration", func() {
 
 		It("stays in the recorded pool if its Machine is relabeled after its Node was pre-registered", func(ctx SpecContext) {
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			s.config.Spec.PoolRole = poolv1.RoleWorker
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Spec.PoolRole = poolv1.RoleWorker })
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 		})
 
 		It("gets a new Node if the first was deleted, and the new UID is recorded", func(ctx SpecContext) {
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			first := w.node(ctx)
 			Expect(w.workload.Delete(ctx, first)).To(Succeed())
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 			Expect(w.node(ctx).UID).NotTo(Equal(first.UID))
 		})
@@ -189,7 +189,7 @@ var _ = Describe("A host that requests its configuration", func() {
 	It("boots into the pool that the labels of the Machine name at its request, not when the data Secret was created", func(ctx SpecContext) {
 		s.config.Status.PoolRole = poolv1.RoleWorker
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.newEvents()).To(ContainElement(ContainSubstring("Normal " + bootstrapv1.EventPoolChanged)))
 	})
@@ -215,7 +215,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(w.newEvents()).To(BeEmpty())
 
 		w.reconciler.APIReader = w.reconciler.Client
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.config(ctx).Status.Boot.HostChosenTime).To(Equal(chosen), "it is the same host")
 	})
 
@@ -232,7 +232,7 @@ var _ = Describe("A host that requests its configuration", func() {
 			})
 			return nil
 		}
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.config(ctx).Status.Boot.ServedTime.Equal(served)).To(BeTrue())
 		for n := 1; n <= w.writes; n += 2 {
@@ -251,7 +251,7 @@ var _ = Describe("A host that requests its configuration", func() {
 				}
 				return nil
 			}
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			Expect(w.management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machineName}, &bootstrapv1.PoolbootConfig{})).NotTo(Succeed())
 			Expect(w.nodes(ctx)).To(BeEmpty(), "moment %d", moment)
 			Expect(w.credentials(ctx)).To(BeEmpty(), "moment %d", moment)

@@ -29,8 +29,8 @@ var mishaps = []struct {
 	{"the process stops before write", func(w *world, n int) {
 		w.before = func(at int) error {
 			if at == n {
-				w.dead = true
-				return errDead
+				w.stopped = true
+				return errStopped
 			}
 			return nil
 		}
@@ -38,8 +38,8 @@ var mishaps = []struct {
 	{"the process stops after write", func(w *world, n int) {
 		w.after = func(at int) error {
 			if at == n {
-				w.dead = true
-				return errDead
+				w.stopped = true
+				return errStopped
 			}
 			return nil
 		}
@@ -68,9 +68,9 @@ var _ = Describe("A preparation that is interrupted", func() {
 			It(fmt.Sprintf("is completed by the next try when %s %d", mishap.name, n), func(ctx SpecContext) {
 				w := newSetting().world()
 				mishap.befall(w, n)
-				_, err := w.ask(ctx)
+				_, err := w.sendRequest(ctx)
 				Expect(err).To(HaveOccurred())
-				if w.dead {
+				if w.stopped {
 					w.restart()
 				}
 				w.before, w.after = nil, nil
@@ -81,7 +81,7 @@ var _ = Describe("A preparation that is interrupted", func() {
 		for n := 1; n <= writesOfRenewal; n++ {
 			It(fmt.Sprintf("leaves one valid credential if, while a credential is replaced, %s %d", mishap.name, n), func(ctx SpecContext) {
 				w := newSetting().world()
-				Expect(w.ask(ctx)).To(BeZero())
+				Expect(w.sendRequest(ctx)).To(BeZero())
 				uid := w.node(ctx).UID
 				token := w.credentials(ctx)[0]
 				change(ctx, w.workload, &token, func(t *corev1.Secret) {
@@ -89,9 +89,9 @@ var _ = Describe("A preparation that is interrupted", func() {
 				})
 				w.restart()
 				mishap.befall(w, n)
-				_, err := w.ask(ctx)
+				_, err := w.sendRequest(ctx)
 				Expect(err).To(HaveOccurred())
-				if w.dead {
+				if w.stopped {
 					w.restart()
 				}
 				w.before, w.after = nil, nil
@@ -104,12 +104,12 @@ var _ = Describe("A preparation that is interrupted", func() {
 
 	It("is tested with an interruption at every write", func(ctx SpecContext) {
 		w := newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(writesOfFirstBoot))
 		token := w.credentials(ctx)[0]
 		change(ctx, w.workload, &token, func(t *corev1.Secret) { t.Data["expiration"] = []byte("2026-01-01T00:00:00Z") })
 		w.restart()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(writesOfRenewal))
 	})
 })

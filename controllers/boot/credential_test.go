@@ -18,7 +18,7 @@ var _ = Describe("A join credential", func() {
 		w.reconciler.approval.Clock = clock
 		w.approval = authorizationv1.SubjectAccessReviewStatus{Allowed: true,
 			Reason: `RBAC: allowed by ClusterRoleBinding "auto-approve-csrs-for-group" of ClusterRole "nodeclient" to Group "system:bootstrappers"`}
-		result, err := w.ask(ctx)
+		result, err := w.sendRequest(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(autoApprovedRetry))
 		expectNotPrepared(ctx, w, bootstrapv1.CertificatesAutoApprovedReason, `ClusterRoleBinding "auto-approve-csrs-for-group"`,

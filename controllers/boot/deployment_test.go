@@ -51,7 +51,7 @@ var _ = Describe("The deployment of a host", func() {
 	served := func(ctx context.Context) {
 		GinkgoHelper()
 		w = s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.ServedTime = microTime(time.Now())
 			c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.7", FirstUsedTime: *microTime(time.Now())}}
@@ -103,7 +103,7 @@ var _ = Describe("The deployment of a host", func() {
 
 		It("does not matter if the host sends a request anyway, because its image contains the pointer", func(ctx SpecContext) {
 			w = s.world()
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 		})
 
@@ -155,18 +155,18 @@ var _ = Describe("The deployment of a host", func() {
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = poolv1.PoolConfiguration{}
 		w = s.world()
-		ask := func() bootstrapv1.BootStatus {
-			_, err := w.ask(ctx)
+		sendRequest := func() bootstrapv1.BootStatus {
+			_, err := w.sendRequest(ctx)
 			Expect(err).To(HaveOccurred())
 			return w.config(ctx).Status.Boot
 		}
-		first := ask()
-		Expect(ask().FirstRequestedTime).To(Equal(first.FirstRequestedTime))
+		first := sendRequest()
+		Expect(sendRequest().FirstRequestedTime).To(Equal(first.FirstRequestedTime))
 		moveTo(ctx, otherHost)
-		second := ask()
+		second := sendRequest()
 		Expect(second.FirstRequestedTime).To(Equal(second.RequestedTime))
 		Expect(second.HostChosenTime).To(Equal(second.RequestedTime))
-		third := ask()
+		third := sendRequest()
 		Expect(third.FirstRequestedTime).To(Equal(second.FirstRequestedTime))
 		Expect(third.RequestedTime.After(second.RequestedTime.Time)).To(BeTrue())
 		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
@@ -197,7 +197,7 @@ var _ = Describe("The deployment of a host", func() {
 			Expect(again).NotTo(HaveOccurred(), "after %v", err)
 			Expect(w.credentials(ctx)).To(BeEmpty())
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateProvisioned))
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 			s = newSetting()
 		}
@@ -222,7 +222,7 @@ var _ = Describe("The deployment of a host", func() {
 		hostIs(ctx, inState(bmov1alpha1.StateDeprovisioning))
 		hostIs(ctx, inState(bmov1alpha1.StateProvisioned))
 		Expect(w.credentials(ctx)).To(BeEmpty(), "none before its request")
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.config(ctx).Status.Boot.CredentialID).NotTo(Equal(before))
 		Expect(w.node(ctx).UID).NotTo(Equal(node))
@@ -248,7 +248,7 @@ var _ = Describe("The deployment of a host", func() {
 	It("that is being removed gives nothing to what still runs on the host, and the next one gets everything", func(ctx SpecContext) {
 		s.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
 		w = s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "BareMetalHost "+hostName+" is deprovisioning")
 		hostIs(ctx, inState(bmov1alpha1.StateProvisioned))
 		expectPrepared(ctx, w, machineName)
@@ -266,7 +266,7 @@ var _ = Describe("The deployment of a host", func() {
 			}
 			before := w.config(ctx).Status.Boot.CredentialID
 			moveTo(ctx, otherHost)
-			_, err := w.ask(ctx)
+			_, err := w.sendRequest(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			n := w.node(ctx)
 			Expect(n.Spec.ProviderID).To(Equal("metal3://" + namespace + "/" + otherHost + "/" + machineName))

@@ -24,7 +24,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		w := s.world()
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.writes).To(BeZero(), "nothing is known about it before its request")
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		node := w.node(ctx)
 		Expect(node.Name).To(Equal(machineName))
 		Expect(node.Spec.ProviderID).To(Equal("bare://rack1/u12"))
@@ -46,7 +46,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		func(ctx SpecContext, change func(), reason, why string) {
 			change()
 			w := s.world()
-			Expect(w.ask(ctx)).To(BeZero(), "there is nothing to try again")
+			Expect(w.sendRequest(ctx)).To(BeZero(), "there is nothing to try again")
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(conditions.Get(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(And(
 				HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))

@@ -47,7 +47,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			w := s.world()
 			result, err := w.reconcile(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "the watch on hosts tells")
+			Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "the watch on hosts triggers the next try")
 			Expect(w.nodes(ctx)).To(BeEmpty())
 			Expect(condition(ctx, w)).To(And(
 				HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
@@ -65,7 +65,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 			w := s.world()
 			result, err := w.reconcile(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "before the credential ends")
+			Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second), "before the credential expires")
 			n, config := w.node(ctx), w.config(ctx)
 			Expect(n.Labels).To(And(HaveKey(infraLabel), HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host")))
 			Expect(n.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"), "what its Secret holds")
@@ -172,7 +172,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 				w := s.world(secret(value))
 				w.after = func(n int) error {
 					if n == failing {
-						return errDead
+						return errStopped
 					}
 					return nil
 				}
@@ -211,8 +211,8 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		})
 
 		DescribeTable("cannot join if the credential cannot be restored, and the condition names the remedy,",
-			func(ctx SpecContext, make func() *corev1.Secret, why string) {
-				w := s.world(make())
+			func(ctx SpecContext, newSecret func() *corev1.Secret, why string) {
+				w := s.world(newSecret())
 				_, err := w.reconcile(ctx)
 				Expect(err).To(HaveOccurred())
 				expectNotPrepared(ctx, w, bootstrapv1.BootFailedReason, "abcdef", why, "delete Machine "+machineName)

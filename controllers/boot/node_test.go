@@ -21,11 +21,11 @@ var _ = Describe("The Node of a Machine", func() {
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/another"}}}
 		Expect(w.workload.Create(ctx, foreign)).To(Succeed())
 		of := func(outcome string) map[string]string { return map[string]string{"pool": "infra", "outcome": outcome} }
-		taken, made := counted("poolboot_preregistrations_total", of("Taken")), counted("poolboot_preregistrations_total", of("Created"))
-		_, err := w.ask(ctx)
+		taken, created := counted("poolboot_preregistrations_total", of("Taken")), counted("poolboot_preregistrations_total", of("Created"))
+		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())
 		Expect(counted("poolboot_preregistrations_total", of("Taken")) - taken).To(Equal(1.0))
-		Expect(counted("poolboot_preregistrations_total", of("Created"))).To(Equal(made))
+		Expect(counted("poolboot_preregistrations_total", of("Created"))).To(Equal(created))
 		expectNotPrepared(ctx, w, bootstrapv1.NodeNameTakenReason, "Node "+machineName, "delete the Node")
 		Expect(w.node(ctx)).To(Equal(foreign))
 		Expect(w.config(ctx).Status.NodeRef).To(BeZero())
@@ -44,12 +44,12 @@ var _ = Describe("The Node of a Machine", func() {
 		rule.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind))
 		rule.SetName("network")
 		Expect(w.workload.Create(ctx, rule)).To(Succeed())
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		network := HaveField("Key", "readiness.k8s.io/network")
 		Expect(w.node(ctx).Spec.Taints).To(ContainElement(network))
 
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Spec.Taints = nil })
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx).Spec.Taints).To(And(Not(BeEmpty()), Not(ContainElement(network))))
 	})
 
@@ -57,7 +57,7 @@ var _ = Describe("The Node of a Machine", func() {
 		setting := newSetting()
 		setting.cluster.Spec.ControlPlaneEndpoint.Host = machineName
 		w := setting.world()
-		_, err := w.ask(ctx)
+		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())
 		expectNotPrepared(ctx, w, bootstrapv1.NodeNameReservedReason, machineName, "control plane endpoint")
 		Expect(w.workload.Get(ctx, client.ObjectKey{Name: machineName}, &corev1.Node{})).To(MatchError(ContainSubstring("not found")))
@@ -65,20 +65,20 @@ var _ = Describe("The Node of a Machine", func() {
 
 	It("is not given to the Machine on another host once a kubelet has registered", func(ctx SpecContext) {
 		w := newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		n := w.node(ctx)
 		change(ctx, w.workload, n, func(n *corev1.Node) {
 			n.Spec.ProviderID = "metal3://metal/another/one"
 			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
 		})
-		_, err := w.ask(ctx)
+		_, err := w.sendRequest(ctx)
 		Expect(err).To(MatchError(ContainSubstring("spec.providerID")))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
 	})
 
 	It("gets back what it lost before its kubelet registers, and keeps what a user added or set", func(ctx SpecContext) {
 		w := newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
 			delete(n.Labels, poolv1.NodePoolLabel)
 			n.Labels["example.com/owner"] = "ops"
@@ -88,7 +88,7 @@ var _ = Describe("The Node of a Machine", func() {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/mine", Effect: corev1.TaintEffectNoExecute}}
 			n.Spec.ProviderID = ""
 		})
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		n := w.node(ctx)
 		Expect(n.Labels).To(And(
 			HaveKeyWithValue(poolv1.NodePoolLabel, "infra"),
@@ -106,25 +106,25 @@ var _ = Describe("The Node of a Machine", func() {
 
 	It("is left to its kubelet and its users once the kubelet has registered", func(ctx SpecContext) {
 		w := newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
 			n.Spec.Taints = nil
 			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
 		})
 		before := w.node(ctx)
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx)).To(Equal(before))
 	})
 
 	It("keeps its host waiting while its labels name another pool", func(ctx SpecContext) {
 		w := newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) {
 			delete(n.Labels, infraLabel)
 			n.Labels[poolv1.NodeRoleLabelPrefix+poolv1.RoleWorker] = ""
 			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
 		})
-		_, err := w.ask(ctx)
+		_, err := w.sendRequest(ctx)
 		Expect(err).To(MatchError(And(ContainSubstring(`"worker"`), ContainSubstring(`"infra"`))))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.LabelConflictReason))
 	})

@@ -37,13 +37,13 @@ var _ = Describe("Derived labels", func() {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone, vendor}
 		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
 		w := s.world(data("Dell"))
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
-		made := map[string]string{"topology.kubernetes.io/zone": "dallas-b", "example.com/vendor": "Dell", "node-restriction.kubernetes.io/rack": machineName + ".edge.r7"}
-		for key, value := range made {
+		expected := map[string]string{"topology.kubernetes.io/zone": "dallas-b", "example.com/vendor": "Dell", "node-restriction.kubernetes.io/rack": machineName + ".edge.r7"}
+		for key, value := range expected {
 			Expect(w.node(ctx).Labels).To(HaveKeyWithValue(key, value))
 		}
-		Expect(w.config(ctx).Status.DerivedNodeLabels).To(Equal(made))
+		Expect(w.config(ctx).Status.DerivedNodeLabels).To(Equal(expected))
 		Expect(string(unpacked(w.overlays(ctx)[0]))).To(ContainSubstring("kubelet.env"))
 		Expect(w.hardwareWatched).To(BeTrue())
 	})
@@ -51,7 +51,7 @@ var _ = Describe("Derived labels", func() {
 	It("come from the rules of the Machine's pool: the rules of the worker pool apply only to its own Machines", func(ctx SpecContext) {
 		s.worker.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).NotTo(HaveKey(zone.Key))
 		Expect(w.hardwareWatched).To(BeFalse(), "no rule needs facts")
 	})
@@ -60,7 +60,7 @@ var _ = Describe("Derived labels", func() {
 		inspected := data("Dell")
 		inspected.Spec.HardwareDetails.CPU.Arch = "aarch64"
 		w := s.world(inspected)
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("kubernetes.io/arch", "arm64"), HaveKeyWithValue("kubernetes.io/os", "linux"),
 			HaveKeyWithValue("kubernetes.io/hostname", machineName)))
@@ -72,7 +72,7 @@ var _ = Describe("Derived labels", func() {
 		s.infra.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "amd64"}
 		s.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{CPU: bmov1alpha1.CPU{Arch: "aarch64"}}
 		w := s.world()
-		_, err := w.ask(ctx)
+		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())
 		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, "BareMetalHost status.hardware.cpu.arch (\"arm64\")", "spec.nodeLabels (\"amd64\")")
 	})
@@ -82,7 +82,7 @@ var _ = Describe("Derived labels", func() {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 			s.host.Status.HardwareDetails = status
 			w := s.world(more...)
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			if label == "" {
 				Expect(w.node(ctx).Labels).NotTo(HaveKey(vendor.Key))
 			} else {
@@ -101,7 +101,7 @@ var _ = Describe("Derived labels", func() {
 		s.host.Status.HardwareDetails = from("Old")
 		w := s.world()
 		w.reconciler.Client = olderMetal3{w.reconciler.Client}
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).To(HaveKeyWithValue(vendor.Key, "Old"))
 		Expect(w.hardwareWatched).To(BeFalse())
 	})
@@ -111,14 +111,14 @@ var _ = Describe("Derived labels", func() {
 		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
 		w := s.world()
-		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("example.com/site", "edge-edge-7"), Not(HaveKey(vendor.Key))))
 	})
 
 	It("block the host while a required fact is missing, and continue on their own when it exists", func(ctx SpecContext) {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
-		Expect(w.ask(ctx)).To(Equal(ctrl.Result{}), "a watch tells")
+		Expect(w.sendRequest(ctx)).To(Equal(ctrl.Result{}), "a watch triggers the next try")
 		Expect(w.nodes(ctx)).To(BeEmpty())
 		Expect(w.overlays(ctx)).To(BeEmpty())
 		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
@@ -134,12 +134,12 @@ var _ = Describe("Derived labels", func() {
 	})
 
 	DescribeTable("block the host until a user corrects",
-		func(ctx SpecContext, rule nodev1.NodeLabelRule, says string) {
+		func(ctx SpecContext, rule nodev1.NodeLabelRule, message string) {
 			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rule}
 			w := s.world(data("Dell Inc."))
-			Expect(w.ask(ctx)).Error().To(MatchError(ContainSubstring(says)))
+			Expect(w.sendRequest(ctx)).Error().To(MatchError(ContainSubstring(message)))
 			Expect(w.nodes(ctx)).To(BeEmpty())
-			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.NodeLabelRuleInvalidReason), HaveField("Message", ContainSubstring(says))))
+			Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.NodeLabelRuleInvalidReason), HaveField("Message", ContainSubstring(message))))
 		},
 		Entry("a value that is not a valid label value", vendor, `"Dell Inc." is not a valid label value`),
 		Entry("an expression that fails for the host", nodev1.NodeLabelRule{Key: "a", ValueExpression: `host.name.substring(0, 40)`}, "index out of range"),
@@ -149,7 +149,7 @@ var _ = Describe("Derived labels", func() {
 	It("never move the Node to another pool", func(ctx SpecContext) {
 		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
 		w := s.world()
-		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().To(HaveOccurred())
 		Expect(w.nodes(ctx)).To(BeEmpty())
 		Expect(condition(ctx, w)).To(HaveField("Reason", bootstrapv1.LabelConflictReason))
 	})
@@ -158,7 +158,7 @@ var _ = Describe("Derived labels", func() {
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
 		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: vendor.Key, ValueExpression: `"another"`}}
 		w := s.world(data("Dell"))
-		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().To(HaveOccurred())
 		Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.LabelConflictReason), HaveField("Message", And(
 			ContainSubstring(`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("Dell")`), ContainSubstring(`PoolbootConfig metal/edge-x7k2p spec.nodeLabelRules ("another")`)))))
 	})

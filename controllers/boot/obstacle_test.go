@@ -25,7 +25,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 		func(ctx SpecContext, spoil func(), reason string, message ...string) {
 			spoil()
 			w := s.world()
-			_, err := w.ask(ctx)
+			_, err := w.sendRequest(ctx)
 			Expect(err).To(HaveOccurred(), "a fault backs off")
 			expectNotPrepared(ctx, w, reason, message...)
 			written := w.writes
@@ -71,7 +71,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 	It("waits while its pool is missing instead of booting as a worker, and continues when the pool exists", func(ctx SpecContext) {
 		w := s.world()
 		Expect(w.management.Delete(ctx, s.infra.DeepCopy())).To(Succeed())
-		_, err := w.ask(ctx)
+		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())
 		expectNotPrepared(ctx, w, bootstrapv1.PoolNotFoundReason, infraLabel, "create that pool")
 		Expect(w.nodes(ctx)).To(BeEmpty())
@@ -84,7 +84,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 		consumer := s.host.Spec.ConsumerRef
 		s.host.Spec.ConsumerRef = nil
 		w := s.world()
-		Expect(w.ask(ctx)).To(BeZero(), "the watch on hosts tells")
+		Expect(w.sendRequest(ctx)).To(BeZero(), "the watch on hosts triggers the next try")
 		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, hostName)
 		change(ctx, w.management, s.host, func(h *hostObject) { h.Spec.ConsumerRef = consumer })
 		Expect(w.reconcile(ctx)).To(BeZero())
@@ -95,7 +95,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 		func(ctx SpecContext, down, up func(w *world)) {
 			w := s.world()
 			down(w)
-			result, err := w.ask(ctx)
+			result, err := w.sendRequest(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(result.RequeueAfter).To(Equal(retryInterval))
 			expectNotPrepared(ctx, w, bootstrapv1.WorkloadClusterUnreachableReason, "edge")
@@ -141,7 +141,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 	It("is ignored by a manager that watches other objects", func(ctx SpecContext) {
 		w := s.world()
 		w.reconciler.WatchFilterValue = "another"
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.writes).To(BeZero())
 	})
 })

@@ -25,8 +25,8 @@ var _ = Describe("A workload cluster that", func() {
 		calls  int
 		answer error
 	)
-	// askWhileIt sends the host's request while the cluster's API server answers every write with an error.
-	askWhileIt := func(ctx context.Context, err error) {
+	// sendRequestDuring sends the host's request while the cluster's API server answers every write with an error.
+	sendRequestDuring := func(ctx context.Context, err error) {
 		GinkgoHelper()
 		w, calls, answer = newSetting().world(), 0, err
 		w.clusters.workload = interceptor.NewClient(w.workload, interceptor.Funcs{
@@ -41,7 +41,7 @@ var _ = Describe("A workload cluster that", func() {
 			},
 		})
 		w.reconciler.rights.Store(clusterRights{cluster: newSetting().cluster.UID}, true)
-		_, _ = w.ask(ctx)
+		_, _ = w.sendRequest(ctx)
 		Expect(calls).To(Equal(1))
 	}
 	message := func(ctx context.Context) string {
@@ -50,7 +50,7 @@ var _ = Describe("A workload cluster that", func() {
 	}
 
 	It("does not answer is tried by one boot at a time, so hosts of other clusters do not wait, and is used again after its first answer", func(ctx SpecContext) {
-		askWhileIt(ctx, context.DeadlineExceeded)
+		sendRequestDuring(ctx, context.DeadlineExceeded)
 		expectNotPrepared(ctx, w, bootstrapv1.WorkloadClusterUnreachableReason, "can't be reached", "deadline")
 		for range 3 {
 			result, err := w.reconcile(ctx)
@@ -78,7 +78,7 @@ var _ = Describe("A workload cluster that", func() {
 
 	DescribeTable("refuses a request is reported with the remedy, and not as an outage:",
 		func(ctx SpecContext, refusal error) {
-			askWhileIt(ctx, refusal)
+			sendRequestDuring(ctx, refusal)
 			Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.BootFailedReason))
 			Expect(message(ctx)).To(And(ContainSubstring("Secret metal/edge-kubeconfig"), ContainSubstring("administrator")))
 			Expect(w.reconciler.outages.down).To(BeEmpty())
@@ -90,7 +90,7 @@ var _ = Describe("A workload cluster that", func() {
 	It("has an invalid kubeconfig is reported with the error and the remedy", func(ctx SpecContext) {
 		w = newSetting().world()
 		w.reconciler.ClusterCache = workload.Restrict(clustercache.NewFakeEmptyClusterCache(), w.management)
-		result, err := w.ask(ctx)
+		result, err := w.sendRequest(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(retryInterval))
 		expectNotPrepared(ctx, w, bootstrapv1.KubeconfigInvalidReason, "not found", "correct the kubeconfig in Secret metal/edge-kubeconfig")

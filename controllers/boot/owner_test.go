@@ -25,7 +25,7 @@ var _ = Describe("A host without a Machine", func() {
 
 	It("gets a Node in its pool, one join credential and an overlay, like the host of a Machine", func(ctx SpecContext) {
 		w := enrolled().world()
-		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		n, config := w.node(ctx), w.config(ctx)
 		Expect(n.Name).To(Equal("edge-7"))
 		Expect(n.Labels).To(And(HaveKeyWithValue(infraLabel, ""), HaveKeyWithValue(poolv1.NodePoolLabel, "infra")))
@@ -38,7 +38,7 @@ var _ = Describe("A host without a Machine", func() {
 
 	It("has nothing on its Node that only Cluster API removes or only Metal3 knows", func(ctx SpecContext) {
 		w := enrolled().world()
-		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		n := w.node(ctx)
 		Expect(n.Spec.Taints).To(ConsistOf(HaveField("Key", poolv1.NodeUnassignedTaint)))
 		Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", clusterv1.NodeUninitializedTaint.Key)))
@@ -52,7 +52,7 @@ var _ = Describe("A host without a Machine", func() {
 		left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7", Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/" + machineName}}}
 		left.Status.NodeInfo.KubeletVersion = "v1.36.3"
 		Expect(w.workload.Create(ctx, left)).To(Succeed())
-		Expect(w.ask(ctx)).Error().To(MatchError(ContainSubstring("delete the Node")))
+		Expect(w.sendRequest(ctx)).Error().To(MatchError(ContainSubstring("delete the Node")))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.NodeNameTakenReason))
 		Expect(w.overlays(ctx)).To(BeEmpty())
 	})
@@ -71,7 +71,7 @@ var _ = Describe("A host without a Machine", func() {
 		s.host.Labels = map[string]string{"rack": "r7"}
 		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 		w := s.world()
-		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		n := w.node(ctx)
 		Expect(n.Name).To(Equal(hostName))
 		Expect(n.Labels).To(And(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"), HaveKeyWithValue(infraLabel, ""),
@@ -86,12 +86,12 @@ var _ = Describe("A host without a Machine", func() {
 		s := annotated()
 		s.host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
 		w := s.world()
-		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "deprovisioning")
 		s = annotated()
 		s.host.Spec.ConsumerRef = newSetting().host.Spec.ConsumerRef
 		w = s.world()
-		Expect(w.ask(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		expectNotPrepared(ctx, w, bootstrapv1.HostNotReadyReason, "spec.consumerRef")
 	})
 

@@ -26,12 +26,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
-// ending returns a world with a host that got its configuration an hour ago, and whose join credential expires in the
-// given time.
-func ending(ctx context.Context, in time.Duration) *world {
+// newExpiringWorld returns a world with a host that got its configuration an hour ago, and whose join credential
+// expires in the given time.
+func newExpiringWorld(ctx context.Context, in time.Duration) *world {
 	GinkgoHelper()
 	w := newSetting().world()
-	Expect(w.ask(ctx)).To(BeZero())
+	Expect(w.sendRequest(ctx)).To(BeZero())
 	token := w.credentials(ctx)[0]
 	token.Data["expiration"] = []byte(time.Now().Add(in).UTC().Format(time.RFC3339))
 	Expect(w.workload.Update(ctx, &token)).To(Succeed())
@@ -51,7 +51,7 @@ func pause(ctx context.Context, w *world, is bool) {
 	change(ctx, w.management, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(is) })
 }
 
-func endOfCredential(ctx context.Context, w *world) time.Time {
+func credentialExpiration(ctx context.Context, w *world) time.Time {
 	GinkgoHelper()
 	expires, err := time.Parse(time.RFC3339, string(w.credentials(ctx)[0].Data["expiration"]))
 	Expect(err).NotTo(HaveOccurred())
@@ -60,11 +60,11 @@ func endOfCredential(ctx context.Context, w *world) time.Time {
 
 var _ = Describe("While its Cluster is paused,", func() {
 	It("the credential of a host that has its configuration is renewed, and nothing is written to the management cluster", func(ctx SpecContext) {
-		w := ending(ctx, time.Minute)
+		w := newExpiringWorld(ctx, time.Minute)
 		pause(ctx, w, true)
 		before, written := w.config(ctx), w.writes
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Lifetime/2))
-		Expect(endOfCredential(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(credentialExpiration(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		Expect(w.writes-written).To(Equal(1), "the credential's end")
 		Expect(w.config(ctx)).To(Equal(before))
 
@@ -85,12 +85,12 @@ var _ = Describe("While its Cluster is paused,", func() {
 			Data:       map[string][]byte{"token-id": []byte("abcdef"), "expiration": []byte(time.Now().Add(time.Minute).UTC().Format(time.RFC3339))},
 		})).To(Succeed())
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", join.Lifetime/2))
-		Expect(endOfCredential(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(credentialExpiration(ctx, w)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		Expect(w.nodes(ctx)).To(BeEmpty(), "what is not prepared waits")
 	})
 
 	It("a credential that does not expire soon takes no writes", func(ctx SpecContext) {
-		w := ending(ctx, join.Lifetime)
+		w := newExpiringWorld(ctx, join.Lifetime)
 		pause(ctx, w, true)
 		written := w.writes
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
@@ -98,7 +98,7 @@ var _ = Describe("While its Cluster is paused,", func() {
 	})
 
 	It("an unreachable workload cluster is tried again", func(ctx SpecContext) {
-		w := ending(ctx, time.Minute)
+		w := newExpiringWorld(ctx, time.Minute)
 		pause(ctx, w, true)
 		w.clusters.down = true
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
@@ -107,7 +107,7 @@ var _ = Describe("While its Cluster is paused,", func() {
 	})
 
 	It("the credential of a withdrawn boot is left to expire", func(ctx SpecContext) {
-		w := ending(ctx, time.Minute)
+		w := newExpiringWorld(ctx, time.Minute)
 		pause(ctx, w, true)
 		host := &bmov1alpha1.BareMetalHost{}
 		Expect(w.management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hostName}, host)).To(Succeed())
@@ -119,15 +119,15 @@ var _ = Describe("While its Cluster is paused,", func() {
 	})
 
 	It("a credential that a user deleted stays deleted, and no host is prepared", func(ctx SpecContext) {
-		w := ending(ctx, time.Minute)
+		w := newExpiringWorld(ctx, time.Minute)
 		pause(ctx, w, true)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.credentials(ctx)).To(BeEmpty())
 		pause(ctx, w, false)
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})
 })
@@ -138,7 +138,7 @@ var _ = Describe("A host whose status was lost in clusterctl move", func() {
 	moved := func(ctx context.Context) (*world, bootstrapv1.PoolbootConfigStatus) {
 		GinkgoHelper()
 		w := newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		status := w.config(ctx).Status
 		node := w.node(ctx)
 		change(ctx, w.workload, node, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second)) })
@@ -163,7 +163,7 @@ var _ = Describe("A host whose status was lost in clusterctl move", func() {
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 		Expect(needOf(w.config(ctx))).To(Equal(renewal))
 
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.config(ctx).Status.Boot.CredentialID).To(Equal(before.Boot.CredentialID), "a host that requests it gets the same")
 		Expect(w.overlays(ctx)).To(HaveLen(1))
 	})
@@ -190,7 +190,7 @@ var _ = Describe("A host whose status was lost in clusterctl move", func() {
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(Equal(bootstrapv1.WaitingForHostReason))
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})
 })

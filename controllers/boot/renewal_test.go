@@ -20,21 +20,21 @@ var _ = Describe("A host that has its configuration", func() {
 
 	// served prepares the boot of a host that got its configuration some time ago, and sets when its join credential
 	// expires.
-	served := func(ctx context.Context, ago, ends time.Duration) {
+	served := func(ctx context.Context, ago, lifetime time.Duration) {
 		GinkgoHelper()
 		w = newSetting().world()
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		token := w.credentials(ctx)[0]
-		token.Data["expiration"] = []byte(time.Now().Add(ends).UTC().Format(time.RFC3339))
+		token.Data["expiration"] = []byte(time.Now().Add(lifetime).UTC().Format(time.RFC3339))
 		Expect(w.workload.Update(ctx, &token)).To(Succeed())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.PreparedTime = microTime(time.Now().Add(-ago - time.Second))
 			c.Status.Boot.RequestedTime = microTime(time.Now().Add(-ago - 2*time.Second))
 			c.Status.Boot.ServedTime = microTime(time.Now().Add(-ago))
-			c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(ends)}
+			c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(lifetime)}
 		})
 	}
-	ends := func(ctx context.Context) time.Time {
+	expiration := func(ctx context.Context) time.Time {
 		GinkgoHelper()
 		expires, err := time.Parse(time.RFC3339, string(w.credentials(ctx)[0].Data["expiration"]))
 		Expect(err).NotTo(HaveOccurred())
@@ -53,7 +53,7 @@ var _ = Describe("A host that has its configuration", func() {
 		served(ctx, time.Hour, time.Minute)
 		result, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(expiration(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		Expect(result.RequeueAfter).To(BeNumerically("~", join.Lifetime/2, 10*time.Second))
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 	})
@@ -62,7 +62,7 @@ var _ = Describe("A host that has its configuration", func() {
 		served(ctx, time.Hour, time.Minute)
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(expiration(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 	})
 
 	It("takes no writes while its credential does not expire soon", func(ctx SpecContext) {
@@ -77,7 +77,7 @@ var _ = Describe("A host that has its configuration", func() {
 	It("is given up if it has not joined within joinPatience, and that is reported when its credential has expired", func(ctx SpecContext) {
 		served(ctx, joinPatience+time.Minute, time.Minute)
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", time.Minute, 10*time.Second)))
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(time.Minute), 10*time.Second))
+		Expect(expiration(ctx)).To(BeTemporally("~", time.Now().Add(time.Minute), 10*time.Second))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 
 		served(ctx, joinPatience+time.Hour, -time.Minute)
@@ -90,14 +90,14 @@ var _ = Describe("A host that has its configuration", func() {
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(expiration(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 		again := w.credentials(ctx)[0]
 		Expect(again.Data).To(And(HaveKeyWithValue("token-id", token.Data["token-id"]), HaveKeyWithValue("token-secret", token.Data["token-secret"])))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	})
 
-	DescribeTable("does not get its credential back, and a user must act,", func(ctx SpecContext, ending time.Duration, why string, change func(ctx context.Context)) {
-		served(ctx, time.Hour, ending)
+	DescribeTable("does not get its credential back, and a user must act,", func(ctx SpecContext, lifetime time.Duration, why string, change func(ctx context.Context)) {
+		served(ctx, time.Hour, lifetime)
 		token := w.credentials(ctx)[0]
 		Expect(w.workload.Delete(ctx, &token)).To(Succeed())
 		change(ctx)
@@ -107,7 +107,7 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.newEvents()).To(BeEmpty(), "it is reported once")
 
-		Expect(w.ask(ctx)).To(BeZero(), "a new request continues the boot")
+		Expect(w.sendRequest(ctx)).To(BeZero(), "a new request continues the boot")
 		Expect(w.credentials(ctx)).To(HaveLen(1))
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.BootPreparedCondition)).To(BeTrue())
 	},
@@ -135,6 +135,6 @@ var _ = Describe("A host that has its configuration", func() {
 		w.before = nil
 		_, err = w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ends(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
+		Expect(expiration(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 	})
 })

@@ -24,7 +24,7 @@ var _ = Describe("A host that keeps a pool", func() {
 
 	It("boots its next Machine into that pool", func(ctx SpecContext) {
 		w := s.world(storage.DeepCopy())
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).To(And(HaveKey(storageLabel), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"), Not(HaveKey(infraLabel))))
 		Expect(w.config(ctx).Status.PoolRole).To(Equal("storage"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-storage-1"))
@@ -41,7 +41,7 @@ var _ = Describe("A host that keeps a pool", func() {
 			}
 			return nil
 		}
-		Expect(w.ask(ctx)).To(BeZero())
+		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.newEvents()).To(ContainElement(HavePrefix("Normal " + bootstrapv1.EventPoolChanged)))
 	})
 
@@ -49,7 +49,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		func(ctx SpecContext, change func(), words ...string) {
 			change()
 			w := s.world(storage.DeepCopy())
-			Expect(w.ask(ctx)).To(BeZero())
+			Expect(w.sendRequest(ctx)).To(BeZero())
 			expectPrepared(ctx, w, machineName)
 			for _, word := range words {
 				Expect(w.newEvents()).To(ContainElement(ContainSubstring(word)))
@@ -68,7 +68,7 @@ var _ = Describe("A host that keeps a pool", func() {
 	It("waits if the labels of the Machine name another pool, and each remedy in the message works", func(ctx SpecContext) {
 		s.machine.Labels[infraLabel] = ""
 		w := s.world(storage.DeepCopy())
-		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().To(HaveOccurred())
 		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, hostName, `keeps pool "storage"`, "MachineDeployment", poolv1.HostRetainedPoolAnnotation)
 		Expect(w.nodes(ctx)).To(BeEmpty())
 		change(ctx, w.management, s.host, func(h *hostObject) { h.Annotations = nil })
@@ -79,7 +79,7 @@ var _ = Describe("A host that keeps a pool", func() {
 		s.config.Spec.PoolRetention = bootstrapv1.PoolRetentionHost
 		s.host.Annotations = map[string]string{poolv1.HostRetainedPoolAnnotation: "edge/storage/first-uid"}
 		w = s.world(storage.DeepCopy())
-		Expect(w.ask(ctx)).Error().To(HaveOccurred())
+		Expect(w.sendRequest(ctx)).Error().To(HaveOccurred())
 		change(ctx, w.management, s.machine, func(m *clusterv1.Machine) { delete(m.Labels, infraLabel) })
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.config(ctx).Status.PoolRole).To(Equal("storage"))

@@ -21,7 +21,7 @@ import (
 
 var _ = Describe("A boot is reconciled", func() {
 	var (
-		s     *setting
+		s    *setting
 		want []ctrl.Request
 	)
 	BeforeEach(func() {

@@ -49,11 +49,11 @@ type world struct {
 	// reads from the API server.
 	cached    *bootstrapv1.PoolbootConfig
 	liveReads int
-	// dead makes every call of the reconciler fail, as in a process that has stopped.
-	dead bool
+	// stopped makes every call of the reconciler fail, as in a process that has stopped.
+	stopped bool
 }
 
-var errDead = errors.New("this process is no more")
+var errStopped = errors.New("this process is no more")
 
 // newWorld returns a world with these objects in the management cluster.
 func newWorld(objects ...client.Object) *world {
@@ -83,7 +83,7 @@ func newWorld(objects ...client.Object) *world {
 
 // restart starts a new process on the same clusters.
 func (w *world) restart() {
-	w.dead, w.before, w.after, w.writes = false, nil, nil, 0
+	w.stopped, w.before, w.after, w.writes = false, nil, nil, 0
 	w.clusters = &clusters{ClusterCache: clustercache.NewFakeEmptyClusterCache(), workload: w.observed(w.workload)}
 	w.reconciler = &Reconciler{
 		Client: interceptor.NewClient(w.observed(w.management), interceptor.Funcs{
@@ -114,8 +114,8 @@ func (w *world) restart() {
 // observed returns a client of a cluster whose calls are counted and can fail.
 func (w *world) observed(store client.WithWatch) client.WithWatch {
 	read := func(do func() error) error {
-		if w.dead {
-			return errDead
+		if w.stopped {
+			return errStopped
 		}
 		return do()
 	}
@@ -124,8 +124,8 @@ func (w *world) observed(store client.WithWatch) client.WithWatch {
 			review.Status = w.approval
 			return read(func() error { return nil })
 		}
-		if w.dead {
-			return errDead
+		if w.stopped {
+			return errStopped
 		}
 		w.writes++
 		n := w.writes
@@ -174,8 +174,8 @@ func (w *world) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}})
 }
 
-// ask sends the host's request for its configuration, as the config server records it, and reconciles.
-func (w *world) ask(ctx context.Context) (ctrl.Result, error) {
+// sendRequest sends the host's request for its configuration, as the config server records it, and reconciles.
+func (w *world) sendRequest(ctx context.Context) (ctrl.Result, error) {
 	GinkgoHelper()
 	change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 		at := time.Now()

@@ -278,7 +278,7 @@ var _ = Describe("The decision about a Node", func() {
 			config.Status.DerivedNodeLabels = map[string]string{"node-restriction.kubernetes.io/rack": "r7", "example.com/tier": "another"}
 		}))
 		Expect(d.node.Labels).To(And(HaveKeyWithValue("node-restriction.kubernetes.io/rack", "r7"), HaveKeyWithValue("example.com/tier", "infra")))
-		Expect(d.node.Spec.Taints).NotTo(ContainElement(unassigned), "every label stands now")
+		Expect(d.node.Spec.Taints).NotTo(ContainElement(unassigned), "all labels are set")
 	})
 
 	It("gives a Node that registered again the taints of its pool back, even if remediation restored the list of applied taints first", func() {

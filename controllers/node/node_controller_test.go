@@ -102,7 +102,7 @@ var _ = Describe("A boot", func() {
 	var ctx context.Context
 	BeforeEach(func(c SpecContext) { ctx = c })
 
-	stands := func(c client.Client, key client.ObjectKey) bool {
+	exists := func(c client.Client, key client.ObjectKey) bool {
 		err := c.Get(ctx, key, &corev1.Secret{})
 		Expect(client.IgnoreNotFound(err)).To(Succeed())
 		return !apierrors.IsNotFound(err)
@@ -113,8 +113,8 @@ var _ = Describe("A boot", func() {
 		config, node := s.settle(ctx)
 		Expect(config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, "abc"))
 		Expect(config.Status.Boot.CredentialID).To(Equal("abcdef"))
-		Expect(stands(s, overlay)).To(BeTrue())
-		Expect(stands(s.workload, token)).To(BeTrue())
+		Expect(exists(s, overlay)).To(BeTrue())
+		Expect(exists(s.workload, token)).To(BeTrue())
 		Expect(node.Spec.Taints).To(ContainElement(unassigned))
 	})
 
@@ -160,8 +160,8 @@ var _ = Describe("A boot", func() {
 				Expect(config.Status.Boot.CredentialID).To(BeEmpty(), "write %d", failing)
 				Expect(config.Status.Boot.CredentialExpirationTime).To(BeNil(), "write %d", failing)
 				Expect(conditions.IsTrue(config, bootstrapv1.NodeInPoolCondition)).To(BeTrue(), "write %d", failing)
-				Expect(stands(s, overlay)).To(BeFalse(), "write %d", failing)
-				Expect(stands(s.workload, token)).To(BeFalse(), "write %d", failing)
+				Expect(exists(s, overlay)).To(BeFalse(), "write %d", failing)
+				Expect(exists(s.workload, token)).To(BeFalse(), "write %d", failing)
 				Expect(node.Spec.Taints).NotTo(ContainElement(unassigned), "write %d", failing)
 				Expect(s.newEvents()).To(BeEmpty(), "write %d: its times are in the status", failing)
 				if s.Writes < failing {

@@ -27,6 +27,6 @@ var _ = Describe("A BareMetalHost triggers a reconcile of its Node", func() {
 		Expect(update(host(bmov1alpha1.StateProvisioned), host(bmov1alpha1.StateProvisioned))).To(BeFalse())
 		taken := host(bmov1alpha1.StateProvisioned)
 		taken.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine"}
-		Expect(update(host(""), taken)).To(BeFalse(), "its Metal3Machine says whose it is")
+		Expect(update(host(""), taken)).To(BeFalse(), "its Metal3Machine identifies it")
 	})
 })

@@ -80,7 +80,7 @@ var _ = Describe("The data Secret", func() {
 		s := newUsualSite()
 		s.settle(ctx)
 		Expect(s.Writes).To(Equal(3))
-		Expect(s.reads).To(BeZero(), "what the cache can't tell, the API server was not asked")
+		Expect(s.reads).To(BeZero(), "the API server was not read")
 	})
 
 	It("is read first if it can be an obstacle, so its creation is not retried forever", func() {

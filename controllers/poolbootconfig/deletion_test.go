@@ -34,8 +34,8 @@ var _ = Describe("A Node", func() {
 		config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 	}
 	DescribeTable("is deleted with its config only if its kubelet never became Ready",
-		func(node *corev1.Node, goes bool, change ...func(*bootstrapv1.PoolbootConfig)) {
-			Expect((&scope{config: newConfig(change...), machine: newMachine(nil)}).hasNeverJoined(node)).To(Equal(goes))
+		func(node *corev1.Node, isDeleted bool, change ...func(*bootstrapv1.PoolbootConfig)) {
+			Expect((&scope{config: newConfig(change...), machine: newMachine(nil)}).hasNeverJoined(node)).To(Equal(isDeleted))
 		},
 		Entry("pre-registered", newNode(ours, corev1.ConditionFalse), true),
 		Entry("pre-registered, and Unknown after a timeout", newNode(ours, corev1.ConditionUnknown), true),
@@ -45,11 +45,11 @@ var _ = Describe("A Node", func() {
 		Entry("not pre-registered", newNode("", corev1.ConditionFalse), false),
 	)
 	DescribeTable("that is Ready is deleted with its Machine's config only if Cluster API has not found it:",
-		func(change func(*clusterv1.Machine), goes bool) {
+		func(change func(*clusterv1.Machine), isDeleted bool) {
 			machine := newMachine(nil)
 			machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			change(machine)
-			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode(ours, corev1.ConditionTrue))).To(Equal(goes))
+			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode(ours, corev1.ConditionTrue))).To(Equal(isDeleted))
 			Expect((&scope{config: newConfig(revoked), machine: machine}).hasNeverJoined(newNode("site/other", corev1.ConditionTrue))).To(BeFalse())
 		},
 		Entry("neither its name nor its provider ID is known", func(*clusterv1.Machine) {}, true),
