@@ -40,7 +40,10 @@ ARCHITECTURES ?= amd64 arm64
 RELEASE_LDFLAGS = -s -w $(PROVIDER_LDFLAGS)
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
+CONTAINERD := containerd containerd-shim-runc-v2 ctr
+CNI_PLUGINS := main/bridge main/loopback ipam/host-local
 REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition)
+HOST_PARTS := $(addprefix $(BIN)/,pause.tar $(addprefix containerd/,$(CONTAINERD) runc) $(addprefix cni/,$(notdir $(CNI_PLUGINS))))
 
 CONTROLLER_GEN := $(BIN)/controller-gen
 GOLANGCI_LINT := $(BIN)/golangci-lint
@@ -54,7 +57,7 @@ demo: binaries ## Boot four machines into their pools on real parts and prove it
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.
+test: binaries host-binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@$(PROGRESS) "build the tests" "see the compiler's message above" go vet ./...
 	@echo "==> test the packages"
 	go -C api test ./...
@@ -142,6 +145,15 @@ $(addprefix build-,$(PROVIDER)): build-%:
 .PHONY: binaries
 binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition.
 
+.PHONY: host-binaries
+host-binaries: $(HOST_PARTS) rootfs ## Build what hosts in namespaces run: containerd, runc, CNI plugins and a root file system.
+
+# Checked each time: it is rebuilt if it is incomplete, outdated or damaged.
+.PHONY: rootfs
+rootfs: ## Build the root file system of the test hosts from Debian packages (once).
+	@hack/rootfs/rootfs.sh check $(BIN)/rootfs 2>/dev/null || $(PROGRESS) "build the root file system of the test hosts from Debian packages (once; a minute or two)" \
+		"read the output above; the packages are from the sources in this machine's apt configuration" hack/rootfs/rootfs.sh build $(BIN)/rootfs
+
 .PHONY: release
 release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters from into OUT/bootstrap-poolboot/VERSION.
 	@mkdir -p $(RELEASE)
@@ -189,6 +201,27 @@ $(BIN)/ignition: $(TOOLS)/ignition/go.mod
 	@$(PROGRESS) "install the C library that Ignition needs" "install gcc and libblkid-dev yourself" hack/native-packages.sh
 	@$(PROGRESS) "build Ignition from source (once)" "$(NETWORK)" \
 		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -ldflags "$(IGNITION_LDFLAGS)" -o $@ $(IGNITION)
+
+$(addprefix $(BIN)/containerd/,$(CONTAINERD)): $(BIN)/containerd/%: $(TOOLS)/containerd/go.mod
+	@mkdir -p $(@D)
+	@$(PROGRESS) "build $* from source (once)" "$(NETWORK)" \
+		go -C $(TOOLS)/containerd build -ldflags "-s -w" -o $@ github.com/containerd/containerd/v2/cmd/$*
+
+$(BIN)/containerd/runc: $(TOOLS)/containerd/go.mod
+	@mkdir -p $(@D)
+	@$(PROGRESS) "install the C library that runc needs" "install gcc, pkg-config and libseccomp-dev yourself" hack/native-packages.sh
+	@$(PROGRESS) "build runc from source (once)" "$(NETWORK)" env CGO_ENABLED=1 \
+		go -C $(TOOLS)/containerd build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o $@ github.com/opencontainers/runc
+
+$(foreach plugin,$(CNI_PLUGINS),$(eval $(BIN)/cni/$(notdir $(plugin)): PLUGIN = $(plugin)))
+$(addprefix $(BIN)/cni/,$(notdir $(CNI_PLUGINS))): $(BIN)/cni/%: $(TOOLS)/containerd/go.mod
+	@mkdir -p $(@D)
+	@$(PROGRESS) "build the CNI plugin $* from source (once)" "$(NETWORK)" \
+		go -C $(TOOLS)/containerd build -ldflags "-s -w" -o $@ github.com/containernetworking/plugins/plugins/$(PLUGIN)
+
+$(BIN)/pause.tar: hack/pause/main.go $(BIN)/image
+	@$(PROGRESS) "build the image of the test hosts" "see the compiler's message above" go build -ldflags "-s -w" -o $(BIN)/pause ./hack/pause
+	@$(BIN)/image -program $(BIN)/pause -architecture $$(go env GOARCH) -tag localhost/pause:1 -output $@
 
 $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the C compiler, and the only C library that the real Ignition links against, if they are missing.
+# Installs the C compiler, and the C libraries that the real Ignition and runc link against, if they are missing.
 set -eu
 missing=
-for package in gcc libc6-dev libblkid-dev; do
+for package in gcc libc6-dev libblkid-dev libseccomp-dev pkg-config; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=" $package"
 done
 [ -z "$missing" ] && exit 0

@@ -42,7 +42,7 @@ func (c *ControlPlane) prepare(options Options) error {
 	if err != nil {
 		return err
 	}
-	serving, err := c.authority.Server("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	serving, err := c.authority.Server("kubernetes", "kubernetes.default", "kubernetes.default.svc", c.host)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type Options struct {
 	// BinDir is the directory of the programs. Default: the environment variable POOLBOOT_BIN, or bin in the
 	// repository's root.
 	BinDir string
+	// Host is the IP address of the API server. Hosts with a network of their own cannot reach the default, 127.0.0.1.
+	Host string
 	// ControllerManager also starts kube-controller-manager: it signs kubelets' certificates, creates service accounts,
 	// monitors Nodes and deletes expired bootstrap tokens.
 	ControllerManager bool
@@ -57,6 +60,7 @@ type ControlPlane struct {
 	// AuditLog is the path of the audit log (JSON lines), empty without Options.Audit.
 	AuditLog string
 
+	host      string
 	dir       string
 	temporary bool
 	binDir    string
@@ -77,7 +81,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{Name: options.Name, binDir: binDir, log: options.Log, dir: options.Dir}
+	c := &ControlPlane{Name: options.Name, host: cmp.Or(options.Host, loopback.Host), binDir: binDir, log: options.Log, dir: options.Dir}
 	if c.dir == "" {
 		if c.dir, err = os.MkdirTemp("", "poolboot-"+options.Name+"-"); err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 // startFirstAPIServer finds the API server's endpoint and starts it there.
 func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 	return onFreePort(func(port int) (*process.Process, error) {
-		c.Endpoint = loopback.Address(port)
+		c.Endpoint = net.JoinHostPort(c.host, strconv.Itoa(port))
 		if err := c.writeAdmin(); err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 	args := []string{
 		"--etcd-servers=" + c.etcdURL,
-		"--bind-address=" + loopback.Host, "--advertise-address=" + loopback.Host, "--secure-port=" + strconv.Itoa(port),
+		"--bind-address=" + c.host, "--advertise-address=" + c.host, "--secure-port=" + strconv.Itoa(port),
 		// A loopback address is not allowed as an endpoint of the Service "kubernetes".
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.0.0.0/24",

@@ -83,20 +83,29 @@ func (ca *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.certificate.Raw})
 }
 
-// Server issues a certificate for servers on this machine that are reached as 127.0.0.1, localhost or one of names.
+// Server issues a certificate for servers on this machine that are reached as 127.0.0.1, localhost or one of names,
+// which can be IP addresses.
 func (ca *CA) Server(names ...string) (Pair, error) {
 	return ca.ServerUntil(time.Now().Add(lifetime), names...)
 }
 
 // ServerUntil is Server with an expiration time, which can be in the past.
 func (ca *CA) ServerUntil(expiration time.Time, names ...string) (Pair, error) {
-	return ca.issue(&x509.Certificate{
+	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: Host},
 		IPAddresses: []net.IP{net.ParseIP(Host)},
-		DNSNames:    append([]string{"localhost"}, names...),
+		DNSNames:    []string{"localhost"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotAfter:    expiration,
-	})
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	return ca.issue(template)
 }
 
 // Client issues a client certificate. Its common name is the user for the Kubernetes API server, its organizations are

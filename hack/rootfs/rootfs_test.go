@@ -1,0 +1,167 @@
+package rootfs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakes are programs that the script calls, without a mirror and without root.
+var fakes = map[string]string{
+	"id":      "echo 0",
+	"apt-get": `. /etc/os-release; echo "${ID^} /etc/apt/sources.list.d/debian.sources:1"`,
+	"unshare": `while [ "$1" != mmdebstrap ]; do shift; done; exec "$@"`,
+	"mmdebstrap": `echo "$@" >>"$CALLS"
+		for a; do case $a in */root) root=$a;; esac; done
+		mkdir -p "$root/usr/lib/systemd/system" "$root/etc" "$root/var/log" "$root/var/cache"
+		echo program >"$root/usr/program"
+		[ ! -e "$CALLS.interrupt" ] || kill -9 $PPID`,
+}
+
+// builder runs a copy of the script with fake programs.
+type builder struct {
+	t           *testing.T
+	script, dir string
+	path, calls string
+}
+
+func newBuilder(t *testing.T) *builder {
+	tmp := t.TempDir()
+	b := &builder{t: t, script: filepath.Join(tmp, "rootfs", "rootfs.sh"), dir: filepath.Join(tmp, "built", "rootfs"),
+		path: filepath.Join(tmp, "bin"), calls: filepath.Join(tmp, "calls")}
+	if err := os.CopyFS(filepath.Dir(b.script), os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(b.script, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(b.dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range fakes {
+		b.fake(name, text)
+	}
+	return b
+}
+
+func (b *builder) fake(name, text string) {
+	b.write(filepath.Join(b.path, name), "#!/bin/bash\n"+text+"\n", 0o755)
+}
+
+func (b *builder) write(path, text string, mode os.FileMode) {
+	b.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *builder) run(mode string) (string, error) {
+	command := exec.Command(b.script, mode, b.dir)
+	command.Env = append(os.Environ(), "PATH="+b.path+":"+os.Getenv("PATH"), "CALLS="+b.calls)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+func (b *builder) build() {
+	b.t.Helper()
+	if output, err := b.run("build"); err != nil {
+		b.t.Fatalf("%v: %s", err, output)
+	}
+	if output, err := b.run("check"); err != nil {
+		b.t.Fatalf("%v: %s", err, output)
+	}
+}
+
+// builds returns the number of root file systems that were built.
+func (b *builder) builds() int {
+	calls, _ := os.ReadFile(b.calls)
+	return strings.Count(string(calls), "\n")
+}
+
+func TestIsBuiltOnce(t *testing.T) {
+	b := newBuilder(t)
+	b.build()
+	b.build()
+	if b.builds() != 1 {
+		t.Errorf("it was built %d times", b.builds())
+	}
+	calls, _ := os.ReadFile(b.calls)
+	if !strings.Contains(string(calls), "/etc/apt/sources.list.d/debian.sources") {
+		t.Errorf("not from the machine's own sources: %s", calls)
+	}
+}
+
+// TestUnusableOnesAreDetectedAndRebuilt damages a root file system in a way.
+func TestUnusableOnesAreDetectedAndRebuilt(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(b *builder) error
+		says   string
+	}{
+		"no root file system": {func(b *builder) error { return os.RemoveAll(b.dir) }, "is missing"},
+		"no manifest":         {func(b *builder) error { return os.Remove(b.dir + "/manifest") }, "is incomplete"},
+		"an empty recipe":     {func(b *builder) error { return os.Truncate(b.dir+"/recipe", 0) }, "is incomplete"},
+		"a missing program":   {func(b *builder) error { return os.Remove(b.dir + "/root/usr/program") }, "is damaged, for example ./usr/program"},
+		"a truncated program": {func(b *builder) error { return os.Truncate(b.dir+"/root/usr/program", 1) }, "is damaged, for example ./usr/program"},
+		"another mode":        {func(b *builder) error { return os.Chmod(b.dir+"/root/usr/program", 0o600) }, "is damaged, for example ./usr/program"},
+		"an additional file":  {func(b *builder) error { return os.WriteFile(b.dir+"/root/new", nil, 0o600) }, "is damaged, for example ./new"},
+		"changed package list": {func(b *builder) error {
+			return os.WriteFile(filepath.Dir(b.script)+"/packages", []byte("systemd\n"), 0o600)
+		}, "is outdated"},
+		"changed file of an image": {func(b *builder) error { return os.Remove(filepath.Dir(b.script) + "/files/etc/hosts") }, "is outdated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBuilder(t)
+			b.build()
+			if err := c.damage(b); err != nil {
+				t.Fatal(err)
+			}
+			output, err := b.run("check")
+			if err == nil || !strings.Contains(output, c.says) || !strings.Contains(output, "What to do: run make rootfs") {
+				t.Errorf("%v: %s", err, output)
+			}
+			b.build()
+			if b.builds() != 2 {
+				t.Errorf("it was built %d times", b.builds())
+			}
+		})
+	}
+}
+
+func TestInterruptedBuildLeavesNothing(t *testing.T) {
+	b := newBuilder(t)
+	b.write(b.calls+".interrupt", "", 0o600)
+	if output, err := b.run("build"); err == nil {
+		t.Fatal(output)
+	}
+	if output, err := b.run("check"); err == nil || !strings.Contains(output, "is missing") {
+		t.Errorf("%v: %s", err, output)
+	}
+	if err := os.Remove(b.calls + ".interrupt"); err != nil {
+		t.Fatal(err)
+	}
+	b.build()
+	left, err := filepath.Glob(b.dir + ".building.*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestMessagesSayWhatToDo(t *testing.T) {
+	for name, c := range map[string]struct{ program, text, says string }{
+		"no root":    {"id", "echo 1000", "Only root can build the root file system of the test hosts. What to do: run the same command with sudo"},
+		"no sources": {"apt-get", "", "What to do: check /etc/apt/sources.list and /etc/apt/sources.list.d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBuilder(t)
+			b.fake(c.program, c.text)
+			if output, err := b.run("build"); err == nil || !strings.Contains(output, c.says) {
+				t.Errorf("%v: %s", err, output)
+			}
+		})
+	}
+}

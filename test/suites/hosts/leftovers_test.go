@@ -1,0 +1,176 @@
+package hosts_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
+)
+
+// ownerVariable is an environment variable. If it is set, this test binary is the owner of a host: with the name of a
+// directory, it boots a host there and prints its address and root. With nobody, it tries to without being root.
+const ownerVariable = "POOLBOOT_TEST_HOST_OWNER"
+
+func own(mode string) {
+	ctx := context.Background()
+	if mode == "nobody" {
+		if err := syscall.Setuid(65534); err != nil {
+			panic(err)
+		}
+	}
+	rack, err := baremetal.NewRack(ctx)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	h, err := rack.NewHost(baremetal.HostOptions{Name: "orphan", Dir: mode})
+	if err == nil {
+		err = h.Deploy([]byte(`{"ignition": {"version": "3.4.0"}}`))
+	}
+	if err == nil {
+		err = h.PowerOn(ctx)
+	}
+	for err == nil && h.Root() == "" {
+		err = h.Err()
+	}
+	fmt.Println(rack.Address(), h.Root(), err)
+	<-h.Off()
+}
+
+// listen listens on a free port of an address.
+func listen(ctx context.Context, address string) net.Listener {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
+	Expect(err).NotTo(HaveOccurred())
+	return listener
+}
+
+// namespaces returns the IDs of a process's namespaces that this process is not in.
+func namespaces(pid string) (ids []string) {
+	GinkgoHelper()
+	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"} {
+		id, err := os.Readlink(filepath.Join("/proc", pid, "ns", kind))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.Readlink(filepath.Join("/proc/self/ns", kind))).NotTo(Equal(id), "the host is in a namespace of this process")
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// processesIn returns the names of the processes that are in one of the namespaces.
+func processesIn(ids []string) (names []string) {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		links, _ := filepath.Glob(process + "/ns/*")
+		isIn := slices.ContainsFunc(links, func(link string) bool {
+			id, err := os.Readlink(link)
+			return err == nil && slices.Contains(ids, id)
+		})
+		if isIn {
+			name, _ := os.ReadFile(process + "/comm") // empty if it has exited
+			names = append(names, strings.TrimSpace(string(name)))
+		}
+	}
+	return names
+}
+
+// controlGroups returns the control groups of all racks on this machine.
+func controlGroups() []string {
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/poolboot-*")
+	unified, _ := filepath.Glob("/sys/fs/cgroup/poolboot-*")
+	return append(groups, unified...)
+}
+
+func interfaces() (names []string) {
+	GinkgoHelper()
+	all, err := net.Interfaces()
+	Expect(err).NotTo(HaveOccurred())
+	for _, i := range all {
+		if strings.HasPrefix(i.Name, "poolboot") {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+// others is what racks of other processes have on this machine. It is empty unless several tests run at once.
+type others struct{ groups, interfaces []string }
+
+func existing() others { return others{controlGroups(), interfaces()} }
+
+// haveNothingNew fails if something is left that did not exist before.
+func (o others) haveNothingNew(g Gomega) {
+	g.Expect(o.groups).To(ContainElements(controlGroups()))
+	g.Expect(o.interfaces).To(ContainElements(interfaces()))
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(mounts)).NotTo(ContainSubstring("/disk/root"))
+}
+
+var _ = Describe("Nothing is left of a host", func() {
+	DescribeTable("when its owner ends by", func(ctx SpecContext, end func(owner *os.Process) error) {
+		before := existing()
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		owner := exec.CommandContext(ctx, self)
+		owner.Env = append(os.Environ(), ownerVariable+"="+GinkgoT().TempDir())
+		owner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		output, err := owner.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(owner.Start()).To(Succeed())
+		var address, root string
+		line, err := bufio.NewReader(output).ReadString('\n')
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fmt.Sscanf(line, "%s %s <nil>", &address, &root)).To(Equal(2), line)
+		ids := namespaces(filepath.Base(filepath.Dir(root)))
+		Eventually(processesIn).WithArguments(ids).Should(ContainElements("systemd", "systemd-journal", "containerd"))
+
+		Expect(end(owner.Process)).To(Succeed())
+		Expect(owner.Wait()).NotTo(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(processesIn(ids)).To(BeEmpty())
+			before.haveNothingNew(g)
+		}).WithTimeout(30 * time.Second).Should(Succeed())
+	},
+		Entry("SIGKILL", (*os.Process).Kill, SpecTimeout(3*time.Minute)),
+		Entry("Ctrl-C in a terminal, which also reaches all processes of the group", func(owner *os.Process) error {
+			return syscall.Kill(-owner.Pid, syscall.SIGINT)
+		}, SpecTimeout(3*time.Minute)),
+	)
+
+	It("when the rack is closed while it boots", func(ctx SpecContext) {
+		before := existing()
+		rack, err := baremetal.NewRack(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for i := range 2 {
+			Expect(newHost(rack, fmt.Sprint("host-", i), baremetal.KubeletImage, map[string]any{}).PowerOn(ctx)).To(Succeed())
+		}
+		Expect(rack.Close()).To(Succeed())
+		before.haveNothingNew(Default)
+		Expect(rack.Close()).To(Succeed())
+	}, SpecTimeout(3*time.Minute))
+})
+
+var _ = Describe("A rack without root", func() {
+	It("says immediately what to do", func(ctx SpecContext) {
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		owner := exec.CommandContext(ctx, self)
+		owner.Env = append(os.Environ(), ownerVariable+"=nobody")
+		output, err := owner.Output()
+		Expect(err).To(HaveOccurred())
+		Expect(string(output)).To(Equal("only root can run hosts in namespaces. What to do: run the same command as root, for example with sudo\n"))
+	}, SpecTimeout(time.Minute))
+})

@@ -1,0 +1,116 @@
+// Package hosts_test tests hosts in Linux namespaces: what a BMC does to them, and what systemd, the container runtime
+// and the kubelet do on them.
+package hosts_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(ownerVariable); mode != "" {
+		own(mode)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestHosts(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "Hosts in namespaces")
+}
+
+// newRack returns a rack that is removed at the end of the spec or container.
+func newRack(ctx context.Context) *baremetal.Rack {
+	GinkgoHelper()
+	rack, err := baremetal.NewRack(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(rack.Close)
+	return rack
+}
+
+// newHost returns a host of a rack that is off, with a deployed image. Its console is in the spec's output.
+func newHost(rack *baremetal.Rack, name string, image baremetal.Image, config map[string]any) *baremetal.Host {
+	GinkgoHelper()
+	h, err := rack.NewHost(baremetal.HostOptions{Name: name, Dir: GinkgoT().TempDir(), Image: image, Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(h.PowerCut)
+	DeferCleanup(func(ctx SpecContext) {
+		if CurrentSpecReport().Failed() {
+			journal, err := h.Journal(ctx, "--lines=200")
+			GinkgoWriter.Println("The journal of", name, err, "\n"+journal)
+		}
+	})
+	Expect(h.Deploy(document(config))).To(Succeed())
+	return h
+}
+
+// waitForBoot waits until systemd has started everything on the host, and returns the ID of the boot.
+func waitForBoot(ctx context.Context, h *baremetal.Host) (bootID string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		if err := h.Err(); err != nil {
+			StopTrying(err.Error()).Now()
+		}
+		g.Expect(h.Run(ctx, "systemctl", "is-active", "multi-user.target")).To(Equal("active\n"))
+		var err error
+		bootID, err = h.Run(ctx, "cat", "/proc/sys/kernel/random/boot_id")
+		g.Expect(err).NotTo(HaveOccurred())
+	}).Should(Succeed())
+	return bootID
+}
+
+// waitForAnotherBoot is waitForBoot after a reboot.
+func waitForAnotherBoot(ctx context.Context, h *baremetal.Host, previous string) {
+	GinkgoHelper()
+	Eventually(ctx, func() string {
+		id, _ := h.Run(ctx, "cat", "/proc/sys/kernel/random/boot_id") // an error between the boots
+		return id
+	}).ShouldNot(Or(BeEmpty(), Equal(previous)))
+	waitForBoot(ctx, h)
+}
+
+// count returns how often a step happened.
+func count(h *baremetal.Host, step baremetal.Step) int {
+	times := 0
+	for _, event := range h.Events() {
+		if event.Step == step {
+			times++
+		}
+	}
+	return times
+}
+
+// document is an Ignition config.
+func document(config map[string]any) []byte {
+	GinkgoHelper()
+	config["ignition"] = map[string]any{"version": "3.4.0"}
+	raw, err := json.Marshal(config)
+	Expect(err).NotTo(HaveOccurred())
+	return raw
+}
+
+func units(all ...map[string]any) map[string]any { return map[string]any{"units": all} }
+
+func unit(name string, lines ...string) map[string]any {
+	return map[string]any{"name": name, "enabled": true, "contents": strings.Join(lines, "\n") + "\n"}
+}
+
+func files(all ...map[string]any) map[string]any { return map[string]any{"files": all} }
+
+func file(path string, mode int, text string) map[string]any {
+	return map[string]any{"path": path, "mode": mode, "overwrite": true,
+		"contents": map[string]any{"source": "data:;base64," + base64.StdEncoding.EncodeToString([]byte(text))}}
+}

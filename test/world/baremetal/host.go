@@ -1,0 +1,214 @@
+package baremetal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// HostOptions describe a host.
+type HostOptions struct {
+	// Name is the host's name unless /etc/hostname has another one, and the prefix of its lines in Log.
+	Name string
+	// Dir is the host's own directory with its disk. It is created if it is missing.
+	Dir string
+	// Image is the image that Deploy writes. Default: KubeletImage.
+	Image Image
+	// Log gets the console's output line by line, in addition to the file console.log in Dir. Optional.
+	Log io.Writer
+}
+
+// Host is a bare-metal host with the functions of its BMC. It is safe for concurrent use.
+type Host struct {
+	options HostOptions
+	rack    *Rack
+	number  int // in the rack
+
+	mu     sync.Mutex // guards the fields below
+	events []Event
+	power  *power
+	boots  int
+}
+
+// NewHost adds a host to the rack. It is off, and its disk is empty.
+func (r *Rack) NewHost(options HostOptions) (*Host, error) {
+	if options.Name == "" || options.Dir == "" {
+		return nil, errors.New("options Name and Dir must be set")
+	}
+	if options.Image == "" {
+		options.Image = KubeletImage
+	}
+	var err error
+	if options.Dir, err = filepath.Abs(options.Dir); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &Host{options: options, rack: r, number: len(r.hosts)}
+	r.hosts = append(r.hosts, h)
+	return h, os.MkdirAll(options.Dir, 0o755)
+}
+
+// Name returns the host's name.
+func (h *Host) Name() string { return h.options.Name }
+
+// Address returns the host's IP address.
+func (h *Host) Address() string {
+	return fmt.Sprintf(networkFormat, h.rack.number, firstAddress+h.number)
+}
+
+// PowerOn boots the host from its disk and returns when the boot has started. The host runs until ctx is done, the
+// power is cut, it powers itself off or Ignition fails. A reboot that the host starts itself does not end it.
+func (h *Host) PowerOn(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isOn() {
+		return h.errorf("it is on already; call PowerOff or PowerCut first")
+	}
+	if _, err := os.Stat(filepath.Join(h.disk(), "upper")); err != nil {
+		return h.errorf("nothing to boot from: the disk is empty; call Deploy first")
+	}
+	console, err := openConsole(h.options)
+	if err != nil {
+		return h.errorf("%w", err)
+	}
+	p := &power{host: h, console: console, off: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	h.power = p
+	go p.run()
+	return nil
+}
+
+// PowerOff shuts the host down gracefully, as with its power button, and waits until it is off. A host that does not
+// react, for example because it runs Ignition, stays on until ctx is done. Then PowerOff returns the error of ctx.
+func (h *Host) PowerOff(ctx context.Context) error {
+	p := h.current()
+	if p == nil {
+		return nil
+	}
+	p.press()
+	select {
+	case <-p.off:
+		return nil
+	case <-ctx.Done():
+		return h.errorf("power off: %w", ctx.Err())
+	}
+}
+
+// PowerCut ends all processes of the host at once, as a power loss does, and waits until they have exited. The disk
+// keeps what was written.
+func (h *Host) PowerCut() error {
+	p := h.current()
+	if p == nil {
+		return nil
+	}
+	p.cancel()
+	<-p.off
+	return p.cleanupErr
+}
+
+// Reset cuts the power and boots the host again.
+func (h *Host) Reset(ctx context.Context) error {
+	return errors.Join(h.PowerCut(), h.PowerOn(ctx))
+}
+
+// Off returns a channel that is closed when the host is off. Before the first PowerOn it is nil.
+func (h *Host) Off() <-chan struct{} {
+	if p := h.current(); p != nil {
+		return p.off
+	}
+	return nil
+}
+
+// Err returns the error of a boot that failed before systemd started, or nil while the host is on.
+func (h *Host) Err() error {
+	p := h.current()
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.off:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// Root returns the directory of the running host's root file system, with its mounts. It changes with each boot. It is
+// empty before systemd starts, and while the host is off.
+func (h *Host) Root() string {
+	if pid := h.pid(); pid != 0 {
+		return fmt.Sprintf("/proc/%d/root", pid)
+	}
+	return ""
+}
+
+// Run runs a program on the host, as root, and returns its standard output.
+func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
+	pid := h.pid()
+	if pid == 0 {
+		return "", h.errorf("run %v: systemd has not started", argv)
+	}
+	command := exec.CommandContext(ctx, "nsenter", append([]string{"--all", "--target", strconv.Itoa(pid), "--",
+		"/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, argv...)...)
+	// The program runs in the host's PID namespace, and ends with the host or with this process.
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	output, err := command.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		return string(output), h.errorf("run %v: %w", argv, err)
+	}
+	return string(output), nil
+}
+
+// Journal returns the host's journal of all boots, or of a unit if arguments such as --unit=kubelet.service select it.
+func (h *Host) Journal(ctx context.Context, arguments ...string) (string, error) {
+	return h.Run(ctx, append([]string{"journalctl", "--no-pager", "--output=short-monotonic"}, arguments...)...)
+}
+
+// Console returns what the host printed on its console in all boots, with Ignition's log.
+func (h *Host) Console() (string, error) {
+	text, err := os.ReadFile(consolePath(h.options))
+	return string(text), err
+}
+
+func (h *Host) current() *power {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.power
+}
+
+// isOn reports whether the host is on. The caller holds the lock.
+func (h *Host) isOn() bool {
+	if h.power == nil {
+		return false
+	}
+	select {
+	case <-h.power.off:
+		return false
+	default:
+		return true
+	}
+}
+
+// pid returns the process ID of the host's systemd on this machine, or 0 before it starts and while the host is off.
+func (h *Host) pid() int {
+	if p := h.current(); p != nil {
+		return p.pid()
+	}
+	return 0
+}
+
+func (h *Host) errorf(format string, arguments ...any) error {
+	return fmt.Errorf("host %s: %w", h.options.Name, fmt.Errorf(format, arguments...))
+}

@@ -1,0 +1,118 @@
+package baremetal
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Image is the operating system on a host's disk.
+type Image string
+
+const (
+	// KubeletImage has the kubelet's binary but no unit for it: the user data must bring one.
+	KubeletImage Image = "kubelet"
+	// KubeadmImage has kubelet, kubeadm and the kubelet unit that Kubernetes' own packages install with kubeadm.
+	KubeadmImage Image = "kubeadm"
+)
+
+// The files of images, in addition to the root file system that all images share.
+//
+//go:embed all:image
+var imageFiles embed.FS
+
+// programs are the programs that are not in Debian, and directories of programs, by their path on the host. They are
+// mounted read-only from this machine's bin directory. runc mounts its directory as a layer, where it would not see a
+// file that is mounted.
+var programs = map[Image]map[string]string{
+	KubeletImage: {
+		"/usr/bin/kubelet": "kubelet", "/opt/containerd/bin": "containerd", "/opt/cni/bin": "cni", "/usr/share/containerd/pause.tar": "pause.tar",
+	},
+	KubeadmImage: {"/usr/bin/kubeadm": "kubeadm"},
+}
+
+// programNames returns the names of all programs of images in the bin directory.
+func programNames() []string {
+	var names []string
+	for _, image := range programs {
+		for _, name := range image {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Deploy writes an image and user data to the disk, as a provisioner does. The next boot runs Ignition. The host must
+// be off.
+func (h *Host) Deploy(userData []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isOn() {
+		return h.errorf("the image can't be written while the host is on")
+	}
+	if err := h.writeDisk(userData); err != nil {
+		return h.errorf("write the image: %w", err)
+	}
+	return nil
+}
+
+func (h *Host) writeDisk(userData []byte) error {
+	if err := os.RemoveAll(h.disk()); err != nil {
+		return err
+	}
+	for _, folder := range []string{"root", "upper/boot", "work", "containerd"} {
+		if err := os.MkdirAll(filepath.Join(h.disk(), folder), 0o755); err != nil {
+			return err
+		}
+	}
+	upper := filepath.Join(h.disk(), "upper")
+	images := []string{"image/kubelet"}
+	if h.options.Image == KubeadmImage {
+		images = append(images, "image/kubeadm")
+	}
+	for _, image := range images {
+		files, err := fs.Sub(imageFiles, image)
+		if err != nil {
+			return err
+		}
+		if err := os.CopyFS(upper, files); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(upper, "boot", "ignition.firstboot"), nil, 0o644),
+		os.WriteFile(filepath.Join(h.disk(), "user-data"), userData, 0o600),
+	)
+}
+
+// disk is the directory with the host's disk.
+func (h *Host) disk() string { return filepath.Join(h.options.Dir, "disk") }
+
+// programList returns the programs of the host's image, a line for each: its path on this machine and on the host.
+func (h *Host) programList() string {
+	var lines []string
+	for _, image := range []Image{KubeletImage, h.options.Image} {
+		for path, name := range programs[image] {
+			line := filepath.Join(h.rack.binDir, name) + " " + path
+			if !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// uuid returns the hardware's ID, from which systemd makes the machine ID of every image on the host.
+func (h *Host) uuid() string {
+	sum := sha256.Sum256([]byte(h.options.Name))
+	text := hex.EncodeToString(sum[:16])
+	return fmt.Sprintf("%s-%s-%s-%s-%s", text[:8], text[8:12], text[12:16], text[16:20], text[20:])
+}
