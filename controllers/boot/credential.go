@@ -26,7 +26,7 @@ func (r *Reconciler) checkApproval(ctx context.Context, s *scope) error {
 	err := r.approval.Check(ctx, s.workload, s.cluster.UID)
 	if is[*join.AutoApprovedError](err) {
 		return &failure{reason: bootstrapv1.CertificatesAutoApprovedReason, waits: true, retry: autoApprovedRetry,
-			err: fmt.Errorf("Poolboot creates no join credential: %w", err)}
+			err: fmt.Errorf("no join credential is created: %w", err)}
 	}
 	return err
 }
