@@ -47,7 +47,9 @@ func (b *busyRecorder) RecordAddress(context.Context, Record, netip.Addr, time.T
 
 func (b *busyRecorder) RecordServed(context.Context, Record, time.Time) error { return nil }
 
-func (b *busyRecorder) RecordFailure(context.Context, Record, IgnitionFailure, time.Time) error { return nil }
+func (b *busyRecorder) RecordFailure(context.Context, Record, IgnitionFailure, time.Time) error {
+	return nil
+}
 
 func (b *busyRecorder) writing() int {
 	b.mu.Lock()
@@ -79,7 +81,9 @@ func (c *countingRecorder) RecordAddress(_ context.Context, _ Record, from netip
 
 func (c *countingRecorder) RecordServed(context.Context, Record, time.Time) error { return nil }
 
-func (c *countingRecorder) RecordFailure(context.Context, Record, IgnitionFailure, time.Time) error { return nil }
+func (c *countingRecorder) RecordFailure(context.Context, Record, IgnitionFailure, time.Time) error {
+	return nil
+}
 
 var _ = Describe("Recording requests", func() {
 	It("limits concurrent writes, and the others wait", func(ctx SpecContext) {
