@@ -21,7 +21,10 @@ const countInterval = 5 * time.Second
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // countHandler adds the requests of a map function for the old and the new object. The first event of a pool causes a
-// count at once. All further events within countInterval cause one more.
+// count at once. All further events within countInterval cause one more, at the end of the interval.
+//
+// Every event adds its request, because an earlier request for the end of the interval can be gone: the workqueue
+// merges it with another request for the pool, and the pool is reconciled early, before this event.
 type countHandler struct {
 	requests handler.MapFunc
 	clock    clock.PassiveClock
@@ -47,13 +50,12 @@ func (h *countHandler) count(ctx context.Context, q queue, objects ...client.Obj
 	for _, o := range objects {
 		for _, request := range h.requests(ctx, o) {
 			due := h.due[request]
-			if due.After(now) {
-				continue // this count includes the event
+			if !due.After(now) {
+				if due = due.Add(countInterval); due.Before(now) {
+					due = now
+				}
+				h.due[request] = due
 			}
-			if due = due.Add(countInterval); due.Before(now) {
-				due = now
-			}
-			h.due[request] = due
 			q.AddAfter(request, due.Sub(now))
 		}
 	}

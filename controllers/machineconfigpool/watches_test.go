@@ -9,6 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -74,6 +75,33 @@ var _ = Describe("Watches", func() {
 		clock.Step(2 * countInterval)
 		send()
 		Expect(q.Len()).To(Equal(2), "after a quiet time")
+	})
+
+	It("count an event after an early reconcile of the pool", func() {
+		infra := newPool("infra", "infra", 0)
+		s := newFixture(infra)
+		clock := clocktesting.NewFakeClock(time.Now())
+		q := priorityqueue.New[ctrl.Request]("count") // as in the manager: it merges delayed and immediate requests
+		DeferCleanup(q.ShutDown)
+		watch := newCountHandler(s.reconciler.requestPools(ofPoolbootConfig), clock)
+		send := func() {
+			watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
+		}
+		reconcile := func() {
+			GinkgoHelper()
+			request, _ := q.Get()
+			Expect(request.Name).To(Equal(infra.Name))
+			q.Done(request)
+		}
+		send()
+		reconcile()
+		send() // for the end of the interval
+		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(infra)})
+		reconcile()
+		clock.Step(countInterval - time.Millisecond)
+		Expect(q.Len()).To(BeZero())
+		send()
+		Eventually(q.Len).Should(Equal(1))
 	})
 
 	DescribeTable("ignore what a pool does not count",
