@@ -27,6 +27,10 @@ const Kind = "NodeReadinessRule"
 // taintPrefix is the prefix of the taint keys of all rules. The schema of NodeReadinessRules requires it.
 const taintPrefix = "readiness.k8s.io/"
 
+// maxSize is the maximum size of the conditions and the selector of a rule, in bytes. The owner of a workload cluster
+// can create rules of more than a megabyte, which take long to parse and to match.
+const maxSize = 16 << 10
+
 // Rule is the part of a NodeReadinessRule that determines whether a new Node has its taint.
 type Rule struct {
 	taint    corev1.Taint
@@ -64,6 +68,9 @@ func Parse(object *unstructured.Unstructured) (Rule, error) {
 		return Rule{}, invalid("", err)
 	}
 	spec := content.Spec
+	if size := sizeOf(spec.Conditions, &spec.NodeSelector); size > maxSize {
+		return Rule{}, invalid("", fmt.Sprintf("conditions and nodeSelector have %d bytes, and at most %d are supported", size, maxSize))
+	}
 	selector, err := metav1.LabelSelectorAsSelector(&spec.NodeSelector)
 	if err != nil {
 		return Rule{}, invalid(".nodeSelector", err)
@@ -86,6 +93,23 @@ func Parse(object *unstructured.Unstructured) (Rule, error) {
 		conditions: spec.Conditions,
 		isAnyOf:    spec.ConditionPolicy == "anyOf",
 	}, nil
+}
+
+// sizeOf returns the approximate size of the fields whose length is not limited.
+func sizeOf(conditions []condition, selector *metav1.LabelSelector) (size int) {
+	for _, c := range conditions {
+		size += len(c.Type) + len(c.RequiredStatus) + len(c.DefaultStatus) + 1
+	}
+	for key, value := range selector.MatchLabels {
+		size += len(key) + len(value) + 1
+	}
+	for _, expression := range selector.MatchExpressions {
+		size += len(expression.Key) + 1
+		for _, value := range expression.Values {
+			size += len(value) + 1
+		}
+	}
+	return size
 }
 
 // Taints returns the taints of all rules that select a new Node and that the Node does not satisfy, sorted by key and

@@ -1,6 +1,8 @@
 package readiness_test
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +81,10 @@ var _ = Describe("The readiness rules of a cluster", func() {
 		Entry("the key of another taint", "taint: {key: node-role.kubernetes.io/control-plane, effect: NoSchedule}", ".taint: the key must begin with readiness.k8s.io/"),
 		Entry("a key that the API server refuses", "taint: {key: 'readiness.k8s.io/a b', effect: NoSchedule}", ".taint: name part must consist of"),
 		Entry("a value that the API server refuses", "taint: {key: readiness.k8s.io/a, value: 'a b', effect: NoSchedule}", ".taint: a valid label"),
+		Entry("a huge selector", "nodeSelector: {matchExpressions: [{key: a, operator: In, values: ["+strings.Repeat("'',", 20000)+"'']}]}",
+			": conditions and nodeSelector have 20032 bytes, and at most 16384"),
+		Entry("huge labels", "nodeSelector: {matchLabels: {a: "+strings.Repeat("a", 20000)+"}}", ": conditions and nodeSelector have"),
+		Entry("a huge condition", "conditions: [{type: "+strings.Repeat("a", 20000)+"}]", ": conditions and nodeSelector have"),
 		Entry("another type of a field", "taint: none", ": "),
 	)
 })

@@ -33,21 +33,36 @@ var stagePattern = regexp.MustCompile(`^[a-z][-a-z]{0,31}$`)
 // secrets are patterns of what must not be in a status, although a host must not send it: Ignition does not log the
 // contents of files, but can log a URL, and what a command printed.
 var secrets = regexp.MustCompile(strings.Join([]string{
-	`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z ]*PRIVATE KEY-----|$)`,
+	keyBegin + `(?s:.*?)(` + keyEnd + `|$)`,
 	`data:[^\s"]*`,
 	`(?i)\bauthorization\b["']?\s*[:=].*`,
 	`(?i)\b(bearer|basic)\s+[^\s"]+`,
-	`(?i)\b(token|password|passwd|secret)\b["']?\s*[:=]\s*["']?[^\s"']+`,
+	`(?i)[-\w]*(token|password|passwd|passphrase|secret|credential|api_?key|access_?key)[-\w]*[\\"']*\s*[:=]\s*\\*("[^"]*"?|'[^']*'?|[^\s"']+)`,
+	`\?[-\w.~%+]+=[^\s"']+`, // the query of a URL, which can have a signature
 	`://[^/\s"@]*@`,
 	`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`,
 	`\$(1|2[abxy]?|5|6|7|y|gy)\$[^\s":]+`,
 }, "|"))
 
+const (
+	keyBegin = `-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----`
+	keyEnd   = `-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----`
+)
+
+var (
+	keyBeginPattern = regexp.MustCompile(keyBegin)
+	keyEndPattern   = regexp.MustCompile(keyEnd)
+)
+
+// minTokenPart is the minimum length of a part of the token that is replaced.
+const minTokenPart = 8
+
 // redacted replaces a secret.
 const redacted = "(redacted)"
 
 // acceptReport records the failure that a host reports with the token and the URL of its configuration.
-func (v *view) acceptReport(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, token string) error {
+func (v *view) acceptReport(ctx context.Context, w http.ResponseWriter, r *http.Request, record *Record, target route, token string) error {
+	v.recordAddress(ctx, record, target.from)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReport))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return newRefusal(http.StatusRequestEntityTooLarge, "ReportTooLarge", "a report has at most %d bytes: send the end of the log", maxReport)
@@ -89,8 +104,23 @@ func parseReport(body, token string) (IgnitionFailure, error) {
 		}
 		return '?'
 	}, log)
-	log = secrets.ReplaceAllString(strings.ReplaceAll(log, token, redacted), redacted)
-	return IgnitionFailure{Stage: stage, Log: lastRunes(strings.TrimSpace(log), maxReport)}, nil
+	return IgnitionFailure{Stage: stage, Log: lastRunes(strings.TrimSpace(redact(log, token)), maxReport)}, nil
+}
+
+// redact replaces the token, and what looks like another secret. The log is the end of a longer one, so the beginning
+// of the token or of a private key can be missing.
+func redact(log, token string) string {
+	log = strings.ReplaceAll(log, token, redacted)
+	for i := 1; i+minTokenPart <= len(token); i++ {
+		if rest, ok := strings.CutPrefix(log, token[i:]); ok {
+			log = redacted + rest
+			break
+		}
+	}
+	if end := keyEndPattern.FindStringIndex(log); end != nil && !keyBeginPattern.MatchString(log[:end[0]]) {
+		log = redacted + log[end[1]:]
+	}
+	return secrets.ReplaceAllString(log, redacted)
 }
 
 // lastRunes returns the end of a text with at most n bytes.

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -77,13 +78,26 @@ var _ = Describe("A host that reports that Ignition failed", func() {
 		Entry("its token", "GET with "+token+" failed", "GET with (redacted) failed"),
 		Entry("a join credential", "kubeadm join --token abcdef.0123456789abcdef", "kubeadm join --token (redacted)"),
 		Entry("a header", "sent Authorization: Bearer abc.def\nnext", "sent (redacted)\nnext"),
-		Entry("a password", `password="hunter2" refused`, `(redacted)" refused`),
+		Entry("a password", `password="hunter2" refused`, `(redacted) refused`),
 		Entry("a password in a URL", "GET https://user:hunter2@mirror.example.com/a", "GET https(redacted)mirror.example.com/a"),
 		Entry("the content of a file", "invalid data:text/plain;base64,c2VjcmV0 in /etc/a", "invalid (redacted) in /etc/a"),
 		Entry("a password hash", "user core:$6$salt$hash: unknown", "user core:(redacted): unknown"),
 		Entry("a private key that was cut off", "-----BEGIN EC PRIVATE KEY-----\nMHcCAQ\nmore", "(redacted)"),
+		Entry("a private key whose beginning was cut off", "MHcCAQ\n-----END EC PRIVATE KEY-----\nmore", "(redacted)\nmore"),
+		Entry("a PGP key", "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc\n-----END PGP PRIVATE KEY BLOCK-----\nmore", "(redacted)\nmore"),
+		Entry("its token, of which the beginning was cut off", token[3:]+" refused\nmore", "(redacted) refused\nmore"),
+		Entry("a parameter of a URL", "GET https://mirror.example.com/a?access_token=abc&X-Amz-Signature=def: 403",
+			"GET https://mirror.example.com/a(redacted) 403"),
+		Entry("a variable", "AWS_SECRET_ACCESS_KEY=abc: unknown", "(redacted) unknown"),
+		Entry("a password with spaces", `"password": "hunter 2", "name": "core"`, `"(redacted), "name": "core"`),
+		Entry("a password in escaped quotes", `config "{\"password\": \"hunter 2\"}"`, `config "{\"(redacted)}"`),
 		Entry("control characters", "a\x1b[31mb\x00c\r\n\xffd", "a?[31mb?c\nd"),
 	)
+
+	It("is recorded with the address from which its token was used", func() {
+		s.post(configPath, token, "files\nno")
+		Eventually(w.recordedAddresses).Should(Equal([]netip.Addr{here}))
+	})
 
 	DescribeTable("is refused",
 		func(method, path, bearer, body string, code int, message string) {

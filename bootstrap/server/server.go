@@ -177,7 +177,7 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 		return unauthorized("the URL of a host that enrolls has its name, not a pointer ID")
 	}
 	if isReport {
-		return v.acceptReport(ctx, w, r, record, token)
+		return v.acceptReport(ctx, w, r, record, target, token)
 	}
 	return v.serveConfig(ctx, w, r, record, target, token)
 }

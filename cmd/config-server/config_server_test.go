@@ -110,6 +110,15 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(recordRequest(recordOf(m.config), "192.0.2.7", at(8))).To(times(at(7), at(8)))
 	})
 
+	It("records a report without a log in place of one with a log", func(ctx SpecContext) {
+		m := newMachine(ctx, "reports")
+		for _, failure := range []server.IgnitionFailure{{Stage: "files", Log: "no space left on device"}, {Stage: "disks"}} {
+			Expect(bootRecorder{admin}.RecordFailure(ctx, recordOf(m.config), failure, time.Now())).To(Succeed())
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
+			Expect(m.config.Status.Boot.IgnitionFailure).To(And(HaveField("Stage", failure.Stage), HaveField("Log", failure.Log)))
+		}
+	})
+
 	It("requests an overlay again that a manager of another version created", func(ctx SpecContext) {
 		s, m := serve(), newMachine(ctx, "another-version")
 		secret := m.overlay()

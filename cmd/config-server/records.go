@@ -121,8 +121,11 @@ func (b bootRecorder) RecordAddress(ctx context.Context, record server.Record, f
 }
 
 func (b bootRecorder) RecordFailure(ctx context.Context, record server.Record, failure server.IgnitionFailure, at time.Time) error {
-	return b.patch(ctx, record, "", map[string]any{"ignitionFailure": bootstrapv1.IgnitionFailure{
-		ReportedTime: metav1.MicroTime{Time: at}, Stage: failure.Stage, Log: failure.Log}})
+	report := map[string]any{"reportedTime": metav1.MicroTime{Time: at}, "stage": failure.Stage, "log": nil} // nil removes an earlier log
+	if failure.Log != "" {
+		report["log"] = failure.Log
+	}
+	return b.patch(ctx, record, "", map[string]any{"ignitionFailure": report})
 }
 
 func (b bootRecorder) RecordServed(ctx context.Context, record server.Record, at time.Time) error {

@@ -164,11 +164,11 @@ func (r *Reconciler) withdrawIfHostLost(ctx context.Context, s *scope) error {
 
 // replaceNode recreates a Node that was pre-registered for another host. Its spec.providerID names that host and is
 // immutable. No kubelet has registered as this Node.
-func (s *scope) replaceNode(ctx context.Context) error {
+func (s *scope) replaceNode(ctx context.Context, replacement *corev1.Node) error {
 	err := s.workload.Delete(ctx, s.node, client.Preconditions{UID: &s.node.UID, ResourceVersion: &s.node.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	s.node, s.wasOtherHost = s.registration.Node(), true
+	s.node, s.wasOtherHost = replacement, true
 	return s.workload.Create(ctx, s.node)
 }

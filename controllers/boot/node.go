@@ -91,9 +91,10 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 		return err
 	}
 	registration.AddTaints(s.node, readiness.Taints(rules, s.node))
+	created := s.node.DeepCopy()
 	err = s.workload.Create(ctx, s.node)
 	if apierrors.IsAlreadyExists(err) {
-		err = s.adoptNode(ctx)
+		err = s.adoptNode(ctx, created)
 	}
 	if err != nil {
 		return fmt.Errorf("pre-register Node %s: %w", s.registration.Name, err)
@@ -115,8 +116,9 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// adoptNode uses the existing Node of this name if it was pre-registered for this config, and adds what it lacks.
-func (s *scope) adoptNode(ctx context.Context) error {
+// adoptNode uses the existing Node of this name if it was pre-registered for this config, and adds what it lacks. If it
+// was pre-registered for another host, the given Node replaces it.
+func (s *scope) adoptNode(ctx context.Context, replacement *corev1.Node) error {
 	desired := s.registration
 	s.node, s.nodeExisted = &corev1.Node{}, true
 	if err := s.workload.Get(ctx, client.ObjectKey{Name: desired.Name}, s.node); err != nil {
@@ -131,7 +133,7 @@ func (s *scope) adoptNode(ctx context.Context) error {
 	}
 	if id := s.node.Spec.ProviderID; id != "" && desired.ProviderID != "" && id != desired.ProviderID {
 		if !record.HasKubelet(s.node) {
-			return s.replaceNode(ctx)
+			return s.replaceNode(ctx, replacement)
 		}
 		return fault(bootstrapv1.NodeNameTakenReason, "spec.providerID is %q, which is that of another host, and must be %q: delete the Node",
 			id, desired.ProviderID)

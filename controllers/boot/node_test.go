@@ -1,6 +1,8 @@
 package boot
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -34,8 +36,9 @@ var _ = Describe("The Node of a Machine", func() {
 		expectPrepared(ctx, w, machineName)
 	})
 
-	It("has the taints of the cluster's readiness rules only when it is created", func(ctx SpecContext) {
-		w := newSetting().world()
+	network := HaveField("Key", "readiness.k8s.io/network")
+	createRule := func(ctx context.Context, w *world) {
+		GinkgoHelper()
 		rule := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 			"conditions":   []any{map[string]any{"type": "example.com/NetworkReady", "requiredStatus": "True"}},
 			"taint":        map[string]any{"key": "readiness.k8s.io/network", "effect": "NoSchedule"},
@@ -44,13 +47,28 @@ var _ = Describe("The Node of a Machine", func() {
 		rule.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind))
 		rule.SetName("network")
 		Expect(w.workload.Create(ctx, rule)).To(Succeed())
+	}
+
+	It("has the taints of the cluster's readiness rules only when it is created", func(ctx SpecContext) {
+		w := newSetting().world()
+		createRule(ctx, w)
 		Expect(w.sendRequest(ctx)).To(BeZero())
-		network := HaveField("Key", "readiness.k8s.io/network")
 		Expect(w.node(ctx).Spec.Taints).To(ContainElement(network))
 
 		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Spec.Taints = nil })
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx).Spec.Taints).To(And(Not(BeEmpty()), Not(ContainElement(network))))
+	})
+
+	It("has the taints of the cluster's readiness rules also if it replaces the Node of another host", func(ctx SpecContext) {
+		w := newSetting().world()
+		createRule(ctx, w)
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		before := w.node(ctx)
+		change(ctx, w.workload, before, func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/another/one" })
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		Expect(w.node(ctx).UID).NotTo(Equal(before.UID))
+		Expect(w.node(ctx).Spec.Taints).To(ContainElement(network))
 	})
 
 	It("is never created with the name of the control plane endpoint", func(ctx SpecContext) {

@@ -34,10 +34,16 @@ func setIgnitionSucceeded(config *bootstrapv1.PoolbootConfig) {
 	conditions.Set(config, succeeded)
 }
 
+// maxLogLine is the maximum length of the line of a log in a message. The API server refuses events with more than
+// 1,024 bytes.
+const maxLogLine = 512
+
 // ignitionFailed returns the message about a failure, with the last line of its log.
 func ignitionFailed(failure bootstrapv1.IgnitionFailure) string {
 	last := ""
-	if line := failure.Log[strings.LastIndex(failure.Log, "\n")+1:]; line != "" {
+	if line := failure.Log[strings.LastIndex(failure.Log, "\n")+1:]; len(line) > maxLogLine {
+		last = fmt.Sprintf(" (%s...)", strings.ToValidUTF8(line[:maxLogLine], ""))
+	} else if line != "" {
 		last = fmt.Sprintf(" (%s)", line)
 	}
 	return fmt.Sprintf("the host reports that Ignition failed in its stage %s%s: see status.boot.ignitionFailure.log, correct the "+

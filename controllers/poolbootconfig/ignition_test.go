@@ -1,7 +1,9 @@
 package poolbootconfig
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +14,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
+
+// maxEventNote is the maximum length of the note of an event: the API server refuses events with a longer one.
+const maxEventNote = 1024
 
 var _ = Describe("A first boot in which Ignition fails", func() {
 	now := time.Now()
@@ -50,6 +55,17 @@ var _ = Describe("A first boot in which Ignition fails", func() {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
 		}, metav1.ConditionTrue, bootstrapv1.IgnitionSucceededReason),
 	)
+
+	It("has an event that the API server accepts, however long the last line of the log is", func(ctx SpecContext) {
+		s := newFailed(func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Boot.IgnitionFailure.Log = "first\n" + strings.Repeat("ü", 2000)
+		})
+		config := s.settle(ctx)
+		Expect(s.newEvents()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.IgnitionFailedReason), ContainSubstring("status.boot.ignitionFailure.log"))))
+		message := conditions.GetMessage(config, bootstrapv1.IgnitionSucceededCondition)
+		Expect(len(message)).To(BeNumerically("<=", maxEventNote))
+		Expect(utf8.ValidString(message)).To(BeTrue())
+	})
 
 	It("is not reported without a failure", func(ctx SpecContext) {
 		config := newFailed(func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{} }).settle(ctx)
