@@ -118,6 +118,21 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 	return config, nil
 }
 
+// FindExternalCloudProvider returns the entry of spec.extraConfig that starts the kubelet with
+// --cloud-provider=external, or "" if there is none. The error is an *ExtraConfigError if the extraConfig cannot be
+// used.
+func FindExternalCloudProvider(cfg *bootstrapv1.PoolbootConfig) (string, error) {
+	extra, err := extraConfig(cfg.Spec.ExtraConfig)
+	if err != nil {
+		return "", err
+	}
+	entry := ignition.FindExternalCloudProvider(extra)
+	if entry == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("PoolbootConfig %s spec.extraConfig (%s)", klog.KObj(cfg), entry), nil
+}
+
 // ownConfig returns the overlay without the extraConfig.
 func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
 	switch {

@@ -60,7 +60,7 @@ func joinConfiguration(join *bootstrapv1.KubeadmJoin, reg registration.Registrat
 		NodeRegistration: kubeadmv1beta4.NodeRegistrationOptions{
 			Name:                  reg.Name,
 			CRISocket:             join.CRISocket,
-			Taints:                reg.Taints,
+			Taints:                reg.KubeletTaints(),
 			KubeletExtraArgs:      extraArgs,
 			IgnorePreflightErrors: ignoredPreflightErrors(join.IgnorePreflightErrors),
 		},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/vincent-petithory/dataurl"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -78,4 +79,22 @@ func splitArguments(arguments []string) (out []types.KernelArgument) {
 		}
 	}
 	return out
+}
+
+// FindExternalCloudProvider returns the entry of a rendered config that starts the kubelet with
+// --cloud-provider=external, or "" if there is none.
+func FindExternalCloudProvider(rendered *poolv1.MachineConfig) (string, error) {
+	config := ignition.New()
+	if rendered.Spec.Config != nil {
+		var err error
+		if config, err = ignition.Parse(rendered.Spec.Config.Raw); err != nil {
+			return "", fmt.Errorf("MachineConfig %q: spec.config: %w", rendered.Name, err)
+		}
+	}
+	config.KernelArguments.ShouldExist = append(config.KernelArguments.ShouldExist, splitArguments(rendered.Spec.KernelArguments)...)
+	entry := ignition.FindExternalCloudProvider(config)
+	if entry == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("MachineConfig %s (%s)", klog.KObj(rendered), entry), nil
 }

@@ -20,8 +20,8 @@ func (r Registration) KubeletArgs() []string {
 	if r.ProviderID != "" {
 		args = append(args, "--provider-id="+r.ProviderID)
 	}
-	taints := make([]string, 0, len(r.Taints))
-	for _, taint := range r.Taints {
+	var taints []string
+	for _, taint := range r.KubeletTaints() {
 		taints = append(taints, taint.Key+"="+taint.Value+":"+string(taint.Effect))
 	}
 	if len(taints) > 0 {

@@ -51,7 +51,7 @@ func Register(in Input) (Registration, error) {
 	}
 	return Registration{
 		Name: in.NodeName, ProviderID: in.ProviderID, Labels: labels, Taints: taints, Annotations: annotations,
-		LabelSources: labelSources, TaintSources: taintSources,
+		InitialTaints: initialTaints(in, taints, taintSources), LabelSources: labelSources, TaintSources: taintSources,
 	}, nil
 }
 

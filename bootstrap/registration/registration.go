@@ -73,6 +73,10 @@ type Input struct {
 	// RenderedConfig is the name of the rendered config that the host boots with.
 	RenderedConfig string
 
+	// CloudProviderSource is the field that starts the kubelet with --cloud-provider=external. It is empty if there is
+	// none.
+	CloudProviderSource string
+
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels. The Node also
 	// gets the Machine labels whose keys match one of them.
 	SyncedLabels []*regexp.Regexp
@@ -98,14 +102,18 @@ type Registration struct {
 	// Labels are all labels, including those that a kubelet cannot set.
 	Labels map[string]string
 
-	// Taints are all taints, sorted by key and effect.
+	// Taints are the taints that Poolboot, the pool and the PoolbootConfig declare, sorted by key and effect.
 	Taints []corev1.Taint
+
+	// InitialTaints are taints that only a new Node gets: its kubelet would add them without a flag if it created the
+	// Node, and a controller that is not Poolboot removes them.
+	InitialTaints []corev1.Taint
 
 	// Annotations contain the PoolbootConfig, the rendered config and the applied taints.
 	Annotations map[string]string
 
-	// LabelSources are the fields that set each label, by key. TaintSources are the fields that set each taint, by the
-	// taint as text.
+	// LabelSources are the fields that set each label, by key. TaintSources are the fields that set each taint,
+	// including the initial ones, by the taint as text.
 	LabelSources, TaintSources map[string][]string
 }
 
@@ -115,7 +123,7 @@ func (r Registration) Node() *corev1.Node {
 	now := metav1.Now()
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations)},
-		Spec:       corev1.NodeSpec{ProviderID: r.ProviderID, Taints: slices.Clone(r.Taints)},
+		Spec:       corev1.NodeSpec{ProviderID: r.ProviderID, Taints: slices.Concat(r.Taints, r.InitialTaints)},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
 			Type:               corev1.NodeReady,
 			Status:             corev1.ConditionFalse,

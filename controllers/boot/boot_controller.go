@@ -29,7 +29,7 @@ import (
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
@@ -65,6 +65,8 @@ type Reconciler struct {
 	approval workload.ApprovalChecker
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
+	// cloudProviders remembers what pool.FindExternalCloudProvider returned for each rendered config, by its key.
+	cloudProviders sync.Map
 	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
 	rights sync.Map
 	// ensuring combines the calls that ensure the same rights at the same time.

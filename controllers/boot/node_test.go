@@ -71,6 +71,38 @@ var _ = Describe("The Node of a Machine", func() {
 		Expect(w.node(ctx).Spec.Taints).To(ContainElement(network))
 	})
 
+	It("has the taint of external cloud providers when it is created, if its kubelet has one, and not again when the taint was removed", func(ctx SpecContext) {
+		setting := newSetting()
+		setting.config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Butane: "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n" +
+			"  - path: /etc/default/kubelet\n    contents: {inline: KUBELET_EXTRA_ARGS=--cloud-provider=external}\n"}
+		w := setting.world()
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+		Expect(w.node(ctx).Spec.Taints).To(ContainElement(uninitialized))
+
+		change(ctx, w.workload, w.node(ctx), func(n *corev1.Node) { n.Spec.Taints = nil })
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		Expect(w.node(ctx).Spec.Taints).To(And(Not(BeEmpty()), Not(ContainElement(uninitialized))))
+	})
+
+	It("has the taint of external cloud providers if the rendered config has the flag, which is read once", func(ctx SpecContext) {
+		setting := newSetting()
+		w := setting.world()
+		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: setting.infra.Status.Configuration.Name}}
+		Expect(w.management.Delete(ctx, rendered)).To(Succeed())
+		_, err := w.sendRequest(ctx)
+		Expect(err).To(HaveOccurred())
+		expectNotPrepared(ctx, w, bootstrapv1.PoolNotRenderedReason, rendered.Name, "does not exist")
+
+		rendered.Spec.KernelArguments = []string{"systemd.setenv=KUBELET_EXTRA_ARGS=--cloud-provider=external"}
+		rendered.ResourceVersion = ""
+		Expect(w.management.Create(ctx, rendered)).To(Succeed())
+		Expect(w.reconcile(ctx)).To(BeZero())
+		Expect(w.node(ctx).Spec.Taints).To(ContainElement(HaveField("Key", "node.cloudprovider.kubernetes.io/uninitialized")))
+		Expect(w.management.Delete(ctx, rendered)).To(Succeed())
+		Expect(w.sendRequest(ctx)).To(BeZero())
+	})
+
 	It("is never created with the name of the control plane endpoint", func(ctx SpecContext) {
 		setting := newSetting()
 		setting.cluster.Spec.ControlPlaneEndpoint.Host = machineName

@@ -69,6 +69,10 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	if s.machine != nil {
 		machineLabels = s.machine.Labels
 	}
+	cloudProviderSource, err := r.findCloudProvider(ctx, s)
+	if err != nil {
+		return err
+	}
 	arch, archSource := host.CPUArch(hardware, source)
 	registration, err := registration.Register(registration.Input{
 		NodeName:       registration.Name(registration.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
@@ -84,6 +88,8 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		Config:         s.config,
 		RenderedConfig: s.configuration,
 		SyncedLabels:   r.SyncedLabels,
+
+		CloudProviderSource: cloudProviderSource,
 	})
 	if err != nil {
 		return s.withRemedy(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -13,6 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -55,11 +57,19 @@ type world struct {
 
 var errStopped = errors.New("this process is no more")
 
-// newWorld returns a world with these objects in the management cluster.
+// newWorld returns a world with these objects, and two rendered configs of each pool, in the management cluster.
 func newWorld(objects ...client.Object) *world {
 	GinkgoHelper()
 	scheme := controllertest.Scheme()
 	w := &world{events: events.NewFakeRecorder(1000)}
+	for _, o := range slices.Clone(objects) {
+		if _, ok := o.(*poolv1.MachineConfigPool); ok {
+			for _, number := range []string{"1", "2"} {
+				objects = append(objects, &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{
+					Namespace: o.GetNamespace(), Name: poolv1.RenderedNamePrefix + o.GetName() + "-" + number}})
+			}
+		}
+	}
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(bmov1alpha1.GroupVersion.WithKind("HardwareData"), meta.RESTScopeNamespace)
 	w.management = fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(kinds).WithObjects(objects...).

@@ -43,6 +43,7 @@ var validNodeFields = []TableEntry{
 	Entry("a taint", newTaint("example.com/dedicated", "edge", "NoSchedule")),
 	Entry("a taint without a value", `nodeTaints: [{key: dedicated, effect: NoExecute}]`),
 	Entry("a taint with two effects", `nodeTaints: [{key: dedicated, effect: NoExecute}, {key: dedicated, effect: NoSchedule}]`),
+	Entry("the taint of external cloud providers", newTaint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule")),
 	Entry("a rule", newRule("example.com/rack")),
 	Entry("a rule with onMissing and onInvalid", `nodeLabelRules: [{key: rack, valueExpression: host.name, onMissing: Block, onInvalid: Sanitize}]`),
 }

@@ -95,6 +95,25 @@ var _ = Describe("A booting Machine", func() {
 		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
 	})
 
+	It("is replaced, and leaves no Node, when a MachineHealthCheck finds that its host never joined", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		config := t.Config(ctx, "infra")
+		waitForConfiguration(ctx, t, config)
+		node := t.Node(ctx, config)
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "infra"}, Spec: clusterv1.MachineHealthCheckSpec{
+			ClusterName: t.Namespace,
+			Selector:    metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.MachineDeploymentNameLabel: "infra"}},
+			Checks: clusterv1.MachineHealthCheckChecks{UnhealthyNodeConditions: []clusterv1.UnhealthyNodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: ptr.To[int32](1)}}},
+		}}
+		t.Create(ctx, check)
+		Eventually(ctx, func() error { return lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config) }).Should(Satisfy(apierrors.IsNotFound))
+		Expect(lab.ManagementClient.Delete(ctx, check)).To(Succeed())
+		Expect(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Satisfy(apierrors.IsNotFound))
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, "infra") }).Should(HaveLen(1))
+	})
+
 	It("is named after its host with nodeNameSource Host", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }})

@@ -1,0 +1,50 @@
+package boot
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+)
+
+// findCloudProvider returns the field that starts the kubelet of the host with --cloud-provider=external, or "" if
+// there is none.
+func (r *Reconciler) findCloudProvider(ctx context.Context, s *scope) (string, error) {
+	source, err := join.FindExternalCloudProvider(s.config)
+	if err != nil || source != "" {
+		return source, err
+	}
+	return r.findRenderedCloudProvider(ctx, s)
+}
+
+// findRenderedCloudProvider is findCloudProvider for the rendered config, which is read from the cache and searched
+// once. A rendered config never changes. A host with an inline data Secret does not need the rendered config, so it can
+// be gone.
+func (r *Reconciler) findRenderedCloudProvider(ctx context.Context, s *scope) (string, error) {
+	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: s.configuration}
+	if source, known := r.cloudProviders.Load(key); known {
+		return source.(string), nil
+	}
+	rendered := &poolv1.MachineConfig{}
+	err := r.Client.Get(ctx, key, rendered)
+	switch {
+	case apierrors.IsNotFound(err) && s.config.Spec.IsInline():
+		return "", nil
+	case apierrors.IsNotFound(err):
+		return "", fault(bootstrapv1.PoolNotRenderedReason, "MachineConfig %s, the rendered config of MachineConfigPool %s, does not exist: see the conditions of the pool",
+			key, s.pool.Name)
+	case err != nil:
+		return "", err
+	}
+	source, err := pool.FindExternalCloudProvider(rendered)
+	if err != nil {
+		return "", err
+	}
+	r.cloudProviders.Store(key, source)
+	return source, nil
+}
