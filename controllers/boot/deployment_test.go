@@ -55,6 +55,7 @@ var _ = Describe("The deployment of a host", func() {
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.ServedTime = microTime(time.Now())
 			c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.7", FirstUsedTime: *microTime(time.Now())}}
+			c.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: *microTime(time.Now()), Stage: "files"}
 		})
 	}
 	// moveTo gives the Machine another host, as Metal3 does when it chooses again.
@@ -128,7 +129,7 @@ var _ = Describe("The deployment of a host", func() {
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
 			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
 			Expect(w.config(ctx).Status).To(And(HaveField("NodeRef", BeZero()), HaveField("HostRef", BeZero()), HaveField("Boot.CredentialID", ""),
-				HaveField("Boot.Addresses", BeEmpty()))) // the next host has other addresses
+				HaveField("Boot.Addresses", BeEmpty()), HaveField("Boot.IgnitionFailure", BeZero()))) // the next host has others
 			stage, since := record.StageOf(w.config(ctx))
 			Expect(stage).To(Equal(record.StageWaitingForHost))
 			Expect(since).To(BeTemporally("~", time.Now(), time.Minute))

@@ -42,9 +42,10 @@ const (
 )
 
 // SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not
-// in test/suites/e2e: it lists resources because streaming lists are disabled, and reads the token of a host that
-// requests its configuration twice.
+// in test/suites/e2e: it lists resources because streaming lists are disabled, reads the token of a host that requests
+// its configuration twice, and reads readiness rules.
 var SeenInIntegrationOnly = []Right{
+	{Where: All, Resource: "nodereadinessrules.readiness.node.x-k8s.io", Verb: "list"},
 	{Where: All, Resource: "nodes", Verb: "list"},
 	{Where: All, Resource: "certificatesigningrequests.certificates.k8s.io", Verb: "list"},
 	{Where: "kube-system", Resource: "secrets", Verb: "get"},
