@@ -171,6 +171,14 @@ images: $(BIN)/image ## Write the images of the manager and the config server, a
 			-tag $(REGISTRY)/$$program:$(VERSION) -output $(OUT)/images/$$program-$$architecture.tar; \
 	done; done
 
+# A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
+IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-amd64.qcow2
+.PHONY: image
+image: $(REAL_PARTS) $(HOST_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes).
+	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage
+	@$(PROGRESS) "build the Debian image (each step once; minutes)" "read the output above; the packages are from the sources in this machine's apt configuration" \
+		hack/image/image.sh $(BIN)/machine $(IMAGE)
+
 .PHONY: clean
 clean: ## Remove everything that was built.
 	rm -rf $(BIN) $(OUT)

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs the C compiler, and the C libraries that the real Ignition and runc link against, if they are missing.
+# native-packages.sh [PACKAGE...]: installs Debian packages if they are missing. Default: the C compiler, and the C libraries
+# that the real Ignition and runc link against.
 set -eu
 missing=
-for package in gcc libc6-dev libblkid-dev libseccomp-dev pkg-config; do
+[ $# -gt 0 ] || set -- gcc libc6-dev libblkid-dev libseccomp-dev pkg-config
+for package; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=" $package"
 done
 [ -z "$missing" ] && exit 0

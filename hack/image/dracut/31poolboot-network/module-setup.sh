@@ -1,0 +1,18 @@
+#!/bin/bash
+# A dracut module: starts systemd-networkd if Ignition needs the network.
+
+check() {
+	return 255
+}
+
+depends() {
+	echo ignition systemd-networkd
+}
+
+install() {
+	inst_multiple sed systemctl "$systemdutildir/systemd-networkd-wait-online"
+	inst_script "$moddir/start-network.sh" /usr/libexec/poolboot/start-network
+	inst_simple "$moddir/80-dhcp.network" /usr/lib/systemd/network/80-dhcp.network
+	inst_simple "$moddir/ignition-network.service" "$systemdsystemunitdir/ignition-network.service"
+	$SYSTEMCTL -q --root="$initdir" add-requires ignition-complete.target ignition-network.service || exit 1
+}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# A dracut module: reports a first boot that fails to the config server.
+
+check() {
+	return 255
+}
+
+depends() {
+	echo poolboot-network
+}
+
+install() {
+	inst_multiple cat curl journalctl jq mkdir mktemp mount rm rmdir sed systemctl tail umount wc
+	inst_script "$moddir/report.sh" /usr/libexec/poolboot/report
+	inst_simple "$moddir/poolboot-report.service" "$systemdsystemunitdir/poolboot-report.service"
+	$SYSTEMCTL -q --root="$initdir" add-wants emergency.target poolboot-report.service || exit 1
+}
+
+installkernel() {
+	# The file systems of config drives.
+	instmods isofs vfat nls_ascii nls_cp437 nls_iso8859-1
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# image.sh DIR IMAGE: builds a Debian image for bare-metal hosts, and its SHA-256 checksum in IMAGE.sha256sum.
+#
+# It builds in steps: the root file system, the initramfs, the disk. The results of the steps are in DIR, and a step
+# is repeated when its inputs change. The programs that are not in Debian are those of the folder PROGRAMS.
+# KERNEL is the Debian package of the kernel. Default: linux-image-cloud-amd64, which has drivers for virtual machines only.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(realpath -m "$1")
+image=$(realpath -m "$2")
+programs=${PROGRAMS:-$(realpath "$here/../../bin")}
+kernel=${KERNEL:-linux-image-cloud-amd64}
+ignition_module=$(go -C "$here/../tools/ignition" list -m -f '{{.Dir}}' github.com/coreos/ignition/v2)
+# MiB. The disk of a host is larger, and Ignition partitions the rest.
+root_size=${ROOT_SIZE:-3072} boot_size=256
+
+fail() {
+	echo "$1. What to do: $2" >&2
+	exit 1
+}
+[ "$(id -u)" = 0 ] || fail "Only root can build an image" "run the same command with sudo"
+[ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || fail "This machine is not Debian for amd64" "run this on Debian 12, or in a container of it"
+for program in mmdebstrap:mmdebstrap qemu-img:qemu-utils sfdisk:fdisk mke2fs:e2fsprogs; do
+	command -v "${program%:*}" >/dev/null || fail "This machine has no ${program%:*}" "apt-get install ${program#*:}"
+done
+mkdir -p "$dir" "$(dirname "$image")"
+exec 9>"$dir/lock"
+flock 9
+
+# is_built STEP INPUT...: whether a step was built from these inputs. It sets $recipe to their hash.
+is_built() {
+	local step=$1
+	shift
+	recipe=$({ echo "$step"; for input; do
+		if [ -d "$input" ]; then
+			(cd "$input" && find . -type f -exec sha256sum {} + | LC_ALL=C sort -k 2; find . -printf '%p %m %l\n' | LC_ALL=C sort)
+		elif [ -f "$input" ]; then sha256sum <"$input"; else echo "$input"; fi
+	done; } | sha256sum)
+	[ "$recipe" = "$(cat "$dir/$step.recipe" 2>/dev/null)" ]
+}
+# step NAME: announces a step. Its last result and those of later steps are no longer valid.
+step() {
+	local name later=
+	for name in root initramfs disk image; do
+		[ "$name" != "$1" ] || later=1
+		[ -z "$later" ] || rm -f "$dir/$name.recipe"
+	done
+	echo "==> $1 ($SECONDS s)"
+}
+built() { echo "$recipe" >"$dir/$1.recipe"; }
+
+. /etc/os-release
+# The files that name the machine's mirrors of its distribution. Without lists apt does not know them.
+sources() {
+	apt-get indextargets --format '$(ORIGIN) $(SOURCESENTRY)' 'Created-By: Packages' | sed -n "s/^${ID^} \(.*\):[0-9]*$/\1/p" | sort -u
+}
+root=$dir/root
+if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$(sed -n '/^root=/,/^built root/p' "$here/image.sh")"; then
+	step root
+	[ -n "$(sources)" ] || apt-get update -qq
+	mapfile -t files < <(sources)
+	[ ${#files[@]} -gt 0 ] || fail "apt on this machine has no source of $ID's packages" "check /etc/apt/sources.list and /etc/apt/sources.list.d"
+	rm -rf "$root"
+	mapfile -t proxy < <(apt-config dump | grep -E '^Acquire::(http|https)::Proxy' | sed 's/^/--aptopt=/')
+	# The initramfs is a step of its own.
+	INITRD=No unshare --mount --pid --fork --kill-child mmdebstrap --mode=root --variant=essential --format=directory \
+		--include="$(paste -sd, "$here/packages"),$kernel" --aptopt='APT::Install-Recommends "false"' "${proxy[@]}" \
+		--dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+		"$VERSION_CODENAME" "$root" "${files[@]}"
+	built root
+fi
+
+modules=$root/usr/lib/dracut/modules.d
+if ! is_built initramfs "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/ignition" "$(sed -n '/^modules=/,/^built initramfs/p' "$here/image.sh")"; then
+	step initramfs
+	version=$(ls "$root/lib/modules")
+	rm -rf "$modules/30ignition" "$modules"/31poolboot-*
+	cp -r "$ignition_module/dracut/30ignition" "$modules/30ignition"
+	cp -r "$here"/dracut/31poolboot-* "$modules/"
+	# Files of Go modules have no execute permission.
+	chmod -R u=rwX,go=rX "$modules/30ignition" "$modules"/31poolboot-*
+	chmod +x "$modules/30ignition"/*.sh "$modules/30ignition/ignition-generator" "$modules"/31poolboot-*/*.sh
+	install -m 755 "$programs/ignition" "$modules/30ignition/ignition"
+	unshare --mount --pid --fork --kill-child bash -c '
+		mount -t proc proc "$1/proc" && mount -t sysfs -o ro sysfs "$1/sys" && mount --bind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/run" &&
+		exec chroot "$1" dracut --force --no-hostonly --no-hostonly-cmdline --no-early-microcode --reproducible \
+			--add "poolboot-network poolboot-grub poolboot-report" --omit "network-legacy network-manager plymouth" \
+			--compress "zstd -3 -T0 -q" --kver "$2" /boot/initramfs' - "$root" "$version"
+	built initramfs
+fi
+
+disk=$dir/disk.raw
+if ! is_built disk "$(cat "$dir/initramfs.recipe")" "$here/files" "$here/grub" "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni} "$root_size" \
+	"$(sed -n '/^disk=/,/^built disk/p' "$here/image.sh")"; then
+	step disk
+	rm -rf "$dir/tree" "$dir/boot" "$disk"
+	cp -al "$root" "$dir/tree"
+	tree=$dir/tree
+	# The image knows neither the name of a host nor its IDs and keys.
+	rm -rf "$tree"/etc/{hostname,fstab,resolv.conf,machine-id} "$tree"/etc/ssh/ssh_host_* "$tree"/var/lib/dbus/machine-id "$tree"/etc/apt/sources.list*
+	rm -rf "$tree"/etc/systemd/system/*.wants "$tree"/var/cache/debconf/* "$tree"/var/log/* "$tree"/dev/*
+	# No umask or owner of the checkout reaches the image.
+	tar -C "$here/files" --owner=0 --group=0 --mode='u=rwX,go=rX' -c . | tar -C "$tree" -x --no-same-permissions --keep-directory-symlink -p
+	echo uninitialized >"$tree/etc/machine-id"
+	ln -s /run/systemd/resolve/resolv.conf "$tree/etc/resolv.conf"
+	# It asks on the console.
+	ln -s /dev/null "$tree/etc/systemd/system/systemd-firstboot.service"
+	mkdir -p "$tree"/var/log/journal "$tree"/opt/cni/bin "$tree"/etc/{cni/net.d,kubernetes} "$tree/usr/share/containerd"
+	install -m 755 "$programs"/{kubelet,kubeadm} "$programs"/containerd/* "$tree/usr/bin/"
+	install -m 755 "$programs"/cni/* "$tree/opt/cni/bin/"
+	install -m 644 "$programs/pause.tar" "$tree/usr/share/containerd/pause.tar"
+	mv "$tree/boot" "$dir/boot"
+	mkdir -m 755 "$tree/boot" "$dir/boot/grub"
+	mv "$dir"/boot/vmlinuz-* "$dir/boot/vmlinuz"
+	rm -f "$dir"/boot/System.map-*
+	install -m 644 "$here/grub/grub.cfg" "$dir/boot/grub/"
+	install -m 644 "$here/grub/kernel-arguments.cfg" "$dir/boot/"
+	: >"$dir/boot/ignition.firstboot"
+
+	# Partitions: GRUB, boot, root. Sectors have 512 bytes.
+	boot_start=4096 root_start=$((4096 + boot_size * 2048))
+	truncate -s $((root_start / 2048 + root_size + 1))M "$disk"
+	sfdisk --quiet "$disk" <<-END
+		label: gpt
+		start=2048, size=2048, type=21686148-6449-6E6F-744E-656564454649, name=bios
+		start=$boot_start, size=$((boot_size * 2048)), type=L, name=boot
+		start=$root_start, size=$((root_size * 2048)), type=L, name=root
+	END
+	mke2fs -q -t ext4 -L boot -E offset=$((boot_start * 512)),root_owner=0:0 -d "$dir/boot" "$disk" ${boot_size}M
+	mke2fs -q -t ext4 -L root -E offset=$((root_start * 512)),root_owner=0:0 -d "$tree" "$disk" ${root_size}M
+	# What grub-install writes, which needs device nodes of partitions: the boot sector with the number of the first sector of
+	# the core image, and in that sector the number of the second one.
+	cp "$here/grub/core.cfg" "$root/tmp/core.cfg"
+	chroot "$root" grub-mkimage -O i386-pc -o /tmp/core.img -p /grub -c /tmp/core.cfg \
+		biosdisk part_gpt ext2 search search_label normal configfile linux echo test serial terminal sleep reboot ls cat
+	mv "$root/tmp/core.img" "$dir/core.img"
+	rm "$root/tmp/core.cfg"
+	head -c 440 "$root/usr/lib/grub/i386-pc/boot.img" | dd of="$disk" conv=notrunc status=none
+	# On hard disks grub-install also replaces the jump that trusts the drive number of the firmware.
+	printf '\x90\x90' | dd of="$disk" bs=1 seek=$((0x66)) conv=notrunc status=none
+	printf '\x00\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((0x5c)) conv=notrunc status=none # 2048
+	dd if="$dir/core.img" of="$disk" bs=512 seek=2048 conv=notrunc status=none
+	printf '\x01\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((2048 * 512 + 0x1f4)) conv=notrunc status=none # 2049
+	rm -rf "$dir/tree" "$dir/boot" "$dir/core.img"
+	built disk
+fi
+
+if ! is_built image "$(cat "$dir/disk.recipe")" "$image" || [ ! -s "$image.sha256sum" ]; then
+	step image
+	qemu-img convert -f raw -O qcow2 "$disk" "$image.new"
+	sync "$image.new"
+	mv "$image.new" "$image"
+	(cd "$(dirname "$image")" && sha256sum "$(basename "$image")" >"$(basename "$image").sha256sum")
+	is_built image "$(cat "$dir/disk.recipe")" "$image" || :
+	built image
+fi
