@@ -20,7 +20,7 @@ type Options struct {
 	ServerURL string
 
 	// ServerCA returns the CA certificates (PEM) by which hosts trust the config server, or nothing if the certificates
-	// of a host's image suffice. It is called for each bootstrap Secret, so the certificates can change.
+	// of a host's image suffice. It is called for each data Secret, so the certificates can change.
 	ServerCA func() ([]byte, error)
 
 	// OverlayNamespace is the config server's namespace, which has the overlay Secrets of machines.

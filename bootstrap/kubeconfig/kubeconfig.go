@@ -55,6 +55,9 @@ type SecretError struct {
 }
 
 func (e *SecretError) Error() string {
+	if apierrors.IsNotFound(e.err) {
+		return fmt.Sprintf("Secret %s with the kubeconfig of the Cluster does not exist: create it", e.Secret)
+	}
 	return fmt.Sprintf("%s: correct the kubeconfig in Secret %s", e.err, e.Secret)
 }
 

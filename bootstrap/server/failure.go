@@ -80,7 +80,7 @@ func (v *view) acceptReport(ctx context.Context, w http.ResponseWriter, r *http.
 		return unavailable(fmt.Errorf("recording the failure of PoolbootConfig %s: %w", record.NamespacedName, err))
 	}
 	if !ok {
-		return newRefusal(http.StatusTooManyRequests, "TooManyReports", "a report of this host was recorded moments ago: one in %s is recorded", reportInterval)
+		return newRefusal(http.StatusTooManyRequests, "TooManyReports", "a report of this host was already recorded in the last minute: send the next report later")
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

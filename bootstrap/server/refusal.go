@@ -85,8 +85,6 @@ func (r *refusal) write(w http.ResponseWriter) {
 		h.Set("WWW-Authenticate", `Bearer realm="poolboot"`)
 	case http.StatusServiceUnavailable:
 		h["Retry-After"] = retryAfter[rand.IntN(len(retryAfter))]
-	case http.StatusMethodNotAllowed:
-		h.Set("Allow", "GET, HEAD")
 	}
 	w.WriteHeader(r.code)
 	_, _ = w.Write(body)

@@ -143,7 +143,12 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 	}
 	isReport := r.Method == http.MethodPost && target.kind == kindConfig
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !isReport {
-		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "use GET or HEAD")
+		allowed := "GET, HEAD"
+		if target.kind == kindConfig {
+			allowed += ", POST"
+		}
+		w.Header().Set("Allow", allowed)
+		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "this path does not support the method: use one of %s", allowed)
 	}
 	if target.kind == kindHealth {
 		return v.serveHealth(w, r)

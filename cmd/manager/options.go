@@ -76,7 +76,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"URL at which hosts reach the config server, for example https://poolboot.example.com:9444. Required.")
 	fs.StringVar(&o.configServerCAFile, "config-server-ca-file", "",
 		"File with the CA certificates (PEM) that hosts verify the config server with, or a directory of such files (*.crt). "+
-			"It is read for every bootstrap Secret. If empty, hosts use the CA certificates of their image.")
+			"It is read for every data Secret. If empty, hosts use the CA certificates of their image.")
 	fs.StringVar(&o.reconcilers.OverlayNamespace, "overlay-namespace", o.reconcilers.OverlayNamespace,
 		"Namespace of the config server, in which the overlay Secrets of machines are kept.")
 	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,

@@ -17,7 +17,7 @@ import (
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
 
 // PoolbootConfig validates PoolbootConfigs. Cluster API's contract requires that fields which an in-place update can
-// change are mutable. The bootstrap Secret is written once. So only what is in the Secret or on the Node is immutable:
+// change are mutable. The data Secret is written once. So only what is in the Secret or on the Node is immutable:
 //
 //   - the type of configSource, after the Secret exists;
 //   - with configSource.type Inline, the whole spec, after the Secret exists, because the Secret has all of it;
@@ -48,15 +48,15 @@ func (*PoolbootConfig) ValidateDelete(context.Context, *bootstrapv1.PoolbootConf
 	return nil, nil
 }
 
-// validateImmutable refuses a change of what is in the bootstrap Secret or on the Node.
+// validateImmutable refuses a change of what is in the data Secret or on the Node.
 func validateImmutable(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
 	suffix := ": change the PoolbootConfigTemplate, and " + remedy.Replace(config)
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
 	case hasSecret && before.Spec.IsInline() != config.Spec.IsInline():
-		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "its type cannot change after the bootstrap Secret exists"+suffix)}
+		return field.ErrorList{field.Forbidden(spec.Child("configSource"), "its type cannot change after the data Secret exists"+suffix)}
 	case hasSecret && before.Spec.IsInline():
-		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline, the bootstrap Secret contains all of it and is written only once"+suffix)}
+		return field.ErrorList{field.Forbidden(spec, "with configSource.type Inline, the data Secret contains all of it and is written only once"+suffix)}
 	case record.HasNode(before) && before.Spec.NodeNamedAfter() != config.Spec.NodeNamedAfter():
 		return field.ErrorList{field.Forbidden(spec.Child("nodeNameSource"), "it cannot change after Node "+before.Status.NodeRef.Name+" exists"+suffix)}
 	}

@@ -203,7 +203,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		Entry("without a pool", annotated(poolv1.HostPoolAnnotation, ""), "add "+poolv1.HostPoolAnnotation),
 		Entry("with a pool that does not exist", annotated(poolv1.HostPoolAnnotation, "gpu"), "has no MachineConfigPool with role gpu"),
 		Entry("with a Cluster that does not exist", annotated(poolv1.HostClusterAnnotation, "elsewhere"), "Cluster elsewhere does not exist"),
-		Entry("with a pool that takes Machines only", annotated(poolv1.HostPoolAnnotation, "worker"), "takes Machines only"),
+		Entry("with a pool that admits only Machines", annotated(poolv1.HostPoolAnnotation, "worker"), "admits only Machines"),
 		Entry("with a pool whose template does not exist", annotated(poolv1.HostPoolAnnotation, "edge"), "PoolbootConfigTemplate none"),
 		Entry("when its image gets no user data", func(h *bmov1alpha1.BareMetalHost) {
 			h.Spec.Image = &bmov1alpha1.Image{DiskFormat: ptr.To("live-iso")}

@@ -93,7 +93,7 @@ var _ = Describe("A workload cluster that", func() {
 		result, err := w.sendRequest(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(retryInterval))
-		expectNotPrepared(ctx, w, bootstrapv1.KubeconfigInvalidReason, "not found", "correct the kubeconfig in Secret metal/edge-kubeconfig")
+		expectNotPrepared(ctx, w, bootstrapv1.KubeconfigInvalidReason, "Secret metal/edge-kubeconfig with the kubeconfig of the Cluster does not exist: create it")
 		Expect(w.reconciler.outages.down).To(BeEmpty())
 	})
 })

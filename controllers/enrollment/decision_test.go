@@ -76,7 +76,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is admitted when the Node was pre-registered for a host with this name that never joined", admit, "", func(f *facts) { f.node = nodeOf("site/edge-7", "") }),
 		Entry("is refused with a token that the Secret no longer contains", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256 = "of-another" }),
 		Entry("is refused while the Secret is not valid", refuse, "not the one in the Secret", func(f *facts) { f.request.TokenSHA256, f.tokenSHA256 = "", "" }),
-		Entry("is refused by a pool that takes only Machines", refuse, "takes Machines only", func(f *facts) { f.obstacle = &hostpool.Obstacle{Message: "it takes Machines only"} }),
+		Entry("is refused by a pool that admits only Machines", refuse, "admits only Machines", func(f *facts) { f.obstacle = &hostpool.Obstacle{Message: "it admits only Machines"} }),
 	)
 
 	DescribeTable("after it was admitted",

@@ -142,7 +142,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 }
 
 // configsOfBootingHosts returns the names of the rendered configs that hosts can still be served: those in overlays,
-// and those in inline bootstrap Secrets, which exist before they are recorded.
+// and those in inline data Secrets, which exist before they are recorded.
 func (r *Reconciler) configsOfBootingHosts(ctx context.Context, s *scope, u *possibleUsers) (map[string]bool, error) {
 	ours := map[string]bool{"": true} // inline Secrets have no such label
 	for i := range u.machines.Items {

@@ -100,7 +100,7 @@ var _ = Describe("Rendered configs", func() {
 			Expect(s.Create(ctx(), m)).To(Succeed())
 			Expect(s.Create(ctx(), overlay("m1", name))).To(Succeed())
 		}),
-		Entry("an inline bootstrap Secret that is not recorded yet", func(name string) {
+		Entry("an inline data Secret that is not recorded yet", func(name string) {
 			Expect(s.Create(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m1",
 				Labels:      map[string]string{clusterv1.ClusterNameLabel: "c1"},
 				Annotations: map[string]string{bootstrapv1.OverlayConfigurationAnnotation: name}}})).To(Succeed())

@@ -101,9 +101,9 @@ type BootSpec struct {
 type ConfigSourceType string
 
 const (
-	// ConfigSourceTypeServer puts a pointer to Poolboot's config server into the bootstrap Secret.
+	// ConfigSourceTypeServer puts a pointer to Poolboot's config server into the data Secret.
 	ConfigSourceTypeServer ConfigSourceType = "Server"
-	// ConfigSourceTypeInline puts the whole configuration and a join credential into the bootstrap Secret.
+	// ConfigSourceTypeInline puts the whole configuration and a join credential into the data Secret.
 	ConfigSourceTypeInline ConfigSourceType = "Inline"
 )
 
@@ -113,10 +113,10 @@ const (
 type ConfigSource struct {
 	// type is where the host gets its configuration from.
 	//
-	// Server: the bootstrap Secret holds a pointer to Poolboot's config server. The machine's configuration and its
+	// Server: the data Secret holds a pointer to Poolboot's config server. The machine's configuration and its
 	// join credential are created when the host requests them. Use it wherever hosts can reach the config server.
 	//
-	// Inline: the bootstrap Secret holds the whole configuration and a join credential that is renewed until the host
+	// Inline: the data Secret holds the whole configuration and a join credential that is renewed until the host
 	// has joined. Use it for hosts that can't reach the config server.
 	// +required
 	// +unionDiscriminator

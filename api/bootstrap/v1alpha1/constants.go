@@ -8,7 +8,7 @@ const Finalizer = "bootstrap.cluster.x-k8s.io/poolbootconfig"
 // move drops status.
 const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
-	// bootstrap Secret was created. Without a Machine it is the UID of the PoolbootConfig. For a host that enrolled, it
+	// data Secret was created. Without a Machine it is the UID of the PoolbootConfig. For a host that enrolled, it
 	// consists of the Enrollment's name and the host's name.
 	PointerIDAnnotation = "pool.cluster.x-k8s.io/pointer-id"
 
@@ -83,7 +83,7 @@ const (
 
 // Condition types of a PoolbootConfig.
 const (
-	// DataSecretAvailableCondition is true once the bootstrap Secret exists. It is false again if the Secret is lost
+	// DataSecretAvailableCondition is true once the data Secret exists. It is false again if the Secret is lost
 	// before the host has joined.
 	DataSecretAvailableCondition = "DataSecretAvailable"
 	// PoolDecidedCondition is true when the pool of the Machine is decided.

@@ -11,7 +11,7 @@ const (
 	DefaultKubeadmPath = "/usr/bin/kubeadm"
 )
 
-// IsInline reports whether the bootstrap Secret holds the whole configuration. The default is type Server, whose Secret
+// IsInline reports whether the data Secret holds the whole configuration. The default is type Server, whose Secret
 // holds only a pointer.
 func (s *BootSpec) IsInline() bool { return s.ConfigSource.Type == ConfigSourceTypeInline }
 

@@ -118,7 +118,7 @@ func (h *HostWithoutMachine) IsDefined() bool { return h.Type != "" }
 //
 // +kubebuilder:validation:MinProperties=1
 type PoolbootConfigInitializationStatus struct {
-	// dataSecretCreated is true once the Machine's bootstrap Secret is complete.
+	// dataSecretCreated is true once the Machine's data Secret is complete.
 	// +optional
 	DataSecretCreated *bool `json:"dataSecretCreated,omitempty"`
 }

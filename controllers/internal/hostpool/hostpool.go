@@ -82,7 +82,7 @@ func (t Target) Obstacle() *Obstacle {
 			"Cluster %s is being deleted and takes no more hosts: enroll them in another Cluster", t.clusterName)
 	case t.Pool.Spec.HostTemplateRef.Name == "":
 		return NewObstacle(poolv1.EnrollmentPoolTakesMachinesOnlyReason,
-			"MachineConfigPool %s takes Machines only: set its spec.hostTemplateRef to a PoolbootConfigTemplate", t.Pool.Name)
+			"MachineConfigPool %s admits only Machines: set its spec.hostTemplateRef to a PoolbootConfigTemplate", t.Pool.Name)
 	case t.Template == nil:
 		return NewObstacle(poolv1.EnrollmentTemplateNotUsableReason,
 			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: create it",

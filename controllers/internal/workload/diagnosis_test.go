@@ -110,16 +110,16 @@ var _ = Describe("The diagnosis of a missing connection to a workload cluster", 
 		for range 3 {
 			_, err := workload.JoinCluster(ctx, clusters, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: edge.Namespace, Name: edge.Name},
 				Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.1", Port: 6443}}})
-			Expect(err).To(MatchError(ContainSubstring("not found")))
+			Expect(err).To(MatchError(ContainSubstring("does not exist: create it")))
 		}
 		Expect(reads).To(Equal(1))
 	})
 
 	DescribeTable("names the Secret and the remedy for",
-		func(ctx SpecContext, problem string, objects ...client.Object) {
+		func(ctx SpecContext, problem, remedy string, objects ...client.Object) {
 			Expect(errorFor(ctx, objects...)).To(MatchError(And(ContainSubstring(problem), Not(ContainSubstring("hunter2")), HaveSuffix(remedy))))
 		},
-		Entry("a Secret that does not exist", "not found"),
-		Entry("a Secret without a kubeconfig", "not a kubeconfig", secretWith([]byte("hunter2"))),
+		Entry("a Secret that does not exist", "Secret metal/edge-kubeconfig", "does not exist: create it"),
+		Entry("a Secret without a kubeconfig", "not a kubeconfig", remedy, secretWith([]byte("hunter2"))),
 	)
 })

@@ -367,7 +367,7 @@ var _ = Describe("A host with an enrollment token", func() {
 			b := newEnrollmentToken(ctx, tenant.New(ctx, lab, 0), 3, change)
 			Eventually(ctx, b.getReady).Should(HavePrefix("False " + reason))
 		},
-		Entry("to a pool that takes Machines only", poolv1.EnrollmentPoolTakesMachinesOnlyReason, func(b *enrollmentToken) { b.enrollment.Spec.PoolRole = "worker" }),
+		Entry("to a pool that admits only Machines", poolv1.EnrollmentPoolTakesMachinesOnlyReason, func(b *enrollmentToken) { b.enrollment.Spec.PoolRole = "worker" }),
 		Entry("to a pool that does not exist", poolv1.EnrollmentPoolNotFoundReason, func(b *enrollmentToken) { b.enrollment.Spec.PoolRole = "gpu" }),
 		Entry("with a token that can be guessed", poolv1.EnrollmentInvalidSecretReason, func(b *enrollmentToken) { b.secret.StringData["token"] = "edge" }),
 		Entry("with a Secret of another type", poolv1.EnrollmentSecretNotFoundReason, func(b *enrollmentToken) { b.secret.Type = corev1.SecretTypeOpaque }),

@@ -168,7 +168,7 @@ func (o *pointerOptions) run(ctx context.Context, name string) error {
 	}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: name}
 	enrollment, secret := &poolv1.Enrollment{}, &corev1.Secret{}
-	if err := cluster.Get(ctx, key, enrollment); err != nil {
+	if err := cluster.Source().GetNamed(ctx, name, enrollment); err != nil {
 		return err
 	}
 	if err := cluster.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: enrollment.Spec.TokenSecretRef.Name}, secret); err != nil {

@@ -121,6 +121,11 @@ var _ = Describe("pointer", func() {
 		clitest.ExpectError(pointing(poolv1.EnrollmentStatus{URL: "https://poolboot.example.com"}, "--host", "core-7"), 1, "names like edge-*")
 	})
 
+	It("reports an Enrollment that does not exist", func() {
+		r := clitest.RunOn(clitest.NewFakeConnection(nil), NewPointer, "pointer", "edge", "--host", "edge-7", "-n", "metal")
+		clitest.ExpectError(r, 1, "Enrollment metal/edge", "not found: correct the name, or set --namespace")
+	})
+
 	It("reports that the Enrollment has no URL yet", func() {
 		clitest.ExpectError(pointing(poolv1.EnrollmentStatus{}, "--host", "edge-7"), 1, "retry")
 	})

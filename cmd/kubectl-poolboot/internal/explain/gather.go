@@ -30,7 +30,7 @@ type gatherer struct {
 // machine gathers what there is about a Machine.
 func (g *gatherer) machine(ctx context.Context) (*subject, error) {
 	s := &subject{machine: &clusterv1.Machine{}, config: &bootstrapv1.PoolbootConfig{}}
-	if err := g.source.Get(ctx, client.ObjectKey{Namespace: g.source.Namespace, Name: g.name}, s.machine); err != nil {
+	if err := g.source.GetNamed(ctx, g.name, s.machine); err != nil {
 		return nil, err
 	}
 	ref := s.machine.Spec.Bootstrap.ConfigRef

@@ -168,7 +168,7 @@ spec:
 			Expect(outcomes(clitest.ExpectSuccess(explaining(objects, "--pool", "infra")))).To(Equal(map[string]string{"it": "Set Dell.dallas"}))
 		})
 		It("reports a host that does not exist", func() {
-			clitest.ExpectError(explaining(objects[1:]), 1, "BareMetalHost edge/rack1-u12", "not found")
+			clitest.ExpectError(explaining(objects[1:]), 1, "BareMetalHost edge/rack1-u12", "not found: correct the name, or set --namespace")
 		})
 	})
 })

@@ -33,7 +33,7 @@ type hostSubject struct {
 // gatherHost reads a host and the objects around it.
 func (o *options) gatherHost(ctx context.Context, source *input.Source, name string) (*hostSubject, error) {
 	s := &hostSubject{host: &bmov1alpha1.BareMetalHost{}}
-	err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: name}, s.host)
+	err := source.GetNamed(ctx, name, s.host)
 	if err != nil {
 		return nil, err
 	}

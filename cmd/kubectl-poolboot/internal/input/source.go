@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,6 +54,15 @@ func OpenSource(files *Files, args []string, to Connection) (*Source, error) {
 		return nil, err
 	}
 	return cluster.Source(), nil
+}
+
+// GetNamed reads the object with a name that a user entered, from the namespace of the source.
+func (s *Source) GetNamed(ctx context.Context, name string, object client.Object) error {
+	err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) && !s.InFiles {
+		return fmt.Errorf("%w: correct the name, or set --namespace", err)
+	}
+	return err
 }
 
 // Get reads an object. Its error names the object.
