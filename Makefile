@@ -72,6 +72,10 @@ test: binaries host-binaries ## Run all tests: units, envtest with the real Clus
 help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: test-machine
+test-machine: image build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; minutes).
+	POOLBOOT_TEST_IMAGE=$(IMAGE) go test -v -count 1 -timeout 60m ./test/suites/machine/
+
 .PHONY: test-race
 test-race: ## Run the tests of the concurrent packages with the race detector.
 	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,13 +139,13 @@ type endpoint struct {
 	authority *loopback.CA
 }
 
-func newEndpoint() (*endpoint, error) {
+func newEndpoint(host string) (*endpoint, error) {
 	authority, err := loopback.NewCA("poolboot")
 	if err != nil {
 		return nil, err
 	}
 	port, err := loopback.FreePort()
-	return &endpoint{address: loopback.Address(port), authority: authority}, err
+	return &endpoint{address: net.JoinHostPort(host, strconv.Itoa(port)), authority: authority}, err
 }
 
 // startPoolboot installs Poolboot's namespace, ServiceAccounts, RBAC rules and webhooks, and starts its two programs.
@@ -167,7 +169,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 		}
 	}
 	certDir, caFile := filepath.Join(s.dir, "serving"), filepath.Join(s.dir, "config-server-ca.crt")
-	if err := writeServingCertificate(s.endpoint.authority, certDir, caFile); err != nil {
+	if err := writeServingCertificate(s.endpoint.authority, s.address(), certDir, caFile); err != nil {
 		return err
 	}
 	ports := make([]string, 3)
@@ -232,8 +234,8 @@ func (s *Site) waitForWebhooks(ctx context.Context) error {
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-func writeServingCertificate(authority *loopback.CA, certDir, caFile string) error {
-	pair, err := authority.Server()
+func writeServingCertificate(authority *loopback.CA, address, certDir, caFile string) error {
+	pair, err := authority.Server(address)
 	if err != nil {
 		return err
 	}

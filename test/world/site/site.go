@@ -23,6 +23,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/faults"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
@@ -43,6 +44,8 @@ type Flags struct {
 type Options struct {
 	// Hardware is the hardware of BareMetalHosts. Default: hosts that boot with the real Ignition and kubelet.
 	Hardware metal3.Hardware
+	// Address is the IP address of the servers that hosts of Hardware connect to. Default: 127.0.0.1.
+	Address string
 	// Neighbor is an optional site whose workload cluster and hosts this site also uses, with its own management
 	// cluster.
 	Neighbor *Site
@@ -126,7 +129,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	}
 	if options.Predecessor != nil {
 		s.endpoint = options.Predecessor.endpoint
-	} else if s.endpoint, err = newEndpoint(); err != nil {
+	} else if s.endpoint, err = newEndpoint(s.address()); err != nil {
 		return nil, err
 	}
 	if err := s.startClusters(ctx, options.Flags, up); err != nil {
@@ -159,6 +162,9 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	}
 	return s, nil
 }
+
+// address returns the IP address at which hosts reach the servers of the site.
+func (s *Site) address() string { return cmp.Or(s.options.Address, loopback.Host) }
 
 // StartMetal3 installs Metal3's CRDs, and starts its simulator.
 func (s *Site) StartMetal3(ctx context.Context) error {
@@ -215,7 +221,7 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 			return nil
 		}
 		s.Workload, err = controlplane.Start(bothCtx, controlplane.Options{
-			Name: ClusterName, Dir: filepath.Join(s.dir, "workload"), BinDir: s.binDir, ControllerManager: true, ControllerManagerFlags: flags.ControllerManager,
+			Name: ClusterName, Dir: filepath.Join(s.dir, "workload"), BinDir: s.binDir, Host: s.address(), ControllerManager: true, ControllerManagerFlags: flags.ControllerManager,
 			Audit: true, Log: logr.Discard(),
 		})
 		return err

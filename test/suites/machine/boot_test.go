@@ -1,0 +1,183 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/machine"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// disks is a MachineConfig of the pool infra: a partition with a file system, a kernel argument, a network for Pods,
+// and a unit that prints on the console which of them the machine has.
+const disks = `
+variant: fcos
+version: 1.5.0
+kernel_arguments:
+  should_exist: [poolboot.test=infra]
+  should_not_exist: [console=tty0]
+storage:
+  disks:
+  - device: /dev/vda
+    partitions: [{label: data, size_mib: 256}]
+  filesystems:
+  - {device: /dev/disk/by-partlabel/data, format: ext4, label: data, path: /var/lib/data, with_mount_unit: true}
+  files:
+  - path: /etc/cni/net.d/10-pods.conflist
+    contents:
+      inline: '{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]]}}]}'
+systemd:
+  units:
+  - name: seen.service
+    enabled: true
+    contents: |
+      [Unit]
+      RequiresMountsFor=/var/lib/data
+      [Service]
+      Type=oneshot
+      StandardOutput=journal+console
+      ExecStart=/usr/bin/touch /var/lib/data/%b
+      ExecStart=/bin/sh -c 'echo "seen: $(findmnt -no SOURCE,FSTYPE /var/lib/data), boots: $(ls /var/lib/data | grep -vc lost), $(cat /proc/cmdline)"'
+      [Install]
+      WantedBy=multi-user.target
+`
+
+// steps are lines on the console, in their order, and what they are the start or end of.
+var steps = []struct{ line, step string }{
+	{"Linux version", "firmware and GRUB"},
+	{"reboot: machine restart", "reboot with the kernel arguments"},
+	{"Finished ignition-fetch.service", "fetch"},
+	{"Finished ignition-disks.service", "disks"},
+	{"Finished ignition-files.service", "files"},
+	{"Reached target multi-user.target", "units"},
+}
+
+var _ = Describe("A machine", func() {
+	It("boots from its firmware into its pool, and keeps its Node over a reset and a power-off", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Create(ctx, butane(t, "60-disks", disks))
+		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		start := time.Now()
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
+		config := t.Config(ctx, "infra")
+		m := waitForMachine(ctx, t)
+		DeferCleanup(m.PowerCut)
+		watchSteps(ctx, m, start)
+
+		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
+		node := waitForNode(ctx, t, config, "")
+		AddReportEntry("seconds to a Ready Node", time.Since(start).Seconds())
+		verdict := site.Judge(history.Of(node.Name), "infra", listPools(ctx, t))
+		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+		Eventually(ctx, seen(m)).Should(HaveLen(1))
+		Expect(seen(m)()[0]).To(And(MatchRegexp(`seen: /dev/vda\d ext4, boots: 1, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0"))))
+
+		By("a reset")
+		start = time.Now()
+		Expect(m.Reset(ctx)).To(Succeed())
+		reset := waitForNode(ctx, t, config, node.Status.NodeInfo.BootID)
+		AddReportEntry("seconds from a reset to a Ready Node", time.Since(start).Seconds())
+		Expect(reset.UID).To(Equal(node.UID))
+		Eventually(ctx, seen(m)).Should(HaveLen(2))
+		Expect(seen(m)()[1]).To(ContainSubstring("boots: 2, "))
+
+		By("a graceful power-off")
+		off := m.Off()
+		Expect(m.PressPowerButton(ctx)).To(Succeed())
+		Eventually(ctx, off).Should(BeClosed())
+		Expect(m.PowerOn(context.WithoutCancel(ctx))).To(Succeed())
+		again := waitForNode(ctx, t, config, reset.Status.NodeInfo.BootID)
+		Expect(again.UID).To(Equal(node.UID))
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		console, err := m.Console()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Count(console, "Finished ignition-files.service")).To(Equal(1))
+	}, SpecTimeout(30*time.Minute))
+})
+
+// butane returns a MachineConfig of the pool infra.
+func butane(t *tenant.Tenant, name, text string) *poolv1.MachineConfig {
+	return &poolv1.MachineConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace, Labels: map[string]string{"role": "infra"}},
+		Spec:       poolv1.MachineConfigSpec{Butane: text},
+	}
+}
+
+// waitForMachine waits until the tenant's machine is on.
+func waitForMachine(ctx context.Context, t *tenant.Tenant) (m *machine.Machine) {
+	GinkgoHelper()
+	Eventually(ctx, func() bool {
+		m = rack.Machine(t.HostName(0))
+		return m != nil && m.IsOn()
+	}).Should(BeTrue())
+	return m
+}
+
+// waitForNode waits until the Node of a config is Ready after another boot than the given one.
+func waitForNode(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, boot string) (node *corev1.Node) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		node = t.Node(ctx, config)
+		g.Expect(node.Status.NodeInfo.BootID).NotTo(Or(BeEmpty(), Equal(boot)))
+		g.Expect(node.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
+	}).Should(Succeed())
+	return node
+}
+
+// seen returns a function that returns what seen.service printed, a line for each boot.
+func seen(m *machine.Machine) func() []string {
+	return func() (lines []string) {
+		console, _ := m.Console()
+		for line := range strings.Lines(console) {
+			if strings.Contains(line, "seen: ") {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		return lines
+	}
+}
+
+// watchSteps adds the time of each step of the first boot to the report of the spec.
+func watchSteps(ctx context.Context, m *machine.Machine, start time.Time) {
+	var text strings.Builder
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		next := 0
+		for next < len(steps) && ctx.Err() == nil {
+			console, _ := m.Console()
+			if strings.Contains(console, steps[next].line) {
+				fmt.Fprintf(&text, "%6.1f s  %s\n", time.Since(start).Seconds(), steps[next].step)
+				next++
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}()
+	DeferCleanup(func() {
+		<-done
+		AddReportEntry("steps of the first boot", text.String())
+	})
+}
+
+func listPools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
+	GinkgoHelper()
+	var list poolv1.MachineConfigPoolList
+	Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))).To(Succeed())
+	return list.Items
+}

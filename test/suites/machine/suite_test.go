@@ -1,0 +1,49 @@
+// Package machine tests what only a machine shows that boots from its firmware: boot loader, kernel arguments,
+// Ignition's stages in the initramfs, partitions, switch root, and the report of a first boot that fails. The machine
+// runs in QEMU without KVM, from the Debian image of hack/image.
+package machine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/machine"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// imageVariable is the environment variable with the path of the image in the format qcow2. Without it, these specs do
+// not run: they need minutes, and root.
+const imageVariable = "POOLBOOT_TEST_IMAGE"
+
+var (
+	lab  *site.Site
+	rack *machine.Rack
+)
+
+func TestMachine(t *testing.T) {
+	if os.Getenv(imageVariable) == "" {
+		t.Skip("make test-machine runs these specs")
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "A machine")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(10 * time.Minute)
+	SetDefaultEventuallyPollingInterval(time.Second)
+	image, err := filepath.Abs(os.Getenv(imageVariable))
+	Expect(err).NotTo(HaveOccurred())
+	rack, err = machine.NewRack(context.WithoutCancel(ctx), GinkgoT().TempDir(), image, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(rack.Close()).To(Succeed()) })
+	lab = tenant.StartSite(ctx, site.Options{Hardware: rack, Address: machine.Address})
+}, NodeTimeout(5*time.Minute))
+
+var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })

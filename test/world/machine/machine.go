@@ -1,0 +1,196 @@
+// Package machine runs bare-metal machines in QEMU without KVM: firmware, boot loader, kernel and initramfs are real,
+// and the machine boots from a disk with an image and a config drive as Metal3 writes them. It is slow, see
+// docs/performance.md.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+)
+
+// Sizes in MiB.
+const (
+	diskSize        = 8 << 10
+	configDriveSize = 64
+	memory          = 2 << 10
+)
+
+const sectorsPerMiB = 2048
+
+// Machine is a machine with the functions of its BMC. It is safe for concurrent use.
+type Machine struct {
+	name, dir, image string
+	log              io.Writer
+
+	mu  sync.Mutex // guards the fields below
+	now *power
+}
+
+// New returns a machine that is off, with an empty disk in dir. Its console is in the file console.log in dir, and in
+// log if that is not nil. image is the path of the image in the format qcow2.
+func New(name, dir, image string, log io.Writer) (*Machine, error) {
+	for program, debianPackage := range map[string]string{
+		"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "sfdisk": "fdisk", "genisoimage": "genisoimage",
+	} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("%w. What to do: apt-get install %s", err, debianPackage)
+		}
+	}
+	if _, err := os.Stat(image); err != nil {
+		return nil, fmt.Errorf("%w. What to do: run make image", err)
+	}
+	return &Machine{name: name, dir: dir, image: image, log: log}, os.MkdirAll(dir, 0o755)
+}
+
+// Deploy writes the image to the disk, and the user data to a partition config-2 at its end. The machine must be off.
+func (m *Machine) Deploy(ctx context.Context, userData []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now != nil {
+		return m.errorf("the image can't be written while the machine is on")
+	}
+	drive := filepath.Join(m.dir, "config-drive")
+	if err := errors.Join(os.RemoveAll(drive), os.MkdirAll(filepath.Join(drive, "openstack", "latest"), 0o700),
+		os.WriteFile(filepath.Join(drive, "openstack", "latest", "user_data"), userData, 0o600)); err != nil {
+		return err
+	}
+	// As Ironic does: after the image is written, the backup of the partition table is at the end of the disk's image.
+	start := (diskSize - 1 - configDriveSize) * sectorsPerMiB
+	partition := fmt.Sprintf("start=%d, size=%d, name=config-2", start, configDriveSize*sectorsPerMiB)
+	for _, step := range []struct {
+		input string
+		argv  []string
+	}{
+		{"", []string{"genisoimage", "-quiet", "-R", "-V", "config-2", "-o", m.path("config-drive.iso"), drive}},
+		{"", []string{"qemu-img", "convert", "-f", "qcow2", "-O", "raw", m.image, m.disk()}},
+		{"", []string{"truncate", "--size=" + strconv.Itoa(diskSize) + "M", m.disk()}},
+		{"", []string{"sfdisk", "--quiet", "--relocate", "gpt-bak-std", m.disk()}},
+		{partition, []string{"sfdisk", "--quiet", "--append", m.disk()}},
+		{"", []string{"dd", "if=" + m.path("config-drive.iso"), "of=" + m.disk(), "bs=512", "seek=" + strconv.Itoa(start), "conv=notrunc", "status=none"}},
+	} {
+		command := exec.CommandContext(ctx, step.argv[0], step.argv[1:]...)
+		command.Stdin = strings.NewReader(step.input)
+		if output, err := command.CombinedOutput(); err != nil {
+			return m.errorf("%s: %w: %s", step.argv[0], err, output)
+		}
+	}
+	return nil
+}
+
+// PowerOn boots the machine from its disk. It runs until ctx is done, the power is cut or it powers itself off.
+func (m *Machine) PowerOn(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now != nil {
+		return m.errorf("it is on already")
+	}
+	socket := filepath.Join(os.TempDir(), fmt.Sprintf("machine-%d-%s.sock", os.Getpid(), m.name))
+	command := exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-name", m.name, "-machine", "pc,accel=tcg", "-smp", "2", "-m", strconv.Itoa(memory), "-display", "none", "-nodefaults",
+		"-drive", "if=virtio,format=raw,cache=unsafe,file="+m.disk(),
+		"-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=", "-device", "virtio-rng-pci",
+		"-serial", "stdio", "-qmp", "unix:"+socket+",server=on,wait=off")
+	p, err := m.start(command, socket)
+	if err != nil {
+		return m.errorf("%w", err)
+	}
+	m.now = p
+	return nil
+}
+
+// Reset resets the machine, as a BMC does.
+func (m *Machine) Reset(ctx context.Context) error { return m.command(ctx, "system_reset") }
+
+// PressPowerButton asks the machine to power itself off. Off waits for it.
+func (m *Machine) PressPowerButton(ctx context.Context) error {
+	return m.command(ctx, "system_powerdown")
+}
+
+// PowerCut cuts the power and waits until the machine is off.
+func (m *Machine) PowerCut() error {
+	if p := m.current(); p != nil {
+		_ = p.process.Kill()
+		<-p.off
+	}
+	return nil
+}
+
+// Off returns a channel that is closed when the machine is off, or nil if it is off.
+func (m *Machine) Off() <-chan struct{} {
+	if p := m.current(); p != nil {
+		return p.off
+	}
+	return nil
+}
+
+// IsOn reports whether the machine is on.
+func (m *Machine) IsOn() bool { return m.current() != nil }
+
+// escapes are the colors and cursor movements of a terminal.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+
+// Console returns what the machine has printed on its serial console in all boots, without colors.
+func (m *Machine) Console() (string, error) {
+	text, err := os.ReadFile(m.path("console.log"))
+	return escapes.ReplaceAllString(string(text), ""), err
+}
+
+func (m *Machine) current() *power {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *Machine) disk() string { return m.path("disk.raw") }
+
+func (m *Machine) errorf(format string, arguments ...any) error {
+	return fmt.Errorf("machine %s: %w", m.name, fmt.Errorf(format, arguments...))
+}
+
+// power is the time of a machine from power on to power off.
+type power struct {
+	process *os.Process
+	socket  string
+	off     chan struct{} // closed when QEMU has exited
+}
+
+// start starts QEMU. The caller holds the lock.
+func (m *Machine) start(command *exec.Cmd, socket string) (*power, error) {
+	console, err := os.OpenFile(m.path("console.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	command.Stdout, command.Stderr = console, console
+	if m.log != nil {
+		both := io.MultiWriter(console, m.log)
+		command.Stdout, command.Stderr = both, both
+	}
+	command.SysProcAttr = killedWithParent()
+	if err := process.Start(command); err != nil {
+		return nil, errors.Join(err, console.Close())
+	}
+	p := &power{process: command.Process, socket: socket, off: make(chan struct{})}
+	go func() {
+		_ = command.Wait() // a machine that is powered off exits with 0, and one whose power is cut does not
+		_ = console.Close()
+		_ = os.Remove(socket)
+		m.mu.Lock()
+		m.now = nil
+		m.mu.Unlock()
+		close(p.off)
+	}()
+	return p, nil
+}
