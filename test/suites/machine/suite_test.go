@@ -1,5 +1,5 @@
 // Package machine tests what only a machine shows that boots from its firmware: boot loader, kernel arguments,
-// Ignition's stages in the initramfs, partitions, switch root, and the report of a first boot that fails. The machine
+// Ignition's stages in the initramfs, partitions and switch root. The machine
 // runs in QEMU without KVM, from the Debian image of hack/image.
 package machine
 
