@@ -54,6 +54,10 @@ type Options struct {
 	// SkipCRDMigrationPhases are the phases of Cluster API's CRD migrator that are skipped.
 	SkipCRDMigrationPhases []string
 
+	// StopsConnections stops the connections to workload clusters when the context of SetupReconcilers is done. It is
+	// for tests: their process outlives the manager, and an API server does not stop while it is watched.
+	StopsConnections bool
+
 	// Metrics is the registry for the metrics that are computed at each scrape. Nil means controller-runtime's
 	// registry. A registry accepts them only once.
 	Metrics prometheus.Registerer

@@ -71,6 +71,9 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	if err != nil {
 		return fmt.Errorf("cluster cache: %w", err)
 	}
+	if stoppable, ok := clusters.(interface{ Shutdown() }); ok && opts.StopsConnections {
+		context.AfterFunc(ctx, stoppable.Shutdown)
+	}
 	clusters = workload.Restrict(clusters, mgr.GetAPIReader())
 
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()

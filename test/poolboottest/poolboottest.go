@@ -83,6 +83,7 @@ func setupReconcilers(ctx context.Context, env *envtest.Environment, mgr *ownMan
 	settings.ServerURL = cmp.Or(options.ServerURL, DefaultServerURL)
 	settings.ServerCA = func() ([]byte, error) { return options.ServerCA, nil }
 	settings.OverlayNamespace = cmp.Or(options.OverlayNamespace, settings.OverlayNamespace)
+	settings.StopsConnections = true
 	settings.Metrics = prometheus.NewRegistry() // a process can have several managers
 	for _, phase := range controllers.MigrationPhases {
 		settings.SkipCRDMigrationPhases = append(settings.SkipCRDMigrationPhases, string(phase)) // nothing is stored yet
