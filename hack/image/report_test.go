@@ -63,7 +63,8 @@ func failed(t *testing.T, stage, log string, server *configServer) *initramfs {
 	i.write("journal", log)
 	i.write("by-label/config-2", "")
 	i.program("systemctl", `[ "$*" = "--quiet is-failed ignition-`+stage+`.service" ]`)
-	i.program("journalctl", `cat "`+i.path("journal")+`"`)
+	// Ignition prints the whole configuration to the standard error, after the error.
+	i.program("journalctl", `cat "`+i.path("journal")+`"; [[ "$*" == *" --identifier=ignition _TRANSPORT=syslog" ]] || echo "Full config: `+token+`"`)
 	i.program("start-network", `echo "network $1" >>"$CALLS"`)
 	i.environment = append(i.environment, "LABELS="+i.path("by-label"), "START_NETWORK="+i.path("bin/start-network"))
 	return i
@@ -84,6 +85,17 @@ func TestFailedStageIsReported(t *testing.T) {
 	}
 	if calls := i.read("calls"); calls != "network 120\n" {
 		t.Errorf("calls: %s", calls)
+	}
+}
+
+func TestReportHasNoConfiguration(t *testing.T) {
+	server := newConfigServer(t)
+	i := failed(t, "disks", "Ignition failed\n", server)
+	if output, err := i.run(script); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	if strings.Contains(server.reports[0], "Full config") || strings.Contains(server.reports[0], token) {
+		t.Errorf("report: %q", server.reports[0])
 	}
 }
 

@@ -17,8 +17,9 @@ for candidate in fetch-offline fetch kargs disks mount files; do
 done
 [ -n "$stage" ] || exit 0 # something else failed
 
+# Only what Ignition logs: when it fails, it also prints the whole configuration, with its secrets, to the standard error.
 # The server accepts 4,096 bytes. The first line of the end of a log is incomplete.
-journalctl --quiet --output=cat --lines=200 --identifier=ignition >"$dir/log" || :
+journalctl --quiet --output=cat --lines=200 --identifier=ignition _TRANSPORT=syslog >"$dir/log" || :
 echo "$stage" >"$dir/report"
 if [ "$(wc -c <"$dir/log")" -gt 4000 ]; then
 	tail -c 4000 "$dir/log" | sed 1d >>"$dir/report"
