@@ -63,14 +63,17 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 // maxRefusal is the maximum number of characters of a reason in status.requests.
 const maxRefusal = 1024
 
-// refuse reports why a host is not admitted, unless this is already recorded, and returns the reason to record.
+// refuse returns the reason to record why a host is not admitted. Unless it is already recorded, it is reported when
+// the record is written: after a conflict, the host can be decided again.
 func (r *Reconciler) refuse(s *scope, f facts, why string) string {
 	if long := []rune(why); len(long) > maxRefusal {
 		why = string(long[:maxRefusal-1]) + "…"
 	}
 	if f.request.Refused != why {
-		r.report(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused,
-			"Enrollment %s refuses host %s with address %s: %s", s.enrollment.Name, f.name, f.request.Address, why)
+		s.reports = append(s.reports, func() {
+			r.report(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused,
+				"Enrollment %s refuses host %s with address %s: %s", s.enrollment.Name, f.name, f.request.Address, why)
+		})
 	}
 	return why
 }

@@ -89,7 +89,9 @@ type scope struct {
 	nodesErr error
 	// isSlow is true after a slow read of a Node. The other hosts wait for the next reconcile.
 	isSlow bool
-	now    time.Time
+	// reports are called after the status is written.
+	reports []func()
+	now     time.Time
 }
 
 // token is an enrollment token.
@@ -140,7 +142,14 @@ func (r *Reconciler) reconcile(ctx context.Context, key client.ObjectKey) (ctrl.
 			newStatus.Requests = slices.Delete(newStatus.Requests, at, at+1)
 		}
 	}
-	return r.writeStatus(ctx, s, newStatus)
+	result, err := r.writeStatus(ctx, s, newStatus)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, report := range s.reports {
+		report()
+	}
+	return result, nil
 }
 
 // gather reads an Enrollment and its pool. It returns nil if there is nothing to do.

@@ -303,6 +303,24 @@ var _ = Describe("An Enrollment", func() {
 		Expect(strings.Join(w.receivedEvents(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
 	})
 
+	It("reports a refusal once, whichever write fails before it is recorded", func(ctx SpecContext) {
+		for failing := 1; ; failing++ {
+			w := newWorld(1)
+			w.settle(ctx)
+			w.ask(ctx, "edge-7")
+			w.settle(ctx)
+			w.ask(ctx, "edge-8")
+			w.receivedEvents()
+			w.Writes, w.CrashAt = 0, failing
+			w.settle(ctx)
+			Expect(w.receivedEvents()).To(HaveExactElements(ContainSubstring("refuses host edge-8"), ContainSubstring("refuses host edge-8")),
+				"write %d: one event on the Enrollment, and one on its pool", failing)
+			if w.Writes < failing {
+				break
+			}
+		}
+	})
+
 	It("changes nothing while its Cluster is paused, as during a move", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.settle(ctx)
