@@ -30,6 +30,8 @@ $(error There is none of $(KUBERNETES) etcd in KUBERNETES_BIN=$(KUBERNETES_BIN).
 endif
 endif
 PROVIDER := manager config-server kubectl-poolboot
+# The minor releases of the kubelet that make test-kubelets runs besides that of KUBERNETES_VERSION.
+OLDER_KUBELETS := 1.34 1.35
 
 VERSION ?= v0.1.0
 PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACKAGE).gitCommit=$(shell git rev-parse --short HEAD)
@@ -79,6 +81,15 @@ test-machine: image build ## Boot the Debian image in QEMU without KVM, from its
 .PHONY: test-race
 test-race: ## Run the tests of the concurrent packages with the race detector.
 	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...
+
+.PHONY: test-kubelets
+test-kubelets: binaries host-binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
+	@for release in $(OLDER_KUBELETS); do for program in $(BIN)/*; do \
+		case $${program##*/} in kubelet|kubelets) ;; *) ln -sfn $$program $(BIN)/kubelets/$$release/ || exit 1 ;; esac; done; done
+	@set -e; for release in $(OLDER_KUBELETS); do \
+		KUBELET_RELEASE=$$release POOLBOOT_BIN=$(BIN)/kubelets/$$release go test -v -count 1 -timeout 20m ./test/suites/kubelets; \
+	done
+	KUBELET_RELEASE=$(basename $(KUBERNETES_VERSION:v%=%)) go test -v -count 1 -timeout 20m ./test/suites/kubelets
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser, and the decision on certificates, for FUZZTIME each (default 20s).
@@ -199,6 +210,14 @@ $(addprefix $(BIN)/,$(filter-out $(EXISTING),$(KUBERNETES))): $(BIN)/%: $(TOOLS)
 	@[ ! -L $@ ] || rm $@
 	@$(PROGRESS) "build $* $(KUBERNETES_VERSION) from source (once; minutes on a cold cache)" "$(NETWORK)" \
 		go -C $(TOOLS)/k8s build -ldflags "$(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/$*
+
+# Each release has a folder, to which make test-kubelets links the other programs.
+$(BIN)/kubelets/%/kubelet: $(TOOLS)/kubelet-%/go.mod
+	@mkdir -p $(@D)
+	@$(PROGRESS) "build the kubelet of Kubernetes $* from source (once; minutes on a cold cache)" "$(NETWORK)" sh -c '\
+		version=$$(go -C $(TOOLS)/kubelet-$* list -m -f {{.Version}} k8s.io/kubernetes) && go -C $(TOOLS)/kubelet-$* build -o $@ \
+		-ldflags "-s -w -X $(VERSION_PACKAGE).gitVersion=$$version -X $(VERSION_PACKAGE).gitMajor=1 -X $(VERSION_PACKAGE).gitMinor=$(*:1.%=%) -X $(VERSION_PACKAGE).gitTreeState=clean" \
+		k8s.io/kubernetes/cmd/kubelet'
 
 $(addprefix $(BIN)/,$(filter-out $(EXISTING),etcd)): $(TOOLS)/k8s/go.mod
 	@[ ! -L $@ ] || rm $@

@@ -36,6 +36,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // namespace is the namespace of Poolboot in config/.
@@ -118,7 +119,7 @@ func read(ctx context.Context, url string) ([]byte, error) {
 // InstallSet returns the objects of config/default with the defaults of clusterctl's variables, as clusterctl installs
 // them.
 func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured, error) {
-	kustomize := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "kustomize", filepath.Join(filepath.Dir(binDir), "config", "default"))
+	kustomize := exec.CommandContext(ctx, filepath.Join(binDir, "kubectl"), "kustomize", sourcetree.Path("config", "default"))
 	var stderr bytes.Buffer
 	kustomize.Stderr = &stderr
 	raw, err := kustomize.Output()
