@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -66,7 +67,7 @@ type Reconciler struct {
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
 	// cloudProviders remembers what pool.FindExternalCloudProvider returned for each rendered config, by its key.
-	cloudProviders sync.Map
+	cloudProviders *lru.Cache
 	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
 	rights sync.Map
 	// ensuring combines the calls that ensure the same rights at the same time.

@@ -12,6 +12,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
+// maxCloudProviders limits the rendered configs that are remembered. One that is forgotten is searched again.
+const maxCloudProviders = 1000
+
 // findCloudProvider returns the field that starts the kubelet of the host with --cloud-provider=external, or "" if
 // there is none.
 func (r *Reconciler) findCloudProvider(ctx context.Context, s *scope) (string, error) {
@@ -27,7 +30,7 @@ func (r *Reconciler) findCloudProvider(ctx context.Context, s *scope) (string, e
 // be gone.
 func (r *Reconciler) findRenderedCloudProvider(ctx context.Context, s *scope) (string, error) {
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: s.configuration}
-	if source, known := r.cloudProviders.Load(key); known {
+	if source, known := r.cloudProviders.Get(key); known {
 		return source.(string), nil
 	}
 	rendered := &poolv1.MachineConfig{}
@@ -45,6 +48,6 @@ func (r *Reconciler) findRenderedCloudProvider(ctx context.Context, s *scope) (s
 	if err != nil {
 		return "", err
 	}
-	r.cloudProviders.Store(key, source)
+	r.cloudProviders.Add(key, source)
 	return source, nil
 }

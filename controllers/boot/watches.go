@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -32,6 +33,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" {
 		return errors.New("boot controller: Client, APIReader, ClusterCache and OverlayNamespace must be set")
 	}
+	r.cloudProviders = lru.New(maxCloudProviders)
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("poolboot-boot")
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,6 +114,7 @@ func (w *world) restart() {
 		}),
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
+		cloudProviders:   lru.New(maxCloudProviders),
 		OverlayNamespace: overlayNamespace,
 		watchHardware: func() error {
 			w.hardwareWatched = true
