@@ -44,8 +44,7 @@ RELEASE_LDFLAGS = -s -w $(PROVIDER_LDFLAGS)
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
 CONTAINERD := containerd containerd-shim-runc-v2 ctr
 CNI_PLUGINS := main/bridge main/loopback ipam/host-local
-REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition)
-HOST_PARTS := $(addprefix $(BIN)/,pause.tar $(addprefix containerd/,$(CONTAINERD) runc) $(addprefix cni/,$(notdir $(CNI_PLUGINS))))
+REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition pause.tar $(addprefix containerd/,$(CONTAINERD) runc) $(addprefix cni/,$(notdir $(CNI_PLUGINS))))
 
 CONTROLLER_GEN := $(BIN)/controller-gen
 GOLANGCI_LINT := $(BIN)/golangci-lint
@@ -59,7 +58,7 @@ demo: binaries ## Boot four machines into their pools on real parts and prove it
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: binaries host-binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.
+test: binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@$(PROGRESS) "build the tests" "see the compiler's message above" go vet ./...
 	@echo "==> test the packages"
 	go -C api test ./...
@@ -83,7 +82,7 @@ test-race: ## Run the tests of the concurrent packages with the race detector.
 	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...
 
 .PHONY: test-kubelets
-test-kubelets: binaries host-binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
+test-kubelets: binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.
 	@for release in $(OLDER_KUBELETS); do for program in $(BIN)/*; do \
 		case $${program##*/} in kubelet|kubelets) ;; *) ln -sfn $$program $(BIN)/kubelets/$$release/ || exit 1 ;; esac; done; done
 	@set -e; for release in $(OLDER_KUBELETS); do \
@@ -158,10 +157,7 @@ $(addprefix build-,$(PROVIDER)): build-%:
 	@$(PROGRESS) "build $*" "see the compiler's message above" go build -ldflags "$(PROVIDER_LDFLAGS)" -o $(BIN)/$* ./cmd/$*
 
 .PHONY: binaries
-binaries: $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition.
-
-.PHONY: host-binaries
-host-binaries: $(HOST_PARTS) rootfs ## Build what hosts in namespaces run: containerd, runc, CNI plugins and a root file system.
+binaries: rootfs $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, and a root file system.
 
 # Checked each time: it is rebuilt if it is incomplete, outdated or damaged.
 .PHONY: rootfs
@@ -224,7 +220,7 @@ $(addprefix $(BIN)/,$(filter-out $(EXISTING),etcd)): $(TOOLS)/k8s/go.mod
 	@$(PROGRESS) "build etcd from source (once)" "$(NETWORK)" \
 		go -C $(TOOLS)/k8s build -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
 
-# A distribution sets these when it builds Ignition; the simulated hosts' has no SELinux.
+# A distribution sets these when it builds Ignition; the test hosts' has no SELinux.
 IGNITION := github.com/coreos/ignition/v2/internal
 IGNITION_LDFLAGS := -s -w -X $(IGNITION)/distro.selinuxRelabel=false -X $(IGNITION)/version.Raw=v2.27.0
 

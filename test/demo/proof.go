@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -87,9 +86,9 @@ func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHi
 // holdsFiles reports whether the disk of a host has the file of the worker pool, and the file of the infra pool only if
 // the host is in that pool.
 func holdsFiles(s *site.Site, b boot) bool {
-	root := s.Hardware.Host(b.config.Status.HostRef.Name).Root()
-	worker, workerErr := os.ReadFile(filepath.Join(root, "etc", "workertest"))
-	infra, infraErr := os.ReadFile(filepath.Join(root, "etc", "infratest"))
+	host := s.Hardware.Host(b.config.Status.HostRef.Name)
+	worker, workerErr := host.ReadFile("/etc/workertest")
+	infra, infraErr := host.ReadFile("/etc/infratest")
 	inherited := workerErr == nil && string(worker) == "worker"
 	if b.wanted() == "infra" {
 		return inherited && infraErr == nil && string(infra) == "infra"

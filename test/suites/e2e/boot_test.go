@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -102,6 +100,6 @@ func listPools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool
 
 // readHostFile reads a file on the disk of a config's host.
 func readHostFile(config *bootstrapv1.PoolbootConfig, path string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(lab.Hardware.Host(config.Status.HostRef.Name).Root(), path))
+	content, err := lab.Hardware.Host(config.Status.HostRef.Name).ReadFile(path)
 	return string(content), err
 }

@@ -197,7 +197,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		delete(changed.Labels, corev1.LabelOSStable)
 		Expect(lab.WorkloadClient.Patch(ctx, changed, client.MergeFrom(before))).To(Succeed())
 		// The site owns the host: it keeps running after the spec.
-		Expect(lab.Hardware.Host(own.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+		Expect(lab.Hardware.Host(own.Status.HostRef.Name).Reset(context.WithoutCancel(ctx))).To(Succeed())
 		Eventually(ctx, func() map[string]string { return t.Node(ctx, own).Labels }).Should(Equal(before.Labels))
 	})
 })

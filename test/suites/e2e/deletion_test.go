@@ -13,7 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -54,7 +54,7 @@ var _ = Describe("A deleted Machine", func() {
 		Entry("when its host asks while the config server is down", 1, func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) []*site.Program {
 			kill(lab.ConfigServer)
 			t.AddHosts(ctx, 1)
-			Eventually(ctx, func() *host.Host { return lab.Hardware.Host(t.HostName(0)) }).ShouldNot(BeNil())
+			Eventually(ctx, func() *baremetal.Host { return lab.Hardware.Host(t.HostName(0)) }).ShouldNot(BeNil())
 			return []*site.Program{lab.ConfigServer}
 		}),
 		Entry("when its host has asked while the manager is down", 1, func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) []*site.Program {

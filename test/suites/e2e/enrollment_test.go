@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,7 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -37,11 +35,9 @@ var _ = Describe("A host without a Machine", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 
-		dir, err := os.MkdirTemp(lab.Dir(), "host-")
+		server, err := lab.Hardware.Boot(name, userData)
 		Expect(err).NotTo(HaveOccurred())
-		server := host.New(host.Options{Name: name, Dir: dir, Log: GinkgoWriter})
-		Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
-		DeferCleanup(server.PowerOff)
+		DeferCleanup(server.PowerCut)
 
 		expectWorkingNode(ctx, t, name, server, history)
 	})
@@ -51,7 +47,7 @@ var _ = Describe("A host without a Machine", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		bmh := t.BootAnnotatedHost(ctx, t.HostName(0), "infra")
-		Eventually(func() *host.Host { return lab.Hardware.Host(bmh.Name) }).WithContext(ctx).ShouldNot(BeNil(), "the host is on")
+		Eventually(func() *baremetal.Host { return lab.Hardware.Host(bmh.Name) }).WithContext(ctx).ShouldNot(BeNil(), "the host is on")
 		node := expectWorkingNode(ctx, t, bmh.Name, lab.Hardware.Host(bmh.Name), history)
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, string(bmh.UID)))
 		Expect(node.Spec.ProviderID).To(BeEmpty(), "a provider ID of Metal3 names a Metal3Machine")
@@ -68,7 +64,7 @@ func newTenantTakingHosts(ctx context.Context) *tenant.Tenant {
 
 // expectWorkingNode waits until the Node of a host without a Machine is Ready in the pool infra and the host's token is
 // revoked. It expects each version of the Node since the start of history to be in the pool.
-func expectWorkingNode(ctx context.Context, t *tenant.Tenant, name string, server *host.Host, history *site.NodeHistory) *corev1.Node {
+func expectWorkingNode(ctx context.Context, t *tenant.Tenant, name string, server *baremetal.Host, history *site.NodeHistory) *corev1.Node {
 	GinkgoHelper()
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace}}
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
@@ -78,7 +74,7 @@ func expectWorkingNode(ctx context.Context, t *tenant.Tenant, name string, serve
 	verdict := site.Judge(listVersions(ctx, history, name), "infra", listPools(ctx, t))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-	Expect(os.ReadFile(filepath.Join(server.Root(), "/etc/infratest"))).To(BeEquivalentTo("infra"))
+	Expect(server.ReadFile("/etc/infratest")).To(BeEquivalentTo("infra"))
 
 	By("waiting for its token to be revoked")
 	Eventually(ctx, func(ctx context.Context) (string, error) {

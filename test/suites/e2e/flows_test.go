@@ -149,7 +149,7 @@ func (s *flowSite) runInShell(ctx context.Context, where, line string) string {
 	if path, ok := strings.CutPrefix(line, "cat "); ok {
 		host := lab.Hardware.Host(where)
 		Expect(host).NotTo(BeNil())
-		content, err := os.ReadFile(filepath.Join(host.Root(), path))
+		content, err := host.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
 		return s.normalize(ctx, string(content))
 	}

@@ -16,7 +16,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -82,7 +82,7 @@ var _ = Describe("A host that can't reach the config server", func() {
 		t.AddHosts(ctx, 1)
 		Eventually(ctx, func() bool {
 			machine := lab.Hardware.Host(t.HostName(0))
-			return machine != nil && !machine.When(host.UnitsStarted).IsZero()
+			return machine != nil && !machine.When(baremetal.UnitsStarted).IsZero()
 		}).Should(BeTrue(), "the host boots without the manager")
 		restart()
 		Eventually(ctx, func() []corev1.Secret { return listJoinTokens(ctx, config) }).Should(ConsistOf(

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,15 +26,13 @@ import (
 // kubeadmToken is a bootstrap token that kubeadm init creates. No host of these specs gets it.
 const kubeadmToken = "abcdef.0123456789abcdef"
 
-// ignoredPreflightErrors are the preflight errors for the kernel and the control groups of the machine that runs all
-// hosts.
+// ignoredPreflightErrors are the preflight errors for the kernel of the machine that runs all hosts.
 var ignoredPreflightErrors = []string{"SystemVerification"}
 
 var reservedTaint = corev1.Taint{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}
 
 // These specs run all phases of the real kubeadm join, with the unit, the JoinConfiguration and the discovery file that
-// Ignition wrote. One thing differs: systemctl on these hosts can't start the kubelet. The image's kubelet.path unit
-// starts it when kubeadm has written the kubelet's flags.
+// Ignition wrote.
 var _ = Describe("A host that joins with kubeadm", func() {
 	BeforeEach(func(ctx SpecContext) {
 		Expect(kubeadm.Init(ctx, lab.Workload, kubeadmToken)).To(Succeed())
@@ -75,27 +71,21 @@ var _ = Describe("A host that joins with kubeadm", func() {
 		}).ShouldNot(BeEmpty())
 		Expect(readHostFile(config, "/etc/kubernetes/kubelet.conf")).NotTo(BeEmpty(), "the file exists before the certificate is issued")
 		machine := lab.Hardware.Host(config.Status.HostRef.Name)
-		machine.PowerOff()
+		Expect(machine.PowerCut()).To(Succeed())
 		Expect(machine.Joined()).To(BeFalse())
 		// kubeadm removes the kubelet's credential when it times out, after several minutes. The spec removes it at
 		// once.
-		Expect(os.Remove(filepath.Join(machine.Root(), "/etc/kubernetes/bootstrap-kubelet.conf"))).To(Succeed())
+		Expect(machine.Remove("/etc/kubernetes/bootstrap-kubelet.conf")).To(Succeed())
 
 		restart()
-		Expect(machine.Reboot(context.WithoutCancel(ctx))).To(Succeed())
+		Expect(machine.Reset(context.WithoutCancel(ctx))).To(Succeed())
 		expectJoined(ctx, t, config)
 	})
 })
 
 // deployKubeadm creates a MachineDeployment of one Machine of the pool infra that joins with kubeadm, and returns its
-// config. The host is powered off at the end of the spec: all hosts share one machine, and kubeadm checks the kubelet's
-// health at a fixed port, therefore only one of them can join with kubeadm at a time.
+// config.
 func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrapv1.BootSpec)) *bootstrapv1.PoolbootConfig {
-	DeferCleanup(func() {
-		if machine := lab.Hardware.Host(t.HostName(0)); machine != nil {
-			machine.PowerOff()
-		}
-	})
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: site.KubeadmImageURL,
 		Config: func(spec *bootstrapv1.BootSpec) {
 			spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ignoredPreflightErrors}}

@@ -16,7 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -75,7 +75,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		DeferCleanup(restartAfterFailure)
 		kill(lab.Manager)
 		Expect(lab.WorkloadClient.Delete(ctx, before.DeepCopy())).To(Succeed())
-		Expect(lab.Hardware.Host(edge.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+		Expect(lab.Hardware.Host(edge.Status.HostRef.Name).Reset(context.WithoutCancel(ctx))).To(Succeed())
 		node := waitForReregistration(ctx, before)
 		Expect(node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge"), Not(HaveKey(edgeRole))), "the labels of the kubelet's flags only")
 		Expect(hasUnassignedTaint(node)).To(BeTrue())
@@ -145,11 +145,11 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 	It("reports a conflict when its Machine's labels name the old pool, and moves without reprovisioning when the MachineDeployment's labels change", func(ctx SpecContext) {
 		type identity struct {
 			machine, node types.UID
-			host          *host.Host // another pointer after provisioning
+			deployments   int // of its host
 		}
 		identities := func() (all []identity) {
 			for i := range infras {
-				all = append(all, identity{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, lab.Hardware.Host(infras[i].Status.HostRef.Name)})
+				all = append(all, identity{t.Machine(ctx, &infras[i]).UID, t.Node(ctx, &infras[i]).UID, countDeployments(&infras[i])})
 			}
 			return all
 		}
@@ -216,7 +216,7 @@ func reregisterNode(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.P
 	Expect(lab.WorkloadClient.Delete(ctx, before)).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False " + bootstrapv1.NodeMissingReason))
 	// The site owns the host: it keeps running after the spec.
-	Expect(lab.Hardware.Host(config.Status.HostRef.Name).Reboot(context.WithoutCancel(ctx))).To(Succeed())
+	Expect(lab.Hardware.Host(config.Status.HostRef.Name).Reset(context.WithoutCancel(ctx))).To(Succeed())
 	Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).Should(BeEmpty())
 	Expect(t.Node(ctx, config).UID).NotTo(Equal(before.UID))
@@ -253,4 +253,15 @@ func countMachines(ctx context.Context, t *tenant.Tenant) func() map[string]int3
 		}
 		return counts
 	}
+}
+
+// countDeployments returns how often an image was written to the disk of a config's host. Each image runs Ignition
+// once.
+func countDeployments(config *bootstrapv1.PoolbootConfig) (times int) {
+	for _, event := range lab.Hardware.Host(config.Status.HostRef.Name).Events() {
+		if event.Step == baremetal.FilesWritten {
+			times++
+		}
+	}
+	return times
 }

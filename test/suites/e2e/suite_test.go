@@ -1,6 +1,6 @@
 // Package e2e tests Poolboot from a MachineDeployment to a Node that is in its pool from its first version. Real are
-// Ignition, kubelet, kubeadm, both API servers, Cluster API's core, and Poolboot's two programs with the rights that
-// config/ gives them. Simulated are the hardware, Cluster API's Metal3 provider and the container runtime.
+// Ignition, systemd, the container runtime, kubelet, kubeadm, both API servers, Cluster API's core, and Poolboot's two
+// programs with the rights that config/ gives them. Simulated are the hardware and Cluster API's Metal3 provider.
 package e2e
 
 import (

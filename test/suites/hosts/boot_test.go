@@ -28,7 +28,7 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 
 	It("boots what Ignition wrote, with the real systemd and nothing failed", func(ctx SpecContext) {
 		h := newHost(rack, "host-0", baremetal.KubeletImage, map[string]any{
-			"storage": files(file("/etc/hostname", 0o644, "edge-0\n"), file("/etc/sysctl.d/90-pool.conf", 0o644, "net.ipv4.ip_forward = 1\n")),
+			"storage": files(file("/etc/hostname", 0o644, "edge-0\n"), file("/etc/sysctl.d/90-pool.conf", 0o644, "net.ipv4.ip_default_ttl = 65\n")),
 			"systemd": units(stateful, unit("unwanted.service", "[Service]", "ExecStart=/bin/false")),
 		})
 		Expect(h.PowerOn(ctx)).To(Succeed())
@@ -36,13 +36,13 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 
 		Expect(h.Run(ctx, "hostname")).To(Equal("edge-0\n"))
 		Expect(h.Run(ctx, "cat", "/proc/1/comm")).To(Equal("systemd\n"))
-		Expect(h.Run(ctx, "cat", "/proc/sys/net/ipv4/ip_forward")).To(Equal("1\n"))
+		Expect(h.Run(ctx, "cat", "/proc/sys/net/ipv4/ip_default_ttl")).To(Equal("65\n"))
 		Expect(h.Run(ctx, "cat", "/var/lib/stateful")).To(Equal("started\n"))
 		Expect(h.Run(ctx, "systemctl", "list-units", "--failed", "--plain", "--no-legend")).To(BeEmpty())
 		Expect(h.Run(ctx, "systemctl", "is-active", "containerd.service")).To(Equal("active\n"))
 		Eventually(h.Journal).WithArguments(ctx, "--unit=stateful.service").Should(ContainSubstring("Finished stateful.service"))
 		Expect(h.Console()).To(And(ContainSubstring("Ignition finished successfully"), ContainSubstring("Multi-User System")))
-		AddReportEntry("seconds from power on to multi-user.target", time.Since(h.When(baremetal.PoweredOn)).Seconds())
+		reportStages(h, "multi-user.target")
 	}, SpecTimeout(5*time.Minute))
 
 	It("reboots when it wants to, without Ignition and with its disk", func(ctx SpecContext) {
@@ -96,7 +96,7 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 		DeferCleanup(server.Close)
 		h, err := rack.NewHost(baremetal.HostOptions{Name: "host-3", Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(h.Deploy([]byte(`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "` + server.URL + `"}]}}}`))).To(Succeed())
+		Expect(h.Deploy(baremetal.KubeletImage, []byte(`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "`+server.URL+`"}]}}}`))).To(Succeed())
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Eventually(requests.Load).Should(BeNumerically(">", 1))
 
@@ -121,10 +121,10 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 		h, err := rack.NewHost(baremetal.HostOptions{Name: "host-5", Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(h.PowerOn(ctx)).To(MatchError(ContainSubstring("call Deploy first")))
-		Expect(h.Deploy(document(map[string]any{}))).To(Succeed())
+		Expect(h.Deploy(baremetal.KubeletImage, document(map[string]any{}))).To(Succeed())
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Expect(h.PowerOn(ctx)).To(MatchError(ContainSubstring("it is on already")))
-		Expect(h.Deploy(nil)).To(MatchError(ContainSubstring("while the host is on")))
+		Expect(h.Deploy(baremetal.KubeletImage, nil)).To(MatchError(ContainSubstring("while the host is on")))
 		Expect(h.PowerCut()).To(Succeed())
 	}, SpecTimeout(5*time.Minute))
 })

@@ -60,7 +60,7 @@ var _ = Describe("The kubelet on a host in namespaces", func() {
 		h := newHost(rack, "host-0", baremetal.KubeletImage, withKubelet(cluster))
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Eventually(ready).Should(Succeed())
-		AddReportEntry("seconds from power on to a Ready Node", time.Since(h.When(baremetal.PoweredOn)).Seconds())
+		reportStages(h, "Node Ready")
 		Expect(node.Status.Addresses).To(ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: h.Address()}))
 		Expect(node.Status.NodeInfo.ContainerRuntimeVersion).To(HavePrefix("containerd://"))
 		Expect(node.Status.NodeInfo.OSImage).To(ContainSubstring("Debian"))

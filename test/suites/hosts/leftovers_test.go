@@ -20,7 +20,8 @@ import (
 )
 
 // ownerVariable is an environment variable. If it is set, this test binary is the owner of a host: with the name of a
-// directory, it boots a host there and prints its address and root. With nobody, it tries to without being root.
+// directory, it boots a host there and prints the process ID of its systemd. With nobody, it tries to without being
+// root.
 const ownerVariable = "POOLBOOT_TEST_HOST_OWNER"
 
 func own(mode string) {
@@ -37,15 +38,15 @@ func own(mode string) {
 	}
 	h, err := rack.NewHost(baremetal.HostOptions{Name: "orphan", Dir: mode})
 	if err == nil {
-		err = h.Deploy([]byte(`{"ignition": {"version": "3.4.0"}}`))
+		err = h.Deploy(baremetal.KubeletImage, []byte(`{"ignition": {"version": "3.4.0"}}`))
 	}
 	if err == nil {
 		err = h.PowerOn(ctx)
 	}
-	for err == nil && h.Root() == "" {
+	for err == nil && h.PID() == 0 {
 		err = h.Err()
 	}
-	fmt.Println(rack.Address(), h.Root(), err)
+	fmt.Println(h.PID(), err)
 	<-h.Off()
 }
 
@@ -130,11 +131,11 @@ var _ = Describe("Nothing is left of a host", func() {
 		output, err := owner.StdoutPipe()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(owner.Start()).To(Succeed())
-		var address, root string
+		var pid string
 		line, err := bufio.NewReader(output).ReadString('\n')
 		Expect(err).NotTo(HaveOccurred())
-		Expect(fmt.Sscanf(line, "%s %s <nil>", &address, &root)).To(Equal(2), line)
-		ids := namespaces(filepath.Base(filepath.Dir(root)))
+		Expect(fmt.Sscanf(line, "%s <nil>", &pid)).To(Equal(1), line)
+		ids := namespaces(pid)
 		Eventually(processesIn).WithArguments(ids).Should(ContainElements("systemd", "systemd-journal", "containerd"))
 
 		Expect(end(owner.Process)).To(Succeed())

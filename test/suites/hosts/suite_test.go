@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -44,7 +45,12 @@ func newRack(ctx context.Context) *baremetal.Rack {
 // newHost returns a host of a rack that is off, with a deployed image. Its console is in the spec's output.
 func newHost(rack *baremetal.Rack, name string, image baremetal.Image, config map[string]any) *baremetal.Host {
 	GinkgoHelper()
-	h, err := rack.NewHost(baremetal.HostOptions{Name: name, Dir: GinkgoT().TempDir(), Image: image, Log: GinkgoWriter})
+	return newHostWithUserData(rack, name, image, document(config))
+}
+
+func newHostWithUserData(rack *baremetal.Rack, name string, image baremetal.Image, userData []byte) *baremetal.Host {
+	GinkgoHelper()
+	h, err := rack.NewHost(baremetal.HostOptions{Name: name, Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(h.PowerCut)
 	DeferCleanup(func(ctx SpecContext) {
@@ -53,7 +59,7 @@ func newHost(rack *baremetal.Rack, name string, image baremetal.Image, config ma
 			GinkgoWriter.Println("The journal of", name, err, "\n"+journal)
 		}
 	})
-	Expect(h.Deploy(document(config))).To(Succeed())
+	Expect(h.Deploy(image, userData)).To(Succeed())
 	return h
 }
 
@@ -80,6 +86,19 @@ func waitForAnotherBoot(ctx context.Context, h *baremetal.Host, previous string)
 		return id
 	}).ShouldNot(Or(BeEmpty(), Equal(previous)))
 	waitForBoot(ctx, h)
+}
+
+// reportStages reports when each step of the last boot was reached, and that a last stage is reached now.
+func reportStages(h *baremetal.Host, last string) {
+	GinkgoHelper()
+	on := h.When(baremetal.PoweredOn)
+	var report strings.Builder
+	for _, event := range h.Events() {
+		if !event.Time.Before(on) {
+			fmt.Fprintf(&report, "%s %.1f s, ", event.Step, event.Time.Sub(on).Seconds())
+		}
+	}
+	AddReportEntry("stages of a boot", fmt.Sprintf("%s%s %.1f s", &report, last, time.Since(on).Seconds()))
 }
 
 // count returns how often a step happened.
@@ -112,5 +131,9 @@ func files(all ...map[string]any) map[string]any { return map[string]any{"files"
 
 func file(path string, mode int, text string) map[string]any {
 	return map[string]any{"path": path, "mode": mode, "overwrite": true,
-		"contents": map[string]any{"source": "data:;base64," + base64.StdEncoding.EncodeToString([]byte(text))}}
+		"contents": map[string]any{"source": dataURL(text)}}
+}
+
+func dataURL(text string) string {
+	return "data:;base64," + base64.StdEncoding.EncodeToString([]byte(text))
 }

@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 	"encoding/json"
-	"os"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -15,8 +14,8 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/fetch"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -24,7 +23,7 @@ import (
 // enrollmentToken is an enrollment token for two hosts of the pool infra, with its hosts that are powered on.
 type enrollmentToken struct {
 	pointer ignition.Pointer // without the name in its URL
-	servers []*host.Host
+	servers []*baremetal.Host
 }
 
 // newEnrollmentToken creates a token whose Secret and template have the labels for clusterctl move.
@@ -43,8 +42,7 @@ func newEnrollmentToken(ctx context.Context, t *tenant.Tenant) *enrollmentToken 
 	b := &enrollmentToken{pointer: ignition.Pointer{URL: enrollment.Status.URL, Token: token, CA: []byte(enrollment.Status.CertificateAuthority)}}
 	DeferCleanup(func() {
 		for _, server := range b.servers {
-			server.PowerOff()
-			Expect(os.RemoveAll(server.Root())).To(Succeed())
+			Expect(server.PowerCut()).To(Succeed())
 		}
 	})
 	return b
@@ -66,11 +64,9 @@ func (b *enrollmentToken) powerOn(ctx context.Context, name string) {
 	GinkgoHelper()
 	userData, err := b.pointerFor(name).Marshal()
 	Expect(err).NotTo(HaveOccurred())
-	dir, err := os.MkdirTemp("", "host-") // a short path, because it has sockets
+	server, err := source.Hardware.Boot(name, userData)
 	Expect(err).NotTo(HaveOccurred())
-	server := host.New(host.Options{Name: name, Dir: dir, Log: GinkgoWriter})
 	b.servers = append(b.servers, server)
-	Expect(server.PowerOn(context.WithoutCancel(ctx), userData)).To(Succeed())
 }
 
 // expectUsedUp expects the names to be admitted, and another host to be refused.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -19,8 +20,6 @@ type HostOptions struct {
 	Name string
 	// Dir is the host's own directory with its disk. It is created if it is missing.
 	Dir string
-	// Image is the image that Deploy writes. Default: KubeletImage.
-	Image Image
 	// Log gets the console's output line by line, in addition to the file console.log in Dir. Optional.
 	Log io.Writer
 }
@@ -32,6 +31,7 @@ type Host struct {
 	number  int // in the rack
 
 	mu     sync.Mutex // guards the fields below
+	image  Image
 	events []Event
 	power  *power
 	boots  int
@@ -42,15 +42,15 @@ func (r *Rack) NewHost(options HostOptions) (*Host, error) {
 	if options.Name == "" || options.Dir == "" {
 		return nil, errors.New("options Name and Dir must be set")
 	}
-	if options.Image == "" {
-		options.Image = KubeletImage
-	}
 	var err error
 	if options.Dir, err = filepath.Abs(options.Dir); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if firstHost+len(r.hosts) >= networkSize-1 {
+		return nil, fmt.Errorf("the rack is full: it has %d hosts", len(r.hosts))
+	}
 	h := &Host{options: options, rack: r, number: len(r.hosts)}
 	r.hosts = append(r.hosts, h)
 	return h, os.MkdirAll(options.Dir, 0o755)
@@ -61,7 +61,7 @@ func (h *Host) Name() string { return h.options.Name }
 
 // Address returns the host's IP address.
 func (h *Host) Address() string {
-	return fmt.Sprintf(networkFormat, h.rack.number, firstAddress+h.number)
+	return h.rack.address(firstHost + h.number)
 }
 
 // PowerOn boots the host from its disk and returns when the boot has started. The host runs until ctx is done, the
@@ -141,18 +141,57 @@ func (h *Host) Err() error {
 	}
 }
 
-// Root returns the directory of the running host's root file system, with its mounts. It changes with each boot. It is
-// empty before systemd starts, and while the host is off.
-func (h *Host) Root() string {
-	if pid := h.pid(); pid != 0 {
-		return fmt.Sprintf("/proc/%d/root", pid)
+// Disk opens the host's root file system. While the host is on, it has everything that is mounted on the host, such as
+// /run. While it is off, and before systemd starts, it has only what was written to the disk since it was deployed.
+func (h *Host) Disk() (*os.Root, error) {
+	if pid := h.PID(); pid != 0 {
+		return os.OpenRoot(fmt.Sprintf("/proc/%d/root", pid))
 	}
-	return ""
+	return os.OpenRoot(filepath.Join(h.disk(), "upper"))
+}
+
+// ReadFile returns a file of Disk.
+func (h *Host) ReadFile(path string) ([]byte, error) {
+	disk, err := h.Disk()
+	if err != nil {
+		return nil, err
+	}
+	defer disk.Close()
+	return disk.ReadFile(strings.TrimPrefix(path, "/"))
+}
+
+// WriteFile overwrites a file of Disk.
+func (h *Host) WriteFile(path string, content []byte, mode os.FileMode) error {
+	disk, err := h.Disk()
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	return disk.WriteFile(strings.TrimPrefix(path, "/"), content, mode)
+}
+
+// Remove removes a file of Disk.
+func (h *Host) Remove(path string) error {
+	disk, err := h.Disk()
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	return disk.Remove(strings.TrimPrefix(path, "/"))
+}
+
+// sentinel is the file with which a bootstrap provider reports success (Cluster API contract).
+const sentinel = "/run/cluster-api/bootstrap-success.complete"
+
+// Joined reports whether the host is on and the sentinel file of the Cluster API contract exists.
+func (h *Host) Joined() bool {
+	_, err := h.ReadFile(sentinel)
+	return err == nil
 }
 
 // Run runs a program on the host, as root, and returns its standard output.
 func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
-	pid := h.pid()
+	pid := h.PID()
 	if pid == 0 {
 		return "", h.errorf("run %v: systemd has not started", argv)
 	}
@@ -201,8 +240,9 @@ func (h *Host) isOn() bool {
 	}
 }
 
-// pid returns the process ID of the host's systemd on this machine, or 0 before it starts and while the host is off.
-func (h *Host) pid() int {
+// PID returns the process ID of the host's systemd on this machine, or 0 before it starts and while the host is off.
+// nsenter --all --target PID runs a shell on the host.
+func (h *Host) PID() int {
 	if p := h.current(); p != nil {
 		return p.pid()
 	}

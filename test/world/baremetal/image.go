@@ -52,12 +52,13 @@ func programNames() []string {
 
 // Deploy writes an image and user data to the disk, as a provisioner does. The next boot runs Ignition. The host must
 // be off.
-func (h *Host) Deploy(userData []byte) error {
+func (h *Host) Deploy(image Image, userData []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isOn() {
 		return h.errorf("the image can't be written while the host is on")
 	}
+	h.image = image
 	if err := h.writeDisk(userData); err != nil {
 		return h.errorf("write the image: %w", err)
 	}
@@ -75,7 +76,7 @@ func (h *Host) writeDisk(userData []byte) error {
 	}
 	upper := filepath.Join(h.disk(), "upper")
 	images := []string{"image/kubelet"}
-	if h.options.Image == KubeadmImage {
+	if h.image == KubeadmImage {
 		images = append(images, "image/kubeadm")
 	}
 	for _, image := range images {
@@ -99,7 +100,7 @@ func (h *Host) disk() string { return filepath.Join(h.options.Dir, "disk") }
 // programList returns the programs of the host's image, a line for each: its path on this machine and on the host.
 func (h *Host) programList() string {
 	var lines []string
-	for _, image := range []Image{KubeletImage, h.options.Image} {
+	for _, image := range []Image{KubeletImage, h.image} {
 		for path, name := range programs[image] {
 			line := filepath.Join(h.rack.binDir, name) + " " + path
 			if !slices.Contains(lines, line) {

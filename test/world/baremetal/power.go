@@ -97,14 +97,14 @@ func (p *power) boot() (reboot bool, err error) {
 		return false, err
 	}
 	p.setFirst(command.Process)
-	exited := make(chan error, 1)
+	plugged := make(chan error, 1)
 	stop := context.AfterFunc(p.ctx, func() { _ = command.Process.Kill() })
 	defer stop()
-	go func() { exited <- p.plugIn(command.Process.Pid, boots, stdin) }()
+	go func() { plugged <- p.plugIn(command.Process.Pid, boots, stdin) }()
 	problem := p.readSteps(steps)
 	_ = command.Wait() // the exit status is in ProcessState
 	p.setFirst(nil)
-	plugErr := errors.Join(<-exited, p.unplug(boots))
+	plugErr := errors.Join(<-plugged, p.unplug(boots))
 	if p.ctx.Err() != nil {
 		return false, nil
 	}
@@ -131,7 +131,7 @@ func (p *power) command(group string) *exec.Cmd {
 	command.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 		"NAME=" + h.options.Name, "ROOTFS=" + h.rack.rootfs + "/root", "DISK=" + h.disk(), "UUID=" + h.uuid(),
-		"ADDRESS=" + h.Address() + "/24", "GATEWAY=" + h.rack.Address(),
+		"ADDRESS=" + h.Address() + networkBits, "GATEWAY=" + h.rack.Address(),
 		"IGNITION=" + h.rack.binDir + "/ignition", "CGROUPS=" + strings.Join(groups, "\n"), "PROGRAMS=" + h.programList(),
 	}
 	command.SysProcAttr = &syscall.SysProcAttr{
@@ -146,8 +146,8 @@ func (p *power) command(group string) *exec.Cmd {
 // plugIn connects the host's network card with the switch.
 func (p *power) plugIn(pid, boots int, stdin io.WriteCloser) error {
 	port := p.port(boots)
-	err := p.host.rack.inSwitch(p.ctx, fmt.Sprintf("link add %s type veth peer name eth0 address 52:54:00:12:%02x:%02x netns %d", port,
-		p.host.rack.number, p.host.number, pid), "link set "+port+" master switch up")
+	err := p.host.rack.inSwitch(p.ctx, fmt.Sprintf("link add %s type veth peer name eth0 address 52:54:00:%02x:%02x:%02x netns %d", port,
+		p.host.rack.number, p.host.number>>8, p.host.number&0xff, pid), "link set "+port+" master switch up")
 	if err == nil {
 		_, err = io.WriteString(stdin, "\n")
 	}

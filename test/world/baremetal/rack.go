@@ -12,9 +12,11 @@ package baremetal
 import (
 	"context"
 	_ "embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,13 +30,13 @@ import (
 
 // Rack is a network with hosts, and this machine in it. It is safe for concurrent use.
 type Rack struct {
-	binDir    string
-	rootfs    string
-	all       []hierarchy
-	number    int // of the rack's network, 198.18.<number>.0/24
-	keeper    *exec.Cmd
-	stdin     io.Closer // of the keeper
-	interfaze string    // of this machine in the rack's network
+	binDir           string
+	rootfs           string
+	all              []hierarchy
+	number           int // of the rack's network
+	keeper           *exec.Cmd
+	stdin            io.Closer // of the keeper
+	networkInterface string    // of this machine in the rack's network
 
 	mu    sync.Mutex // guards the fields below
 	hosts []*Host
@@ -45,12 +47,15 @@ type Rack struct {
 //go:embed keeper.sh
 var keeperScript string
 
-// The networks of racks are in a range for benchmarks of network devices (RFC 2544), which no network uses.
+// The networks of racks are in a range for benchmarks of network devices (RFC 2544), 198.18.0.0/15, which no network
+// uses. Each rack has a /20 with this machine and hosts.
 const (
-	networkFormat  = "198.18.%d.%d"
-	networks       = 256
-	machineAddress = 1  // of this machine in each rack
-	firstAddress   = 10 // of hosts
+	firstNetwork = 198<<24 | 18<<16
+	networks     = 32
+	networkSize  = 1 << 12
+	networkBits  = "/20"
+	thisMachine  = 1
+	firstHost    = 16
 )
 
 // NewRack creates an empty rack. On error it removes everything that it has created.
@@ -77,7 +82,14 @@ func NewRack(ctx context.Context) (_ *Rack, err error) {
 }
 
 // Address returns the IP address of this machine in the rack's network. Hosts reach servers at this address.
-func (r *Rack) Address() string { return fmt.Sprintf(networkFormat, r.number, machineAddress) }
+func (r *Rack) Address() string { return r.address(thisMachine) }
+
+// address returns an IP address in the rack's network.
+func (r *Rack) address(number int) string {
+	var address [4]byte
+	binary.BigEndian.PutUint32(address[:], uint32(firstNetwork+r.number*networkSize+number))
+	return netip.AddrFrom4(address).String()
+}
 
 // Close cuts the power of all hosts, and removes the network.
 func (r *Rack) Close() error {
@@ -87,9 +99,9 @@ func (r *Rack) Close() error {
 	for _, h := range r.hosts {
 		errs = append(errs, h.PowerCut())
 	}
-	if r.interfaze != "" { // the kernel removes it with the switch, but later
-		errs = append(errs, r.ip(context.Background(), "link del "+r.interfaze))
-		r.interfaze = ""
+	if r.networkInterface != "" { // the kernel removes it with the switch, but later
+		errs = append(errs, r.ip(context.Background(), "link del "+r.networkInterface))
+		r.networkInterface = ""
 	}
 	if r.stdin != nil {
 		_ = r.stdin.Close()
@@ -133,7 +145,7 @@ func (r *Rack) connect(ctx context.Context) error {
 		name := "poolboot" + strconv.Itoa(r.number)
 		err := r.ip(ctx, "link add "+name+" type veth peer name uplink netns "+pid)
 		if err == nil {
-			r.interfaze = name
+			r.networkInterface = name
 			break
 		}
 		if !strings.Contains(err.Error(), "File exists") {
@@ -143,7 +155,7 @@ func (r *Rack) connect(ctx context.Context) error {
 	if err := r.inSwitch(ctx, "link set lo up", "link add switch type bridge", "link set switch up", "link set uplink master switch up"); err != nil {
 		return err
 	}
-	return r.ip(ctx, "address add "+r.Address()+"/24 dev "+r.interfaze, "link set "+r.interfaze+" up")
+	return r.ip(ctx, "address add "+r.Address()+networkBits+" dev "+r.networkInterface, "link set "+r.networkInterface+" up")
 }
 
 // ip runs commands of ip.
@@ -180,7 +192,7 @@ func (r *Rack) checkRequirements(ctx context.Context) error {
 	}
 	for _, program := range append([]string{"ignition"}, programNames()...) {
 		if _, err := os.Stat(filepath.Join(r.binDir, program)); err != nil {
-			return fmt.Errorf("%w. What to do: run make binaries host-binaries", err)
+			return fmt.Errorf("%w. What to do: run make binaries", err)
 		}
 	}
 	r.rootfs = filepath.Join(r.binDir, "rootfs")

@@ -2,13 +2,15 @@ package site
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"sync"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 )
 
 // URLs of the images that a Metal3Machine can have.
@@ -17,24 +19,39 @@ const (
 	KubeadmImageURL = "http://images.example.com/kubeadm.qcow2"
 )
 
-// Hardware has a simulated host for each BareMetalHost. A host is created when it is first powered on.
+// Hardware has a host for each BareMetalHost. A host is created when it is first powered on.
 type Hardware struct {
-	ctx    context.Context
-	dir    string
-	binDir string
-	log    io.Writer
+	ctx  context.Context
+	dir  string
+	log  io.Writer
+	rack *baremetal.Rack
 
 	mu    sync.Mutex
-	hosts map[string]*host.Host
+	hosts map[string]*baremetal.Host
 	// decommissioned are the names of hosts that stay off.
 	decommissioned map[string]bool
 }
 
-// Host returns the simulated host of a BareMetalHost, or nil if it was never powered on.
-func (h *Hardware) Host(name string) *host.Host {
+func newHardware(ctx context.Context, dir string, log io.Writer) (*Hardware, error) {
+	rack, err := baremetal.NewRack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Hardware{ctx: ctx, dir: dir, log: log, rack: rack, hosts: map[string]*baremetal.Host{}, decommissioned: map[string]bool{}}, nil
+}
+
+// Host returns the host of a BareMetalHost, or nil if it was never powered on.
+func (h *Hardware) Host(name string) *baremetal.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.hosts[name]
+}
+
+// Boot boots a host without BareMetalHost from a new image with user data.
+func (h *Hardware) Boot(name string, userData []byte) (*baremetal.Host, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.boot(name, baremetal.KubeletImage, userData)
 }
 
 // PowerOn boots the host of a BareMetalHost: from a new image with user data, or from its current disk without.
@@ -48,42 +65,61 @@ func (h *Hardware) PowerOn(_ context.Context, bmh *bmov1alpha1.BareMetalHost, us
 	case machine == nil && userData == nil:
 		return nil // never deployed: there is no disk to boot from
 	case userData == nil:
-		return machine.Reboot(h.ctx)
-	case machine != nil:
-		machine.PowerOff()
+		return machine.Reset(h.ctx)
 	}
-	image := host.KubeletImage
+	image := baremetal.KubeletImage
 	if bmh.Spec.Image != nil && bmh.Spec.Image.URL == KubeadmImageURL {
-		image = host.KubeadmImage
+		image = baremetal.KubeadmImage
 	}
-	machine = host.New(host.Options{Name: bmh.Name, Dir: filepath.Join(h.dir, bmh.Name), BinDir: h.binDir, Image: image, Log: h.log})
-	h.hosts[bmh.Name] = machine
-	return machine.PowerOn(h.ctx, userData)
+	_, err := h.boot(bmh.Name, image, userData)
+	return err
 }
 
-// PowerOff powers off the host of a BareMetalHost.
+// boot deploys and boots a host. The caller holds the lock.
+func (h *Hardware) boot(name string, image baremetal.Image, userData []byte) (*baremetal.Host, error) {
+	machine := h.hosts[name]
+	if machine == nil {
+		var err error
+		if machine, err = h.rack.NewHost(baremetal.HostOptions{Name: name, Dir: filepath.Join(h.dir, name), Log: h.log}); err != nil {
+			return nil, fmt.Errorf("host %s: %w", name, err)
+		}
+		h.hosts[name] = machine
+	}
+	if err := machine.PowerCut(); err != nil {
+		return nil, err
+	}
+	if err := machine.Deploy(image, userData); err != nil {
+		return nil, err
+	}
+	return machine, machine.PowerOn(h.ctx)
+}
+
+// PowerOff cuts the power of the host of a BareMetalHost.
 func (h *Hardware) PowerOff(_ context.Context, bmh *bmov1alpha1.BareMetalHost) error {
 	if machine := h.Host(bmh.Name); machine != nil {
-		machine.PowerOff()
+		return machine.PowerCut()
 	}
 	return nil
 }
 
 // Decommission powers off a host permanently. Otherwise unused kubelets exhaust shared resources of the machine,
 // inotify instances first.
-func (h *Hardware) Decommission(name string) {
+func (h *Hardware) Decommission(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.decommissioned[name] = true
 	if machine := h.hosts[name]; machine != nil {
-		machine.PowerOff()
+		return machine.PowerCut()
 	}
+	return nil
 }
 
-func (h *Hardware) powerOffAll() {
+func (h *Hardware) powerOffAll() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var errs []error
 	for _, machine := range h.hosts {
-		machine.PowerOff()
+		errs = append(errs, machine.PowerCut())
 	}
+	return errors.Join(errs...)
 }

@@ -1,6 +1,6 @@
 // Package site sets up a complete site on one machine: a management cluster with the real Cluster API core and
-// Poolboot's two programs, a workload cluster, and hosts that boot with the real Ignition and kubelet. Simulated are
-// the hardware, Cluster API's Metal3 provider and the container runtime. The demo and the end-to-end tests use it.
+// Poolboot's two programs, a workload cluster, and hosts in Linux namespaces that boot with the real Ignition, systemd
+// and kubelet. Simulated are the hardware and Cluster API's Metal3 provider. The demo and the end-to-end tests use it.
 package site
 
 import (
@@ -22,7 +22,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/faults"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
@@ -42,7 +41,7 @@ type Flags struct {
 
 // Options are the options of a site.
 type Options struct {
-	// Hardware is the hardware of BareMetalHosts. Default: hosts that boot with the real Ignition and kubelet.
+	// Hardware is the hardware of BareMetalHosts. Default: hosts in Linux namespaces, for which a site needs root.
 	Hardware metal3.Hardware
 	// Address is the IP address of the servers that hosts of Hardware connect to. Default: 127.0.0.1.
 	Address string
@@ -87,7 +86,7 @@ type Site struct {
 	Ways Ways
 	// WorkloadKubeconfig is the kubeconfig of Clusters. nil is the administrator's.
 	WorkloadKubeconfig []byte
-	// Hardware has the hosts that boot with the real Ignition and kubelet.
+	// Hardware has the hosts in Linux namespaces. It is nil with Options.Hardware.
 	Hardware *Hardware
 
 	service   *faults.Service
@@ -126,6 +125,11 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 
 	if other := cmp.Or(options.Predecessor, options.Neighbor); other != nil {
 		s.guest, s.Workload, s.Hardware = true, other.Workload, other.Hardware
+	} else if options.Hardware == nil {
+		if s.Hardware, err = newHardware(ctx, s.dir, options.Consoles); err != nil {
+			return nil, err
+		}
+		up("network of the hosts")
 	}
 	if options.Predecessor != nil {
 		s.endpoint = options.Predecessor.endpoint
@@ -143,9 +147,6 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
-	if s.Hardware == nil {
-		s.Hardware = &Hardware{ctx: ctx, dir: s.dir, binDir: s.binDir, log: options.Consoles, hosts: map[string]*host.Host{}, decommissioned: map[string]bool{}}
-	}
 	if !options.WithoutMetal3 {
 		if err := s.StartMetal3(ctx); err != nil {
 			return nil, err
@@ -164,7 +165,12 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 }
 
 // address returns the IP address at which hosts reach the servers of the site.
-func (s *Site) address() string { return cmp.Or(s.options.Address, loopback.Host) }
+func (s *Site) address() string {
+	if s.Hardware != nil {
+		return s.Hardware.rack.Address()
+	}
+	return cmp.Or(s.options.Address, loopback.Host)
+}
 
 // StartMetal3 installs Metal3's CRDs, and starts its simulator.
 func (s *Site) StartMetal3(ctx context.Context) error {
@@ -268,7 +274,7 @@ func (s *Site) Dir() string { return s.dir }
 func (s *Site) Stop() error {
 	var errs []error
 	if s.Hardware != nil && !s.guest {
-		s.Hardware.powerOffAll()
+		errs = append(errs, s.Hardware.powerOffAll())
 	}
 	errs = append(errs, s.stopReplicas(), s.Manager.Stop(), s.Ways.stop())
 	if s.simulator != nil {
@@ -282,6 +288,9 @@ func (s *Site) Stop() error {
 		if cluster != nil && (!s.guest || cluster != s.Workload) {
 			errs = append(errs, cluster.Stop())
 		}
+	}
+	if s.Hardware != nil && !s.guest {
+		errs = append(errs, s.Hardware.rack.Close())
 	}
 	if s.dir != "" {
 		errs = append(errs, os.RemoveAll(s.dir))

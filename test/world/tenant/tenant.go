@@ -66,7 +66,9 @@ func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
 	t := newTenant(ctx, s)
 	DeferCleanup(func() {
 		for _, name := range t.hosts {
-			s.Hardware.Decommission(name)
+			if s.Hardware != nil {
+				Expect(s.Hardware.Decommission(name)).To(Succeed())
+			}
 		}
 	})
 	return t

@@ -1,4 +1,4 @@
-package host_test
+package hosts_test
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 )
 
 // usersOf returns a MachineConfig of a role with users.
@@ -18,7 +18,7 @@ func usersOf(role string, passwd map[string]any) poolv1.MachineConfig {
 	return poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: "99-" + role + "-ssh", Labels: map[string]string{"role": role}},
 		Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{
-			Raw: document(map[string]any{"ignition": map[string]any{"version": "3.2.0"}, "passwd": passwd})}},
+			Raw: document(map[string]any{"passwd": passwd})}},
 	}
 }
 
@@ -45,15 +45,14 @@ var _ = Describe("The users of a pool", func() {
 		served, err := pool.Served(rendered.Name, rendered.Spec)
 		Expect(err).NotTo(HaveOccurred())
 
-		h := host.New(host.Options{Name: "host-0", Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
-		DeferCleanup(h.PowerOff)
-		Expect(h.PowerOn(ctx, served)).To(Succeed())
-		Eventually(h.Events).Should(ContainElement(HaveField("Step", host.UnitsStarted)))
+		h := newHostWithUserData(newRack(ctx), "host-0", baremetal.KubeletImage, served)
+		Expect(h.PowerOn(ctx)).To(Succeed())
+		waitForBoot(ctx, h)
 
-		Expect(contents(h, "home/core/.ssh/authorized_keys.d/ignition")).To(And(
+		Expect(h.Run(ctx, "cat", "/home/core/.ssh/authorized_keys.d/ignition")).To(And(
 			ContainSubstring("ssh-ed25519 AAAA everywhere\n"), ContainSubstring("ssh-ed25519 BBBB infra\n")))
-		Expect(contents(h, "etc/shadow")).To(And(ContainSubstring("core:$6$of$infra:"), ContainSubstring("ops:*:")))
-		Expect(contents(h, "etc/passwd")).To(ContainSubstring("ops:x:2000:"))
-		Expect(contents(h, "etc/group")).To(ContainSubstring("operators:x:3000:core,ops\n"))
+		Expect(h.Run(ctx, "getent", "shadow", "core", "ops")).To(And(ContainSubstring("core:$6$of$infra:"), ContainSubstring("ops:*:")))
+		Expect(h.Run(ctx, "id", "ops")).To(ContainSubstring("uid=2000(ops)"))
+		Expect(h.Run(ctx, "getent", "group", "operators")).To(Equal("operators:x:3000:core,ops\n"))
 	}, SpecTimeout(3*time.Minute))
 })
