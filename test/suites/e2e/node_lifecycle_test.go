@@ -169,8 +169,10 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		for i := range infras {
 			moved := &infras[i]
 			Eventually(ctx, t.Condition(moved, bootstrapv1.NodeInPoolCondition)).Should(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
-			Eventually(ctx, t.Condition(moved, clusterv1.ReadyCondition)).Should(HavePrefix("True"))
-			Expect(moved.Status.PoolRole).To(Equal("storage"))
+			Eventually(ctx, func(g Gomega) { // written by two controllers
+				g.Expect(t.Condition(moved, clusterv1.ReadyCondition)(ctx)).To(HavePrefix("True"))
+				g.Expect(moved.Status.PoolRole).To(Equal("storage"))
+			}).Should(Succeed())
 			Expect(t.Node(ctx, moved).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
 			Expect(getHost(ctx, moved).Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
 		}
