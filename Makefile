@@ -162,6 +162,7 @@ binaries: rootfs $(REAL_PARTS) build ## Build the real parts that tests and the 
 # Checked each time: it is rebuilt if it is incomplete, outdated or damaged.
 .PHONY: rootfs
 rootfs: ## Build the root file system of the test hosts from Debian packages (once).
+	@hack/namespaces.sh
 	@hack/rootfs/rootfs.sh check $(BIN)/rootfs 2>/dev/null || $(PROGRESS) "build the root file system of the test hosts from Debian packages (once; a minute or two)" \
 		"read the output above; the packages are from the sources in this machine's apt configuration" hack/rootfs/rootfs.sh build $(BIN)/rootfs
 

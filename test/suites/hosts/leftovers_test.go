@@ -19,24 +19,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 )
 
-// ownerVariable is an environment variable. If it is set, this test binary is the owner of a host: with the name of a
-// directory, it boots a host there and prints the process ID of its systemd. With nobody, it tries to without being
-// root.
+// ownerVariable is an environment variable with the name of a directory. If it is set, this test binary is the owner of
+// a host: it boots a host there and prints the process ID of its systemd.
 const ownerVariable = "POOLBOOT_TEST_HOST_OWNER"
 
-func own(mode string) {
+func own(dir string) {
 	ctx := context.Background()
-	if mode == "nobody" {
-		if err := syscall.Setuid(65534); err != nil {
-			panic(err)
-		}
-	}
 	rack, err := baremetal.NewRack(ctx)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	h, err := rack.NewHost(baremetal.HostOptions{Name: "orphan", Dir: mode})
+	h, err := rack.NewHost(baremetal.HostOptions{Name: "orphan", Dir: dir})
 	if err == nil {
 		err = h.Deploy(baremetal.KubeletImage, []byte(`{"ignition": {"version": "3.4.0"}}`))
 	}
@@ -164,14 +158,25 @@ var _ = Describe("Nothing is left of a host", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-var _ = Describe("A rack without root", func() {
-	It("says immediately what to do", func(ctx SpecContext) {
-		self, err := os.Executable()
+var _ = Describe("A machine that can't run hosts", func() {
+	It("says immediately what to do, without root", func(ctx SpecContext) {
+		script, err := os.Open("../../../hack/namespaces.sh")
 		Expect(err).NotTo(HaveOccurred())
-		owner := exec.CommandContext(ctx, self)
-		owner.Env = append(os.Environ(), ownerVariable+"=nobody")
-		output, err := owner.Output()
+		DeferCleanup(script.Close)
+		check := exec.CommandContext(ctx, "setpriv", "--reuid=65534", "--clear-groups", "bash", "-s")
+		check.Stdin = script
+		output, err := check.CombinedOutput()
 		Expect(err).To(HaveOccurred())
 		Expect(string(output)).To(Equal("only root can run hosts in namespaces. What to do: run the same command as root, for example with sudo\n"))
+	}, SpecTimeout(time.Minute))
+
+	It("says immediately what to do, in a container without privileges", func(ctx SpecContext) {
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		owner := exec.CommandContext(ctx, "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", self)
+		owner.Env = append(os.Environ(), ownerVariable+"="+GinkgoT().TempDir())
+		output, err := owner.Output()
+		Expect(err).To(HaveOccurred())
+		Expect(string(output)).To(And(HavePrefix("root can't create namespaces here"), ContainSubstring("What to do: use a virtual or physical machine, or")))
 	}, SpecTimeout(time.Minute))
 })

@@ -19,8 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(ownerVariable); mode != "" {
-		own(mode)
+	if dir := os.Getenv(ownerVariable); dir != "" {
+		own(dir)
 		return
 	}
 	os.Exit(m.Run())

@@ -177,28 +177,26 @@ func run(ctx context.Context, input string, argv ...string) error {
 	return nil
 }
 
-// requiredPrograms are the programs of this machine that boot hosts, and the Debian packages that have them.
-var requiredPrograms = map[string]string{"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "setpriv": "util-linux", "bash": "bash"}
-
 // checkRequirements returns an error that says what to do if this machine cannot run hosts.
 func (r *Rack) checkRequirements(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return errors.New("only root can run hosts in namespaces. What to do: run the same command as root, for example with sudo")
-	}
-	for program, debianPackage := range requiredPrograms {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w. What to do: apt-get install %s", err, debianPackage)
-		}
+	r.rootfs = filepath.Join(r.binDir, "rootfs")
+	scripts := filepath.Join(filepath.Dir(r.binDir), "hack")
+	if err := check(ctx, filepath.Join(scripts, "namespaces.sh")); err != nil {
+		return err
 	}
 	for _, program := range append([]string{"ignition"}, programNames()...) {
 		if _, err := os.Stat(filepath.Join(r.binDir, program)); err != nil {
 			return fmt.Errorf("%w. What to do: run make binaries", err)
 		}
 	}
-	r.rootfs = filepath.Join(r.binDir, "rootfs")
-	check := exec.CommandContext(ctx, filepath.Join(filepath.Dir(r.binDir), "hack", "rootfs", "rootfs.sh"), "check", r.rootfs)
-	if output, err := check.CombinedOutput(); err != nil {
-		return errors.New(strings.TrimSpace(string(output)))
+	return check(ctx, filepath.Join(scripts, "rootfs", "rootfs.sh"), "check", r.rootfs)
+}
+
+// check runs a script and returns its message as error if it fails.
+func check(ctx context.Context, argv ...string) error {
+	output, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	if message := strings.TrimSpace(string(output)); err != nil && message != "" {
+		return errors.New(message)
 	}
-	return nil
+	return err
 }
