@@ -44,15 +44,15 @@ var _ = Describe("A name that is requested from many addresses", func() {
 		Expect(counted.writes).To(Equal(1))
 	})
 
-	It("causes one write per minute while it is refused", func(ctx SpecContext) {
+	It("causes four writes per minute while it is refused", func(ctx SpecContext) {
 		refused := Enrollment{NamespacedName: edge, Requests: map[string]EnrollmentRequest{}}
-		for i := range 130 { // seconds
+		for i := range 60 { // seconds
 			clock = clock.Add(time.Second)
 			before := counted.writes
 			if address := from(ctx, i, refused); counted.writes > before {
 				refused.Requests["edge-7"] = EnrollmentRequest{Time: clock, Address: address, Refused: "all 2 uses are taken"}
 			}
 		}
-		Expect(counted.writes).To(Equal(3))
+		Expect(counted.writes).To(Equal(4))
 	})
 })

@@ -13,8 +13,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
 )
 
-// refusedInterval is the time after a refusal during which further requests of the host are not recorded.
-const refusedInterval = time.Minute
+// refusedInterval is the time after a refusal during which further requests of the host are not recorded. It is how
+// long an operator who removes the cause of the refusal waits for the next decision.
+const refusedInterval = 15 * time.Second
 
 // serveEnrolled answers a host without a Machine, which sends an enrollment token and the requested name. An admitted
 // host gets the same answers as any other host. Requests without a valid token, or for a name that the token does not

@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("Hosts that boot simultaneously, with a controller that assigns the worker config to each plain worker", func() {
-	const n = 30
+	const n = 15
 
 	It("never get the worker config with Poolboot, and always get it with Cluster API's label sync", func(ctx SpecContext) {
 		ours, err := storm.Run(ctx, lab, stormHardware, storm.Poolboot(), n)

@@ -1,0 +1,2 @@
+// Package suites tests hack/suites.sh.
+package suites
