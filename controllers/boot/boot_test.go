@@ -11,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 var _ = Describe("A host that requests its configuration", func() {
@@ -53,13 +55,13 @@ var _ = Describe("A host that requests its configuration", func() {
 
 	It("is counted by its outcome", func(ctx SpecContext) {
 		count := func(outcome string) float64 {
-			return counted("poolboot_boots_total", map[string]string{"cluster": namespace + "/" + s.cluster.Name, "stage": "Preparing", "outcome": outcome})
+			return scrape.Sum(metrics.Registry, "poolboot_boots_total", map[string]string{"cluster": namespace + "/" + s.cluster.Name, "stage": "Preparing", "outcome": outcome})
 		}
 		created := func() float64 {
-			return counted("poolboot_preregistrations_total", map[string]string{"pool": "infra", "outcome": "Created"})
+			return scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", map[string]string{"pool": "infra", "outcome": "Created"})
 		}
 		prepared, failed, before := count("Done"), count(bootstrapv1.PoolNotRenderedReason), created()
-		timed := counted("poolboot_boot_prepare_seconds", nil)
+		timed := scrape.Sum(metrics.Registry, "poolboot_boot_prepare_seconds", nil)
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = poolv1.PoolConfiguration{}
 		w := s.world()
@@ -73,7 +75,7 @@ var _ = Describe("A host that requests its configuration", func() {
 		Expect(count(bootstrapv1.PoolNotRenderedReason)-failed).To(Equal(1.0), "one hold-up, however often the host retries")
 		Expect(count("Done") - prepared).To(Equal(1.0))
 		Expect(created() - before).To(Equal(1.0))
-		Expect(counted("poolboot_boot_prepare_seconds", nil) - timed).To(Equal(1.0))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_boot_prepare_seconds", nil) - timed).To(Equal(1.0))
 	})
 
 	It("gets a Node with the name of the host if the config says so", func(ctx SpecContext) {
@@ -112,9 +114,9 @@ var _ = Describe("A host that requests its configuration", func() {
 			Expect(w.sendRequest(ctx)).To(BeZero())
 			first := w.config(ctx).Status
 			kept := map[string]string{"pool": "infra", "outcome": "Kept"}
-			before := counted("poolboot_preregistrations_total", kept)
+			before := scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", kept)
 			Expect(w.sendRequest(ctx)).To(BeZero())
-			Expect(counted("poolboot_preregistrations_total", kept) - before).To(Equal(1.0))
+			Expect(scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", kept) - before).To(Equal(1.0))
 			expectPrepared(ctx, w, machineName)
 			second := w.config(ctx).Status
 			Expect(second.NodeRef).To(Equal(first.NodeRef))

@@ -12,12 +12,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 const otherHost = "rack2-u07"
@@ -171,12 +173,12 @@ var _ = Describe("The deployment of a host", func() {
 		Expect(third.FirstRequestedTime).To(Equal(second.FirstRequestedTime))
 		Expect(third.RequestedTime.After(second.RequestedTime.Time)).To(BeTrue())
 		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
-		timed := observed("poolboot_boot_prepare_seconds")
+		timed := scrape.Observed(metrics.Registry, "poolboot_boot_prepare_seconds", nil)
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.FirstRequestedTime = microTime(time.Now().Add(-time.Hour))
 		})
 		Expect(w.reconcile(ctx)).To(BeZero())
-		Expect(observed("poolboot_boot_prepare_seconds")-timed).To(BeNumerically("~", time.Hour.Seconds(), 60), "since the first request")
+		Expect(scrape.Observed(metrics.Registry, "poolboot_boot_prepare_seconds", nil)-timed).To(BeNumerically("~", time.Hour.Seconds(), 60), "since the first request")
 	})
 
 	It("that is withdrawn leaves no credential, whichever write fails, and the next deployment gets the only one", func(ctx SpecContext) {

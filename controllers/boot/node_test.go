@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 var _ = Describe("The Node of a Machine", func() {
@@ -23,11 +25,11 @@ var _ = Describe("The Node of a Machine", func() {
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: namespace + "/another"}}}
 		Expect(w.workload.Create(ctx, foreign)).To(Succeed())
 		of := func(outcome string) map[string]string { return map[string]string{"pool": "infra", "outcome": outcome} }
-		taken, created := counted("poolboot_preregistrations_total", of("Taken")), counted("poolboot_preregistrations_total", of("Created"))
+		taken, created := scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", of("Taken")), scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", of("Created"))
 		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())
-		Expect(counted("poolboot_preregistrations_total", of("Taken")) - taken).To(Equal(1.0))
-		Expect(counted("poolboot_preregistrations_total", of("Created"))).To(Equal(created))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", of("Taken")) - taken).To(Equal(1.0))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_preregistrations_total", of("Created"))).To(Equal(created))
 		expectNotPrepared(ctx, w, bootstrapv1.NodeNameTakenReason, "Node "+machineName, "delete the Node")
 		Expect(w.node(ctx)).To(Equal(foreign))
 		Expect(w.config(ctx).Status.NodeRef).To(BeZero())

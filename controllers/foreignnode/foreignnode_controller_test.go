@@ -11,9 +11,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
@@ -58,10 +60,10 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 	DescribeTable("gets one event about its labels",
 		func(ctx SpecContext, n *corev1.Node, reason string, note ...string) {
 			nodeConflicts := map[string]string{"cluster": edge.String(), "kind": "Node"}
-			conflicts := metricSum("poolboot_pool_conflicts_total", nodeConflicts)
+			conflicts := scrape.Sum(metrics.Registry, "poolboot_pool_conflicts_total", nodeConflicts)
 			events := reconcile(ctx, n, "worker", "infra", "storage")
 			Expect(events).To(HaveLen(1))
-			Expect(metricSum("poolboot_pool_conflicts_total", nodeConflicts) - conflicts).To(Equal(map[bool]float64{true: 1}[reason == poolv1.EventPoolConflict]))
+			Expect(scrape.Sum(metrics.Registry, "poolboot_pool_conflicts_total", nodeConflicts) - conflicts).To(Equal(map[bool]float64{true: 1}[reason == poolv1.EventPoolConflict]))
 			Expect(events[0].Reason).To(Equal(reason))
 			Expect(events[0].Type).To(Equal(corev1.EventTypeWarning))
 			Expect(events[0].Regarding).To(Equal(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}))

@@ -18,12 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 var (
@@ -127,10 +129,10 @@ var _ = Describe("A boot", func() {
 			}
 		})
 		joined := map[string]string{"pool": "infra", "stage": "Joining", "outcome": "Done"}
-		over, timed := counted("poolboot_boots_total", joined), counted("poolboot_boot_stage_seconds", nil)
+		over, timed := scrape.Sum(metrics.Registry, "poolboot_boots_total", joined), scrape.Sum(metrics.Registry, "poolboot_boot_stage_seconds", nil)
 		config, _ := s.settle(ctx)
-		Expect(counted("poolboot_boots_total", joined) - over).To(Equal(1.0))
-		Expect(counted("poolboot_boot_stage_seconds", nil)).To(BeNumerically(">", timed))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_boots_total", joined) - over).To(Equal(1.0))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_boot_stage_seconds", nil)).To(BeNumerically(">", timed))
 		boot := config.Status.Boot
 		Expect(boot.KubeletRegisteredTime.Time).To(BeTemporally("==", registered.Time))
 		Expect(boot.NodeReadyTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
@@ -198,10 +200,10 @@ var _ = Describe("A boot", func() {
 		Expect(s.newEvents()).To(ContainSubstring(bootstrapv1.EventPoolChanged))
 
 		ofNode := map[string]string{"kind": "Node"}
-		conflicts := counted("poolboot_pool_conflicts_total", ofNode)
+		conflicts := scrape.Sum(metrics.Registry, "poolboot_pool_conflicts_total", ofNode)
 		s = newSite(revoked, ready, labeled(role("edge", "infra")))
 		config, _ = s.settle(ctx)
-		Expect(counted("poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(1.0))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_pool_conflicts_total", ofNode) - conflicts).To(Equal(1.0))
 		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(strings.Count(s.newEvents(), bootstrapv1.PoolConflictReason)).To(Equal(1))
 	})

@@ -12,11 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 func reasonOf(config *bootstrapv1.PoolbootConfig, condition string) string {
@@ -171,10 +173,10 @@ var _ = Describe("The data Secret", func() {
 	It("waits for a pool, which is decided again until the Node is pre-registered", func() {
 		s := newSite(newCluster(), newMachine(role("infra", "edge")), newConfig(), newPool("worker"), newPool("infra"), newPool("edge"))
 		boots := func(outcome string) float64 {
-			return counted("poolboot_boots_total", map[string]string{"stage": "Pending", "outcome": outcome})
+			return scrape.Sum(metrics.Registry, "poolboot_boots_total", map[string]string{"stage": "Pending", "outcome": outcome})
 		}
 		conflicts := func() float64 {
-			return counted("poolboot_pool_conflicts_total", map[string]string{"kind": "Machine"})
+			return scrape.Sum(metrics.Registry, "poolboot_pool_conflicts_total", map[string]string{"kind": "Machine"})
 		}
 		held, passed, conflicted := boots(bootstrapv1.PoolConflictReason), boots("Done"), conflicts()
 		config := s.settle(ctx)

@@ -12,11 +12,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 var _ = Describe("A token whose rotation a user requests", func() {
@@ -51,7 +53,7 @@ var _ = Describe("A token whose rotation a user requests", func() {
 	It("is replaced in the data Secret, its hash is recorded, and the request is removed", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		rotated := func() float64 {
-			return counted("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenRotated})
+			return scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenRotated})
 		}
 		before := rotated()
 		annotate(ctx, s, wanted)

@@ -10,10 +10,12 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
 const own, second, third = "192.0.2.7", "192.0.2.8", "2001:db8::9"
@@ -41,7 +43,7 @@ var _ = Describe("A token that is used from a second address", func() {
 		w := newWorld(0)
 		w.recordUse(digits, own)
 		w.start()
-		before := metricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress})
+		before := scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress})
 		w.reconcile(ctx)
 		Expect(w.events.Events).NotTo(Receive(), "the first address is not reported")
 		Expect(w.config.ResourceVersion).To(Equal("999"), "nothing is written")
@@ -60,7 +62,7 @@ var _ = Describe("A token that is used from a second address", func() {
 		w.reconcile(ctx)
 		Expect(w.events.Events).To(Receive(And(ContainSubstring("from "+third), Not(ContainSubstring(second)))))
 		Expect(w.events.Events).NotTo(Receive())
-		Expect(metricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress}) - before).To(Equal(2.0))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress}) - before).To(Equal(2.0))
 	})
 
 	It("is reported even if its Node was Ready first", func(ctx SpecContext) {
@@ -145,11 +147,11 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w := newBound(0)
 		w.recordUse(digits, second)
 		w.start()
-		before := metricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused})
+		before := scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused})
 		w.reconcile(ctx)
 		Expect(w.events.Events).To(Receive(And(HavePrefix("Warning "+bootstrapv1.EventTokenAddressRefused), ContainSubstring("from "+second),
 			ContainSubstring("rack1-u12 ("+own+", "+third+")"), ContainSubstring(poolv1.HostAddressesAnnotation), ContainSubstring(bootstrapv1.RotateTokenAnnotation))))
-		Expect(metricSum("poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused}) - before).To(Equal(1.0))
+		Expect(scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenAddressRefused}) - before).To(Equal(1.0))
 		w.reconcile(ctx)
 		Expect(w.events.Events).NotTo(Receive())
 

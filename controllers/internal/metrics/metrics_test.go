@@ -146,14 +146,6 @@ poolboot_pools_degraded{cluster="metal/edge",condition="RenderDegraded",pool="in
 	})
 })
 
-// observed returns the sum of all observations of a histogram.
-func observed(name string) float64 {
-	GinkgoHelper()
-	sum, err := scrape.Observed(ctrlmetrics.Registry, name, nil)
-	Expect(err).NotTo(HaveOccurred())
-	return sum
-}
-
 // zeros returns the label values of the series of a metric whose value is 0.
 func zeros(name string) (found []string) {
 	GinkgoHelper()
@@ -181,7 +173,7 @@ var _ = Describe("The counters", func() {
 		boot.CreationTimestamp = created
 		boot.Status.Boot.HostChosenTime = &metav1.MicroTime{Time: created.Add(time.Minute)}
 		boot.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: created.Add(40 * time.Minute)}
-		before := observed("poolboot_boot_prepare_seconds")
+		before := scrape.Observed(ctrlmetrics.Registry, "poolboot_boot_prepare_seconds", nil)
 		BootCompleted(boot)
 		StageBlocked(boot, record.StagePreparing, bootstrapv1.LabelConflictReason)
 		PoolConflictOfConfig(boot, ConflictMachine)
@@ -189,8 +181,8 @@ var _ = Describe("The counters", func() {
 		BootPrepared(1)
 		TokenEvent(boot, bootstrapv1.EventTokenRotated)
 		Expect(testutil.ToFloat64(boots.WithLabelValues("metal/edge", "infra", "Joining", "Done"))).To(Equal(1.0))
-		Expect(observed("poolboot_boot_prepare_seconds") - before).To(Equal(1.0))
-		Expect(observed("poolboot_boot_stage_seconds")).To(Equal((40 * time.Minute).Seconds()))
+		Expect(scrape.Observed(ctrlmetrics.Registry, "poolboot_boot_prepare_seconds", nil) - before).To(Equal(1.0))
+		Expect(scrape.Observed(ctrlmetrics.Registry, "poolboot_boot_stage_seconds", nil)).To(Equal((40 * time.Minute).Seconds()))
 		Expect(testutil.ToFloat64(preRegistrations.WithLabelValues("metal/edge", "infra", "Created"))).To(Equal(1.0))
 		Expect(testutil.ToFloat64(conflicts.WithLabelValues("metal/edge", "Machine"))).To(Equal(1.0))
 		Expect(testutil.ToFloat64(tokenEvents.WithLabelValues("metal/edge", "TokenRotated"))).To(Equal(1.0))
