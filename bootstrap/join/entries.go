@@ -54,13 +54,14 @@ func newEnabledUnit(name string, options []*unit.UnitOption) types.Unit {
 	return u
 }
 
-// newOnlineUnit returns the options of a unit that needs the network. The unit also starts after containerd or CRI-O,
-// if the host has their units.
+// newOnlineUnit returns the options of a unit that needs the network. If the host has their units, it also starts after
+// containerd or CRI-O, and after the first boot is marked as complete. Otherwise, Ignition would run again after a
+// power loss, and would fail on a host that has joined, because its token is revoked.
 func newOnlineUnit(description string) []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", description),
 		unit.NewUnitOption("Unit", "Wants", "network-online.target"),
-		unit.NewUnitOption("Unit", "After", "network-online.target containerd.service crio.service"),
+		unit.NewUnitOption("Unit", "After", "network-online.target containerd.service crio.service ignition-firstboot-complete.service"),
 	}
 }
 
