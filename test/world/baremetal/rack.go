@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // Rack is a network with hosts, and this machine in it. It is safe for concurrent use.
@@ -180,8 +181,7 @@ func run(ctx context.Context, input string, argv ...string) error {
 // checkRequirements returns an error that says what to do if this machine cannot run hosts.
 func (r *Rack) checkRequirements(ctx context.Context) error {
 	r.rootfs = filepath.Join(r.binDir, "rootfs")
-	scripts := filepath.Join(filepath.Dir(r.binDir), "hack")
-	if err := check(ctx, filepath.Join(scripts, "namespaces.sh")); err != nil {
+	if err := check(ctx, sourcetree.Path("hack", "namespaces.sh")); err != nil {
 		return err
 	}
 	for _, program := range append([]string{"ignition"}, programNames()...) {
@@ -189,7 +189,7 @@ func (r *Rack) checkRequirements(ctx context.Context) error {
 			return fmt.Errorf("%w. What to do: run make binaries", err)
 		}
 	}
-	return check(ctx, filepath.Join(scripts, "rootfs", "rootfs.sh"), "check", r.rootfs)
+	return check(ctx, sourcetree.Path("hack", "rootfs", "rootfs.sh"), "check", r.rootfs)
 }
 
 // check runs a script and returns its message as error if it fails.
