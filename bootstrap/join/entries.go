@@ -61,7 +61,8 @@ func newOnlineUnit(description string) []*unit.UnitOption {
 	return []*unit.UnitOption{
 		unit.NewUnitOption("Unit", "Description", description),
 		unit.NewUnitOption("Unit", "Wants", "network-online.target"),
-		unit.NewUnitOption("Unit", "After", "network-online.target containerd.service crio.service ignition-firstboot-complete.service"),
+		unit.NewUnitOption("Unit", "After", "network-online.target containerd.service crio.service "+
+			"ignition-firstboot-complete.service coreos-ignition-firstboot-complete.service"),
 	}
 }
 
