@@ -40,7 +40,7 @@ func own(dir string) {
 	for err == nil && h.PID() == 0 {
 		err = h.Err()
 	}
-	fmt.Println(h.PID(), err)
+	fmt.Println(rack.ControlGroupPrefix(), rack.Address(), h.PID(), err)
 	<-h.Off()
 }
 
@@ -81,34 +81,32 @@ func processesIn(ids []string) (names []string) {
 	return names
 }
 
-// controlGroups returns the control groups of all racks on this machine.
-func controlGroups() []string {
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/poolboot-*")
-	unified, _ := filepath.Glob("/sys/fs/cgroup/poolboot-*")
+// traces are what a rack has on this machine. Racks of other processes can have the same at the same time.
+type traces struct{ controlGroupPrefix, address string }
+
+func tracesOf(rack *baremetal.Rack) traces { return traces{rack.ControlGroupPrefix(), rack.Address()} }
+
+// controlGroups returns the control groups of the rack and its hosts.
+func (t traces) controlGroups() []string {
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + t.controlGroupPrefix + "*")
+	unified, _ := filepath.Glob("/sys/fs/cgroup/" + t.controlGroupPrefix + "*")
 	return append(groups, unified...)
 }
 
-func interfaces() (names []string) {
-	GinkgoHelper()
-	all, err := net.Interfaces()
-	Expect(err).NotTo(HaveOccurred())
-	for _, i := range all {
-		if strings.HasPrefix(i.Name, "poolboot") {
-			names = append(names, i.Name)
-		}
+// addresses returns the addresses of all network interfaces of this machine.
+func addresses(g Gomega) (all []string) {
+	found, err := net.InterfaceAddrs()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, address := range found {
+		all = append(all, address.(*net.IPNet).IP.String())
 	}
-	return names
+	return all
 }
 
-// others is what racks of other processes have on this machine. It is empty unless several tests run at once.
-type others struct{ groups, interfaces []string }
-
-func existing() others { return others{controlGroups(), interfaces()} }
-
-// haveNothingNew fails if something is left that did not exist before.
-func (o others) haveNothingNew(g Gomega) {
-	g.Expect(o.groups).To(ContainElements(controlGroups()))
-	g.Expect(o.interfaces).To(ContainElements(interfaces()))
+// areGone fails if something is left.
+func (t traces) areGone(g Gomega) {
+	g.Expect(t.controlGroups()).To(BeEmpty())
+	g.Expect(addresses(g)).NotTo(ContainElement(t.address))
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(mounts)).NotTo(ContainSubstring("/disk/root"))
@@ -116,7 +114,6 @@ func (o others) haveNothingNew(g Gomega) {
 
 var _ = Describe("Nothing is left of a host", func() {
 	DescribeTable("when its owner ends by", func(ctx SpecContext, end func(owner *os.Process) error) {
-		before := existing()
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		owner := exec.CommandContext(ctx, self)
@@ -125,10 +122,13 @@ var _ = Describe("Nothing is left of a host", func() {
 		output, err := owner.StdoutPipe()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(owner.Start()).To(Succeed())
+		var left traces
 		var pid string
 		line, err := bufio.NewReader(output).ReadString('\n')
 		Expect(err).NotTo(HaveOccurred())
-		Expect(fmt.Sscanf(line, "%s <nil>", &pid)).To(Equal(1), line)
+		Expect(fmt.Sscanf(line, "%s %s %s <nil>", &left.controlGroupPrefix, &left.address, &pid)).To(Equal(3), line)
+		Expect(left.controlGroups()).NotTo(BeEmpty())
+		Expect(addresses(Default)).To(ContainElement(left.address))
 		ids := namespaces(pid)
 		Eventually(processesIn).WithArguments(ids).Should(ContainElements("systemd", "systemd-journal", "containerd"))
 
@@ -136,7 +136,7 @@ var _ = Describe("Nothing is left of a host", func() {
 		Expect(owner.Wait()).NotTo(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(processesIn(ids)).To(BeEmpty())
-			before.haveNothingNew(g)
+			left.areGone(g)
 		}).WithTimeout(30 * time.Second).Should(Succeed())
 	},
 		Entry("SIGKILL", (*os.Process).Kill, SpecTimeout(3*time.Minute)),
@@ -146,14 +146,14 @@ var _ = Describe("Nothing is left of a host", func() {
 	)
 
 	It("when the rack is closed while it boots", func(ctx SpecContext) {
-		before := existing()
 		rack, err := baremetal.NewRack(ctx)
 		Expect(err).NotTo(HaveOccurred())
+		left := tracesOf(rack)
 		for i := range 2 {
 			Expect(newHost(rack, fmt.Sprint("host-", i), baremetal.KubeletImage, map[string]any{}).PowerOn(ctx)).To(Succeed())
 		}
 		Expect(rack.Close()).To(Succeed())
-		before.haveNothingNew(Default)
+		left.areGone(Default)
 		Expect(rack.Close()).To(Succeed())
 	}, SpecTimeout(3*time.Minute))
 })

@@ -71,7 +71,7 @@ func (p *power) boot() (reboot bool, err error) {
 	h.boots++
 	boots := h.boots
 	h.mu.Unlock()
-	group := fmt.Sprintf("%s%d-%d", h.rack.groupPrefix(), h.number, boots)
+	group := fmt.Sprintf("%s%d-%d", h.rack.ControlGroupPrefix(), h.number, boots)
 	defer func() { p.cleanupErr = errors.Join(p.cleanupErr, removeGroup(h.rack.all, group)) }()
 	if err := createGroup(h.rack.all, group); err != nil {
 		return false, fmt.Errorf("control group: %w", err)

@@ -112,8 +112,8 @@ func (r *Rack) Close() error {
 	return errors.Join(errs...)
 }
 
-// groupPrefix is the start of the names of this rack's control groups.
-func (r *Rack) groupPrefix() string { return fmt.Sprintf("poolboot-%d-", r.keeper.Process.Pid) }
+// ControlGroupPrefix returns the start of the names of this rack's control groups.
+func (r *Rack) ControlGroupPrefix() string { return fmt.Sprintf("poolboot-%d-", r.keeper.Process.Pid) }
 
 // startKeeper starts the keeper in a new network namespace, which is the rack's switch.
 func (r *Rack) startKeeper() error {
