@@ -13,6 +13,7 @@ EXAMPLE := test/poolboottest/example
 BIN := $(CURDIR)/bin
 TOOLS := $(CURDIR)/hack/tools
 PROGRESS := $(CURDIR)/hack/progress.sh
+APT_REMEDY := "read the output above; the packages are from the sources in this machine's apt configuration"
 NETWORK := check that the Go module proxy is reachable (go env GOPROXY) and run the same command again
 
 KUBERNETES_VERSION := v1.36.3
@@ -74,8 +75,9 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test-machine
-test-machine: image build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; minutes).
-	POOLBOOT_TEST_IMAGE=$(IMAGE) go test -v -count 1 -timeout 60m ./test/suites/machine/
+test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; minutes).
+	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" $(APT_REMEDY) env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
+	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 90m ./test/suites/machine/
 
 .PHONY: test-race
 test-race: ## Run the tests of the concurrent packages with the race detector.
@@ -164,7 +166,7 @@ binaries: rootfs $(REAL_PARTS) build ## Build the real parts that tests and the 
 rootfs: ## Build the root file system of the test hosts from Debian packages (once).
 	@hack/namespaces.sh
 	@hack/rootfs/rootfs.sh check $(BIN)/rootfs 2>/dev/null || $(PROGRESS) "build the root file system of the test hosts from Debian packages (once; a minute or two)" \
-		"read the output above; the packages are from the sources in this machine's apt configuration" hack/rootfs/rootfs.sh build $(BIN)/rootfs
+		$(APT_REMEDY) hack/rootfs/rootfs.sh build $(BIN)/rootfs
 
 .PHONY: release
 release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters from into OUT/bootstrap-poolboot/VERSION.
@@ -185,11 +187,16 @@ images: $(BIN)/image ## Write the images of the manager and the config server, a
 
 # A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
 IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-amd64.qcow2
+OLDER_IMAGE := $(BIN)/machine/ignition-2.14.qcow2
+IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kubectl etcd),$(REAL_PARTS))
 .PHONY: image
-image: $(REAL_PARTS) $(HOST_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes).
+image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes).
 	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage
-	@$(PROGRESS) "build the Debian image (each step once; minutes)" "read the output above; the packages are from the sources in this machine's apt configuration" \
-		hack/image/image.sh $(BIN)/machine $(IMAGE)
+	@$(PROGRESS) "build the Debian image (each step once; minutes)" $(APT_REMEDY) hack/image/image.sh build $(BIN)/machine $(IMAGE)
+
+.PHONY: image-requirements
+image-requirements:
+	@hack/image/image.sh check
 
 .PHONY: clean
 clean: ## Remove everything that was built.
@@ -223,12 +230,13 @@ $(addprefix $(BIN)/,$(filter-out $(EXISTING),etcd)): $(TOOLS)/k8s/go.mod
 
 # A distribution sets these when it builds Ignition; the test hosts' has no SELinux.
 IGNITION := github.com/coreos/ignition/v2/internal
-IGNITION_LDFLAGS := -s -w -X $(IGNITION)/distro.selinuxRelabel=false -X $(IGNITION)/version.Raw=v2.27.0
+IGNITION_LDFLAGS := -s -w -X $(IGNITION)/distro.selinuxRelabel=false
 
-$(BIN)/ignition: $(TOOLS)/ignition/go.mod
+$(BIN)/ignition $(BIN)/ignition-2.14: $(BIN)/%: $(TOOLS)/%/go.mod
 	@$(PROGRESS) "install the C library that Ignition needs" "install gcc and libblkid-dev yourself" hack/native-packages.sh
-	@$(PROGRESS) "build Ignition from source (once)" "$(NETWORK)" \
-		env CGO_ENABLED=1 go -C $(TOOLS)/ignition build -ldflags "$(IGNITION_LDFLAGS)" -o $@ $(IGNITION)
+	@$(PROGRESS) "build $* from source (once)" "$(NETWORK)" sh -c '\
+		version=$$(go -C $(TOOLS)/$* list -m -f {{.Version}} github.com/coreos/ignition/v2) && CGO_ENABLED=1 go -C $(TOOLS)/$* build \
+		-ldflags "$(IGNITION_LDFLAGS) -X $(IGNITION)/version.Raw=$$version" -o $@ $(IGNITION)'
 
 $(addprefix $(BIN)/containerd/,$(CONTAINERD)): $(BIN)/containerd/%: $(TOOLS)/containerd/go.mod
 	@mkdir -p $(@D)

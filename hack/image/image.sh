@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# image.sh DIR IMAGE: builds a Debian image for bare-metal hosts, and its SHA-256 checksum in IMAGE.sha256sum.
+# image.sh check: fails with a message if this machine cannot build an image.
+# image.sh build DIR IMAGE: builds a Debian image for bare-metal hosts, and its SHA-256 checksum in IMAGE.sha256sum.
 #
-# It builds in steps: the root file system, the initramfs, the disk. The results of the steps are in DIR, and a step
+# It builds in steps: the root file system, the initramfs, the image. The results of the steps are in DIR, and a step
 # is repeated when its inputs change. The programs that are not in Debian are those of the folder PROGRAMS.
 # KERNEL is the Debian package of the kernel. Default: linux-image-cloud-amd64, which has drivers for virtual machines only.
+# IGNITION is the folder of hack/tools, and the program, of the release of Ignition in the image. Default: ignition.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-dir=$(realpath -m "$1")
-image=$(realpath -m "$2")
-programs=${PROGRAMS:-$(realpath "$here/../../bin")}
+mode=$1
+programs=${PROGRAMS:-$here/../../bin}
 kernel=${KERNEL:-linux-image-cloud-amd64}
-ignition_module=$(go -C "$here/../tools/ignition" list -m -f '{{.Dir}}' github.com/coreos/ignition/v2)
+ignition=${IGNITION:-ignition}
 # MiB. The disk of a host is larger, and Ignition partitions the rest.
 root_size=${ROOT_SIZE:-3072} boot_size=256
 
@@ -20,9 +21,17 @@ fail() {
 }
 [ "$(id -u)" = 0 ] || fail "Only root can build an image" "run the same command with sudo"
 [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || fail "This machine is not Debian for amd64" "run this on Debian 12, or in a container of it"
+case $mode in
+check) exit ;;
+build) ;;
+*) fail "Unknown mode $mode" "read the first lines of hack/image/image.sh" ;;
+esac
 for program in mmdebstrap:mmdebstrap qemu-img:qemu-utils sfdisk:fdisk mke2fs:e2fsprogs; do
 	command -v "${program%:*}" >/dev/null || fail "This machine has no ${program%:*}" "apt-get install ${program#*:}"
 done
+dir=$(realpath -m "$2")
+image=$(realpath -m "$3")
+programs=$(realpath "$programs")
 mkdir -p "$dir" "$(dirname "$image")"
 exec 9>"$dir/lock"
 flock 9
@@ -35,19 +44,16 @@ is_built() {
 		if [ -d "$input" ]; then
 			(cd "$input" && find . -type f -exec sha256sum {} + | LC_ALL=C sort -k 2; find . -printf '%p %m %l\n' | LC_ALL=C sort)
 		elif [ -f "$input" ]; then sha256sum <"$input"; else echo "$input"; fi
-	done; } | sha256sum)
-	[ "$recipe" = "$(cat "$dir/$step.recipe" 2>/dev/null)" ]
+	done; } | sha256sum | cut -d ' ' -f 1)
+	[ "$recipe" = "$(cut -d ' ' -f 1 "$dir/$step.recipe" 2>/dev/null)" ]
 }
-# step NAME: announces a step. Its last result and those of later steps are no longer valid.
+# step STEP: announces a step. Its last result is no longer valid.
 step() {
-	local name later=
-	for name in root initramfs disk image; do
-		[ "$name" != "$1" ] || later=1
-		[ -z "$later" ] || rm -f "$dir/$name.recipe"
-	done
+	rm -f "$dir/$1.recipe"
 	echo "==> $1 ($SECONDS s)"
 }
-built() { echo "$recipe" >"$dir/$1.recipe"; }
+# built STEP: the time makes all later steps outdated.
+built() { echo "$recipe $(date +%s.%N)" >"$dir/$1.recipe"; }
 
 . /etc/os-release
 # The files that name the machine's mirrors of its distribution. Without lists apt does not know them.
@@ -55,7 +61,7 @@ sources() {
 	apt-get indextargets --format '$(ORIGIN) $(SOURCESENTRY)' 'Created-By: Packages' | sed -n "s/^${ID^} \(.*\):[0-9]*$/\1/p" | sort -u
 }
 root=$dir/root
-if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$(sed -n '/^root=/,/^built root/p' "$here/image.sh")"; then
+if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$(sed -n '/^root=/,/\tbuilt root/p' "$here/image.sh")"; then
 	step root
 	[ -n "$(sources)" ] || apt-get update -qq
 	mapfile -t files < <(sources)
@@ -70,9 +76,11 @@ if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$(sed -n '/
 	built root
 fi
 
-modules=$root/usr/lib/dracut/modules.d
-if ! is_built initramfs "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/ignition" "$(sed -n '/^modules=/,/^built initramfs/p' "$here/image.sh")"; then
-	step initramfs
+modules=$root/usr/lib/dracut/modules.d initramfs=initramfs-$ignition
+go -C "$here/../tools/$ignition" mod download github.com/coreos/ignition/v2
+ignition_module=$(go -C "$here/../tools/$ignition" list -m -f '{{.Dir}}' github.com/coreos/ignition/v2)
+if ! is_built "$initramfs" "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
+	step "$initramfs"
 	version=$(ls "$root/lib/modules")
 	rm -rf "$modules/30ignition" "$modules"/31poolboot-*
 	cp -r "$ignition_module/dracut/30ignition" "$modules/30ignition"
@@ -80,25 +88,30 @@ if ! is_built initramfs "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition_mo
 	# Files of Go modules have no execute permission.
 	chmod -R u=rwX,go=rX "$modules/30ignition" "$modules"/31poolboot-*
 	chmod +x "$modules/30ignition"/*.sh "$modules/30ignition/ignition-generator" "$modules"/31poolboot-*/*.sh
-	install -m 755 "$programs/ignition" "$modules/30ignition/ignition"
+	install -m 755 "$programs/$ignition" "$modules/30ignition/ignition"
+	add="poolboot-network poolboot-grub poolboot-report"
+	grep -q partx "$modules/30ignition/module-setup.sh" || add+=" poolboot-partitions"
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$1/proc" && mount -t sysfs -o ro sysfs "$1/sys" && mount --bind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/run" &&
 		exec chroot "$1" dracut --force --no-hostonly --no-hostonly-cmdline --no-early-microcode --reproducible \
-			--add "poolboot-network poolboot-grub poolboot-report" --omit "network-legacy network-manager plymouth" \
-			--compress "zstd -3 -T0 -q" --kver "$2" /boot/initramfs' - "$root" "$version"
-	built initramfs
+			--add "$3" --omit "network-legacy network-manager plymouth" \
+			--compress "zstd -3 -T0 -q" --kver "$2" /boot/initramfs' - "$root" "$version" "$add"
+	mv "$root/boot/initramfs" "$dir/$initramfs"
+	built "$initramfs"
 fi
 
-disk=$dir/disk.raw
-if ! is_built disk "$(cat "$dir/initramfs.recipe")" "$here/files" "$here/grub" "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni} "$root_size" \
-	"$(sed -n '/^disk=/,/^built disk/p' "$here/image.sh")"; then
-	step disk
+step=image-$ignition
+if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/grub" "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni} "$root_size" "path $image" \
+	"$(sed -n '/^step=/,$p' "$here/image.sh")" || ! (cd "$(dirname "$image")" && sha256sum --quiet --check "$(basename "$image").sha256sum" >/dev/null 2>&1); then
+	step "$step"
+	disk=$dir/disk.raw
 	rm -rf "$dir/tree" "$dir/boot" "$disk"
 	cp -al "$root" "$dir/tree"
 	tree=$dir/tree
 	# The image knows neither the name of a host nor its IDs and keys.
 	rm -rf "$tree"/etc/{hostname,fstab,resolv.conf,machine-id} "$tree"/etc/ssh/ssh_host_* "$tree"/var/lib/dbus/machine-id "$tree"/etc/apt/sources.list*
 	rm -rf "$tree"/etc/systemd/system/*.wants "$tree"/var/cache/debconf/* "$tree"/var/log/* "$tree"/dev/*
+	rm -rf "$tree"/usr/lib/dracut/modules.d/{30ignition,31poolboot-*}
 	# No umask or owner of the checkout reaches the image.
 	tar -C "$here/files" --owner=0 --group=0 --mode='u=rwX,go=rX' -c . | tar -C "$tree" -x --no-same-permissions --keep-directory-symlink -p
 	echo uninitialized >"$tree/etc/machine-id"
@@ -113,6 +126,7 @@ if ! is_built disk "$(cat "$dir/initramfs.recipe")" "$here/files" "$here/grub" "
 	mkdir -m 755 "$tree/boot" "$dir/boot/grub"
 	mv "$dir"/boot/vmlinuz-* "$dir/boot/vmlinuz"
 	rm -f "$dir"/boot/System.map-*
+	cp "$dir/$initramfs" "$dir/boot/initramfs"
 	install -m 644 "$here/grub/grub.cfg" "$dir/boot/grub/"
 	install -m 644 "$here/grub/kernel-arguments.cfg" "$dir/boot/"
 	: >"$dir/boot/ignition.firstboot"
@@ -141,16 +155,10 @@ if ! is_built disk "$(cat "$dir/initramfs.recipe")" "$here/files" "$here/grub" "
 	printf '\x00\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((0x5c)) conv=notrunc status=none # 2048
 	dd if="$dir/core.img" of="$disk" bs=512 seek=2048 conv=notrunc status=none
 	printf '\x01\x08\x00\x00\x00\x00\x00\x00' | dd of="$disk" bs=1 seek=$((2048 * 512 + 0x1f4)) conv=notrunc status=none # 2049
-	rm -rf "$dir/tree" "$dir/boot" "$dir/core.img"
-	built disk
-fi
-
-if ! is_built image "$(cat "$dir/disk.recipe")" "$image" || [ ! -s "$image.sha256sum" ]; then
-	step image
 	qemu-img convert -f raw -O qcow2 "$disk" "$image.new"
+	rm -rf "$dir/tree" "$dir/boot" "$dir/core.img" "$disk"
 	sync "$image.new"
 	mv "$image.new" "$image"
 	(cd "$(dirname "$image")" && sha256sum "$(basename "$image")" >"$(basename "$image").sha256sum")
-	is_built image "$(cat "$dir/disk.recipe")" "$image" || :
-	built image
+	built "$step"
 fi

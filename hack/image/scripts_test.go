@@ -67,6 +67,9 @@ func (i *initramfs) run(script string, arguments ...string) (string, error) {
 	if err != nil {
 		i.t.Fatal(err)
 	}
+	if _, err := os.Stat(path); err != nil { // go test also records that the result depends on this file
+		i.t.Fatal(err)
+	}
 	command := exec.Command("/bin/sh", append([]string{path}, arguments...)...)
 	command.Env = i.environment
 	output, err := command.CombinedOutput()

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -56,8 +57,8 @@ systemd:
 // steps are lines on the console, in their order, and what they are the start or end of.
 var steps = []struct{ line, step string }{
 	{"Linux version", "firmware and GRUB"},
-	{"reboot: machine restart", "reboot with the kernel arguments"},
 	{"Finished ignition-fetch.service", "fetch"},
+	{"reboot: machine restart", "reboot with the kernel arguments"},
 	{"Finished ignition-disks.service", "disks"},
 	{"Finished ignition-files.service", "files"},
 	{"Reached target multi-user.target", "units"},
@@ -66,28 +67,15 @@ var steps = []struct{ line, step string }{
 var _ = Describe("A machine", func() {
 	It("boots from its firmware into its pool, and keeps its Node over a reset and a power-off", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
-		t.Create(ctx, butane(t, "60-disks", disks))
-		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
-		Expect(err).NotTo(HaveOccurred())
-		start := time.Now()
-		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
-		config := t.Config(ctx, "infra")
-		m := waitForMachine(ctx, t)
-		DeferCleanup(m.PowerCut)
-		watchSteps(ctx, m, start)
-
-		Eventually(ctx, t.Condition(config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
-		node := waitForNode(ctx, t, config, "")
-		AddReportEntry("seconds to a Ready Node", time.Since(start).Seconds())
-		verdict := site.Judge(history.Of(node.Name), "infra", listPools(ctx, t))
-		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
-		Eventually(ctx, seen(m)).Should(HaveLen(1))
-		Expect(seen(m)()[0]).To(And(MatchRegexp(`seen: /dev/vda\d ext4, boots: 1, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0"))))
+		b := startBoot(ctx, t)
+		m := b.machine
+		node := b.waitForMember(ctx)
+		Expect(seen(m)()).To(HaveExactElements(ContainSubstring("boots: 1, ")))
 
 		By("a reset")
-		start = time.Now()
+		start := time.Now()
 		Expect(m.Reset(ctx)).To(Succeed())
-		reset := waitForNode(ctx, t, config, node.Status.NodeInfo.BootID)
+		reset := waitForNode(ctx, t, b.config, node.Status.NodeInfo.BootID)
 		AddReportEntry("seconds from a reset to a Ready Node", time.Since(start).Seconds())
 		Expect(reset.UID).To(Equal(node.UID))
 		Eventually(ctx, seen(m)).Should(HaveLen(2))
@@ -98,14 +86,87 @@ var _ = Describe("A machine", func() {
 		Expect(m.PressPowerButton(ctx)).To(Succeed())
 		Eventually(ctx, off).Should(BeClosed())
 		Expect(m.PowerOn(context.WithoutCancel(ctx))).To(Succeed())
-		again := waitForNode(ctx, t, config, reset.Status.NodeInfo.BootID)
+		again := waitForNode(ctx, t, b.config, reset.Status.NodeInfo.BootID)
 		Expect(again.UID).To(Equal(node.UID))
-		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 		console, err := m.Console()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Count(console, "Finished ignition-files.service")).To(Equal(1))
 	}, SpecTimeout(30*time.Minute))
+
+	It("boots into its pool with an Ignition that reads spec 3.3 only", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		options := rack.Options()
+		options.Image = os.Getenv(olderImageVariable)
+		_, err := rack.Add(t.HostName(0), options)
+		Expect(err).NotTo(HaveOccurred(), "make test-machine builds the image")
+		b := startBoot(ctx, t)
+		b.waitForMember(ctx)
+		Expect(b.machine.Console()).To(ContainSubstring("Ignition v2.14.0"))
+	}, SpecTimeout(30*time.Minute))
+
+	It("waits with the reason on its console while its clock is two years off, and boots into its pool when NTP has set it", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		options := rack.Options()
+		options.NTPServer = machine.Address // serves the time from the middle of the spec on
+		m, err := rack.Add(t.HostName(0), options)
+		Expect(err).NotTo(HaveOccurred())
+		m.SetClock(-2 * 365 * 24 * time.Hour)
+		b := startBoot(ctx, t)
+		const expired = "GET error: .* certificate has expired or is not yet valid: current time .* is "
+		Eventually(ctx, m.Console).Should(MatchRegexp(expired + "before"))
+
+		By("a clock that is two years ahead")
+		Expect(m.PowerCut()).To(Succeed())
+		m.SetClock(2 * 365 * 24 * time.Hour)
+		Expect(m.PowerOn(context.WithoutCancel(ctx))).To(Succeed())
+		Eventually(ctx, m.Console).Should(MatchRegexp(expired + "after"))
+		Expect(t.Condition(b.config, bootstrapv1.BootPreparedCondition)(ctx)).To(HavePrefix("Unknown WaitingForHost: "))
+
+		By("an NTP server that answers")
+		stop, err := machine.ServeNTP()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(stop)
+		b.waitForMember(ctx)
+	}, SpecTimeout(30*time.Minute))
 })
+
+// firstBoot is the first boot of a machine of the pool infra with the MachineConfig disks.
+type firstBoot struct {
+	tenant  *tenant.Tenant
+	config  *bootstrapv1.PoolbootConfig
+	machine *machine.Machine
+	history *site.NodeHistory
+	start   time.Time
+}
+
+// startBoot deploys a machine and waits until it is on.
+func startBoot(ctx context.Context, t *tenant.Tenant) *firstBoot {
+	GinkgoHelper()
+	t.Create(ctx, butane(t, "60-disks", disks))
+	history, err := site.RecordNodes(ctx, lab.WorkloadClient)
+	Expect(err).NotTo(HaveOccurred())
+	b := &firstBoot{tenant: t, history: history, start: time.Now()}
+	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
+	b.config = t.Config(ctx, "infra")
+	b.machine = waitForMachine(ctx, t)
+	DeferCleanup(b.machine.PowerCut)
+	watchSteps(ctx, b.machine, b.start)
+	return b
+}
+
+// waitForMember waits until the machine's Node is Ready in its pool, and expects that it has been in the pool from its
+// first version on and that the machine has what the MachineConfig asks for.
+func (b *firstBoot) waitForMember(ctx context.Context) *corev1.Node {
+	GinkgoHelper()
+	Eventually(ctx, b.tenant.Condition(b.config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
+	node := waitForNode(ctx, b.tenant, b.config, "")
+	AddReportEntry("seconds to a Ready Node", time.Since(b.start).Seconds())
+	verdict := site.Judge(b.history.Of(node.Name), "infra", listPools(ctx, b.tenant))
+	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+	Eventually(ctx, seen(b.machine)).ShouldNot(BeEmpty())
+	Expect(seen(b.machine)()).To(HaveEach(And(MatchRegexp(`seen: /dev/vda\d ext4, boots: \d, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0")))))
+	return node
+}
 
 // butane returns a MachineConfig of the pool infra.
 func butane(t *tenant.Tenant, name, text string) *poolv1.MachineConfig {

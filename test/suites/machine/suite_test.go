@@ -18,9 +18,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
 
-// imageVariable is the environment variable with the path of the image in the format qcow2. Without it, these specs do
-// not run: they need minutes, and root.
-const imageVariable = "POOLBOOT_TEST_IMAGE"
+// Environment variables with the paths of images in the format qcow2. Without the first one, these specs do not run:
+// they need minutes, and root.
+const (
+	imageVariable = "POOLBOOT_TEST_IMAGE"
+	// olderImageVariable is the variable of the image with Ignition 2.14, which reads spec 3.3 and earlier versions.
+	olderImageVariable = "POOLBOOT_TEST_OLDER_IMAGE"
+)
 
 var (
 	lab  *site.Site
@@ -40,7 +44,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(time.Second)
 	image, err := filepath.Abs(os.Getenv(imageVariable))
 	Expect(err).NotTo(HaveOccurred())
-	rack, err = machine.NewRack(context.WithoutCancel(ctx), GinkgoT().TempDir(), image, GinkgoWriter)
+	rack, err = machine.NewRack(context.WithoutCancel(ctx), GinkgoT().TempDir(), machine.Options{Image: image, Console: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(rack.Close()).To(Succeed()) })
 	lab = tenant.StartSite(ctx, site.Options{Hardware: rack, Address: machine.Address})

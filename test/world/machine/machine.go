@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
@@ -28,18 +29,28 @@ const (
 
 const sectorsPerMiB = 2048
 
-// Machine is a machine with the functions of its BMC. It is safe for concurrent use.
-type Machine struct {
-	name, dir, image string
-	log              io.Writer
-
-	mu  sync.Mutex // guards the fields below
-	now *power
+// Options are the options of a machine.
+type Options struct {
+	// Image is the path of the image that Deploy writes, in the format qcow2.
+	Image string
+	// Console gets the console output besides the file console.log. Optional.
+	Console io.Writer
+	// NTPServer is the address of an NTP server in the configuration of the machine's network. Optional.
+	NTPServer string
 }
 
-// New returns a machine that is off, with an empty disk in dir. Its console is in the file console.log in dir, and in
-// log if that is not nil. image is the path of the image in the format qcow2.
-func New(name, dir, image string, log io.Writer) (*Machine, error) {
+// Machine is a machine with the functions of its BMC. It is safe for concurrent use.
+type Machine struct {
+	name, dir string
+	options   Options
+
+	mu    sync.Mutex // guards the fields below
+	now   *power
+	clock time.Duration // of the firmware, compared to the right time
+}
+
+// New returns a machine that is off, with an empty disk in dir. Its console is in the file console.log in dir.
+func New(name, dir string, options Options) (*Machine, error) {
 	for program, debianPackage := range map[string]string{
 		"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "sfdisk": "fdisk", "genisoimage": "genisoimage",
 	} {
@@ -47,10 +58,10 @@ func New(name, dir, image string, log io.Writer) (*Machine, error) {
 			return nil, fmt.Errorf("%w. What to do: apt-get install %s", err, debianPackage)
 		}
 	}
-	if _, err := os.Stat(image); err != nil {
+	if _, err := os.Stat(options.Image); err != nil {
 		return nil, fmt.Errorf("%w. What to do: run make image", err)
 	}
-	return &Machine{name: name, dir: dir, image: image, log: log}, os.MkdirAll(dir, 0o755)
+	return &Machine{name: name, dir: dir, options: options}, os.MkdirAll(dir, 0o755)
 }
 
 // Deploy writes the image to the disk, and the user data to a partition config-2 at its end. The machine must be off.
@@ -73,7 +84,7 @@ func (m *Machine) Deploy(ctx context.Context, userData []byte) error {
 		argv  []string
 	}{
 		{"", []string{"genisoimage", "-quiet", "-R", "-V", "config-2", "-o", m.path("config-drive.iso"), drive}},
-		{"", []string{"qemu-img", "convert", "-f", "qcow2", "-O", "raw", m.image, m.disk()}},
+		{"", []string{"qemu-img", "convert", "-f", "qcow2", "-O", "raw", m.options.Image, m.disk()}},
 		{"", []string{"truncate", "--size=" + strconv.Itoa(diskSize) + "M", m.disk()}},
 		{"", []string{"sfdisk", "--quiet", "--relocate", "gpt-bak-std", m.disk()}},
 		{partition, []string{"sfdisk", "--quiet", "--append", m.disk()}},
@@ -95,18 +106,39 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	if m.now != nil {
 		return m.errorf("it is on already")
 	}
+	// As for the firmware of most servers, the time zone is UTC.
+	clock := time.Now().UTC().Add(m.clock).Format("2006-01-02T15:04:05")
 	socket := filepath.Join(os.TempDir(), fmt.Sprintf("machine-%d-%s.sock", os.Getpid(), m.name))
-	command := exec.CommandContext(ctx, "qemu-system-x86_64",
-		"-name", m.name, "-machine", "pc,accel=tcg", "-smp", "2", "-m", strconv.Itoa(memory), "-display", "none", "-nodefaults",
-		"-drive", "if=virtio,format=raw,cache=unsafe,file="+m.disk(),
+	argv := []string{
+		"-name", m.name, "-rtc", "base=" + clock, "-machine", "pc,accel=tcg", "-smp", "2", "-m", strconv.Itoa(memory), "-display", "none", "-nodefaults",
+		"-drive", "if=virtio,format=raw,cache=unsafe,file=" + m.disk(),
 		"-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=", "-device", "virtio-rng-pci",
-		"-serial", "stdio", "-qmp", "unix:"+socket+",server=on,wait=off")
+		"-serial", "stdio", "-qmp", "unix:" + socket + ",server=on,wait=off",
+	}
+	if m.options.NTPServer != "" {
+		argv = append(argv, "-smbios", "type=11,value="+strings.ReplaceAll(networkWithNTP(m.options.NTPServer), ",", ",,"))
+	}
+	command := exec.CommandContext(ctx, "qemu-system-x86_64", argv...)
 	p, err := m.start(command, socket)
 	if err != nil {
 		return m.errorf("%w", err)
 	}
 	m.now = p
 	return nil
+}
+
+// networkWithNTP returns the SMBIOS string from which systemd creates the configuration of a network with an NTP
+// server. QEMU's DHCP server cannot offer one.
+func networkWithNTP(server string) string {
+	return `io.systemd.credential:tmpfiles.extra=f /run/systemd/network/70-ntp.network 0644 - - - ` +
+		`[Match]\nType=ether\n[Network]\nDHCP=yes\nNTP=` + server + `\n`
+}
+
+// SetClock sets the clock of the firmware to an offset from the right time, from the next power-on on.
+func (m *Machine) SetClock(offset time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock = offset
 }
 
 // Reset resets the machine, as a BMC does.
@@ -174,8 +206,8 @@ func (m *Machine) start(command *exec.Cmd, socket string) (*power, error) {
 		return nil, err
 	}
 	command.Stdout, command.Stderr = console, console
-	if m.log != nil {
-		both := io.MultiWriter(console, m.log)
+	if m.options.Console != nil {
+		both := io.MultiWriter(console, m.options.Console)
 		command.Stdout, command.Stderr = both, both
 	}
 	command.SysProcAttr = killedWithParent()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -19,20 +18,21 @@ const Address = "198.19.255.1"
 
 // Rack has a machine for each BareMetalHost of a Metal3 simulator.
 type Rack struct {
-	ctx        context.Context
-	dir, image string
-	log        io.Writer
+	ctx     context.Context
+	dir     string
+	options Options
 
 	mu       sync.Mutex
 	machines map[string]*Machine
 }
 
-// NewRack adds Address to this machine, for which it requires root.
-func NewRack(ctx context.Context, dir, image string, log io.Writer) (*Rack, error) {
+// NewRack adds Address to this machine, for which it requires root. Machines have the options unless Add is called for
+// them.
+func NewRack(ctx context.Context, dir string, options Options) (*Rack, error) {
 	if output, err := exec.CommandContext(ctx, "ip", "address", "replace", Address+"/32", "dev", "lo").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("add the address %s to this machine: %w: %s What to do: run the same command as root", Address, err, output)
 	}
-	return &Rack{ctx: ctx, dir: dir, image: image, log: log, machines: map[string]*Machine{}}, nil
+	return &Rack{ctx: ctx, dir: dir, options: options, machines: map[string]*Machine{}}, nil
 }
 
 // Close cuts the power of all machines, and removes Address.
@@ -49,11 +49,30 @@ func (r *Rack) Close() error {
 	return errors.Join(errs...)
 }
 
-// Machine returns the machine of a BareMetalHost, or nil if it was never powered on.
+// Machine returns the machine of a BareMetalHost, or nil if it was neither added nor powered on.
 func (r *Rack) Machine(name string) *Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.machines[name]
+}
+
+// Options returns the options of machines for which Add is not called.
+func (r *Rack) Options() Options { return r.options }
+
+// Add adds the machine of a BareMetalHost, which is off, with options of its own.
+func (r *Rack) Add(name string, options Options) (*Machine, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.add(name, options)
+}
+
+// add adds a machine. The caller holds the lock.
+func (r *Rack) add(name string, options Options) (*Machine, error) {
+	m, err := New(name, filepath.Join(r.dir, name), options)
+	if err == nil {
+		r.machines[name] = m
+	}
+	return m, err
 }
 
 // PowerOn boots the machine of a BareMetalHost: from a new image with user data, or from its current disk without.
@@ -61,15 +80,14 @@ func (r *Rack) PowerOn(ctx context.Context, host *bmov1alpha1.BareMetalHost, use
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.machines[host.Name]
-	switch {
-	case m == nil && userData == nil:
+	if m == nil && userData == nil {
 		return nil // never deployed: there is no disk to boot from
-	case m == nil:
+	}
+	if m == nil {
 		var err error
-		if m, err = New(host.Name, filepath.Join(r.dir, host.Name), r.image, r.log); err != nil {
+		if m, err = r.add(host.Name, r.options); err != nil {
 			return err
 		}
-		r.machines[host.Name] = m
 	}
 	if userData != nil {
 		if err := errors.Join(m.PowerCut(), m.Deploy(ctx, userData)); err != nil {

@@ -1,5 +1,7 @@
 #!/bin/sh
-# start-network SECONDS: starts systemd-networkd, waits until an interface is configured, and writes resolv.conf.
+# start-network SECONDS: starts systemd-networkd, waits until an interface is configured, writes resolv.conf, and starts
+# systemd-timesyncd. It waits for the network only: a host whose clock is right boots without NTP server, and the requests
+# of one whose clock is wrong are retried.
 # 0 waits without a limit, as Ignition does.
 set -eu
 state=${NETIF_STATE:-/run/systemd/netif/state}
@@ -14,3 +16,4 @@ domains=$(sed -n 's/^DOMAINS=//p' "$state")
 	for server in $servers; do echo "nameserver $server"; done
 	[ -z "$domains" ] || echo "search $domains"
 } >"$resolv"
+systemctl start --no-block systemd-timesyncd.service || echo "The clock is not set: systemd-timesyncd did not start"
