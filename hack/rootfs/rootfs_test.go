@@ -1,11 +1,14 @@
 package rootfs
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // fakes are programs that the script calls, without a mirror and without root.
@@ -17,7 +20,9 @@ var fakes = map[string]string{
 		for a; do case $a in */root) root=$a;; esac; done
 		mkdir -p "$root/usr/lib/systemd/system" "$root/etc" "$root/var/log" "$root/var/cache"
 		echo program >"$root/usr/program"
-		[ ! -e "$CALLS.interrupt" ] || kill -9 $PPID`,
+		[ ! -e "$CALLS.interrupt" ] || kill -$(cat "$CALLS.interrupt") $PPID
+		[ ! -e "$CALLS.fail" ] || exit 1
+		[ ! -e "$CALLS.wait" ] || { read -r _ <"$CALLS.wait"; :; }`,
 }
 
 // builder runs a copy of the script with fake programs.
@@ -106,9 +111,15 @@ func TestUnusableOnesAreDetectedAndRebuilt(t *testing.T) {
 		"no manifest":         {func(b *builder) error { return os.Remove(b.dir + "/manifest") }, "is incomplete"},
 		"an empty recipe":     {func(b *builder) error { return os.Truncate(b.dir+"/recipe", 0) }, "is incomplete"},
 		"a missing program":   {func(b *builder) error { return os.Remove(b.dir + "/root/usr/program") }, "is damaged, for example ./usr/program"},
-		"a truncated program": {func(b *builder) error { return os.Truncate(b.dir+"/root/usr/program", 1) }, "is damaged, for example ./usr/program"},
-		"another mode":        {func(b *builder) error { return os.Chmod(b.dir+"/root/usr/program", 0o600) }, "is damaged, for example ./usr/program"},
-		"an additional file":  {func(b *builder) error { return os.WriteFile(b.dir+"/root/new", nil, 0o600) }, "is damaged, for example ./new"},
+		"a program with other content of the same size": {func(b *builder) error {
+			return os.WriteFile(b.dir+"/root/usr/program", []byte("PROGRAM\n"), 0o600)
+		}, "is damaged, for example ./usr/program"},
+		"a folder with another mode": {func(b *builder) error { return os.Chmod(b.dir+"/root/usr", 0o700) }, "is damaged, for example ./usr"},
+		"a missing folder":           {func(b *builder) error { return os.RemoveAll(b.dir + "/root/usr") }, "is damaged, for example ./usr"},
+		"a half-written manifest":    {func(b *builder) error { return truncateToHalf(b.dir + "/manifest") }, "is damaged, for example"},
+		"a truncated program":        {func(b *builder) error { return os.Truncate(b.dir+"/root/usr/program", 1) }, "is damaged, for example ./usr/program"},
+		"another mode":               {func(b *builder) error { return os.Chmod(b.dir+"/root/usr/program", 0o600) }, "is damaged, for example ./usr/program"},
+		"an additional file":         {func(b *builder) error { return os.WriteFile(b.dir+"/root/new", nil, 0o600) }, "is damaged, for example ./new"},
 		"changed package list": {func(b *builder) error {
 			return os.WriteFile(filepath.Dir(b.script)+"/packages", []byte("systemd\n"), 0o600)
 		}, "is outdated"},
@@ -132,22 +143,106 @@ func TestUnusableOnesAreDetectedAndRebuilt(t *testing.T) {
 	}
 }
 
-func TestInterruptedBuildLeavesNothing(t *testing.T) {
+func truncateToHalf(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.Truncate(path, int64(len(content)/2))
+}
+
+// left returns what is left of builds.
+func (b *builder) left() []string {
+	b.t.Helper()
+	left, err := filepath.Glob(b.dir + ".building.*")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return left
+}
+
+// TestFailedBuildLeavesNothing makes a build fail, which is after a first one whose result is outdated, or not. A later
+// build succeeds.
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, content  string
+		killed, exists bool
+	}{
+		"killed":                            {".interrupt", "KILL", true, false},
+		"killed, after another build":       {".interrupt", "KILL", true, true},
+		"Ctrl-C":                            {".interrupt", "INT", false, false},
+		"terminated, after another build":   {".interrupt", "TERM", false, true},
+		"a package that can't be installed": {".fail", "", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBuilder(t)
+			says := "is missing"
+			if c.exists {
+				b.build()
+				says = "is outdated"
+				b.write(filepath.Dir(b.script)+"/packages", "systemd\n", 0o600)
+			}
+			b.write(b.calls+c.file, c.content, 0o600)
+			if output, err := b.run("build"); err == nil {
+				t.Fatal(output)
+			}
+			if left := b.left(); len(left) > 0 && !c.killed {
+				t.Errorf("left: %v", left)
+			}
+			if output, err := b.run("check"); err == nil || !strings.Contains(output, says) {
+				t.Errorf("%v: %s", err, output)
+			}
+			if err := os.Remove(b.calls + c.file); err != nil {
+				t.Fatal(err)
+			}
+			b.build()
+			if left := b.left(); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestTwoBuildsAtOnceBuildOnce starts a second build while the first one installs packages.
+func TestTwoBuildsAtOnceBuildOnce(t *testing.T) {
 	b := newBuilder(t)
-	b.write(b.calls+".interrupt", "", 0o600)
-	if output, err := b.run("build"); err == nil {
-		t.Fatal(output)
-	}
-	if output, err := b.run("check"); err == nil || !strings.Contains(output, "is missing") {
-		t.Errorf("%v: %s", err, output)
-	}
-	if err := os.Remove(b.calls + ".interrupt"); err != nil {
+	if err := syscall.Mkfifo(b.calls+".wait", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.build()
-	left, err := filepath.Glob(b.dir + ".building.*")
-	if err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+	type result struct {
+		output string
+		err    error
+	}
+	results := make(chan result)
+	for range 2 {
+		go func() {
+			output, err := b.run("build")
+			results <- result{output, err}
+		}()
+	}
+	// Returns when the first build reads: it is installing packages.
+	proceed, err := os.OpenFile(b.calls+".wait", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case early := <-results:
+		t.Errorf("a build did not wait for the other one: %v: %s", early.err, early.output)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := errors.Join(os.Remove(b.calls+".wait"), proceed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if r := <-results; r.err != nil {
+			t.Errorf("%v: %s", r.err, r.output)
+		}
+	}
+	if b.builds() != 1 {
+		t.Errorf("it was built %d times", b.builds())
+	}
+	if output, err := b.run("check"); err != nil {
+		t.Errorf("%v: %s", err, output)
 	}
 }
 
