@@ -9,12 +9,14 @@ import (
 )
 
 // Merge merges configurations by Ignition's own rules: entries with the same path, unit, user or device are merged
-// field by field, and the later one wins; others are added. Like the Machine Config Operator, it differs from Ignition
-// in two ways:
+// field by field, and the later one wins; others are added. It differs from Ignition in three ways, the first two of
+// which are those of the Machine Config Operator:
 //
 //   - The contents of a file are replaced as a whole. If a later configuration has contents, the compression,
 //     verification and HTTP headers of the earlier one are dropped.
 //   - A file with contents overwrites that of the operating system, unless overwrite is set.
+//   - A hard link overwrites too, unless overwrite is set. Otherwise a first boot that is interrupted can't start over:
+//     Ignition writes the target again, as another file, and then refuses the link to the previous one.
 //
 // The arguments are not modified. The result can be invalid: see ValidateMerged.
 func Merge(configs ...Config) Config {
@@ -47,6 +49,12 @@ func Merge(configs ...Config) Config {
 		file := &merged.Storage.Files[i]
 		if file.Overwrite == nil && file.Contents.Source != nil {
 			file.Overwrite = new(true)
+		}
+	}
+	for i := range merged.Storage.Links {
+		link := &merged.Storage.Links[i]
+		if link.Overwrite == nil && link.Hard != nil && *link.Hard {
+			link.Overwrite = new(true)
 		}
 	}
 	return merged

@@ -109,6 +109,16 @@ var _ = Describe("Merge", func() {
 		Expect(marshal(merged)).To(MatchJSON(file(`"mode":384,"contents":{"source":"data:,b"},"overwrite":false`)))
 	})
 
+	DescribeTable("of a link", func(link, merged string) {
+		Expect(marshal(ignition.Merge(parse(storage("links", link))))).To(MatchJSON(storage("links", merged)))
+	},
+		Entry("overwrites a hard link, which has another target when an interrupted first boot starts over",
+			`{"path":"/a","target":"/b","hard":true}`, `{"path":"/a","target":"/b","hard":true,"overwrite":true}`),
+		Entry("keeps overwrite false of a hard link if it is set",
+			`{"path":"/a","target":"/b","hard":true,"overwrite":false}`, `{"path":"/a","target":"/b","hard":true,"overwrite":false}`),
+		Entry("does not change a symbolic link", `{"path":"/a","target":"/b"}`, `{"path":"/a","target":"/b"}`),
+	)
+
 	It("returns the same for many configurations as for one after the other", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 300 {
