@@ -89,7 +89,7 @@ if ! is_built "$initramfs" "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition
 	chmod -R u=rwX,go=rX "$modules/30ignition" "$modules"/31poolboot-*
 	chmod +x "$modules/30ignition"/*.sh "$modules/30ignition/ignition-generator" "$modules"/31poolboot-*/*.sh
 	install -m 755 "$programs/$ignition" "$modules/30ignition/ignition"
-	add="poolboot-network poolboot-grub poolboot-report"
+	add="poolboot-network poolboot-grub poolboot-report poolboot-repeat"
 	grep -q partx "$modules/30ignition/module-setup.sh" || add+=" poolboot-partitions"
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$1/proc" && mount -t sysfs -o ro sysfs "$1/sys" && mount --bind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/run" &&

@@ -62,7 +62,7 @@ func failed(t *testing.T, stage, log string, server *configServer) *initramfs {
 	i.write("media/openstack/latest/user_data", string(pointer))
 	i.write("journal", log)
 	i.write("by-label/config-2", "")
-	i.program("systemctl", `[ "$*" = "--quiet is-failed ignition-`+stage+`.service" ]`)
+	i.program("systemctl", `[[ "$*" =~ ^"--quiet is-failed ignition-"(`+stage+`).service$ ]]`)
 	// Ignition prints the whole configuration to the standard error, after the error.
 	i.program("journalctl", `cat "`+i.path("journal")+`"; [[ "$*" == *" --identifier=ignition _TRANSPORT=syslog" ]] || echo "Full config: `+token+`"`)
 	i.program("start-network", `echo "network $1" >>"$CALLS"`)
@@ -85,6 +85,18 @@ func TestFailedStageIsReported(t *testing.T) {
 	}
 	if calls := i.read("calls"); calls != "network 120\n" {
 		t.Errorf("calls: %s", calls)
+	}
+}
+
+// TestFirstFailureIsReported has what happens when the stage files fails and its file systems cannot be unmounted.
+func TestFirstFailureIsReported(t *testing.T) {
+	server := newConfigServer(t)
+	i := failed(t, "mount|files", "create files\nIgnition failed: no space left on device\nStage: umount\nIgnition failed: invalid argument\n", server)
+	if output, err := i.run(script); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	if len(server.reports) != 1 || server.reports[0] != "files\ncreate files\nIgnition failed: no space left on device\n" {
+		t.Errorf("reports: %q", server.reports)
 	}
 }
 

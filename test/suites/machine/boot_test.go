@@ -31,7 +31,7 @@ kernel_arguments:
 storage:
   disks:
   - device: /dev/vda
-    partitions: [{label: data, size_mib: 256}]
+    partitions: [{number: 5, label: data, size_mib: 256}]
   filesystems:
   - {device: /dev/disk/by-partlabel/data, format: ext4, label: data, path: /var/lib/data, with_mount_unit: true}
   files:
@@ -164,7 +164,7 @@ func (b *firstBoot) waitForMember(ctx context.Context) *corev1.Node {
 	verdict := site.Judge(b.history.Of(node.Name), "infra", listPools(ctx, b.tenant))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Eventually(ctx, seen(b.machine)).ShouldNot(BeEmpty())
-	Expect(seen(b.machine)()).To(HaveEach(And(MatchRegexp(`seen: /dev/vda\d ext4, boots: \d, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0")))))
+	Expect(seen(b.machine)()).To(HaveEach(And(MatchRegexp(`seen: /dev/vda5 ext4, boots: \d, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0")))))
 	return node
 }
 

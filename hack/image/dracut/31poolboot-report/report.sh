@@ -8,8 +8,9 @@ start_network=${START_NETWORK:-/usr/libexec/poolboot/start-network}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
+# The stage mount also fails if it cannot unmount after a failure of the stage files.
 stage=
-for candidate in fetch-offline fetch kargs disks mount files; do
+for candidate in files mount disks kargs fetch fetch-offline; do
 	if systemctl --quiet is-failed "ignition-$candidate.service"; then
 		stage=$candidate
 		break
@@ -19,7 +20,8 @@ done
 
 # Only what Ignition logs: when it fails, it also prints the whole configuration, with its secrets, to the standard error.
 # The server accepts 4,096 bytes. The first line of the end of a log is incomplete.
-journalctl --quiet --output=cat --lines=200 --identifier=ignition _TRANSPORT=syslog >"$dir/log" || :
+# What follows the first failure is the log of unmounting.
+journalctl --quiet --output=cat --identifier=ignition _TRANSPORT=syslog | sed '/^Ignition failed: /q' >"$dir/log"
 echo "$stage" >"$dir/report"
 if [ "$(wc -c <"$dir/log")" -gt 4000 ]; then
 	tail -c 4000 "$dir/log" | sed 1d >>"$dir/report"
