@@ -43,6 +43,7 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 		Eventually(h.Journal).WithArguments(ctx, "--unit=stateful.service").Should(ContainSubstring("Finished stateful.service"))
 		Expect(h.Console()).To(And(ContainSubstring("Ignition finished successfully"), ContainSubstring("Multi-User System")))
 		reportStages(h, "multi-user.target")
+		reportCost(ctx, h, "multi-user.target")
 	}, SpecTimeout(5*time.Minute))
 
 	It("reboots when it wants to, without Ignition and with its disk", func(ctx SpecContext) {

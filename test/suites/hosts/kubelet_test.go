@@ -61,6 +61,7 @@ var _ = Describe("The kubelet on a host in namespaces", func() {
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Eventually(ready).Should(Succeed())
 		reportStages(h, "Node Ready")
+		reportCost(ctx, h, "Node Ready")
 		Expect(node.Status.Addresses).To(ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: h.Address()}))
 		Expect(node.Status.NodeInfo.ContainerRuntimeVersion).To(HavePrefix("containerd://"))
 		Expect(node.Status.NodeInfo.OSImage).To(ContainSubstring("Debian"))

@@ -32,6 +32,9 @@ func own(dir string) {
 	}
 	h, err := rack.NewHost(baremetal.HostOptions{Name: "orphan", Dir: dir})
 	if err == nil {
+		err = h.ReplaceDisk(ctx, 64<<20)
+	}
+	if err == nil {
 		err = h.Deploy(baremetal.KubeletImage, []byte(`{"ignition": {"version": "3.4.0"}}`))
 	}
 	if err == nil {
@@ -107,9 +110,13 @@ func addresses(g Gomega) (all []string) {
 func (t traces) areGone(g Gomega) {
 	g.Expect(t.controlGroups()).To(BeEmpty())
 	g.Expect(addresses(g)).NotTo(ContainElement(t.address))
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	g.Expect(mounts(g)).NotTo(ContainSubstring("/disk/root"))
+}
+
+func mounts(g Gomega) string {
+	table, err := os.ReadFile("/proc/self/mounts")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(mounts)).NotTo(ContainSubstring("/disk/root"))
+	return string(table)
 }
 
 var _ = Describe("Nothing is left of a host", func() {
@@ -117,7 +124,8 @@ var _ = Describe("Nothing is left of a host", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		owner := exec.CommandContext(ctx, self)
-		owner.Env = append(os.Environ(), ownerVariable+"="+GinkgoT().TempDir())
+		dir := GinkgoT().TempDir()
+		owner.Env = append(os.Environ(), ownerVariable+"="+dir)
 		owner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		output, err := owner.StdoutPipe()
 		Expect(err).NotTo(HaveOccurred())
@@ -137,6 +145,7 @@ var _ = Describe("Nothing is left of a host", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(processesIn(ids)).To(BeEmpty())
 			left.areGone(g)
+			g.Expect(mounts(g)).NotTo(ContainSubstring(dir), "the disk")
 		}).WithTimeout(30 * time.Second).Should(Succeed())
 	},
 		Entry("SIGKILL", (*os.Process).Kill, SpecTimeout(3*time.Minute)),
@@ -174,7 +183,8 @@ var _ = Describe("A machine that can't run hosts", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		owner := exec.CommandContext(ctx, "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", self)
-		owner.Env = append(os.Environ(), ownerVariable+"="+GinkgoT().TempDir())
+		dir := GinkgoT().TempDir()
+		owner.Env = append(os.Environ(), ownerVariable+"="+dir)
 		output, err := owner.Output()
 		Expect(err).To(HaveOccurred())
 		Expect(string(output)).To(And(HavePrefix("root can't create namespaces here"), ContainSubstring("What to do: use a virtual or physical machine, or")))

@@ -30,8 +30,6 @@ func newConfigServer(ctx context.Context, rack *baremetal.Rack, config []byte) *
 	GinkgoHelper()
 	authority, err := loopback.NewCA("config-server")
 	Expect(err).NotTo(HaveOccurred())
-	pair, err := authority.Server(rack.Address())
-	Expect(err).NotTo(HaveOccurred())
 	server := &configServer{ca: authority.PEM()}
 	server.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		server.asked.Add(1)
@@ -44,13 +42,21 @@ func newConfigServer(ctx context.Context, rack *baremetal.Rack, config []byte) *
 			_, _ = w.Write(config)
 		}
 	}))
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	Expect(err).NotTo(HaveOccurred())
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	server.TLS = newTLS(authority, rack.Address())
 	server.Listener = listen(ctx, rack.Address())
 	server.StartTLS()
 	DeferCleanup(server.Close)
 	return server
+}
+
+// newTLS returns the configuration of a server with a certificate for names.
+func newTLS(authority *loopback.CA, names ...string) *tls.Config {
+	GinkgoHelper()
+	pair, err := authority.Server(names...)
+	Expect(err).NotTo(HaveOccurred())
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	Expect(err).NotTo(HaveOccurred())
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}
 }
 
 // pointer returns user data that merges the server's config and verifies its hash.

@@ -31,12 +31,8 @@ var _ = Describe("What a pool configures takes effect on its hosts:", Ordered, C
 
 	BeforeAll(func(ctx SpecContext) {
 		workerKey, infraKey, otherKey = newKey(), newKey(), newKey()
-		rendered, err := pool.Render("infra", []poolv1.MachineConfigPool{poolOf("worker"), poolOf("infra")}, []poolv1.MachineConfig{
-			machineConfig("00-worker", "worker", workerConfig(workerKey)), machineConfig("51-infra", "infra", infraConfig(infraKey))})
-		Expect(err).NotTo(HaveOccurred())
-		served, err := pool.Served(rendered.Name, rendered.Spec)
-		Expect(err).NotTo(HaveOccurred())
-		h = newHostWithUserData(newRack(ctx), "host-0", baremetal.KubeletImage, served)
+		h = newHostWithUserData(newRack(ctx), "host-0", baremetal.KubeletImage, servedTo("infra",
+			machineConfig("00-worker", "worker", workerConfig(workerKey)), machineConfig("51-infra", "infra", infraConfig(infraKey))))
 		Expect(h.PowerOn(context.WithoutCancel(ctx))).To(Succeed())
 		waitForBoot(ctx, h)
 	}, NodeTimeout(3*time.Minute))
@@ -149,6 +145,16 @@ func machineConfig(name, role string, config map[string]any) poolv1.MachineConfi
 func poolOf(role string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role}, Spec: poolv1.MachineConfigPoolSpec{
 		PoolRole: role, MachineConfigSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": role}}}}
+}
+
+// servedTo returns the configuration that the config server hands out to the hosts of a custom pool.
+func servedTo(role string, configs ...poolv1.MachineConfig) []byte {
+	GinkgoHelper()
+	rendered, err := pool.Render(role, []poolv1.MachineConfigPool{poolOf("worker"), poolOf(role)}, configs)
+	Expect(err).NotTo(HaveOccurred())
+	served, err := pool.Served(rendered.Name, rendered.Spec)
+	Expect(err).NotTo(HaveOccurred())
+	return served
 }
 
 // imageFile returns a file of the image that hack/image builds.

@@ -101,6 +101,28 @@ func reportStages(h *baremetal.Host, last string) {
 	AddReportEntry("stages of a boot", fmt.Sprintf("%s%s %.1f s", &report, last, time.Since(on).Seconds()))
 }
 
+// reportCost reports what a host that has booted once has cost: the size of its disk, the memory of its processes, and
+// the processor time of all its processes since power-on.
+func reportCost(ctx context.Context, h *baremetal.Host, last string) {
+	GinkgoHelper()
+	measure := func(script string) (value float64) {
+		GinkgoHelper()
+		output, err := h.Run(ctx, "sh", "-c", script)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = fmt.Sscan(output, &value)
+		Expect(err).NotTo(HaveOccurred(), output)
+		return value
+	}
+	// Each host has control groups of its own, of version 1 or 2. Processes can exit while their memory is summed up.
+	seconds := measure(`awk '{ print $1 / 1e9 }' /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null || awk '/^usage_usec/ { print $2 / 1e6 }' /sys/fs/cgroup/cpu.stat`)
+	memory := measure(`cat /proc/[0-9]*/smaps_rollup 2>/dev/null | awk '/^Pss:/ { kib += $2 } END { print kib / 1024 }'`)
+	containerd := measure(`awk '/^Pss:/ { print $2 / 1024 }' "/proc/$(pidof containerd)/smaps_rollup"`)
+	disk, err := h.DiskUsage()
+	Expect(err).NotTo(HaveOccurred())
+	AddReportEntry("cost of a host", fmt.Sprintf("%s: disk %.0f MiB, memory %.0f MiB, of which containerd has %.0f MiB, processor time %.1f s",
+		last, float64(disk)/(1<<20), memory, containerd, seconds))
+}
+
 // count returns how often a step happened.
 func count(h *baremetal.Host, step baremetal.Step) int {
 	times := 0

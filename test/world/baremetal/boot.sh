@@ -2,7 +2,7 @@
 # It plays the parts of the firmware, the boot loader and the initramfs.
 # Environment: NAME, ROOTFS, DISK, ADDRESS, GATEWAY, UUID, IGNITION, and the lists CGROUPS, PROGRAMS with an entry per line.
 # It reads a line from the standard input when the network card is plugged in, and writes the steps of the boot to
-# file descriptor 3.
+# file descriptor 3. At the step STOP_AT it waits until its power is cut.
 set -eu
 if [ -z "${IN_CGROUP:-}" ]; then
 	while read -r dir _; do echo 0 >"$dir/cgroup.procs"; done <<<"$CGROUPS"
@@ -11,6 +11,12 @@ if [ -z "${IN_CGROUP:-}" ]; then
 	exec unshare --cgroup bash -c "$BASH_EXECUTION_STRING"
 fi
 exec </dev/null
+
+# reach reports a step.
+reach() {
+	echo "$1" >&3
+	[ "$1" != "$STOP_AT" ] || exec sleep infinity
+}
 
 # The disk: a layer over the shared root file system. The kernel itself does not crash in a power loss, so nothing must
 # be synced to survive it.
@@ -89,22 +95,27 @@ cd /
 if [ -e "$root/boot/ignition.firstboot" ]; then
 	# All users must be able to access the root: Ignition writes a user's SSH keys as that user.
 	mount --rbind "$root" /mnt
-	mkdir -p "$DISK/ignition"
-	echo IgnitionStarted >&3
+	# Ignition's state is in memory: it starts over after a power loss.
+	state=$root/run/initramfs
+	mkdir "$state"
+	# As from the site's DHCP server.
+	echo "nameserver $GATEWAY" >"$state/resolv.conf"
+	[ ! -e /etc/resolv.conf ] || mount --bind "$state/resolv.conf" /etc/resolv.conf
+	reach IgnitionStarted
 	ip address add "$ADDRESS" dev eth0
 	ip link set eth0 up
 	ip route add default via "$GATEWAY"
 	for stage in fetch files; do
 		IGNITION_CONFIG_FILE=$DISK/user-data "$IGNITION" -platform file -stage $stage -root /mnt -log-to-stdout \
-			-config-cache "$DISK/ignition/config" -state-file "$DISK/ignition/state" -neednet "$DISK/ignition/neednet" ||
+			-config-cache "$state/config" -state-file "$state/state" -neednet "$state/neednet" ||
 			{ echo "ignition, stage $stage: exit status $?" >&3; exit 1; }
-		[ $stage = fetch ] && echo ConfigFetched >&3
+		[ $stage = fetch ] && reach ConfigFetched
 	done
 	ip link set eth0 down
 	ip address flush dev eth0
 	umount -R /mnt
-	rm -rf "$DISK/ignition"
-	echo FilesWritten >&3
+	rm -r "$state"
+	reach FilesWritten
 fi
 cd "$root"
 mkdir -p run/machine
@@ -113,7 +124,7 @@ cd /
 umount -l run/machine
 rmdir run/machine
 # From here on nothing of the machine can be reached.
-echo UnitsStarted >&3
+reach UnitsStarted
 exec 3>&-
 exec env -i container=poolboot container_uuid="$UUID" PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 	setpriv --bounding-set=-sys_time,-sys_module /sbin/init systemd.show_status=1

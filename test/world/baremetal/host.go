@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,13 @@ type Host struct {
 	events []Event
 	power  *power
 	boots  int
+	// hasSize reports whether the disk has a size of its own.
+	hasSize bool
+	// moved reports whether the host has its second address.
+	moved bool
+
+	cable     sync.Mutex // guards unplugged, and the port for a boot
+	unplugged bool
 }
 
 // NewHost adds a host to the rack. It is off, and its disk is empty.
@@ -48,7 +56,7 @@ func (r *Rack) NewHost(options HostOptions) (*Host, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if firstHost+len(r.hosts) >= networkSize-1 {
+	if len(r.hosts) == maxHosts {
 		return nil, fmt.Errorf("the rack is full: it has %d hosts", len(r.hosts))
 	}
 	h := &Host{options: options, rack: r, number: len(r.hosts)}
@@ -59,31 +67,41 @@ func (r *Rack) NewHost(options HostOptions) (*Host, error) {
 // Name returns the host's name.
 func (h *Host) Name() string { return h.options.Name }
 
-// Address returns the host's IP address.
-func (h *Host) Address() string {
-	return h.rack.address(firstHost + h.number)
-}
-
 // PowerOn boots the host from its disk and returns when the boot has started. The host runs until ctx is done, the
 // power is cut, it powers itself off or Ignition fails. A reboot that the host starts itself does not end it.
 func (h *Host) PowerOn(ctx context.Context) error {
+	_, err := h.powerOn(ctx, "")
+	return err
+}
+
+// PowerOnUntil boots the host, cuts its power when the boot reaches a step, and waits until it is off. The boot gets no
+// further than the step.
+func (h *Host) PowerOnUntil(ctx context.Context, step Step) error {
+	p, err := h.powerOn(ctx, step)
+	if err != nil {
+		return err
+	}
+	<-p.off
+	return errors.Join(p.err, p.cleanupErr)
+}
+
+func (h *Host) powerOn(ctx context.Context, cutAt Step) (*power, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isOn() {
-		return h.errorf("it is on already; call PowerOff or PowerCut first")
+		return nil, h.errorf("it is on already; call PowerOff or PowerCut first")
 	}
 	if _, err := os.Stat(filepath.Join(h.disk(), "upper")); err != nil {
-		return h.errorf("nothing to boot from: the disk is empty; call Deploy first")
+		return nil, h.errorf("nothing to boot from: the disk is empty; call Deploy first")
 	}
 	console, err := openConsole(h.options)
 	if err != nil {
-		return h.errorf("%w", err)
+		return nil, h.errorf("%w", err)
 	}
-	p := &power{host: h, console: console, off: make(chan struct{})}
-	p.ctx, p.cancel = context.WithCancel(ctx)
+	p := newPower(ctx, h, console, cutAt)
 	h.power = p
 	go p.run()
-	return nil
+	return p, nil
 }
 
 // PowerOff shuts the host down gracefully, as with its power button, and waits until it is off. A host that does not
@@ -178,6 +196,23 @@ func (h *Host) Remove(path string) error {
 	}
 	defer disk.Close()
 	return disk.Remove(strings.TrimPrefix(path, "/"))
+}
+
+// DiskUsage returns the size in bytes of what the host's disk has in addition to the shared root file system.
+func (h *Host) DiskUsage() (bytes int64, err error) {
+	err = filepath.WalkDir(h.disk(), func(_ string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // the host removes files
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if info, err := entry.Info(); err == nil {
+			bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return nil
+	})
+	return bytes, err
 }
 
 // sentinel is the file with which a bootstrap provider reports success (Cluster API contract).

@@ -1,11 +1,13 @@
 package baremetal
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,8 +68,10 @@ func (h *Host) Deploy(image Image, userData []byte) error {
 }
 
 func (h *Host) writeDisk(userData []byte) error {
-	if err := os.RemoveAll(h.disk()); err != nil {
-		return err
+	for _, folder := range []string{"upper", "work", "containerd"} {
+		if err := os.RemoveAll(filepath.Join(h.disk(), folder)); err != nil {
+			return err
+		}
 	}
 	for _, folder := range []string{"root", "upper/boot", "work", "containerd"} {
 		if err := os.MkdirAll(filepath.Join(h.disk(), folder), 0o755); err != nil {
@@ -92,6 +96,40 @@ func (h *Host) writeDisk(userData []byte) error {
 		os.WriteFile(filepath.Join(upper, "boot", "ignition.firstboot"), nil, 0o644),
 		os.WriteFile(filepath.Join(h.disk(), "user-data"), userData, 0o600),
 	)
+}
+
+// ReplaceDisk gives the host an empty disk with a size in bytes. Without a size (0), it is as large as that of this
+// machine, as the first disk of every host. The host must be off. Rack.Close removes disks with a size, also when this
+// process is killed.
+func (h *Host) ReplaceDisk(ctx context.Context, size int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isOn() {
+		return h.errorf("the disk can't be replaced while the host is on")
+	}
+	if h.hasSize {
+		if err := run(ctx, "", "umount", h.disk()); err != nil {
+			return h.errorf("%w", err)
+		}
+		h.hasSize = false
+	}
+	if err := os.RemoveAll(h.disk()); err != nil {
+		return h.errorf("%w", err)
+	}
+	if size == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(h.disk(), 0o755); err != nil {
+		return h.errorf("%w", err)
+	}
+	if _, err := io.WriteString(h.rack.stdin, h.disk()+"\n"); err != nil {
+		return h.errorf("report the disk to the keeper: %w", err)
+	}
+	if err := run(ctx, "", "mount", "-t", "tmpfs", "-o", fmt.Sprintf("mode=755,size=%d", size), "tmpfs", h.disk()); err != nil {
+		return h.errorf("%w", err)
+	}
+	h.hasSize = true
+	return nil
 }
 
 // disk is the directory with the host's disk.

@@ -1,8 +1,10 @@
 # Keeps a rack until its standard input is closed, which the kernel does when the process that created the rack is killed.
 # It is in the network namespace of the rack's switch: the network ends with this process.
-# Arguments: the control groups of the rack's hosts, as patterns.
+# Arguments: the control groups of the rack's hosts, as patterns. Standard input: the directories where disks are mounted.
 trap '' HUP INT TERM
-while read -r _; do :; done
+disks=
+while read -r disk; do disks="$disks$disk
+"; done
 for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	left=
 	for group in $*; do
@@ -14,3 +16,4 @@ for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	[ -n "$left" ] || break
 	sleep 0.2
 done
+printf %s "$disks" | while read -r disk; do umount --lazy "$disk" 2>/dev/null || :; done

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +30,8 @@ type power struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	console *console
+	// cutAt is the step at which the power is cut, or empty.
+	cutAt Step
 	// off is closed when all processes have exited and everything is removed. The errors are set before that: of a boot
 	// that failed, and of the removal.
 	off             chan struct{}
@@ -40,6 +41,13 @@ type power struct {
 	first *os.Process
 	// inside reports whether the first process has left this machine's root file system.
 	inside bool
+}
+
+// newPower returns the time of a host until it is off, which has not started yet.
+func newPower(ctx context.Context, h *Host, console *console, cutAt Step) *power {
+	p := &power{host: h, console: console, cutAt: cutAt, off: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	return p
 }
 
 // run boots until the host is off.
@@ -100,11 +108,11 @@ func (p *power) boot() (reboot bool, err error) {
 	plugged := make(chan error, 1)
 	stop := context.AfterFunc(p.ctx, func() { _ = command.Process.Kill() })
 	defer stop()
-	go func() { plugged <- p.plugIn(command.Process.Pid, boots, stdin) }()
+	go func() { plugged <- h.connect(p.ctx, command.Process.Pid, boots, stdin) }()
 	problem := p.readSteps(steps)
 	_ = command.Wait() // the exit status is in ProcessState
 	p.setFirst(nil)
-	plugErr := errors.Join(<-plugged, p.unplug(boots))
+	plugErr := errors.Join(<-plugged, h.disconnect(p.ctx, boots))
 	if p.ctx.Err() != nil {
 		return false, nil
 	}
@@ -133,6 +141,7 @@ func (p *power) command(group string) *exec.Cmd {
 		"NAME=" + h.options.Name, "ROOTFS=" + h.rack.rootfs + "/root", "DISK=" + h.disk(), "UUID=" + h.uuid(),
 		"ADDRESS=" + h.Address() + networkBits, "GATEWAY=" + h.rack.Address(),
 		"IGNITION=" + h.rack.binDir + "/ignition", "CGROUPS=" + strings.Join(groups, "\n"), "PROGRAMS=" + h.programList(),
+		"STOP_AT=" + string(p.cutAt),
 	}
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET,
@@ -141,30 +150,6 @@ func (p *power) command(group string) *exec.Cmd {
 		Setsid:       true,
 	}
 	return command
-}
-
-// plugIn connects the host's network card with the switch.
-func (p *power) plugIn(pid, boots int, stdin io.WriteCloser) error {
-	port := p.port(boots)
-	err := p.host.rack.inSwitch(p.ctx, fmt.Sprintf("link add %s type veth peer name eth0 address 52:54:00:%02x:%02x:%02x netns %d", port,
-		p.host.rack.number, p.host.number>>8, p.host.number&0xff, pid), "link set "+port+" master switch up")
-	if err == nil {
-		_, err = io.WriteString(stdin, "\n")
-	}
-	return errors.Join(err, stdin.Close())
-}
-
-// unplug removes the port, which the kernel does too, but later.
-func (p *power) unplug(boots int) error {
-	err := p.host.rack.inSwitch(context.WithoutCancel(p.ctx), "link del "+p.port(boots))
-	if err != nil && strings.Contains(err.Error(), "Cannot find device") {
-		return nil
-	}
-	return err
-}
-
-func (p *power) port(boots int) string {
-	return "port" + strconv.Itoa(p.host.number) + "." + strconv.Itoa(boots)
 }
 
 // readSteps records the steps that the boot script reports until it becomes systemd or fails. It returns its message if
@@ -178,6 +163,9 @@ func (p *power) readSteps(steps io.Reader) (problem string) {
 				p.setInside()
 			}
 			p.host.happened(step, "")
+			if step == p.cutAt {
+				p.cancel()
+			}
 		default:
 			problem = lines.Text()
 		}

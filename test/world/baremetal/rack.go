@@ -36,20 +36,20 @@ type Rack struct {
 	all              []hierarchy
 	number           int // of the rack's network
 	keeper           *exec.Cmd
-	stdin            io.Closer // of the keeper
-	networkInterface string    // of this machine in the rack's network
+	stdin            io.WriteCloser // of the keeper
+	networkInterface string         // of this machine in the rack's network
 
 	mu    sync.Mutex // guards the fields below
 	hosts []*Host
 }
 
-// keeperScript is a shell script that removes control groups when this process exits.
+// keeperScript is a shell script that removes control groups and disks when this process exits.
 //
 //go:embed keeper.sh
 var keeperScript string
 
 // The networks of racks are in a range for benchmarks of network devices (RFC 2544), 198.18.0.0/15, which no network
-// uses. Each rack has a /20 with this machine and hosts.
+// uses. Each rack has a /20 with this machine and hosts, which can have two addresses.
 const (
 	firstNetwork = 198<<24 | 18<<16
 	networks     = 32
@@ -57,6 +57,7 @@ const (
 	networkBits  = "/20"
 	thisMachine  = 1
 	firstHost    = 16
+	maxHosts     = networkSize/2 - firstHost
 )
 
 // NewRack creates an empty rack. On error it removes everything that it has created.
@@ -92,7 +93,7 @@ func (r *Rack) address(number int) string {
 	return netip.AddrFrom4(address).String()
 }
 
-// Close cuts the power of all hosts, and removes the network.
+// Close cuts the power of all hosts, and removes the network and the disks that have a size.
 func (r *Rack) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,6 +28,8 @@ type Hardware struct {
 
 	mu    sync.Mutex
 	hosts map[string]*baremetal.Host
+	// diskSizes are the sizes of disks in bytes, by host. The others are as large as this machine's disk.
+	diskSizes map[string]int64
 	// decommissioned are the names of hosts that stay off.
 	decommissioned map[string]bool
 }
@@ -37,7 +39,7 @@ func newHardware(ctx context.Context, dir string, log io.Writer) (*Hardware, err
 	if err != nil {
 		return nil, err
 	}
-	return &Hardware{ctx: ctx, dir: dir, log: log, rack: rack, hosts: map[string]*baremetal.Host{}, decommissioned: map[string]bool{}}, nil
+	return &Hardware{ctx: ctx, dir: dir, log: log, rack: rack, hosts: map[string]*baremetal.Host{}, diskSizes: map[string]int64{}, decommissioned: map[string]bool{}}, nil
 }
 
 // Host returns the host of a BareMetalHost, or nil if it was never powered on.
@@ -52,6 +54,13 @@ func (h *Hardware) Boot(name string, userData []byte) (*baremetal.Host, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.boot(name, baremetal.KubeletImage, userData)
+}
+
+// SetDiskSize sets the size in bytes of the disk that the host of a BareMetalHost has from its next deployment on.
+func (h *Hardware) SetDiskSize(name string, size int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.diskSizes[name] = size
 }
 
 // PowerOn boots the host of a BareMetalHost: from a new image with user data, or from its current disk without.
@@ -87,6 +96,11 @@ func (h *Hardware) boot(name string, image baremetal.Image, userData []byte) (*b
 	}
 	if err := machine.PowerCut(); err != nil {
 		return nil, err
+	}
+	if size, ok := h.diskSizes[name]; ok {
+		if err := machine.ReplaceDisk(h.ctx, size); err != nil {
+			return nil, err
+		}
 	}
 	if err := machine.Deploy(image, userData); err != nil {
 		return nil, err
