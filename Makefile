@@ -20,7 +20,7 @@ KUBERNETES_VERSION := v1.36.3
 VERSION_PACKAGE := k8s.io/component-base/version
 KUBERNETES_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=$(KUBERNETES_VERSION) -X $(VERSION_PACKAGE).gitMajor=1 \
 	-X $(VERSION_PACKAGE).gitMinor=36 -X $(VERSION_PACKAGE).gitTreeState=clean
-KUBERNETES := kube-apiserver kube-controller-manager kubelet kubeadm kubectl
+KUBERNETES := kube-apiserver kube-controller-manager kube-scheduler kubelet kubeadm kubectl
 ETCD_VERSION := v3.6.8
 # A folder with some of these programs and etcd, which then are not built: KUBERNETES_BIN=DIR or, as envtest has it, KUBEBUILDER_ASSETS.
 EXISTING_DIR := $(or $(KUBERNETES_BIN),$(KUBEBUILDER_ASSETS))

@@ -53,6 +53,10 @@ var _ = Describe("A host that joins with kubeadm", func() {
 		Expect(node.Spec.Taints).To(ContainElement(reservedTaint))
 		Expect(readHostFile(config, "/etc/infratest")).To(Equal("infra"))
 		expectKubelet(node, "infra")
+		machine := lab.Hardware.Host(config.Status.HostRef.Name)
+		Eventually(ctx, machine.Run).WithArguments("systemctl", "show", "--property=ActiveState,Result", "poolboot-join.service").Should(
+			And(ContainSubstring("ActiveState=active\n"), ContainSubstring("Result=success\n")))
+		Expect(machine.Journal(ctx, "--unit=poolboot-join.service")).To(ContainSubstring("This node has joined the cluster"))
 		Expect(readHostFile(config, "/var/lib/kubelet/kubeadm-flags.env")).To(And(
 			ContainSubstring("node.cluster.x-k8s.io/pool=infra"), ContainSubstring("--provider-id="+node.Spec.ProviderID),
 			ContainSubstring("infra=reserved:NoSchedule")), "these flags restore them when the Node is deleted and registers again")

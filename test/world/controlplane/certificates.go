@@ -9,15 +9,16 @@ import (
 
 // Files in a control plane's directory.
 const (
-	caCert            = "ca.crt"
-	caKey             = "ca.key"
-	servingCert       = "apiserver.crt"
-	servingKey        = "apiserver.key"
-	serviceAccountKey = "service-account.key"
-	adminKubeconfig   = "admin.kubeconfig"
-	managerKubeconfig = "controller-manager.kubeconfig"
-	auditPolicy       = "audit-policy.yaml"
-	auditLog          = "audit.log"
+	caCert              = "ca.crt"
+	caKey               = "ca.key"
+	servingCert         = "apiserver.crt"
+	servingKey          = "apiserver.key"
+	serviceAccountKey   = "service-account.key"
+	adminKubeconfig     = "admin.kubeconfig"
+	managerKubeconfig   = "controller-manager.kubeconfig"
+	schedulerKubeconfig = "scheduler.kubeconfig"
+	auditPolicy         = "audit-policy.yaml"
+	auditLog            = "audit.log"
 )
 
 // auditEverything logs the metadata of all requests, once per request.

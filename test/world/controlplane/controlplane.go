@@ -1,6 +1,6 @@
 // Package controlplane runs a real Kubernetes control plane on loopback: etcd, kube-apiserver and optionally
-// kube-controller-manager, from the repository's bin directory. Tests and the demo use it as management cluster and
-// workload cluster. It is independent of Cluster API and Poolboot.
+// kube-controller-manager and kube-scheduler, from the repository's bin directory. Tests and the demo use it as
+// management cluster and workload cluster. It is independent of Cluster API and Poolboot.
 package controlplane
 
 import (
@@ -71,6 +71,7 @@ type ControlPlane struct {
 	etcd              *process.Process
 	apiServer         *process.Process
 	controllerManager *process.Process
+	scheduler         *process.Process
 }
 
 // Start starts a control plane and waits until it is ready: the API server is ready, and the controller manager has
@@ -116,7 +117,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 // Stop stops all programs of the control plane and removes a temporary directory. It can be called twice.
 func (c *ControlPlane) Stop() error {
 	// An API server that gets SIGTERM waits for watches.
-	errs := []error{c.controllerManager.Stop(), c.apiServer.Kill(), c.etcd.Stop()}
+	errs := []error{c.scheduler.Stop(), c.controllerManager.Stop(), c.apiServer.Kill(), c.etcd.Stop()}
 	if c.temporary {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -96,13 +95,10 @@ func (c *ControlPlane) startControllerManager(ctx context.Context, options Optio
 	if controllers == nil {
 		controllers = []string{"*", "bootstrapsigner", "tokencleaner"}
 	}
-	kubeconfig, err := c.UserKubeconfig("system:kube-controller-manager")
-	if err != nil {
+	if err := c.writeUserKubeconfig("system:kube-controller-manager", managerKubeconfig); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.path(managerKubeconfig), kubeconfig, 0o600); err != nil {
-		return err
-	}
+	var err error
 	if c.controllerManager, err = c.launch("kube-controller-manager", append([]string{
 		"--kubeconfig=" + c.path(managerKubeconfig),
 		"--leader-elect=false",
@@ -124,6 +120,15 @@ func (c *ControlPlane) startControllerManager(ctx context.Context, options Optio
 		_, err := clients.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
+}
+
+// StartScheduler starts kube-scheduler. Stop stops it.
+func (c *ControlPlane) StartScheduler() error {
+	err := c.writeUserKubeconfig("system:kube-scheduler", schedulerKubeconfig)
+	if err == nil {
+		c.scheduler, err = c.launch("kube-scheduler", "--kubeconfig="+c.path(schedulerKubeconfig), "--leader-elect=false", "--secure-port=0")
+	}
+	return err
 }
 
 func (c *ControlPlane) launch(program string, args ...string) (*process.Process, error) {

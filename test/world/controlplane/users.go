@@ -38,6 +38,15 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) ([]byte, er
 	})
 }
 
+// writeUserKubeconfig writes the kubeconfig of a user to a file in the control plane's directory.
+func (c *ControlPlane) writeUserKubeconfig(user, file string) error {
+	kubeconfig, err := c.UserKubeconfig(user)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.path(file), kubeconfig, 0o600)
+}
+
 // ServingPair returns a certificate and key for a proxy of this API server.
 func (c *ControlPlane) ServingPair() (loopback.Pair, error) { return c.authority.Server() }
 
