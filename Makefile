@@ -13,7 +13,7 @@ EXAMPLE := test/poolboottest/example
 BIN := $(CURDIR)/bin
 TOOLS := $(CURDIR)/hack/tools
 PROGRESS := $(CURDIR)/hack/progress.sh
-APT_REMEDY := "read the output above; the packages are from the sources in this machine's apt configuration"
+APT_REMEDY := read the output above; the packages are from the sources in this machine's apt configuration
 NETWORK := check that the Go module proxy is reachable (go env GOPROXY) and run the same command again
 
 KUBERNETES_VERSION := v1.36.3
@@ -76,7 +76,7 @@ help: ## List the targets.
 
 .PHONY: test-machine
 test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; minutes).
-	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" $(APT_REMEDY) env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
+	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(APT_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
 	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 90m ./test/suites/machine/
 
 .PHONY: test-race
@@ -166,7 +166,7 @@ binaries: rootfs $(REAL_PARTS) build ## Build the real parts that tests and the 
 rootfs: ## Build the root file system of the test hosts from Debian packages (once).
 	@hack/namespaces.sh
 	@hack/rootfs/rootfs.sh check $(BIN)/rootfs 2>/dev/null || $(PROGRESS) "build the root file system of the test hosts from Debian packages (once; a minute or two)" \
-		$(APT_REMEDY) hack/rootfs/rootfs.sh build $(BIN)/rootfs
+		"$(APT_REMEDY)" hack/rootfs/rootfs.sh build $(BIN)/rootfs
 
 .PHONY: release
 release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters from into OUT/bootstrap-poolboot/VERSION.
@@ -192,7 +192,7 @@ IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-m
 .PHONY: image
 image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes).
 	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage
-	@$(PROGRESS) "build the Debian image (each step once; minutes)" $(APT_REMEDY) hack/image/image.sh build $(BIN)/machine $(IMAGE)
+	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(APT_REMEDY)" hack/image/image.sh build $(BIN)/machine $(IMAGE)
 
 .PHONY: image-requirements
 image-requirements:

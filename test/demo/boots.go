@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,7 +37,7 @@ func (b boot) wanted() string { return b.machine.Labels[clusterv1.MachineDeploym
 
 // done reports whether the boot of the machine is complete.
 func (b boot) done() bool {
-	return b.node != nil && site.Ready(b.node) &&
+	return b.node != nil && util.IsNodeReady(b.node) &&
 		conditions.IsTrue(&b.config, bootstrapv1.NodeInPoolCondition) &&
 		record.HasJoined(&b.config) &&
 		b.machine.Status.NodeRef.IsDefined()
@@ -83,7 +84,7 @@ func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
 		for _, b := range boots {
 			count["host"] += one(b.config.Status.HostRef.IsDefined())
 			count["served"] += one(b.config.Status.Boot.ServedTime != nil)
-			count["ready"] += one(b.node != nil && site.Ready(b.node))
+			count["ready"] += one(b.node != nil && util.IsNodeReady(b.node))
 			count["done"] += one(b.done())
 		}
 		all := len(boots) == machines && count["done"] == machines

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -67,10 +68,10 @@ func prove(ctx context.Context, s *site.Site, boots []boot, history *site.NodeHi
 		for _, v := range versions {
 			verdict := site.Judge([]site.NodeVersion{v}, b.wanted(), pools.Items)
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%t\t%s\t%t\n", v.Node.Name, v.Node.ResourceVersion, roles(v.Node),
-				v.Node.Labels[poolv1.NodePoolLabel], site.Ready(v.Node), taints(v.Node), verdict.BornInPool)
+				v.Node.Labels[poolv1.NodePoolLabel], util.IsNodeReady(v.Node), taints(v.Node), verdict.BornInPool)
 		}
 		verdict := site.Judge(versions, b.wanted(), pools.Items)
-		r.ready += one(site.Ready(b.node))
+		r.ready += one(util.IsNodeReady(b.node))
 		r.bornInPool += one(verdict.BornInPool)
 		r.poolChanges += verdict.Changes
 		r.outside += verdict.Outside

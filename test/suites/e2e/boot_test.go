@@ -34,7 +34,7 @@ var _ = Describe("Machines of two pools", func() {
 			for _, config := range t.Configs(ctx, role) {
 				expectJoined(ctx, t, &config)
 				Expect(config.Status.PoolRole).To(Equal(role))
-				verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), role, listPools(ctx, t))
+				verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), role, t.Pools(ctx))
 				Expect(verdict.Versions).To(BeNumerically(">", 1))
 				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 				Expect(readHostFile(&config, "/etc/workertest")).To(Equal("worker"))
@@ -90,12 +90,6 @@ func listVersions(ctx context.Context, history *site.NodeHistory, name string) [
 		return seen
 	}).Should(ContainElement(node.ResourceVersion), "the watch on Nodes")
 	return history.Of(name)
-}
-
-func listPools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
-	var list poolv1.MachineConfigPoolList
-	Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))).To(Succeed())
-	return list.Items
 }
 
 // readHostFile reads a file on the disk of a config's host.

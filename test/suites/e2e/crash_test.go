@@ -13,6 +13,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -82,7 +83,7 @@ var _ = Describe("Poolboot killed between the steps of a boot", func() {
 			return first
 		}).WithPolling(crashPollingInterval).ShouldNot(BeNil())
 		kill(lab.Manager, lab.ConfigServer)
-		Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, first)) }).Should(BeTrue())
+		Eventually(ctx, func() bool { return util.IsNodeReady(t.Node(ctx, first)) }).Should(BeTrue())
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
 		Expect(record.HasJoined(first)).To(BeFalse())
 		start(ctx, lab.Manager, lab.ConfigServer)
@@ -92,7 +93,7 @@ var _ = Describe("Poolboot killed between the steps of a boot", func() {
 			expectJoined(ctx, t, config)
 			Expect(config.Status.PoolRole).To(Equal(role))
 			seen := listVersions(ctx, history, config.Status.NodeRef.Name)
-			verdict := site.Judge(seen, role, listPools(ctx, t))
+			verdict := site.Judge(seen, role, t.Pools(ctx))
 			Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 			Expect(listOverlays(ctx, config)).To(BeEmpty())
 			Expect(listJoinTokens(ctx, config)).To(BeEmpty())

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -82,7 +83,7 @@ var _ = Describe("A deleted Machine", func() {
 				return findApproved(ctx, map[string]*bootstrapv1.PoolbootConfig{"infra": config})
 			}).WithPolling(crashPollingInterval).ShouldNot(BeNil())
 			kill(lab.Manager)
-			Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, config)) }).Should(BeTrue())
+			Eventually(ctx, func() bool { return util.IsNodeReady(t.Node(ctx, config)) }).Should(BeTrue())
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
 			Expect(record.HasJoined(config)).To(BeFalse())
 			return []*site.Program{lab.Manager}

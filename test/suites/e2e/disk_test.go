@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -78,7 +79,7 @@ var _ = Describe("A host whose disk is full before Ignition has written all file
 			HaveField("UID", node.UID),
 			HaveField("Status.NodeInfo.BootID", Not(Equal(joined.Status.NodeInfo.BootID))),
 			HaveField("Status.Addresses", ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: machine.Address()})),
-			Satisfy(site.Ready)))
+			Satisfy(util.IsNodeReady)))
 		expectBornInPool(ctx, t, config, history)
 	}, SpecTimeout(5*time.Minute))
 })

@@ -71,7 +71,7 @@ func expectWorkingNode(ctx context.Context, t *tenant.Tenant, name string, serve
 	Eventually(ctx, func() []corev1.Taint { return t.Node(ctx, config).Spec.Taints }).
 		ShouldNot(ContainElement(Or(HaveField("Key", poolv1.NodeUnassignedTaint), HaveField("Key", clusterv1.NodeUninitializedTaint.Key))))
 	Eventually(ctx, server.Joined).Should(BeTrue(), "the sentinel file")
-	verdict := site.Judge(listVersions(ctx, history, name), "infra", listPools(ctx, t))
+	verdict := site.Judge(listVersions(ctx, history, name), "infra", t.Pools(ctx))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Expect(server.ReadFile("/etc/infratest")).To(BeEquivalentTo("infra"))

@@ -105,7 +105,7 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 // and its certificate to be approved by Poolboot after the Node was created.
 func expectBornInPool(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig, history *site.NodeHistory) {
 	GinkgoHelper()
-	verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), "infra", listPools(ctx, t))
+	verdict := site.Judge(listVersions(ctx, history, config.Status.NodeRef.Name), "infra", t.Pools(ctx))
 	Expect(verdict.Versions).To(BeNumerically(">", 1))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Expect(listJoinTokens(ctx, config)).To(BeEmpty(), "the join credential is revoked")

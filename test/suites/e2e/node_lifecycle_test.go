@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -90,7 +91,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		}
 		Expect(registered[0].Node.Labels).To(And(HaveKeyWithValue(tierLabel, "gold"), HaveKeyWithValue(rackLabel, "r7"), HaveKeyWithValue(poolv1.NodePoolLabel, "edge")), "in its first version")
 		Expect(hasTaint(registered[0].Node, clusterv1.NodeUninitializedTaint.Key)).To(BeTrue())
-		expectUnschedulableOutsidePool(history, node, "edge", listPools(ctx, t))
+		expectUnschedulableOutsidePool(history, node, "edge", t.Pools(ctx))
 		Eventually(ctx, func() (string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(edge), edge)
 			return edge.Status.NodeRef.UID, err
@@ -133,10 +134,10 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			Expect(node.Labels).NotTo(HaveKey(edgeRole), "in any version")
 			if !hasUnassignedTaint(node) {
 				schedulable++
-				Expect(site.Judge([]site.NodeVersion{version}, "storage", listPools(ctx, t)).Outside).To(BeZero(), "schedulable only in its pool")
+				Expect(site.Judge([]site.NodeVersion{version}, "storage", t.Pools(ctx)).Outside).To(BeZero(), "schedulable only in its pool")
 				Expect(node.Labels).To(And(HaveKey(disksLabel), HaveKeyWithValue(tierLabel, "silver"), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 					HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, edge.Status.HostRef.UID)))
-				Expect(site.Ready(node)).To(BeTrue())
+				Expect(util.IsNodeReady(node)).To(BeTrue())
 			}
 		}
 		Expect(schedulable).NotTo(BeZero())
@@ -180,7 +181,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Expect(t.Configs(ctx, "infra")).To(HaveLen(2))
 		Expect(identities()).To(Equal(original))
 		all := append([]site.NodeVersion{other}, listVersions(ctx, history, other.Node.Name)...)
-		Expect(site.Judge(all, "storage", listPools(ctx, t)).Changes).To(Equal(1), "from infra directly to storage")
+		Expect(site.Judge(all, "storage", t.Pools(ctx)).Changes).To(Equal(1), "from infra directly to storage")
 	})
 })
 
@@ -205,7 +206,7 @@ func waitForReregistration(ctx context.Context, before *corev1.Node) *corev1.Nod
 	node := &corev1.Node{}
 	Eventually(ctx, func() bool {
 		err := lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(before), node)
-		return err == nil && node.UID != before.UID && site.Ready(node) && !hasTaint(node, clusterv1.NodeUninitializedTaint.Key)
+		return err == nil && node.UID != before.UID && util.IsNodeReady(node) && !hasTaint(node, clusterv1.NodeUninitializedTaint.Key)
 	}).Should(BeTrue())
 	return node
 }
@@ -250,7 +251,7 @@ func hasTaint(node *corev1.Node, key string) bool {
 func countMachines(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
 	return func() map[string]int32 {
 		counts := map[string]int32{}
-		for _, pool := range listPools(ctx, t) {
+		for _, pool := range t.Pools(ctx) {
 			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.MachineCount, -1)
 		}
 		return counts

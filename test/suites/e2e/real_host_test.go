@@ -16,10 +16,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -60,9 +61,7 @@ func newGatewayConfig(t *tenant.Tenant) *poolv1.MachineConfig {
 		}},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	config := t.MachineConfig("51-gateway", "gateway", "/etc/unused", "")
-	config.Spec.Config = &runtime.RawExtension{Raw: raw}
-	return config
+	return t.IgnitionMachineConfig("51-gateway", "gateway", raw)
 }
 
 // gateway is a host of the pool gateway.
@@ -202,14 +201,14 @@ var _ = Describe("Real hosts of a pool, which join by kubelet and by kubeadm,", 
 		})
 		each(func(g *gateway) {
 			g.waitForBoot(ctx)
-			Eventually(ctx, func() bool { return site.Ready(t.Node(ctx, g.config)) }).Should(BeTrue())
+			Eventually(ctx, func() bool { return util.IsNodeReady(t.Node(ctx, g.config)) }).Should(BeTrue())
 			Eventually(ctx, g.Joined).Should(BeTrue(), "the sentinel file")
 		})
 	}, SpecTimeout(5*time.Minute))
 
 	It("run no Pod before their Node is complete", func(ctx SpecContext) {
 		each(func(g *gateway) {
-			Eventually(ctx, func() *corev1.Node { return t.Node(ctx, g.config) }).Should(And(Satisfy(site.Ready),
+			Eventually(ctx, func() *corev1.Node { return t.Node(ctx, g.config) }).Should(And(Satisfy(util.IsNodeReady),
 				HaveField("Spec.Taints", ConsistOf(HaveField("Key", poolv1.NodeUnassignedTaint)))), "it is Ready, and only Poolboot's taint is left")
 		})
 		Eventually(ctx, listPods).WithArguments(t, "deployment").Should(And(HaveLen(gatewayReplicas), HaveEach(HaveField("Status.Conditions", ContainElement(And(
@@ -238,17 +237,18 @@ var _ = Describe("Real hosts of a pool, which join by kubelet and by kubeadm,", 
 		By("comparing the versions of Nodes and Pods")
 		each(func(g *gateway) {
 			name := g.config.Status.NodeRef.Name
-			var complete int // the version in which the Node was complete
+			var complete string // the version in which the Node was complete
 			for _, version := range listVersions(ctx, history, name) {
-				Expect(complete == 0 || !hasUnassignedTaint(version.Node)).To(BeTrue(), "the taint does not return")
-				if complete == 0 && !hasUnassignedTaint(version.Node) {
-					complete = versionOf(version.Node)
-					Expect(site.Ready(version.Node)).To(BeTrue())
+				Expect(complete == "" || !hasUnassignedTaint(version.Node)).To(BeTrue(), "the taint does not return")
+				if complete == "" && !hasUnassignedTaint(version.Node) {
+					complete = version.Node.ResourceVersion
+					Expect(util.IsNodeReady(version.Node)).To(BeTrue())
 				}
 			}
-			Expect(complete).NotTo(BeZero())
+			Expect(complete).NotTo(BeEmpty())
 			for _, pod := range bound.of(name) {
-				Expect(versionOf(pod)).To(BeNumerically(">", complete), "%s was bound after the Node was complete", pod.Name)
+				// All kinds have versions of the same etcd, in one order.
+				Expect(resourceversion.CompareResourceVersion(pod.ResourceVersion, complete)).To(BeNumerically(">", 0), "%s was bound after the Node was complete", pod.Name)
 			}
 			Expect(bound.of(name)).NotTo(BeEmpty())
 		})
@@ -268,7 +268,7 @@ var _ = Describe("Real hosts of a pool, which join by kubelet and by kubeadm,", 
 			})
 			each(func(g *gateway) {
 				Eventually(ctx, g.registrations).Should(BeNumerically(">", registered[g]), "the kubelet has registered again")
-				Eventually(ctx, func() *corev1.Node { return t.Node(ctx, g.config) }).Should(And(Satisfy(site.Ready), HaveField("Spec.Taints", BeEmpty()),
+				Eventually(ctx, func() *corev1.Node { return t.Node(ctx, g.config) }).Should(And(Satisfy(util.IsNodeReady), HaveField("Spec.Taints", BeEmpty()),
 					Satisfy(func(node *corev1.Node) bool {
 						return (node.Status.NodeInfo.BootID == before[g].Status.NodeInfo.BootID) == (what == "kubelet")
 					})))
@@ -287,7 +287,7 @@ var _ = Describe("Real hosts of a pool, which join by kubelet and by kubeadm,", 
 
 	It("were in their pool in each version of their Nodes, and ran Ignition once", func(ctx SpecContext) {
 		each(func(g *gateway) {
-			verdict := site.Judge(listVersions(ctx, history, g.config.Status.NodeRef.Name), "gateway", listPools(ctx, t))
+			verdict := site.Judge(listVersions(ctx, history, g.config.Status.NodeRef.Name), "gateway", t.Pools(ctx))
 			Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 			Expect(countDeployments(g.config)).To(Equal(1))
 		})
@@ -349,12 +349,4 @@ func (b *bindings) of(node string) []*corev1.Pod {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(slices.Collect(maps.Values(b.pods)), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != node })
-}
-
-// versionOf returns the resource version of an object. All kinds have versions of the same etcd, in one order.
-func versionOf(object client.Object) int {
-	GinkgoHelper()
-	version, err := strconv.Atoi(object.GetResourceVersion())
-	Expect(err).NotTo(HaveOccurred())
-	return version
 }

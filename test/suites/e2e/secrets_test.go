@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,11 +49,9 @@ const userSecret = "a-users-own-8c1f2e7d90"
 
 // newSecretMachineConfig returns a MachineConfig with that file, and with further files.
 func newSecretMachineConfig(t *tenant.Tenant, name, role string, files ...string) *poolv1.MachineConfig {
-	config := t.MachineConfig(name, role, "/etc/password", userSecret)
 	content := fmt.Sprintf(`{"path":"/etc/password","mode":384,"contents":{"source":"data:;base64,%s"}}`, base64.StdEncoding.EncodeToString([]byte(userSecret)))
-	config.Spec.Config = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ignition":{"version":"3.4.0"},"storage":{"files":[%s]}}`,
-		strings.Join(append([]string{content}, files...), ","))}
-	return config
+	return t.IgnitionMachineConfig(name, role, fmt.Appendf(nil, `{"ignition":{"version":"3.4.0"},"storage":{"files":[%s]}}`,
+		strings.Join(append([]string{content}, files...), ",")))
 }
 
 var _ = Describe("Secrets", func() {

@@ -3,7 +3,6 @@ package hosts_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"time"
 
@@ -84,20 +83,17 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 	It("retries until the config server answers, and starts over after a power loss in between", func(ctx SpecContext) {
 		var requests atomic.Int32
 		var ready atomic.Bool
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := newServer(ctx, rack.Address(), func(w http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
 			if !ready.Load() {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
 			_, _ = w.Write(document(map[string]any{"storage": files(file("/etc/served", 0o600, "to "+r.RemoteAddr))}))
-		}))
-		server.Listener = listen(ctx, rack.Address())
+		})
 		server.Start()
-		DeferCleanup(server.Close)
-		h, err := rack.NewHost(baremetal.HostOptions{Name: "host-3", Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(h.Deploy(baremetal.KubeletImage, []byte(`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "`+server.URL+`"}]}}}`))).To(Succeed())
+		h := newHostWithUserData(rack, "host-3", baremetal.KubeletImage,
+			[]byte(`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "`+server.URL+`"}]}}}`))
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Eventually(requests.Load).Should(BeNumerically(">", 1))
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/cluster-api/util"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
@@ -52,12 +53,9 @@ var _ = Describe("kubeadm on a host in namespaces", func() {
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Eventually(h.Joined).Should(BeTrue())
 		client := kubernetes.NewForConfigOrDie(cluster.Config)
-		Eventually(func(g Gomega) {
-			node, err := client.CoreV1().Nodes().Get(ctx, "kubeadm-0", metav1.GetOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(node.Status.Conditions).To(ContainElement(And(
-				HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
-		}).Should(Succeed())
+		Eventually(func() (*corev1.Node, error) {
+			return client.CoreV1().Nodes().Get(ctx, "kubeadm-0", metav1.GetOptions{})
+		}).Should(Satisfy(util.IsNodeReady))
 		reportStages(h, "Node Ready")
 	}, SpecTimeout(5*time.Minute))
 })

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/cluster-api/util"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
@@ -53,8 +54,7 @@ var _ = Describe("The kubelet on a host in namespaces", func() {
 			var err error
 			node, err = client.CoreV1().Nodes().Get(ctx, "host-0", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(node.Status.Conditions).To(ContainElement(And(
-				HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
+			g.Expect(node).To(Satisfy(util.IsNodeReady))
 		}
 
 		h := newHost(rack, "host-0", baremetal.KubeletImage, withKubelet(cluster))

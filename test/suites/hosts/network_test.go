@@ -77,7 +77,7 @@ type proxy struct {
 func newProxy(ctx context.Context, address, target string) *proxy {
 	GinkgoHelper()
 	p := &proxy{}
-	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Server = newServer(ctx, address, func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		p.requested = append(p.requested, r.Method+" "+r.Host)
 		p.mu.Unlock()
@@ -95,10 +95,8 @@ func newProxy(ctx context.Context, address, target string) *proxy {
 		defer client.Close()
 		go func() { _, _ = io.Copy(server, buffered) }()
 		_, _ = io.Copy(client, server)
-	}))
-	p.Listener = listen(ctx, address)
+	})
 	p.Start()
-	DeferCleanup(p.Close)
 	return p
 }
 
@@ -109,13 +107,10 @@ func (p *proxy) requests() []string {
 	return append([]string{}, p.requested...)
 }
 
-// serve serves a file on a port of an address.
+// serve returns a server of a file at a port of an address.
 func serve(ctx context.Context, address, content string) *httptest.Server {
 	GinkgoHelper()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, content) }))
-	server.Listener = listen(ctx, address)
-	DeferCleanup(server.Close)
-	return server
+	return newServer(ctx, address, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, content) })
 }
 
 var _ = Describe("A host without network", func() {

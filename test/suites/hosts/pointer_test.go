@@ -23,7 +23,7 @@ type configServer struct {
 	*httptest.Server
 	ca       []byte
 	notReady atomic.Int32
-	asked    atomic.Int32
+	requests atomic.Int32
 }
 
 func newConfigServer(ctx context.Context, rack *baremetal.Rack, config []byte) *configServer {
@@ -31,8 +31,8 @@ func newConfigServer(ctx context.Context, rack *baremetal.Rack, config []byte) *
 	authority, err := loopback.NewCA("config-server")
 	Expect(err).NotTo(HaveOccurred())
 	server := &configServer{ca: authority.PEM()}
-	server.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		server.asked.Add(1)
+	server.Server = newServer(ctx, rack.Address(), func(w http.ResponseWriter, r *http.Request) {
+		server.requests.Add(1)
 		switch {
 		case r.Header.Get("Authorization") != "Bearer the-token":
 			w.WriteHeader(http.StatusUnauthorized)
@@ -41,11 +41,9 @@ func newConfigServer(ctx context.Context, rack *baremetal.Rack, config []byte) *
 		default:
 			_, _ = w.Write(config)
 		}
-	}))
+	})
 	server.TLS = newTLS(authority, rack.Address())
-	server.Listener = listen(ctx, rack.Address())
 	server.StartTLS()
-	DeferCleanup(server.Close)
 	return server
 }
 
@@ -104,14 +102,14 @@ var _ = Describe("A host with a pointer in its user data", Ordered, func() {
 		h := newHostWithUserData(rack, "host-0", baremetal.KubeletImage, server.pointer(config, "the-token"))
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		Eventually(h.Joined).Should(BeTrue())
-		Expect(server.asked.Load()).To(BeEquivalentTo(3))
+		Expect(server.requests.Load()).To(BeEquivalentTo(3))
 		Expect(h.Run(ctx, "cat", "/run/marks")).To(Equal("--one=1\n--two=2 and more\n"))
 		Expect(h.Run(ctx, "stat", "--format=%a %U", "/etc/infratest", "/etc/marks.env")).To(Equal("640 root\n600 root\n"))
 
 		server.Close()
 		Expect(h.Reset(ctx)).To(Succeed())
 		Eventually(h.Joined).Should(BeTrue(), "a reboot needs no config server")
-		Expect(server.asked.Load()).To(BeEquivalentTo(3))
+		Expect(server.requests.Load()).To(BeEquivalentTo(3))
 	}, SpecTimeout(5*time.Minute))
 
 	It("stops requesting when its power is cut", func(ctx SpecContext) {
@@ -119,12 +117,12 @@ var _ = Describe("A host with a pointer in its user data", Ordered, func() {
 		server.notReady.Store(1 << 30)
 		h := newHostWithUserData(rack, "host-1", baremetal.KubeletImage, server.pointer(config, "the-token"))
 		Expect(h.PowerOn(ctx)).To(Succeed())
-		Eventually(server.asked.Load).Should(BeNumerically(">", 2))
+		Eventually(server.requests.Load).Should(BeNumerically(">", 2))
 		Expect(h.PowerCut()).To(Succeed())
 		Expect(h.Err()).NotTo(HaveOccurred())
 		server.CloseClientConnections() // the last request can be unread
-		asked := server.asked.Load()
-		Consistently(server.asked.Load).WithTimeout(time.Second).Should(Equal(asked))
+		requests := server.requests.Load()
+		Consistently(server.requests.Load).WithTimeout(time.Second).Should(Equal(requests))
 	}, SpecTimeout(3*time.Minute))
 
 	It("does not boot when the server refuses its token", func(ctx SpecContext) {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -130,18 +129,15 @@ var _ = Describe("A power loss during the first boot", func() {
 		rack := newRack(ctx)
 		var holds atomic.Bool
 		var waiting atomic.Int32
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := newServer(ctx, rack.Address(), func(w http.ResponseWriter, r *http.Request) {
 			if holds.Load() {
 				waiting.Add(1)
 				<-r.Context().Done()
 				return
 			}
 			_, _ = w.Write([]byte("downloaded"))
-		}))
-		server.Listener = listen(ctx, rack.Address())
+		})
 		server.Start()
-		DeferCleanup(server.Close)
-		DeferCleanup(server.CloseClientConnections)
 		userData := servedTo("infra", machineConfig("00-whole", "infra", wholeConfig(server.URL)))
 
 		whole := newHostWithUserData(rack, "host-0", baremetal.KubeletImage, userData)

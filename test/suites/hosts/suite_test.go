@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -40,6 +42,17 @@ func newRack(ctx context.Context) *baremetal.Rack {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(rack.Close)
 	return rack
+}
+
+// newServer returns a server at a free port of an address, for Start or StartTLS. It is closed at the end of the spec
+// or container, with its connections: a request can wait.
+func newServer(ctx context.Context, address string, answer http.HandlerFunc) *httptest.Server {
+	GinkgoHelper()
+	server := httptest.NewUnstartedServer(answer)
+	server.Listener = listen(ctx, address)
+	DeferCleanup(server.Close)
+	DeferCleanup(server.CloseClientConnections)
+	return server
 }
 
 // newHost returns a host of a rack that is off, with a deployed image. Its console is in the spec's output.

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -209,9 +208,7 @@ func newPoolWithRole(t *tenant.Tenant, role string) *poolv1.MachineConfigPool {
 }
 
 func newIgnitionMachineConfig(t *tenant.Tenant, ignition string) *poolv1.MachineConfig {
-	config := t.MachineConfig("bad", "infra", "/etc/a", "a")
-	config.Spec.Config = &runtime.RawExtension{Raw: []byte(ignition)}
-	return config
+	return t.IgnitionMachineConfig("bad", "infra", []byte(ignition))
 }
 
 // getPoolCondition returns a function that reads a condition of a pool as "Status Reason: message".

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -163,7 +164,7 @@ func waitForRegistered(ctx context.Context, t *tenant.Tenant, config *bootstrapv
 	Eventually(ctx, func() bool {
 		node = t.Node(ctx, config)
 		isPassing := func(taint corev1.Taint) bool { return slices.Contains(passing, taint.Key) }
-		return site.Ready(node) && !slices.ContainsFunc(node.Spec.Taints, isPassing) && node.Annotations[attachDetachAnnotation] != ""
+		return util.IsNodeReady(node) && !slices.ContainsFunc(node.Spec.Taints, isPassing) && node.Annotations[attachDetachAnnotation] != ""
 	}).Should(BeTrue())
 	return node
 }

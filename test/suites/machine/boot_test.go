@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -161,7 +160,7 @@ func (b *firstBoot) waitForMember(ctx context.Context) *corev1.Node {
 	Eventually(ctx, b.tenant.Condition(b.config, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
 	node := waitForNode(ctx, b.tenant, b.config, "")
 	AddReportEntry("seconds to a Ready Node", time.Since(b.start).Seconds())
-	verdict := site.Judge(b.history.Of(node.Name), "infra", listPools(ctx, b.tenant))
+	verdict := site.Judge(b.history.Of(node.Name), "infra", b.tenant.Pools(ctx))
 	Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 	Eventually(ctx, seen(b.machine)).ShouldNot(BeEmpty())
 	Expect(seen(b.machine)()).To(HaveEach(And(MatchRegexp(`seen: /dev/vda5 ext4, boots: \d, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0")))))
@@ -234,11 +233,4 @@ func watchSteps(ctx context.Context, m *machine.Machine, start time.Time) {
 		<-done
 		AddReportEntry("steps of the first boot", text.String())
 	})
-}
-
-func listPools(ctx context.Context, t *tenant.Tenant) []poolv1.MachineConfigPool {
-	GinkgoHelper()
-	var list poolv1.MachineConfigPoolList
-	Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))).To(Succeed())
-	return list.Items
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -138,17 +139,7 @@ func (t *Timeline) sawNode(_ watch.EventType, n *corev1.Node) {
 	if n.Status.NodeInfo.KubeletVersion != "" {
 		mark(t.nodes, n.Name, KubeletRegistered, time.Now())
 	}
-	if Ready(n) {
+	if util.IsNodeReady(n) {
 		mark(t.nodes, n.Name, NodeReady, time.Now())
 	}
-}
-
-// Ready reports whether a Node is Ready.
-func Ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

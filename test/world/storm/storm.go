@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,7 +84,7 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	}, func(node *corev1.Node) {
 		hasKubelet := node.Status.NodeInfo.KubeletVersion != ""
 		registered.reach(node.Name, hasKubelet)
-		inPool.reach(node.Name, hasKubelet && site.Ready(node) && !outside(node))
+		inPool.reach(node.Name, hasKubelet && util.IsNodeReady(node) && !outside(node))
 	})
 	if err != nil {
 		return Result{}, err

@@ -131,12 +131,25 @@ func (t *Tenant) Pool(role string) *poolv1.MachineConfigPool {
 	}
 }
 
+// Pools lists the tenant's pools.
+func (t *Tenant) Pools(ctx context.Context) []poolv1.MachineConfigPool {
+	GinkgoHelper()
+	var list poolv1.MachineConfigPoolList
+	Expect(t.site.ManagementClient.List(ctx, &list, client.InNamespace(t.Namespace))).To(Succeed())
+	return list.Items
+}
+
 // MachineConfig returns a MachineConfig of a role with one file.
 func (t *Tenant) MachineConfig(name, role, path, content string) *poolv1.MachineConfig {
+	return t.IgnitionMachineConfig(name, role, fmt.Appendf(nil,
+		`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"mode":420,"contents":{"source":"data:,%s"}}]}}`, path, content))
+}
+
+// IgnitionMachineConfig returns a MachineConfig of a role with an Ignition config.
+func (t *Tenant) IgnitionMachineConfig(name, role string, ignition []byte) *poolv1.MachineConfig {
 	return &poolv1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: t.Namespace, Labels: map[string]string{"role": role}},
-		Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: fmt.Appendf(nil,
-			`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"mode":420,"contents":{"source":"data:,%s"}}]}}`, path, content)}},
+		Spec:       poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: ignition}},
 	}
 }
 
