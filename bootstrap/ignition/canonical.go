@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"reflect"
@@ -13,6 +14,18 @@ import (
 // marshalCanonical encodes any of Ignition's types like encoding/json, but with sorted keys and without empty structs.
 func marshalCanonical(document any) ([]byte, error) {
 	return appendValue(nil, reflect.ValueOf(document))
+}
+
+// Equal reports whether two entries of configurations are the same in canonical form. Other notations of the same
+// contents differ, and so do a field that is not set and one that is false or empty text. An empty list is the same as
+// none.
+func Equal[T any](a, b T) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
+	first, errFirst := marshalCanonical(a)
+	second, errSecond := marshalCanonical(b)
+	return errFirst == nil && errSecond == nil && bytes.Equal(first, second)
 }
 
 func appendValue(out []byte, v reflect.Value) ([]byte, error) {

@@ -17,6 +17,9 @@ var (
 	errTooLarge = errors.New("the contents are too large to be checked after decompression: make them smaller")
 )
 
+// IsRemote reports whether an error of Contents means that the contents are at another URL.
+func IsRemote(err error) bool { return errors.Is(err, errRemote) }
+
 // Contents returns the decompressed contents of a resource. It returns errTooLarge if they are larger than limit bytes,
 // and errRemote if they are at another URL.
 func Contents(resource types.Resource, limit int64) ([]byte, error) {

@@ -3,8 +3,6 @@ package pool
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/vincent-petithory/dataurl"
@@ -14,20 +12,6 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
-
-// agentConfig is the content of the file ignition.MachineConfigPath: the parts of a rendered config that Ignition can't
-// express, for the agent of the operating system.
-type agentConfig struct {
-	Name            string   `json:"name"`
-	KernelType      string   `json:"kernelType"`
-	Extensions      []string `json:"extensions"`
-	FIPS            bool     `json:"fips"`
-	OSImageURL      string   `json:"osImageURL"`
-	KernelArguments []string `json:"kernelArguments"`
-	// BaseOSExtensionsContainerImage is omitted if empty: it was added after the other fields, and the served bytes of
-	// existing rendered configs must not change.
-	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
-}
 
 // machineConfigMode makes the file readable for all users of the host: it holds no secret.
 const machineConfigMode = 0o644
@@ -43,7 +27,7 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 			return nil, fmt.Errorf("MachineConfig %q: spec.config: %w", name, err)
 		}
 	}
-	rest, err := json.Marshal(agentConfig{
+	rest, err := json.Marshal(ignition.MachineConfigFile{
 		Name:            name,
 		KernelType:      spec.KernelType,
 		Extensions:      append([]string{}, spec.Extensions...),
@@ -65,14 +49,11 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return ignition.Marshal(ignition.Merge(config, own))
 }
 
-// argumentPattern matches one argument of a kernel command line. It has no space outside of quotes.
-var argumentPattern = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
-
 // splitArguments splits arguments and removes duplicates: Ignition accepts each argument once, and treats a string
 // with several arguments as one.
 func splitArguments(arguments []string) (out []types.KernelArgument) {
 	seen := map[string]bool{}
-	for _, argument := range argumentPattern.FindAllString(strings.Join(arguments, " "), -1) {
+	for _, argument := range ignition.SplitArguments(arguments) {
 		if !seen[argument] {
 			seen[argument] = true
 			out = append(out, types.KernelArgument(argument))

@@ -71,6 +71,9 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			Expect(warnings).To(BeEmpty())
 		},
 		Entry("by default", newPool("infra", "infra")),
+		Entry("with disruption policies for defaults, and beside them", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
+			s.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers/policy.json"}, {Path: "/etc/cont"}}
+		})),
 		Entry("with rules over hosts", newPool("infra", "infra", nodeLabelRules(rack))),
 		Entry("with labels and taints", newPool("infra", "infra", nodeLabels(map[string]string{"node.cluster.x-k8s.io/pool": "infra", "example.com/rack": "r1"}),
 			nodeTaints(nodev1.Taint{Key: "node-role.kubernetes.io/infra", Effect: corev1.TaintEffectNoSchedule}))),
@@ -155,6 +158,9 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("a pausedConfiguration of a pool that is not paused", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
 			s.PausedConfiguration.Name = "rendered-gpu-0"
 		}), "spec.pausedConfiguration", "not paused", "leave it out"),
+		Entry("a policy for a directory that contains the paths of defaults", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
+			s.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers"}, {Path: "/etc/containers/policy.json"}}
+		}), "spec.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.d apply instead", "add policies for these paths"),
 	)
 
 	Describe("returns a warning if a Node can be in two custom pools", func() {

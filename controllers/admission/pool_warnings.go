@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -45,6 +46,10 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 	}
 	if p.Spec.PausedConfiguration.Name != "" && !p.Spec.IsPaused() {
 		warnings = append(warnings, "spec.pausedConfiguration: the pool is not paused, so Poolboot removes it: leave it out, or set paused to true")
+	}
+	if paths := disruption.DefaultsBelow(p.Spec.DisruptionPolicy); len(paths) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
+			"because their paths are longer: add policies for these paths to replace them", joinNames(paths)))
 	}
 	if names := overlappingPools(*p, others); len(names) > 0 {
 		remedy := fmt.Sprintf("Select only by node-role.kubernetes.io/%s, or by another value of a label by which they select", p.Spec.PoolRole)

@@ -208,6 +208,24 @@ func TestAPIImportsNothingElse(t *testing.T) {
 	}
 }
 
+// TestHostCodeIsSmall promises that what is to run on hosts does not link Kubernetes: its types alone would double the
+// size of a program.
+func TestHostCodeIsSmall(t *testing.T) {
+	all := packages(t)
+	for _, folder := range []string{"bootstrap/update", "bootstrap/ignition"} {
+		if all[folder] == nil {
+			t.Errorf("%s does not exist", folder)
+		}
+		for _, imported := range all[folder] {
+			to, ok := own(imported)
+			isSmall := !isIn(imported, "k8s.io") && !isIn(imported, "sigs.k8s.io") || imported == "k8s.io/utils/ptr" || imported == "sigs.k8s.io/yaml"
+			if ok && to != "bootstrap/ignition" && to != folder || !ok && !isSmall {
+				t.Errorf("%s imports %s: read API objects in bootstrap/disruption", folder, imported)
+			}
+		}
+	}
+}
+
 func TestEveryFolderIsAPart(t *testing.T) {
 	for _, folder := range slices.Sorted(maps.Keys(packages(t))) {
 		if !slices.Contains(parts, partOf(folder)) {

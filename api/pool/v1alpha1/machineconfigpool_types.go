@@ -73,6 +73,18 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
+	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or
+	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
+	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
+	// its own policies for the same path or unit, or for SSH keys, replace them. Defaults, which a policy for the same
+	// path replaces, are: None for SSH keys, password hashes and /var/lib/kubelet/config.json; Restart kubelet.service
+	// for kubeletConfiguration and /etc/kubernetes/credential-providers; Reload crio.service for
+	// /etc/containers/policy.json, /etc/containers/registries.d and /etc/crio/policies, and after a Drain for
+	// /etc/containers/registries.conf. Hosts do not follow changes by themselves yet: kubectl poolboot plan and diff
+	// show what a change needs.
+	// +optional
+	DisruptionPolicy DisruptionPolicy `json:"disruptionPolicy,omitempty,omitzero"`
+
 	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
 	// present an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role> and
 	// pool.cluster.x-k8s.io/cluster: <Cluster>. If it is not set, only Machines can boot into the pool.

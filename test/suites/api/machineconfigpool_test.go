@@ -7,6 +7,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
+// newPolicyPatch returns a patch of a pool's disruptionPolicy.
+func newPolicyPatch(fields string) string {
+	return fmt.Sprintf("spec: {disruptionPolicy: {%s}}", fields)
+}
+
+// newActionsPatch returns a patch of a pool's disruptionPolicy with these actions for a file.
+func newActionsPatch(actions string) string {
+	return newPolicyPatch(fmt.Sprintf("files: [{path: /etc/a, actions: [%s]}]", actions))
+}
+
 // newKubeletPatch returns a patch of a pool's kubeletConfiguration.
 func newKubeletPatch(fields string) string {
 	return fmt.Sprintf("spec: {kubeletConfiguration: {%s}}", fields)
@@ -24,6 +34,9 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a node selector by expressions", `spec: {nodeSelector: {matchExpressions: [{key: example.com/site, operator: Exists}]}}`),
 		Entry("a kubelet configuration", newKubeletPatch(kubeletType+", maxPods: 500, systemReserved: {cpu: 500m}, clusterDNS: [10.96.0.10]")),
 		Entry("a kubelet configuration without settings", newKubeletPatch(kubeletType)),
+		Entry("a disruption policy with every action", newActionsPatch("{type: DaemonReload}, {type: Drain}, {type: Reload, unit: crio.service}, {type: Restart, unit: 'dev-disk-by\\x2duuid.mount'}")),
+		Entry("a disruption policy for everything", newPolicyPatch("files: [{path: /, actions: [{type: None}]}, {path: /etc/.a/..b, actions: [{type: Reboot}]}], "+
+			"units: [{name: getty@tty1.service, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}")),
 	)
 	DescribeTable("is accepted with these fields for its Nodes:", func(ctx SpecContext, spec string) {
 		expectAccepted("MachineConfigPool")(ctx, nestPatch(spec, "spec"))
@@ -54,6 +67,18 @@ var _ = Describe("A MachineConfigPool", func() {
 			"kind must be KubeletConfiguration"),
 		Entry("a kubelet configuration of another version", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1, kind: KubeletConfiguration"), "spec.kubeletConfiguration",
 			"apiVersion must be kubelet.config.k8s.io/v1beta1"),
+		Entry("an empty disruption policy", newPolicyPatch(""), "spec.disruptionPolicy", "at least 1"),
+		Entry("a relative path in a disruption policy", newPolicyPatch("files: [{path: etc/a, actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "must be an absolute path"),
+		Entry("a path with a slash at its end", newPolicyPatch("files: [{path: /etc/, actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "without a slash at its end"),
+		Entry("a path that leads up", newPolicyPatch("files: [{path: /etc/.., actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "'..'"),
+		Entry("two disruption policies for a path", newPolicyPatch("files: [{path: /a, actions: [{type: None}]}, {path: /a, actions: [{type: Drain}]}]"), "spec.disruptionPolicy.files[1]", "Duplicate"),
+		Entry("a unit without a type", newPolicyPatch("units: [{name: crio, actions: [{type: None}]}]"), "spec.disruptionPolicy.units[0].name", "such as crio.service"),
+		Entry("no action", newActionsPatch(""), "spec.disruptionPolicy.files[0].actions", "at least 1"),
+		Entry("an unknown action", newActionsPatch("{type: Special}"), "spec.disruptionPolicy.files[0].actions[0].type", "Unsupported value"),
+		Entry("None beside other actions", newActionsPatch("{type: None}, {type: Drain}"), "spec.disruptionPolicy.files[0].actions", "None and Reboot must be the only action"),
+		Entry("Reboot beside other actions", newPolicyPatch("sshKeys: {actions: [{type: Drain}, {type: Reboot}]}"), "spec.disruptionPolicy.sshKeys.actions", "None and Reboot must be the only action"),
+		Entry("Restart without a unit", newActionsPatch("{type: Restart}"), "spec.disruptionPolicy.files[0].actions[0].unit", "need the name of the unit"),
+		Entry("Drain with a unit", newActionsPatch("{type: Drain, unit: crio.service}"), "spec.disruptionPolicy.files[0].actions[0].unit", "leave it out"),
 		Entry("a kubelet configuration with metadata", newKubeletPatch(kubeletType+", metadata: {name: edge}"), "spec.kubeletConfiguration", "must not have metadata: remove it"),
 	)
 

@@ -1,0 +1,61 @@
+package update
+
+import (
+	"slices"
+	"strings"
+)
+
+// ActionType is the type of an action. The API has the same types.
+type ActionType string
+
+// Types of actions.
+const (
+	None         ActionType = "None"
+	DaemonReload ActionType = "DaemonReload"
+	Reload       ActionType = "Reload"
+	Restart      ActionType = "Restart"
+	Drain        ActionType = "Drain"
+	Reboot       ActionType = "Reboot"
+)
+
+// Action is what a host does after a part of its configuration changed.
+type Action struct {
+	Type ActionType `json:"type"`
+	// Unit is the unit of Reload and Restart.
+	Unit string `json:"unit,omitempty"`
+}
+
+// String returns the action as text, such as "Restart kubelet.service".
+func (a Action) String() string { return strings.TrimSpace(string(a.Type) + " " + a.Unit) }
+
+// Summary returns actions as text, each once, such as "DaemonReload, Restart kubelet.service".
+func Summary(actions []Action) string {
+	var texts []string
+	for _, action := range actions {
+		if text := action.String(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+func isOfType(t ActionType) func(Action) bool {
+	return func(a Action) bool { return a.Type == t }
+}
+
+// combine returns the actions after all changes, in order. Reboot replaces all others, and None is there only if there
+// is no other. As in OpenShift, an action that several changes need is there several times.
+func combine(changes []Change) []Action {
+	var actions []Action
+	for _, change := range changes {
+		actions = append(actions, change.Actions...)
+	}
+	if slices.ContainsFunc(actions, isOfType(Reboot)) {
+		return []Action{{Type: Reboot}}
+	}
+	actions = slices.DeleteFunc(actions, isOfType(None))
+	if len(actions) == 0 {
+		return []Action{{Type: None}}
+	}
+	return actions
+}

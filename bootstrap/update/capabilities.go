@@ -1,0 +1,57 @@
+package update
+
+import (
+	"slices"
+	"strings"
+)
+
+// Capabilities are what a host can change beside files, units and users. They depend on the programs on the host.
+type Capabilities struct {
+	// KernelArguments means that the host can change its kernel arguments.
+	KernelArguments bool
+	// OSImage means that the host can change to another image of its operating system.
+	OSImage bool
+	// Packages means that the host can install extensions and another kernel.
+	Packages bool
+}
+
+// Programs that change a host. Of a list, one is enough, and the first one is the best.
+var (
+	kernelArgumentTools = Programs
+	osImageTools        = []string{"bootc", "rpm-ostree"}
+	packageTools        = []string{"rpm-ostree"}
+)
+
+// Programs are the names of all programs that CapabilitiesOf knows.
+var Programs = []string{"rpm-ostree", "bootc", "grubby", "ignition-kargs-helper"}
+
+// AllCapabilities are those of a host with all programs.
+var AllCapabilities = CapabilitiesOf(Programs...)
+
+// CapabilitiesOf returns the capabilities of a host with these programs. It ignores the names of other programs.
+func CapabilitiesOf(programs ...string) Capabilities {
+	hasOneOf := func(tools []string) bool {
+		return slices.ContainsFunc(tools, func(tool string) bool { return slices.Contains(programs, tool) })
+	}
+	return Capabilities{KernelArguments: hasOneOf(kernelArgumentTools), OSImage: hasOneOf(osImageTools), Packages: hasOneOf(packageTools)}
+}
+
+// missingTools returns the obstacles of changes for which the host has no program.
+func missingTools(changes []Change, can Capabilities) (obstacles []Obstacle) {
+	for _, change := range changes {
+		hasTool, tools := true, []string(nil)
+		switch change.Kind {
+		case KindKernelArguments:
+			hasTool, tools = can.KernelArguments, kernelArgumentTools
+		case KindOSImage:
+			hasTool, tools = can.OSImage, osImageTools
+		case KindExtensions, KindKernelType:
+			hasTool, tools = can.Packages, packageTools
+		}
+		if !hasTool {
+			obstacles = append(obstacles, Obstacle{Entry: change.Entry, Why: "the host has no program that can change it",
+				Cure: "use an image with " + strings.Join(tools, " or ") + ", or replace the Machine"})
+		}
+	}
+	return obstacles
+}

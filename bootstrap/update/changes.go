@@ -1,0 +1,85 @@
+package update
+
+import (
+	"slices"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Change is an entry that differs, and what the host does because of it.
+type Change struct {
+	Entry
+	// Actions are what the host does after the change.
+	Actions []Action
+	// Reason is where the actions come from.
+	Reason string
+}
+
+// Reasons of actions that no policy decides.
+const (
+	noPolicy      = "no policy covers it"
+	alwaysReboots = "it always requires a reboot"
+	onlyKeys      = "only SSH keys and passwords have a policy"
+)
+
+// findChanges returns the entries that differ, with their actions: what always requires a reboot, then paths, units,
+// and users.
+func findChanges(before, after Config, policy Policy) (changes []Change) {
+	add := func(kind Kind, name string, because Rule) {
+		changes = append(changes, Change{Entry: Entry{kind, name}, Actions: because.Actions, Reason: because.Reason})
+	}
+	for _, field := range []struct {
+		kind    Kind
+		differs bool
+	}{
+		{KindKernelArguments, !slices.Equal(before.KernelArguments, after.KernelArguments)},
+		{KindExtensions, !slices.Equal(before.OS.Extensions, after.OS.Extensions)},
+		{KindKernelType, before.OS.KernelType != after.OS.KernelType},
+		{KindOSImage, before.OS.Image != after.OS.Image},
+	} {
+		if field.differs {
+			add(field.kind, "", uncovered(alwaysReboots))
+		}
+	}
+	from, to := before.Ignition, after.Ignition
+	for old, now := range changed(from.Storage.Files, to.Storage.Files) {
+		add(KindFile, keyOf(old, now), policy.ofPath(keyOf(old, now)))
+	}
+	for old, now := range changed(from.Storage.Directories, to.Storage.Directories) {
+		add(KindDirectory, keyOf(old, now), policy.ofPath(keyOf(old, now)))
+	}
+	for old, now := range changed(from.Storage.Links, to.Storage.Links) {
+		add(KindLink, keyOf(old, now), policy.ofPath(keyOf(old, now)))
+	}
+	for old, now := range changed(from.Systemd.Units, to.Systemd.Units) {
+		add(KindUnit, keyOf(old, now), policy.ofUnit(keyOf(old, now)))
+	}
+	for old, now := range changed(from.Passwd.Users, to.Passwd.Users) {
+		because := policy.SSHKeys
+		if !differOnlyInKeys(old, now) {
+			because = uncovered(onlyKeys)
+		}
+		add(KindUser, keyOf(old, now), because)
+	}
+	for old, now := range changed(from.Passwd.Groups, to.Passwd.Groups) {
+		add(KindGroup, keyOf(old, now), uncovered(onlyKeys))
+	}
+	return changes
+}
+
+// differOnlyInKeys reports whether two entries of a user differ only in SSH keys and password hash.
+func differOnlyInKeys(before, after *types.PasswdUser) bool {
+	return ignition.Equal(withoutKeys(before), withoutKeys(after))
+}
+
+// withoutKeys returns the attributes of a user other than name, SSH keys and password hash. A user without an entry has
+// none.
+func withoutKeys(user *types.PasswdUser) (rest types.PasswdUser) {
+	if user != nil {
+		rest = *user
+	}
+	rest.Name, rest.SSHAuthorizedKeys, rest.PasswordHash = "", nil, nil
+	return rest
+}

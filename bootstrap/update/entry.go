@@ -1,0 +1,88 @@
+package update
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Kind is the kind of an entry of a configuration.
+type Kind string
+
+// Kinds of entries, in the order of a plan. Entries of the kinds before KindFile have no name.
+const (
+	KindFIPS                    Kind = "fips"
+	KindKernelArguments         Kind = "kernelArguments"
+	KindExtensions              Kind = "extensions"
+	KindKernelType              Kind = "kernelType"
+	KindOSImage                 Kind = "osImageURL"
+	KindIgnitionKernelArguments Kind = "config.kernelArguments"
+	KindFile                    Kind = "file"
+	KindDirectory               Kind = "directory"
+	KindLink                    Kind = "link"
+	KindUnit                    Kind = "unit"
+	KindUser                    Kind = "user"
+	KindGroup                   Kind = "group"
+	KindDisk                    Kind = "disk"
+	KindRAID                    Kind = "RAID"
+	KindLUKS                    Kind = "LUKS volume"
+	KindFilesystem              Kind = "filesystem"
+)
+
+// Entry identifies an entry of a configuration.
+type Entry struct {
+	Kind Kind
+	// Name is a path, a device, or the name of a unit, user, group or array.
+	Name string
+}
+
+// String returns the entry for messages.
+func (e Entry) String() string {
+	if e.Name == "" {
+		return string(e.Kind)
+	}
+	return string(e.Kind) + " " + e.Name
+}
+
+// keyed is an entry of Ignition, with the key by which Ignition merges it.
+type keyed interface{ Key() string }
+
+// changed yields the entries that differ, by key, in the order of the keys: as they were and as they will be, nil where
+// there is none. As in OpenShift, it compares the notation: another encoding of the same contents is a difference, and
+// false is not the same as a field that is not set. But an empty list is the same as none, and the order of entries
+// does not matter.
+func changed[T keyed](before, after []T) iter.Seq2[*T, *T] {
+	from, to := byKey(before), byKey(after)
+	all := maps.Clone(from)
+	maps.Copy(all, to)
+	return func(yield func(*T, *T) bool) {
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if !isSame(from[key], to[key]) && !yield(from[key], to[key]) {
+				return
+			}
+		}
+	}
+}
+
+func byKey[T keyed](entries []T) map[string]*T {
+	keys := make(map[string]*T, len(entries))
+	for i := range entries {
+		keys[entries[i].Key()] = &entries[i]
+	}
+	return keys
+}
+
+// isSame reports whether both entries exist and have the same notation.
+func isSame[T any](a, b *T) bool {
+	return a != nil && b != nil && ignition.Equal(*a, *b)
+}
+
+// keyOf returns the key of an entry that exists before or after a change.
+func keyOf[T keyed](before, after *T) string {
+	if after != nil {
+		return (*after).Key()
+	}
+	return (*before).Key()
+}

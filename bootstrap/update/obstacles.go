@@ -1,0 +1,142 @@
+package update
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Obstacle is an entry that a running host can't change. It makes the whole update impossible.
+type Obstacle struct {
+	Entry
+	// Why is why the host can't change it.
+	Why string
+	// Cure is what to do instead.
+	Cure string
+}
+
+// String returns the obstacle for messages.
+func (o Obstacle) String() string { return fmt.Sprintf("%s: %s: %s", o.Entry, o.Why, o.Cure) }
+
+const (
+	onlyWhenInstalled = "it changes, and a host applies it only when it is installed"
+	replaceMachine    = "replace the Machine, or restore the entry"
+)
+
+// findObstacles returns the entries that no running host can change.
+func findObstacles(before, after Config) (obstacles []Obstacle) {
+	from, to := before.Ignition, after.Ignition
+	if before.FIPS != after.FIPS {
+		obstacles = append(obstacles, Obstacle{Entry{Kind: KindFIPS}, onlyWhenInstalled, replaceMachine})
+	}
+	if before.OS.Image != "" && after.OS.Image == "" {
+		obstacles = append(obstacles, Obstacle{Entry{Kind: KindOSImage}, "it is removed, and the image that the host was installed with is not known",
+			"set osImageURL to that image, or replace the Machine"})
+	}
+	if !ignition.Equal(from.KernelArguments, to.KernelArguments) {
+		obstacles = append(obstacles, Obstacle{Entry{Kind: KindIgnitionKernelArguments}, onlyWhenInstalled,
+			"use spec.kernelArguments of the MachineConfig instead, or replace the Machine"})
+	}
+	return slices.Concat(obstacles,
+		findDiskObstacles(KindDisk, from.Storage.Disks, to.Storage.Disks),
+		findDiskObstacles(KindRAID, from.Storage.Raid, to.Storage.Raid),
+		findDiskObstacles(KindLUKS, from.Storage.Luks, to.Storage.Luks),
+		findDiskObstacles(KindFilesystem, from.Storage.Filesystems, to.Storage.Filesystems),
+		refuseEach(KindFile, changed(from.Storage.Files, to.Storage.Files), refuseFile),
+		refuseEach(KindDirectory, changed(from.Storage.Directories, to.Storage.Directories), refuseDirectory),
+		refuseEach(KindUser, changed(from.Passwd.Users, to.Passwd.Users), refuseUser),
+		refuseEach(KindGroup, changed(from.Passwd.Groups, to.Passwd.Groups), refuseGroup),
+	)
+}
+
+// findDiskObstacles returns the entries that differ in a list about disks. The order of the list is part of it.
+func findDiskObstacles[T keyed](kind Kind, before, after []T) (obstacles []Obstacle) {
+	for old, now := range changed(before, after) {
+		obstacles = append(obstacles, Obstacle{Entry{kind, keyOf(old, now)}, onlyWhenInstalled, replaceMachine})
+	}
+	if len(obstacles) == 0 && !slices.EqualFunc(before, after, ignition.Equal) {
+		obstacles = append(obstacles, Obstacle{Entry{Kind: kind}, "the order of the entries changes, and a host applies it only when it is installed",
+			"replace the Machine, or restore the order"})
+	}
+	return obstacles
+}
+
+// refuseEach returns an obstacle for each entry that differs and for which refuse has a reason.
+func refuseEach[T keyed](kind Kind, entries iter.Seq2[*T, *T], refuse func(before, after *T) (why, cure string)) (obstacles []Obstacle) {
+	for old, now := range entries {
+		if why, cure := refuse(old, now); why != "" {
+			obstacles = append(obstacles, Obstacle{Entry{kind, keyOf(old, now)}, why, cure})
+		}
+	}
+	return obstacles
+}
+
+// refuseFile refuses what can't be repeated or verified.
+func refuseFile(before, after *types.File) (why, cure string) {
+	if before != nil && len(before.Append) > 0 || after != nil && len(after.Append) > 0 {
+		return "it appends to a file, which can be neither repeated nor undone", "write the whole contents instead, or replace the Machine"
+	}
+	if after == nil {
+		return "", ""
+	}
+	if _, err := decode(after.Contents); err != nil {
+		return err.Error(), "correct the contents, or replace the Machine"
+	}
+	return "", ""
+}
+
+// refuseDirectory refuses a directory that replaces everything at its path, which can't be restored.
+func refuseDirectory(before, after *types.Directory) (why, cure string) {
+	replaces := func(directory *types.Directory) bool {
+		return directory != nil && ptr.Deref(directory.Overwrite, false)
+	}
+	if replaces(before) != replaces(after) {
+		return "overwrite deletes what is in the directory, which can't be undone", "leave out overwrite, or replace the Machine"
+	}
+	return "", ""
+}
+
+// refuseUser refuses attributes that files of the user depend on, and the deletion of users of the image.
+func refuseUser(before, after *types.PasswdUser) (why, cure string) {
+	isDeleted := func(user *types.PasswdUser) bool { return user != nil && !ptr.Deref(user.ShouldExist, true) }
+	if isDeleted(before) || isDeleted(after) {
+		return "shouldExist deletes a user of the image with its files, which can't be undone", "remove its keys and its password instead, or replace the Machine"
+	}
+	return refuseAttributes(before, after, "sshAuthorizedKeys", "passwordHash", "groups", "shell", "gecos")
+}
+
+// refuseGroup refuses attributes that files of the group depend on, and the deletion of groups of the image.
+func refuseGroup(before, after *types.PasswdGroup) (why, cure string) {
+	isDeleted := func(group *types.PasswdGroup) bool { return group != nil && !ptr.Deref(group.ShouldExist, true) }
+	if isDeleted(before) || isDeleted(after) {
+		return "shouldExist deletes a group of the image, which can't be undone", "leave the group, or replace the Machine"
+	}
+	return refuseAttributes(before, after, "passwordHash")
+}
+
+// refuseAttributes refuses changes of all attributes of an entry but the named ones. An entry that is added or removed
+// changes none.
+func refuseAttributes[T any](before, after *T, mutable ...string) (why, cure string) {
+	if before == nil || after == nil {
+		return "", ""
+	}
+	var names []string
+	old, now := reflect.ValueOf(*before), reflect.ValueOf(*after)
+	for i := range old.NumField() {
+		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
+		if !slices.Contains(mutable, name) && !reflect.DeepEqual(old.Field(i).Interface(), now.Field(i).Interface()) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "", ""
+	}
+	return strings.Join(names, ", ") + " changes, and files on the host depend on it", replaceMachine
+}

@@ -1,0 +1,45 @@
+package update
+
+import "slices"
+
+// Plan is how a running host changes from one configuration to another.
+type Plan struct {
+	// Changes are the entries that differ, each with its actions, in a fixed order.
+	Changes []Change
+	// Obstacles are what makes the update impossible. If there are any, the plan has no operations and no actions, and
+	// nothing is changed on the host.
+	Obstacles []Obstacle
+	// Operations change the host, in this order.
+	Operations []Operation
+	// Actions are what the host does because of the changes: it drains before the operations, and does everything else
+	// after them, in this order. There is at least one, which can be None. The same action can be there several times,
+	// and running it once is enough.
+	Actions []Action
+}
+
+// New returns the plan for a host with these capabilities.
+func New(before, after Config, policy Policy, can Capabilities) Plan {
+	plan := Plan{Changes: findChanges(before, after, policy)}
+	plan.Obstacles = append(findObstacles(before, after), missingTools(plan.Changes, can)...)
+	if plan.IsPossible() {
+		plan.Operations, plan.Actions = findOperations(before, after), combine(plan.Changes)
+	}
+	return plan
+}
+
+// Desired returns the operations that lead any host to a configuration. The states after them hold on every host with
+// the configuration, and running them corrects a host that differs. Like every update, they change no disks.
+func Desired(config Config) []Operation {
+	return findOperations(Config{OS: OperatingSystem{KernelType: config.OS.KernelType}}, config)
+}
+
+// IsPossible reports whether a running host can change to the configuration.
+func (p *Plan) IsPossible() bool { return len(p.Obstacles) == 0 }
+
+// Drains reports whether the Node is drained before the host changes.
+func (p *Plan) Drains() bool {
+	return p.Reboots() || slices.ContainsFunc(p.Actions, isOfType(Drain))
+}
+
+// Reboots reports whether the host reboots.
+func (p *Plan) Reboots() bool { return slices.ContainsFunc(p.Actions, isOfType(Reboot)) }
