@@ -30,7 +30,7 @@ type options struct {
 
 // New returns the command convert.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true}}
+	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true, ReadPolicies: true}}
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
 		Short: "Convert OpenShift's pools, MachineConfigs and KubeletConfigs to Poolboot's, or Ignition to spec 3.5",
@@ -39,8 +39,9 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 Names, labels, annotations, selectors and the Ignition with its spec version are kept. A pool's role is its name. A warning on
 standard error names everything that is left out: fields that Poolboot does not have, other kinds, rendered MachineConfigs, and pools
 of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of each pool that it
-selects; a warning names fields that a pool can't set or that OpenShift computes. What Poolboot would refuse to store is an error, and
-then nothing is printed.
+selects; a warning names fields that a pool can't set or that OpenShift computes. The node disruption policies of a MachineConfiguration
+become those of the pool "worker", from which all pools inherit them. What Poolboot would refuse to store is an error, and then nothing
+is printed.
 
 With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses.`,
 		Example: `  # Pools and MachineConfigs of the cluster infra-1 from files, for the namespace edge

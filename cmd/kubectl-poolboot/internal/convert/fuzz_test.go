@@ -11,7 +11,8 @@ import (
 // same objects again.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{clitest.OpenShiftWorker + "---\n" + clitest.OpenShiftInfra + "---\n" + clitest.OpenShiftInfra51, clitest.OpenShiftMaster, "{a: b}",
-		addLabel(clitest.OpenShiftInfra, "a: b") + "---\n" + newKubeletConfig("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4")} {
+		addLabel(clitest.OpenShiftInfra, "a: b") + "---\n" + newKubeletConfig("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4"),
+		clitest.OpenShiftWorker + "---\n" + newMachineConfiguration("nodeDisruptionPolicy: {files: [{path: /a/, actions: []}], units: [{name: a.service, actions: [{type: Restart, restart: {serviceName: a.service}}]}]}")} {
 		f.Add(seed)
 	}
 	args := []string{"convert", "-f", "-", "--cluster", "edge", "-n", "default"}

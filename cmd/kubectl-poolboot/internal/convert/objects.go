@@ -30,10 +30,14 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
 	pools, controlPlane := selectPools(objects, remark)
 	errs := setKubeletSections(objects.KubeletConfigs, pools, controlPlane, remark)
+	errs = append(errs, setDisruptionPolicy(objects.MachineConfigurations, pools, remark))
 	configs := selectConfigs(objects, pools, controlPlane, remark)
 	kept := sets.New[string]()
 	for _, config := range objects.KubeletConfigs {
 		kept.Insert(input.OpenShiftKubeletKind.Kind + " " + config.Name)
+	}
+	for _, config := range objects.MachineConfigurations {
+		kept.Insert(input.OpenShiftPolicyKind.Kind + " " + config.Name)
 	}
 	keep := func(object client.Object, kind schema.GroupVersionKind, err error) {
 		key := kind.Kind + " " + object.GetName()

@@ -168,33 +168,6 @@ func addUsers(items map[item]properties, passwd types.Passwd) {
 	}
 }
 
-// describeReboot reports whether a host must reboot to apply changes, and why.
-func describeReboot(changes []change) string {
-	var reasons []string
-	onlyUsers, onlyUsersAndImage := true, true
-	for _, c := range changes {
-		switch c.kind {
-		case kernelArguments, extensionsKind, kernelType, fips, osImageURL:
-			if !slices.Contains(reasons, c.kind) {
-				reasons = append(reasons, c.kind)
-			}
-		}
-		onlyUsers = onlyUsers && c.kind == userKind
-		onlyUsersAndImage = onlyUsersAndImage && (c.kind == userKind || c.kind == extensionsImage)
-	}
-	switch {
-	case len(changes) == 0:
-		return "no: nothing changes on the host"
-	case len(reasons) > 0:
-		return "yes: " + strings.Join(reasons, ", ")
-	case onlyUsers:
-		return "no: only users change"
-	case onlyUsersAndImage:
-		return "no: the extensions image is used only when extensions are installed"
-	}
-	return "yes: files and units require one by default, as in OpenShift"
-}
-
 // newProperties returns the fields of an Ignition entry, in JSON, without empty ones.
 func newProperties(entry any, except ...string) properties {
 	raw, err := json.Marshal(entry)

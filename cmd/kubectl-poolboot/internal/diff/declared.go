@@ -13,7 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // Fields of a pool that are not rendered, in the order in which they are shown.
@@ -23,15 +25,17 @@ const (
 	nodeTaintField     = "nodeTaint"
 	nodeLabelRuleField = "nodeLabelRule"
 	hostTemplateField  = "hostTemplateRef"
+	policyField        = "disruptionPolicy"
 	pausedField        = "paused"
 )
 
-var declaredFields = []string{nodeSelectorField, nodeLabelField, nodeTaintField, nodeLabelRuleField, hostTemplateField, pausedField}
+var declaredFields = []string{nodeSelectorField, nodeLabelField, nodeTaintField, nodeLabelRuleField, hostTemplateField, policyField, pausedField}
 
 // declaration is one thing that a pool declares outside its rendered config.
 type declaration struct {
 	field string
-	// key is that of a label, or of a taint with its effect; empty for a field that has one value.
+	// key is that of a label, or of a taint with its effect, or what a policy is for; empty for a field that has one
+	// value.
 	key string
 }
 
@@ -89,6 +93,16 @@ func listDeclarations(p poolv1.MachineConfigPool) map[declaration]string {
 	if p.Spec.HostTemplateRef.Name != "" {
 		declared[declaration{field: hostTemplateField}] = p.Spec.HostTemplateRef.Name
 	}
+	policy := p.Spec.DisruptionPolicy
+	for _, file := range policy.Files {
+		declared[declaration{policyField, file.Path}] = update.Summary(disruption.Actions(file.Actions))
+	}
+	for _, unit := range policy.Units {
+		declared[declaration{policyField, string(unit.Name)}] = update.Summary(disruption.Actions(unit.Actions))
+	}
+	if len(policy.SSHKeys.Actions) > 0 {
+		declared[declaration{policyField, "SSH keys"}] = update.Summary(disruption.Actions(policy.SSHKeys.Actions))
+	}
 	if p.Spec.IsPaused() {
 		declared[declaration{field: pausedField}] = strconv.FormatBool(true)
 	}
@@ -140,6 +154,8 @@ func (c declaredChange) describe() []string {
 		return []string{"existing Nodes with the taint keep its value; Nodes without it get the new value", c.describePods()}
 	case nodeLabelRuleField:
 		return []string{"applies to hosts that boot later; existing Nodes keep their labels"}
+	case policyField:
+		return []string{"applies to every later change of the config"}
 	}
 	return nil
 }

@@ -137,16 +137,33 @@ $`))
 			Expect(changing(from, to)).To(ContainSubstring("  reboot:   " + answer + "\n"))
 		},
 		Entry("kernel arguments", "{}", "{kernelArguments: [a]}", "yes: kernelArguments"),
-		Entry("everything that always requires a reboot", "{}", "{kernelArguments: [a], extensions: [b], kernelType: realtime, fips: true, osImageURL: c}",
-			"yes: kernelArguments, extensions, kernelType, fips, osImageURL"),
-		Entry("a file", "{}", files("mode: 0644"), "yes: files and units require one by default, as in OpenShift"),
-		Entry("a unit", "{}", unit("enabled: true"), "yes: files and units require one by default, as in OpenShift"),
-		Entry("the extensions image", "{}", "{baseOSExtensionsContainerImage: a}", "no: the extensions image is used only when extensions are installed"),
+		Entry("everything that always requires a reboot", "{}", "{kernelArguments: [a], extensions: [b], kernelType: realtime, osImageURL: c}",
+			"yes: kernelArguments, extensions, kernelType, osImageURL"),
+		Entry("a file without a policy", "{}", files("mode: 0644"), "yes: file /etc/a"),
+		Entry("a unit without a policy", "{}", unit("enabled: true"), "yes: unit a.service"),
+		Entry("a file with a default policy", "{}", ignition("storage: {files: [{path: /etc/crio/policies/a, mode: 0644}]}"), "no: Reload crio.service"),
+		Entry("many files", "{}", ignition("storage: {files: [{path: /a}, {path: /b}, {path: /c}, {path: /d}, {path: /e}, {path: /f}, {path: /g}]}"),
+			"yes: file /a, file /b, file /c, file /d, file /e, 2 more"),
+		Entry("the extensions image", "{}", "{baseOSExtensionsContainerImage: a}", "no: nothing changes on the host"),
 		Entry("the extensions image and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
-		Entry("the extensions image and a file", files("mode: 0600"), `{baseOSExtensionsContainerImage: a}`, "yes: files and units require one by default, as in OpenShift"),
-		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: only users change"),
-		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: files and units require one by default, as in OpenShift"),
+		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: None"),
+		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: file /etc/a"),
+		Entry("another notation, as in OpenShift", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "yes: file /etc/a"),
+		Entry("what no running host can do", "{}", "{fips: true}",
+			"is not enough: a running host can't apply the config\n    fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"),
 	)
+
+	It("uses the disruption policy in the files, and that of worker", func() {
+		withPolicy := func(pool, policy string) string {
+			return strings.Replace(pool, "spec:\n", "spec:\n  disruptionPolicy: "+policy+"\n", 1)
+		}
+		r := runDiff(clitest.NewFakeConnection([]string{withPolicy(worker, "{files: [{path: /etc, actions: [{type: DaemonReload}]}]}"), infra}), "-f", clitest.WriteFile("new.yaml",
+			withPolicy(infra, "{files: [{path: /etc/motd, actions: [{type: Restart, unit: a.service}]}], sshKeys: {actions: [{type: Drain}]}}"),
+			clitest.Config("51-infra", "infra", clitest.Motd("x")), clitest.Config("52-infra", "infra", files("mode: 0644"))))
+		Expect(r.Out).To(And(ContainSubstring("reboot:   no: DaemonReload, Restart a.service\n"),
+			ContainSubstring("  + disruptionPolicy /etc/motd: Restart a.service\n      applies to every later change of the config\n"),
+			ContainSubstring("  + disruptionPolicy SSH keys: Drain\n")))
+	})
 
 	Describe("of several namespaces and Clusters", func() {
 		there := func(document string) string {

@@ -12,8 +12,10 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -26,6 +28,8 @@ type difference struct {
 	// now.
 	isNew   bool
 	changes []change
+	// plan is how a running host changes.
+	plan update.Plan
 	// declared are the changes outside the rendered config.
 	declared []declaredChange
 	machines []bootstrapv1.PoolbootConfig
@@ -159,9 +163,27 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, declared: declared})
+		plan, err := after.plan(&p, from.Spec, to.Spec)
+		if err != nil {
+			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
+		}
+		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, plan: plan, declared: declared})
 	}
 	return differences, notes, nil
+}
+
+// plan returns how a running host of a pool changes from one rendered config to another.
+func (o objects) plan(p *poolv1.MachineConfigPool, before, after poolv1.MachineConfigSpec) (update.Plan, error) {
+	from, err := disruption.Parse(before)
+	if err != nil {
+		return update.Plan{}, err
+	}
+	to, err := disruption.Parse(after)
+	if err != nil {
+		return update.Plan{}, err
+	}
+	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker) // Render has refused several
+	return update.New(from, to, disruption.PolicyOf(p, worker), update.AllCapabilities), nil
 }
 
 // render returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be

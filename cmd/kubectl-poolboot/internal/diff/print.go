@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -24,7 +25,7 @@ func (d difference) print(to io.Writer) error {
 	if d.isNew {
 		before = "new, compared with " + before
 	}
-	config, rebootReason := before+" -> "+d.after, describeReboot(d.changes)
+	config, rebootReason := before+" -> "+d.after, describeReboot(d.plan)
 	isSame := d.before == d.after
 	if isSame {
 		config, rebootReason = d.after+", unchanged", "no: the config is the same"
@@ -33,7 +34,11 @@ func (d difference) print(to io.Writer) error {
 	if d.pool.Spec.IsPaused() {
 		out.WriteString("  paused:   yes: the config is rendered, and handed out after the pause\n")
 	}
-	fmt.Fprintf(out, "  reboot:   %s\n  machines: %d\n", rebootReason, len(d.machines))
+	fmt.Fprintf(out, "  reboot:   %s\n", rebootReason)
+	for _, obstacle := range d.plan.Obstacles {
+		fmt.Fprintf(out, "    %s\n", cli.Printable(obstacle.String()))
+	}
+	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
 		fmt.Fprintf(out, "    %s\n", describeMachine(machine))
 	}
@@ -62,6 +67,32 @@ func (d difference) print(to io.Writer) error {
 	}
 	_, err := io.WriteString(to, out.String())
 	return err
+}
+
+// maxReasons is the maximum number of entries that are named as the reason for a reboot.
+const maxReasons = 5
+
+// describeReboot reports whether a running host must reboot to apply the config, because of which entries, and what it
+// does if it need not reboot.
+func describeReboot(plan update.Plan) string {
+	var reasons []string
+	for _, c := range plan.Changes {
+		if slices.ContainsFunc(c.Actions, func(a update.Action) bool { return a.Type == update.Reboot }) {
+			reasons = append(reasons, cli.Printable(c.Entry.String()))
+		}
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("%d more", more))
+	}
+	switch {
+	case !plan.IsPossible():
+		return "is not enough: a running host can't apply the config"
+	case len(plan.Changes) == 0:
+		return "no: nothing changes on the host"
+	case len(reasons) > 0:
+		return "yes: " + strings.Join(reasons, ", ")
+	}
+	return "no: " + update.Summary(plan.Actions)
 }
 
 // describeMachine returns the names of a Machine and its Node.

@@ -35,6 +35,8 @@ type Files struct {
 	Names []string
 	// ReadKubeletConfigs has OpenShift's KubeletConfigs read too.
 	ReadKubeletConfigs bool
+	// ReadPolicies has OpenShift's MachineConfigurations read too.
+	ReadPolicies bool
 
 	recursive bool
 	stdinRead bool
@@ -61,7 +63,7 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 
 // Read reads all objects in files and directories.
 func (f *Files) Read(names ...string) (*Objects, error) {
-	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs}
+	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies}
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {

@@ -15,11 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 )
 
 // Objects are the objects in files, in their order. As a client.Reader they answer as an API server does, except that
@@ -30,6 +32,10 @@ type Objects struct {
 	// KubeletConfigs are OpenShift's. They are read when Files.ReadKubeletConfigs is set.
 	KubeletConfigs     []KubeletConfig
 	readKubeletConfigs bool
+
+	// MachineConfigurations are OpenShift's. They are read when Files.ReadPolicies is set.
+	MachineConfigurations []MachineConfiguration
+	readPolicies          bool
 
 	// Dropped are the fields of OpenShift's objects that Poolboot's kinds don't have.
 	Dropped []DroppedField
@@ -59,11 +65,12 @@ var (
 	OpenShiftPoolKind    = OpenShift.WithKind("MachineConfigPool")
 	OpenShiftConfigKind  = OpenShift.WithKind("MachineConfig")
 	OpenShiftKubeletKind = OpenShift.WithKind("KubeletConfig")
+	OpenShiftPolicyKind  = schema.GroupVersionKind{Group: "operator.openshift.io", Version: "v1", Kind: "MachineConfiguration"}
 )
 
 var (
 	// namedKinds are the kinds whose names count: in the order of a render, or as a role.
-	namedKinds = []schema.GroupVersionKind{PoolKind, ConfigKind, OpenShiftPoolKind, OpenShiftConfigKind, OpenShiftKubeletKind}
+	namedKinds = []schema.GroupVersionKind{PoolKind, ConfigKind, OpenShiftPoolKind, OpenShiftConfigKind, OpenShiftKubeletKind, OpenShiftPolicyKind}
 	// ownKinds are Poolboot's kinds, in which a field that does not exist is an error.
 	ownKinds = []schema.GroupVersionKind{PoolKind, ConfigKind,
 		bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate")}
@@ -111,6 +118,8 @@ func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error 
 		err = o.addOpenShiftConfig(raw)
 	case kind == OpenShiftKubeletKind && o.readKubeletConfigs:
 		err = o.addOpenShiftKubelet(raw)
+	case kind == OpenShiftPolicyKind && o.readPolicies:
+		err = o.addOpenShiftPolicy(raw)
 	case slices.Contains(foreignKinds, kind):
 		err = o.decode(lenient, kind, raw)
 	default:
@@ -152,6 +161,9 @@ func (o *Objects) decode(decoder runtime.Decoder, kind schema.GroupVersionKind, 
 			return errors.New("spec.poolRole: is missing: set the role in node-role.kubernetes.io/<role>")
 		case IsControlPlane(p.Spec.PoolRole):
 			return fmt.Errorf("spec.poolRole: control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)
+		}
+		if errs := disruption.Check(p.Spec.DisruptionPolicy, field.NewPath("spec", "disruptionPolicy")); len(errs) > 0 {
+			return errs.ToAggregate()
 		}
 	}
 	o.items = append(o.items, decoded.(client.Object))

@@ -1,0 +1,84 @@
+package convert
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// newMachineConfiguration returns OpenShift's MachineConfiguration with this spec in YAML's flow style.
+func newMachineConfiguration(spec string) string {
+	return "apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata:\n  name: cluster\nspec: {" + spec + "}\nstatus: {nodeDisruptionPolicyStatus: {}}\n"
+}
+
+var _ = Describe("convert, of node disruption policies", func() {
+	converting := func(documents ...string) clitest.Result {
+		return runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
+	}
+
+	It("gives them to the pool worker, from which all pools inherit them", func() {
+		out := clitest.ExpectSuccess(converting(clitest.OpenShiftInfra, strings.Replace(clitest.OpenShiftWorker, "  configuration: {}\n", "", 1), newMachineConfiguration(`nodeDisruptionPolicy: {
+			files: [{path: /etc/a/, actions: [{type: DaemonReload}, {type: Reload, reload: {serviceName: crio.service}}]}, {path: /etc/b, actions: []}],
+			units: [{name: a.service, actions: [{type: Restart, restart: {serviceName: a.service}}]}], sshkey: {actions: [{type: Drain}]}}`)))
+		worker, infra, found := strings.Cut(out, "---\n")
+		Expect(found).To(BeTrue())
+		Expect(worker).To(ContainSubstring(`  disruptionPolicy:
+    files:
+    - actions:
+      - type: DaemonReload
+      - type: Reload
+        unit: crio.service
+      path: /etc/a
+    - actions:
+      - type: None
+      path: /etc/b
+    sshKeys:
+      actions:
+      - type: Drain
+    units:
+    - actions:
+      - type: Restart
+        unit: a.service
+      name: a.service
+`))
+		Expect(infra).NotTo(ContainSubstring("disruptionPolicy"))
+		Expect(runWithInput(out, "convert", "-f", "-", "--cluster", "infra-1", "-n", "edge").ErrOut).To(ContainSubstring("it is a Poolboot object already"))
+	})
+
+	DescribeTable("changes nothing without one",
+		func(spec string) {
+			r := converting(clitest.OpenShiftInfra, newMachineConfiguration(spec))
+			Expect(r.ErrOut).To(BeEmpty())
+			Expect(r.Out).NotTo(ContainSubstring("disruptionPolicy"))
+		},
+		Entry("at all", ""),
+		Entry("but an empty list for SSH keys, which means the default", "nodeDisruptionPolicy: {sshkey: {actions: []}}"),
+	)
+
+	DescribeTable("warns of what it leaves out",
+		func(spec, warning string) {
+			r := converting(clitest.OpenShiftInfra, newMachineConfiguration(spec))
+			Expect(r.Code).To(BeZero())
+			Expect(r.ErrOut).To(ContainSubstring(warning))
+		},
+		Entry("without the pool worker", "nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}]}]}",
+			`warning: MachineConfiguration "cluster" is left out: the files do not contain the pool worker, which gets its policies`),
+		Entry("a path that matches nothing in OpenShift", "nodeDisruptionPolicy: {files: [{path: /, actions: [{type: None}]}]}", `spec.nodeDisruptionPolicy.files[0] is left out`),
+		Entry("a relative path", "nodeDisruptionPolicy: {files: [{path: etc, actions: [{type: None}]}]}", `"etc" matches none`),
+		Entry("other fields", "managedBootImages: {machineManagers: [{resource: machinesets}]}", "warning: MachineConfiguration cluster: spec.managedBootImages is left out: Poolboot does not have this field"),
+	)
+
+	DescribeTable("refuses",
+		func(why string, documents ...string) {
+			clitest.ExpectError(converting(append(documents, clitest.OpenShiftInfra)...), 1, why)
+		},
+		Entry("several", "the files contain several MachineConfigurations", newMachineConfiguration(""), newMachineConfiguration("")),
+		Entry("an invalid one", `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0].actions: Invalid value: None and Reboot must be the only action`,
+			newMachineConfiguration("nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}, {type: Drain}]}]}")),
+		Entry("two for the same path", `files[1].path: Duplicate value: "/a"`,
+			newMachineConfiguration("nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}]}, {path: /a/, actions: [{type: None}]}]}")),
+	)
+})

@@ -1,0 +1,96 @@
+package input
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+)
+
+// MachineConfiguration is OpenShift's MachineConfiguration, the configuration of its Machine Config Operator. Of its
+// fields, Poolboot has the node disruption policies.
+type MachineConfiguration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		NodeDisruptionPolicy struct {
+			Files []struct {
+				Path    string            `json:"path"`
+				Actions []openShiftAction `json:"actions"`
+			} `json:"files"`
+			Units []struct {
+				Name    poolv1.UnitName   `json:"name"`
+				Actions []openShiftAction `json:"actions"`
+			} `json:"units"`
+			SSHKey struct {
+				Actions []openShiftAction `json:"actions"`
+			} `json:"sshkey"`
+		} `json:"nodeDisruptionPolicy"`
+	} `json:"spec"`
+	Status json.RawMessage `json:"status"`
+}
+
+type openShiftAction struct {
+	Type    poolv1.ActionType `json:"type"`
+	Reload  openShiftService  `json:"reload"`
+	Restart openShiftService  `json:"restart"`
+}
+
+type openShiftService struct {
+	ServiceName poolv1.UnitName `json:"serviceName"`
+}
+
+// addOpenShiftPolicy adds OpenShift's MachineConfiguration.
+func (o *Objects) addOpenShiftPolicy(raw []byte) error {
+	var config MachineConfiguration
+	if err := o.decodeOpenShift(OpenShiftPolicyKind, raw, &config); err != nil {
+		return err
+	}
+	o.MachineConfigurations = append(o.MachineConfigurations, config)
+	return nil
+}
+
+// DisruptionPolicy returns the node disruption policies as Poolboot's. The remarks name those that match no file in
+// OpenShift and are left out. An empty list of actions means None for files and units, and the default for SSH keys.
+func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolicy, remarks []string, err error) {
+	from, at := c.Spec.NodeDisruptionPolicy, field.NewPath("spec", "nodeDisruptionPolicy")
+	none := poolv1.DisruptionActions{{Type: poolv1.ActionNone}}
+	for i, file := range from.Files {
+		clean := path.Clean(file.Path)
+		if !path.IsAbs(clean) || clean == "/" {
+			remarks = append(remarks, fmt.Sprintf("MachineConfiguration %q: %s is left out: OpenShift compares it with the paths of files, and %q matches none",
+				c.Name, at.Child("files").Index(i), file.Path))
+			continue
+		}
+		actions := convertActions(file.Actions)
+		if len(actions) == 0 {
+			actions = none
+		}
+		policy.Files = append(policy.Files, poolv1.PathDisruptionPolicy{Path: clean, Actions: actions})
+	}
+	for _, unit := range from.Units {
+		actions := convertActions(unit.Actions)
+		if len(actions) == 0 {
+			actions = none
+		}
+		policy.Units = append(policy.Units, poolv1.UnitDisruptionPolicy{Name: unit.Name, Actions: actions})
+	}
+	policy.SSHKeys.Actions = convertActions(from.SSHKey.Actions)
+	if errs := disruption.Check(policy, at); len(errs) > 0 {
+		return policy, remarks, fmt.Errorf("MachineConfiguration %q: %w", c.Name, errs.ToAggregate())
+	}
+	return policy, remarks, nil
+}
+
+func convertActions(actions []openShiftAction) (converted poolv1.DisruptionActions) {
+	for _, action := range actions {
+		converted = append(converted, poolv1.DisruptionAction{Type: action.Type, Unit: cmp.Or(action.Reload.ServiceName, action.Restart.ServiceName)})
+	}
+	return converted
+}

@@ -1,0 +1,147 @@
+// Package plan is the command kubectl poolboot plan: it prints what a running host must do to change from one rendered
+// config to another.
+package plan
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// noProgram is the value of --programs for a host without any of them.
+const noProgram = "none"
+
+// options are those of the command line.
+type options struct {
+	streams          genericiooptions.IOStreams
+	files            input.Files
+	from, to, policy string
+	programs         []string
+	output           cli.Output
+}
+
+// answer is what plan prints as JSON. Lists are never null.
+type answer struct {
+	Possible bool `json:"possible"`
+	// Reasons are why the change is not possible on a running host, with what to do instead.
+	Reasons []string        `json:"reasons"`
+	Actions []update.Action `json:"actions"`
+	Drain   bool            `json:"drain"`
+	Reboot  bool            `json:"reboot"`
+}
+
+// New returns the command plan.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, files: input.Files{Streams: streams, ReadPolicies: true}}
+	cmd := &cobra.Command{
+		Use:   "plan --from FILE --to FILE [--policy FILE]",
+		Short: "Print what a running host must do to change its rendered config",
+		Long: `Print what a running host must do to change from one rendered config to another: nothing, reload or restart units, drain or reboot,
+or why it can't.
+
+A rendered config is a MachineConfig of Poolboot or OpenShift, as kubectl get pbmconf NAME -o yaml or oc get machineconfig NAME -o yaml
+print it. The policy is the disruptionPolicy of a pool or the nodeDisruptionPolicy of OpenShift's MachineConfiguration. If the file
+contains several pools, that of the config --to counts, and it inherits from worker. Without a policy, only the defaults count.
+
+The plan assumes a host with every program that can change kernel arguments, the operating system and extensions, unless --programs
+names those that it has. Nothing is written, and Poolboot does not change running hosts by itself yet.`,
+		Example: `  # Does a host of the pool infra reboot?
+  kubectl poolboot plan --from rendered/old.yaml --to rendered/new.yaml --policy pools/infra.yaml
+
+  # For a script
+  kubectl poolboot plan --from rendered/old.yaml --to rendered/new.yaml --policy pools/infra.yaml -o json
+
+  # On a host without rpm-ostree and bootc
+  kubectl poolboot plan --from rendered/old.yaml --to rendered/new.yaml --policy pools/infra.yaml --programs grubby`,
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.NoArgs,
+		RunE:                  func(*cobra.Command, []string) error { return o.run() },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.from, "from", "", "file with the rendered config that the host runs; - for standard input")
+	flags.StringVar(&o.to, "to", "", "file with the rendered config that the host must run; - for standard input")
+	flags.StringVar(&o.policy, "policy", "", "file with MachineConfigPools, or with OpenShift's MachineConfiguration; - for standard input")
+	flags.StringSliceVar(&o.programs, "programs", nil, "the programs of the host: "+strings.Join(update.Programs, ", ")+", or none (default all)")
+	cli.AddCompletion(cmd, "programs", cobra.FixedCompletions(append(slices.Clone(update.Programs), noProgram), cobra.ShellCompDirectiveNoFileComp))
+	for _, name := range []string{"from", "to", "policy"} {
+		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
+	}
+	utilruntime.Must(cmd.MarkFlagRequired("from"))
+	utilruntime.Must(cmd.MarkFlagRequired("to"))
+	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+func (o *options) run() error {
+	before, _, err := o.readConfig("--from", o.from)
+	if err != nil {
+		return err
+	}
+	after, name, err := o.readConfig("--to", o.to)
+	if err != nil {
+		return err
+	}
+	policy, err := o.readPolicy(name)
+	if err != nil {
+		return err
+	}
+	can := update.AllCapabilities
+	if o.programs != nil {
+		can = update.CapabilitiesOf(o.programs...)
+	}
+	for _, program := range o.programs {
+		if program != noProgram && !slices.Contains(update.Programs, program) {
+			return fmt.Errorf("--programs %s is not known: use %s or %s", program, strings.Join(update.Programs, ", "), noProgram)
+		}
+	}
+	plan := update.New(before, after, policy, can)
+	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Actions: append([]update.Action{}, plan.Actions...), Drain: plan.Drains(), Reboot: plan.Reboots()}
+	for _, obstacle := range plan.Obstacles {
+		a.Reasons = append(a.Reasons, obstacle.String())
+	}
+	return o.output.Print(o.streams.Out, a, func(out io.Writer) error { return a.print(out, plan.Changes) })
+}
+
+// print prints a table of the changes, and the answer.
+func (a answer) print(out io.Writer, changes []update.Change) error {
+	table := printers.GetNewTabWriter(out)
+	if len(changes) > 0 {
+		fmt.Fprintln(table, "CHANGE\tACTIONS\tREASON")
+	}
+	for _, change := range changes {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", cli.Printable(change.Entry.String()), update.Summary(change.Actions), cli.Printable(change.Reason))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	text := &strings.Builder{}
+	if len(changes) > 0 {
+		text.WriteString("\n")
+	}
+	fmt.Fprintf(text, "Possible: %s\n", yesNo(a.Possible))
+	for _, reason := range a.Reasons {
+		fmt.Fprintf(text, "  %s\n", cli.Printable(reason))
+	}
+	if a.Possible {
+		fmt.Fprintf(text, "Actions:  %s\nDrain:    %s\nReboot:   %s\n", update.Summary(a.Actions), yesNo(a.Drain), yesNo(a.Reboot))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

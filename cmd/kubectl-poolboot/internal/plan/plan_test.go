@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+const (
+	ours    = "pool.cluster.x-k8s.io/v1alpha1"
+	theirs  = "machineconfiguration.openshift.io/v1"
+	oldName = "rendered-infra-1761d9954d2dd6428aec3e630c5a704b"
+	newName = "rendered-infra-1429fb5c569880ba6d12b53a5dc4d3c9"
+)
+
+// newConfig returns a rendered config in YAML, with its spec in YAML's flow style.
+func newConfig(version, name, spec string) string {
+	return "apiVersion: " + version + "\nkind: MachineConfig\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+// newFile returns the spec of a rendered config with one file.
+func newFile(rest string) string {
+	return "{config: {ignition: {version: 3.5.0}, storage: {files: [{path: /etc/a, " + rest + "}]}}}"
+}
+
+// newPool returns a pool with a disruption policy, in YAML's flow style.
+func newPool(role, policy string) string {
+	return strings.Replace(clitest.Pool("edge", role), "spec:\n", "spec:\n  disruptionPolicy: "+policy+"\n", 1)
+}
+
+// newMachineConfiguration returns OpenShift's MachineConfiguration with node disruption policies.
+func newMachineConfiguration(policy string) string {
+	return "apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: cluster}\nspec: {managementState: Managed, nodeDisruptionPolicy: " + policy + "}\n"
+}
+
+var _ = Describe("plan", func() {
+	// planning prints the plan from a spec to another.
+	planning := func(before, after string, args ...string) clitest.Result {
+		GinkgoHelper()
+		return runPlan("", append([]string{"--from", clitest.WriteFile("old.yaml", newConfig(ours, oldName, before)), "--to", clitest.WriteFile("new.yaml", newConfig(ours, newName, after))}, args...)...)
+	}
+	withPolicy := func(documents ...string) string {
+		GinkgoHelper()
+		return clitest.ExpectSuccess(planning(newFile(`contents: {source: "data:,1"}`), newFile(`contents: {source: "data:,2"}`), "-o", "json", "--policy", clitest.WriteFile("policy.yaml", documents...)))
+	}
+	const reload = `{"possible":true,"reasons":[],"actions":[{"type":"Reload","unit":"crio.service"}],"drain":false,"reboot":false}`
+
+	It("prints JSON whose lists are never null", func() {
+		Expect(clitest.ExpectSuccess(planning("{}", newFile("mode: 0644"), "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],"actions":[{"type":"Reboot"}],"drain":true,"reboot":true}`))
+		Expect(clitest.ExpectSuccess(planning("{kernelArguments: [a]}", "{kernelArguments: [a]}", "-o", "json"))).To(MatchJSON(`{"possible":true,"reasons":[],"actions":[{"type":"None"}],"drain":false,"reboot":false}`))
+		Expect(clitest.ExpectSuccess(planning("{}", "{fips: true}", "-o", "json"))).To(MatchJSON(`{"possible":false,"actions":[],"drain":false,"reboot":false,
+			"reasons":["fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"]}`))
+	})
+
+	It("prints a table of the changes", func() {
+		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a], config: {ignition: {version: 3.5.0}, storage: {files: [{path: /etc/crio/policies/a, mode: 0644}]}}}"))).To(Equal(`CHANGE                      ACTIONS               REASON
+kernelArguments             Reboot                it always requires a reboot
+file /etc/crio/policies/a   Reload crio.service   the default for /etc/crio/policies
+
+Possible: yes
+Actions:  Reboot
+Drain:    yes
+Reboot:   yes
+`))
+		Expect(clitest.ExpectSuccess(planning("{}", "{}"))).To(Equal("Possible: yes\nActions:  None\nDrain:    no\nReboot:   no\n"))
+		Expect(clitest.ExpectSuccess(planning("{}", "{fips: true}"))).To(Equal("Possible: no\n  fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry\n"))
+	})
+
+	It("prints no contents and no password", func() {
+		secret := newFile(`mode: 0600, contents: {source: "data:,swordfish"}}]}, passwd: {users: [{name: core, passwordHash: swordfish`)
+		for _, args := range [][]string{nil, {"-o", "json"}, {"-o", "yaml"}} {
+			Expect(clitest.ExpectSuccess(planning("{}", secret, args...))).NotTo(ContainSubstring("swordfish"))
+		}
+	})
+
+	It("reads Poolboot's and OpenShift's rendered configs, as YAML, JSON and lists, in any Ignition version and encoding", func() {
+		same := `{"possible":true,"reasons":[],"actions":[{"type":"None"}],"drain":false,"reboot":false}`
+		from := clitest.WriteFile("old.yaml", newConfig(theirs, oldName, "{config: {ignition: {version: 2.2.0}, storage: {files: [{filesystem: root, path: /etc/crio/policies/a, mode: 420, contents: {source: 'data:,a'}}]}}}"))
+		to := clitest.WriteFile("new.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"`+ours+`","kind":"MachineConfig","metadata":{"name":"`+newName+`"},
+			"spec":{"config":{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/crio/policies/a","mode":420,"contents":{"compression":"gzip","source":"data:;base64,H4sIAAAAAAAAA0sEAEO+t+gBAAAA"}}]}}}}]}`)
+		Expect(clitest.ExpectSuccess(runPlan("", "--from", from, "--to", to, "-o", "json"))).To(MatchJSON(reload))
+		Expect(clitest.ExpectSuccess(runPlan("", "--from", from, "--to", from, "-o", "json"))).To(MatchJSON(same))
+		Expect(clitest.ExpectSuccess(runPlan(newConfig(ours, oldName, "{}"), "--from", "-", "--to", clitest.WriteFile("new.yaml", newConfig(ours, newName, "{}")), "-o", "json"))).To(MatchJSON(same))
+	})
+
+	DescribeTable("uses the policy of",
+		func(documents ...string) { Expect(withPolicy(documents...)).To(MatchJSON(reload)) },
+		Entry("the pool worker", newPool("worker", "{files: [{path: /etc/a, actions: [{type: Reload, unit: crio.service}]}]}")),
+		Entry("the pool that the config is rendered for", newPool("worker", "{files: [{path: /etc/a, actions: [{type: None}]}]}"), newPool("storage", "{files: [{path: /etc/a, actions: [{type: None}]}]}"),
+			newPool("infra", "{files: [{path: /etc, actions: [{type: Reboot}]}, {path: /etc/a, actions: [{type: Reload, unit: crio.service}]}]}")),
+		Entry("the pool with the role in the name of the config", newPool("worker", "{files: [{path: /etc/a, actions: [{type: None}]}]}"),
+			strings.Replace(newPool("infra", "{files: [{path: /etc/a, actions: [{type: Reload, unit: crio.service}]}]}"), "name: infra", "name: edge-infra", 1)),
+		Entry("worker, which a custom pool inherits", newPool("worker", "{files: [{path: /etc/a, actions: [{type: Reload, unit: crio.service}]}]}"), clitest.Pool("edge", "infra")),
+		Entry("OpenShift", newMachineConfiguration("{files: [{path: /etc/a/, actions: [{type: Reload, reload: {serviceName: crio.service}}]}]}")),
+	)
+
+	DescribeTable("converts OpenShift's policies",
+		func(policy, before, after, actions string) {
+			out := clitest.ExpectSuccess(planning(before, after, "-o", "json", "--policy", clitest.WriteFile("policy.yaml", newMachineConfiguration(policy))))
+			Expect(out).To(ContainSubstring(actions))
+		},
+		Entry("an empty list for a file: no action", "{files: [{path: /etc/a, actions: []}]}", "{}", newFile("mode: 0644"), `"type": "None"`),
+		Entry("an empty list for SSH keys: the default", "{sshkey: {actions: []}}", "{}", "{config: {ignition: {version: 3.5.0}, passwd: {users: [{name: core, sshAuthorizedKeys: [a]}]}}}", `"type": "None"`),
+		Entry("SSH keys", "{sshkey: {actions: [{type: Drain}]}}", "{}", "{config: {ignition: {version: 3.5.0}, passwd: {users: [{name: core, sshAuthorizedKeys: [a]}]}}}", `"type": "Drain"`),
+		Entry("units", "{units: [{name: a.service, actions: [{type: DaemonReload}, {type: Restart, restart: {serviceName: a.service}}]}]}", "{}",
+			"{config: {ignition: {version: 3.5.0}, systemd: {units: [{name: a.service, enabled: true}]}}}", `"unit": "a.service"`),
+	)
+
+	It("reports what it does not know of the policies", func() {
+		r := planning("{}", newFile("mode: 0644"), "--policy", clitest.WriteFile("policy.yaml", newPool("infra", "{sshKeys: {actions: [{type: None}]}}")))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(MatchRegexp("^note: --policy .*/policy.yaml: it does not contain the pool worker, from which the pool infra inherits policies\n$"))
+		r = planning("{}", newFile("mode: 0644"), "--policy", clitest.WriteFile("policy.yaml", newMachineConfiguration("{files: [{path: /, actions: [{type: None}]}]}")))
+		Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0] is left out: OpenShift compares it with the paths of files, and "/" matches none`))
+		Expect(r.Out).To(ContainSubstring("no policy covers it"))
+	})
+
+	It("refuses what the host has no program for", func() {
+		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--programs", "grubby"))).To(ContainSubstring("Possible: yes"))
+		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a]}", "--programs", "none"))).To(ContainSubstring("Possible: no\n  kernelArguments: the host has no program"))
+		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a], osImageURL: b}", "--programs", "grubby"))).To(ContainSubstring("  osImageURL: the host has no program that can change it: use an image with bootc or rpm-ostree, or replace the Machine"))
+	})
+
+	DescribeTable("refuses files, and names the file, the field and the cure",
+		func(flag string, document, why string) {
+			args := map[string]string{"--from": newConfig(ours, oldName, "{}"), "--to": newConfig(ours, newName, "{}"), "--policy": newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}")}
+			args[flag] = document
+			var line []string
+			for flag, document := range args {
+				line = append(line, flag, clitest.WriteFile(flag[2:]+".yaml", document))
+			}
+			clitest.ExpectError(runPlan("", line...), 1, flag, "/"+flag[2:]+".yaml: ", why)
+		},
+		Entry("without a MachineConfig", "--from", newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}"), "it contains 0 MachineConfigs: name a file with one, the rendered config"),
+		Entry("with two MachineConfigs", "--to", newConfig(ours, "a", "{}")+"---\n"+newConfig(ours, "b", "{}"), "it contains 2 MachineConfigs"),
+		Entry("with Ignition that can't be read", "--to", newConfig(ours, newName, newFile("mode: x")), `MachineConfig "`+newName+`": spec.config: storage.files[0].mode`),
+		Entry("with Butane", "--from", newConfig(ours, oldName, "{butane: x}"), "spec.butane: a rendered config has Ignition only"),
+		Entry("that are no objects", "--to", "{a: b}", "document 1: is no Kubernetes object"),
+		Entry("without a policy", "--policy", clitest.OpenShiftInfra, "it contains no policy: name a file with a MachineConfigPool of Poolboot"),
+		Entry("with two policies", "--policy", newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}")+"---\n"+newMachineConfiguration("{}"), "1 MachineConfigurations and 1 MachineConfigPools"),
+		Entry("with pools of which none is that of the config", "--policy", clitest.Pool("edge", "worker")+"---\n"+clitest.Pool("edge", "gpu"), "it contains the pools worker, gpu, and 0 of them can be that of the config "+newName),
+		Entry("with two pools worker", "--policy", clitest.Pool("edge", "infra")+"---\n"+clitest.Pool("edge", "worker")+"---\n"+strings.Replace(clitest.Pool("edge", "worker"), "name: worker", "name: worker-2", 1),
+			`the MachineConfigPools worker and worker-2 all have the role "worker": delete all but one`),
+		Entry("with an invalid policy", "--policy", newPool("worker", "{files: [{path: a, actions: [{type: None}]}]}"), `MachineConfigPool "worker": spec.disruptionPolicy.files[0].path: Invalid value: "a": it must be an absolute path`),
+		Entry("with an invalid policy of OpenShift", "--policy", newMachineConfiguration("{units: [{name: a, actions: [{type: None}]}]}"), `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.units[0].name`),
+		Entry("with an action of OpenShift that is not for users", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Special}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].type: Unsupported value: "Special"`),
+		Entry("with Reload of nothing", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Reload}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].unit`),
+	)
+
+	It("refuses a command line without the files, and a file that does not exist", func() {
+		clitest.ExpectError(runPlan("", "--from", "a"), 1, `required flag(s) "to" not set`)
+		clitest.ExpectError(runPlan("", "--from", "nowhere.yaml", "--to", "nowhere.yaml"), 1, "--from", "nowhere.yaml: no such file")
+		clitest.ExpectError(planning("{}", "{}", "-o", "xml"), 1, "--output xml is not known: use json or yaml")
+		clitest.ExpectError(planning("{}", "{}", "more.yaml"), 1, "more.yaml")
+		clitest.ExpectError(planning("{}", "{}", "--programs", "grub"), 1, "--programs grub is not known: use rpm-ostree, bootc, grubby, ignition-kargs-helper or none")
+	})
+})
