@@ -112,6 +112,7 @@ var _ = Describe("The operations of a plan", func() {
 		Entry("with compressed contents, mode and owner", `mode: 0600, user: {name: u}, group: {id: 5}, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}`,
 			`{"type":"File","mode":384,"user":{"name":"u"},"group":{"id":5},"contents":{"data":"eQ=="}}`),
 		Entry("with empty contents", `contents: {source: ""}`, `{"type":"File","mode":420,"user":{"id":0},"group":{"id":0},"contents":{}}`),
+		Entry("with special mode bits, which Ignition ignores before spec 3.6", `mode: 2541`, `{"type":"File","mode":493}`),
 		Entry("without contents: what is there stays", `mode: 0600`, `{"type":"File","mode":384}`),
 		Entry("with contents from a URL", `contents: {source: "https://example.com/a", verification: {hash: sha512-`+hash+`}}`,
 			`{"type":"File","mode":420,"user":{"id":0},"group":{"id":0},"contents":{"remote":{"source":"https://example.com/a","verification":{"hash":"sha512-`+hash+`"}}}}`),

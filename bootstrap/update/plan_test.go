@@ -94,7 +94,7 @@ var _ = Describe("The actions after a change", func() {
 			policy("{files: [{path: /etc, actions: [{type: None}]}]}"))
 		var reasons []string
 		for _, change := range plan.Changes {
-			reasons = append(reasons, change.Entry.String()+": "+change.Reason)
+			reasons = append(reasons, change.String()+": "+change.Reason)
 		}
 		Expect(reasons).To(Equal([]string{
 			"file /etc/a: disruptionPolicy for /etc", "file /etc/crio/policies/x: the default for /etc/crio/policies", "file /var/b: no policy covers it"}))
@@ -141,7 +141,7 @@ var _ = Describe("An update is impossible", func() {
 		Entry("an empty list of disks", nothing, storage("disks: []")),
 		Entry("fips to false", nothing, "{fips: false}"),
 		Entry("an older Ignition version", withIgnition("storage: {files: [{path: /a}]}"), "{config: {ignition: {version: 3.1.0}, storage: {files: [{path: /a}]}}}"),
-		Entry("special mode bits", file("/a", "mode: 0755"), file("/a", "mode: 2541")),
+		Entry("special mode bits, which Ignition ignores", file("/a", "mode: 0755"), file("/a", "mode: 2541")),
 		Entry("directories", storage("directories: [{path: /d, mode: 0755}]"), storage("directories: [{path: /d, mode: 0700}]")),
 		Entry("links", storage("links: [{path: /l, target: /a}]"), storage("links: [{path: /l, target: /b}]")),
 		Entry("another user", nothing, withIgnition("passwd: {users: [{name: ops, uid: 5, homeDir: /h, sshAuthorizedKeys: [a]}]}")),

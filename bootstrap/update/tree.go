@@ -14,6 +14,8 @@ const (
 	unitDirectory = "/etc/systemd/system"
 	maskTarget    = "/dev/null"
 	fileMode      = 0o644
+	// modeBits are the bits of a mode that Ignition sets: it ignores setuid, setgid and sticky bits before spec 3.6.
+	modeBits = 0o777
 )
 
 // node is the state of a path, with contents that are not decoded yet.
@@ -26,7 +28,7 @@ type node struct {
 func tree(config ignition.Config) map[string]node {
 	nodes := map[string]node{}
 	for _, directory := range config.Storage.Directories {
-		nodes[directory.Path] = node{Path: Path{Type: TypeDirectory, Mode: directory.Mode, User: directory.User, Group: directory.Group}}
+		nodes[directory.Path] = node{Path: Path{Type: TypeDirectory, Mode: permissions(directory.Mode), User: directory.User, Group: directory.Group}}
 	}
 	for _, file := range config.Storage.Files {
 		nodes[file.Path] = newFile(file)
@@ -59,16 +61,14 @@ func newLink(link types.Link) node {
 	n := node{Path: Path{Type: TypeLink, Target: ptr.Deref(link.Target, ""), User: link.User, Group: link.Group}}
 	if ptr.Deref(link.Hard, false) {
 		n.Type = TypeHardLink
-		if !path.IsAbs(n.Target) {
-			n.Target = path.Join(link.Path, n.Target)
-		}
+		n.Target = path.Join("/", n.Target)
 	}
 	return n
 }
 
 // newFile returns the state of a file. Ignition replaces a file with contents, and so its owner and mode.
 func newFile(file types.File) node {
-	n := node{Path: Path{Type: TypeFile, Mode: file.Mode, User: file.User, Group: file.Group}, contents: file.Contents}
+	n := node{Path: Path{Type: TypeFile, Mode: permissions(file.Mode), User: file.User, Group: file.Group}, contents: file.Contents}
 	if file.Contents.Source == nil {
 		return n
 	}
@@ -82,6 +82,14 @@ func newFile(file types.File) node {
 		n.Group.ID = ptr.To(0)
 	}
 	return n
+}
+
+// permissions returns the bits of a mode that Ignition sets, nil for none.
+func permissions(mode *int) *int {
+	if mode == nil {
+		return nil
+	}
+	return ptr.To(*mode & modeBits)
 }
 
 // newText returns the state of a file of a unit.

@@ -78,7 +78,7 @@ func describeReboot(plan update.Plan) string {
 	var reasons []string
 	for _, c := range plan.Changes {
 		if slices.ContainsFunc(c.Actions, func(a update.Action) bool { return a.Type == update.Reboot }) {
-			reasons = append(reasons, cli.Printable(c.Entry.String()))
+			reasons = append(reasons, cli.Printable(c.String()))
 		}
 	}
 	if more := len(reasons) - maxReasons; more > 0 {

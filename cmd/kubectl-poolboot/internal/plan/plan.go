@@ -119,7 +119,7 @@ func (a answer) print(out io.Writer, changes []update.Change) error {
 		fmt.Fprintln(table, "CHANGE\tACTIONS\tREASON")
 	}
 	for _, change := range changes {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", cli.Printable(change.Entry.String()), update.Summary(change.Actions), cli.Printable(change.Reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", cli.Printable(change.String()), update.Summary(change.Actions), cli.Printable(change.Reason))
 	}
 	if err := table.Flush(); err != nil {
 		return err
