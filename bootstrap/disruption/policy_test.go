@@ -35,6 +35,23 @@ var _ = Describe("The policy of a pool", func() {
 	})
 })
 
+var _ = Describe("The defaults below a directory", func() {
+	DescribeTable("apply instead of its policy",
+		func(paths []string, below ...string) {
+			var p poolv1.DisruptionPolicy
+			for _, path := range paths {
+				p.Files = append(p.Files, poolv1.PathDisruptionPolicy{Path: path, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}})
+			}
+			Expect(disruption.DefaultsBelow(p)).To(Equal(append([]string(nil), below...)))
+		},
+		Entry("none below another directory", []string{"/etc/cont", "/etc/crio/policies/a", "/etc/poolboot"}),
+		Entry("some", []string{"/etc/containers"}, "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.d"),
+		Entry("not those with a policy", []string{"/etc/containers", "/etc/containers/policy.json"}, "/etc/containers/registries.conf", "/etc/containers/registries.d"),
+		Entry("all below the root", []string{"/"}, "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.d", "/etc/crio/policies",
+			"/etc/kubernetes/credential-providers", "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", "/var/lib/kubelet/config.json"),
+	)
+})
+
 var _ = Describe("A rendered config", func() {
 	DescribeTable("can't be read, and the error names the field", func(text, why string) {
 		Expect(disruption.Parse(spec(text))).Error().To(MatchError(ContainSubstring(why)))

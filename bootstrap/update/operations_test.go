@@ -24,7 +24,7 @@ const unitDirectory = "/etc/systemd/system/"
 var _ = Describe("The operations of a plan", func() {
 	It("lead from any config to any other, and back", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
-		for range 2000 {
+		for range 500 {
 			before, after := parse(anyTree(random)), parse(anyTree(random))
 			plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
 			Expect(plan.Obstacles).To(BeEmpty())
@@ -52,6 +52,10 @@ var _ = Describe("The operations of a plan", func() {
 			host.run(update.Desired(config))
 			Expect(host).To(Equal(install(config)))
 		}
+	})
+
+	It("of Desired leave files alone that are appended to", func() {
+		Expect(update.Desired(parse(spec(file("/etc/a", `append: [{source: "data:,a"}]`))))).To(BeEmpty())
 	})
 
 	It("are none if nothing but the notation changes", func() {

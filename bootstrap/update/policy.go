@@ -29,7 +29,7 @@ const crioUnit = "crio.service"
 
 // DefaultPolicy returns the policy without any policy of a pool: the defaults of OpenShift that make sense on any host,
 // and those for files that Poolboot writes. OpenShift drains for registries.conf only if running Pods could get other
-// images; this policy always does.
+// images; this policy always does. A host without CRI-O does not have its unit, and has nothing to reload.
 func DefaultPolicy() Policy {
 	paths := map[string][]Action{
 		ignition.MachineConfigPath:             {{Type: None}},

@@ -34,7 +34,7 @@ var _ = Describe("A served rendered config", func() {
 
 	It("leads to the same plan, beside its own file", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
-		for range 500 {
+		for range 100 {
 			before, after := anySpec(random, true), anySpec(random, true)
 			want := update.New(parse(before), parse(after), update.DefaultPolicy(), update.AllCapabilities)
 			got := update.New(serve("a", before), serve("b", after), update.DefaultPolicy(), update.AllCapabilities)

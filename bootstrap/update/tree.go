@@ -24,14 +24,17 @@ type node struct {
 	contents types.Resource
 }
 
-// tree returns the paths of a configuration, as Ignition writes them: units after everything else.
+// tree returns the paths of a configuration, as Ignition writes them: units after everything else. It leaves out files
+// that are appended to: their contents depend on the host, and findObstacles refuses to change them.
 func tree(config ignition.Config) map[string]node {
 	nodes := map[string]node{}
 	for _, directory := range config.Storage.Directories {
 		nodes[directory.Path] = node{Path: Path{Type: TypeDirectory, Mode: permissions(directory.Mode), User: directory.User, Group: directory.Group}}
 	}
 	for _, file := range config.Storage.Files {
-		nodes[file.Path] = newFile(file)
+		if len(file.Append) == 0 {
+			nodes[file.Path] = newFile(file)
+		}
 	}
 	for _, link := range config.Storage.Links {
 		nodes[link.Path] = newLink(link)
