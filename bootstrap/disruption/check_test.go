@@ -17,11 +17,11 @@ var _ = Describe("A disruption policy", func() {
 	})
 
 	none := "actions: [{type: None}]"
-	DescribeTable("is refused, and the error names the field and the cure, with",
-		func(text, at, cure string) {
+	DescribeTable("is refused, and the error names the field and the remedy, with",
+		func(text, at, remedy string) {
 			errs := disruption.Check(policy(text), field.NewPath("spec", "disruptionPolicy"))
 			Expect(errs).To(HaveLen(1))
-			Expect(errs[0].Error()).To(And(HavePrefix("spec.disruptionPolicy."+at+":"), ContainSubstring(cure)))
+			Expect(errs[0].Error()).To(And(HavePrefix("spec.disruptionPolicy."+at+":"), ContainSubstring(remedy)))
 		},
 		Entry("a relative path", "{files: [{path: etc, "+none+"}]}", "files[0].path", "must be an absolute path"),
 		Entry("a path that ends with a slash", "{files: [{path: /etc/, "+none+"}]}", "files[0].path", "without a slash at its end"),

@@ -13,7 +13,7 @@ import (
 )
 
 // Parse returns the configuration in the spec of a rendered config, Poolboot's or OpenShift's. Errors name the field
-// and the cure.
+// and the remedy.
 func Parse(spec poolv1.MachineConfigSpec) (update.Config, error) {
 	config, err := ignition.New(), error(nil)
 	switch {

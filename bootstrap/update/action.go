@@ -23,6 +23,8 @@ type Action struct {
 	Type ActionType `json:"type"`
 	// Unit is the unit of Reload and Restart.
 	Unit string `json:"unit,omitempty"`
+	// IfExists means that a host without the unit skips the action. Otherwise the action fails on such a host.
+	IfExists bool `json:"ifExists,omitempty"`
 }
 
 // String returns the action as text, such as "Restart kubelet.service".

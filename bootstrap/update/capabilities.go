@@ -50,7 +50,7 @@ func missingTools(changes []Change, can Capabilities) (obstacles []Obstacle) {
 		}
 		if !hasTool {
 			obstacles = append(obstacles, Obstacle{Entry: change.Entry, Why: "the host has no program that can change it",
-				Cure: "use an image with " + strings.Join(tools, " or ") + ", or replace the Machine"})
+				Remedy: "use an image with " + strings.Join(tools, " or ") + ", or replace the Machine"})
 		}
 	}
 	return obstacles

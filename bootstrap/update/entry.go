@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -52,7 +54,8 @@ type keyed interface{ Key() string }
 // changed yields the entries that differ, by key, in the order of the keys: as they were and as they will be, nil where
 // there is none. As in OpenShift, it compares the notation: another encoding of the same contents is a difference, and
 // false is not the same as a field that is not set. But an empty list is the same as none, and the order of entries
-// does not matter.
+// does not matter. Unlike in OpenShift, neither does whether a file or link overwrote what Ignition found at its path:
+// that matters only when a host is installed.
 func changed[T keyed](before, after []T) iter.Seq2[*T, *T] {
 	from, to := byKey(before), byKey(after)
 	all := maps.Clone(from)
@@ -74,9 +77,20 @@ func byKey[T keyed](entries []T) map[string]*T {
 	return keys
 }
 
-// isSame reports whether both entries exist and have the same notation.
+// isSame reports whether both entries exist and have the same notation, but for overwrite.
 func isSame[T any](a, b *T) bool {
-	return a != nil && b != nil && ignition.Equal(*a, *b)
+	return a != nil && b != nil && ignition.Equal(withoutOverwrite(*a), withoutOverwrite(*b))
+}
+
+// withoutOverwrite returns an entry without overwrite. A directory keeps it: it decides what is in the directory.
+func withoutOverwrite[T any](entry T) T {
+	switch entry := any(&entry).(type) {
+	case *types.File:
+		entry.Overwrite = nil
+	case *types.Link:
+		entry.Overwrite = nil
+	}
+	return entry
 }
 
 // keyOf returns the key of an entry that exists before or after a change.

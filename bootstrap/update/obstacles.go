@@ -18,12 +18,12 @@ type Obstacle struct {
 	Entry
 	// Why is why the host can't change it.
 	Why string
-	// Cure is what to do instead.
-	Cure string
+	// Remedy is what to do instead.
+	Remedy string
 }
 
 // String returns the obstacle for messages.
-func (o Obstacle) String() string { return fmt.Sprintf("%s: %s: %s", o.Entry, o.Why, o.Cure) }
+func (o Obstacle) String() string { return fmt.Sprintf("%s: %s: %s", o.Entry, o.Why, o.Remedy) }
 
 const (
 	onlyWhenInstalled = "it changes, and a host applies it only when it is installed"
@@ -69,17 +69,17 @@ func findDiskObstacles[T keyed](kind Kind, before, after []T) (obstacles []Obsta
 }
 
 // refuseEach returns an obstacle for each entry that differs and for which refuse has a reason.
-func refuseEach[T keyed](kind Kind, entries iter.Seq2[*T, *T], refuse func(before, after *T) (why, cure string)) (obstacles []Obstacle) {
+func refuseEach[T keyed](kind Kind, entries iter.Seq2[*T, *T], refuse func(before, after *T) (why, remedy string)) (obstacles []Obstacle) {
 	for old, now := range entries {
-		if why, cure := refuse(old, now); why != "" {
-			obstacles = append(obstacles, Obstacle{Entry{kind, keyOf(old, now)}, why, cure})
+		if why, remedy := refuse(old, now); why != "" {
+			obstacles = append(obstacles, Obstacle{Entry{kind, keyOf(old, now)}, why, remedy})
 		}
 	}
 	return obstacles
 }
 
 // refuseFile refuses what can't be repeated or verified.
-func refuseFile(before, after *types.File) (why, cure string) {
+func refuseFile(before, after *types.File) (why, remedy string) {
 	if before != nil && len(before.Append) > 0 || after != nil && len(after.Append) > 0 {
 		return "it appends to a file, which can be neither repeated nor undone", "write the whole contents instead, or replace the Machine"
 	}
@@ -93,7 +93,7 @@ func refuseFile(before, after *types.File) (why, cure string) {
 }
 
 // refuseDirectory refuses a directory that replaces everything at its path, which can't be restored.
-func refuseDirectory(before, after *types.Directory) (why, cure string) {
+func refuseDirectory(before, after *types.Directory) (why, remedy string) {
 	replaces := func(directory *types.Directory) bool {
 		return directory != nil && ptr.Deref(directory.Overwrite, false)
 	}
@@ -104,7 +104,7 @@ func refuseDirectory(before, after *types.Directory) (why, cure string) {
 }
 
 // refuseUser refuses attributes that files of the user depend on, and the deletion of users of the image.
-func refuseUser(before, after *types.PasswdUser) (why, cure string) {
+func refuseUser(before, after *types.PasswdUser) (why, remedy string) {
 	isDeleted := func(user *types.PasswdUser) bool { return user != nil && !ptr.Deref(user.ShouldExist, true) }
 	if isDeleted(before) || isDeleted(after) {
 		return "shouldExist deletes a user of the image with its files, which can't be undone", "remove its keys and its password instead, or replace the Machine"
@@ -113,7 +113,7 @@ func refuseUser(before, after *types.PasswdUser) (why, cure string) {
 }
 
 // refuseGroup refuses attributes that files of the group depend on, and the deletion of groups of the image.
-func refuseGroup(before, after *types.PasswdGroup) (why, cure string) {
+func refuseGroup(before, after *types.PasswdGroup) (why, remedy string) {
 	isDeleted := func(group *types.PasswdGroup) bool { return group != nil && !ptr.Deref(group.ShouldExist, true) }
 	if isDeleted(before) || isDeleted(after) {
 		return "shouldExist deletes a group of the image, which can't be undone", "leave the group, or replace the Machine"
@@ -123,7 +123,7 @@ func refuseGroup(before, after *types.PasswdGroup) (why, cure string) {
 
 // refuseAttributes refuses changes of all attributes of an entry but the named ones. An entry that is added or removed
 // changes none.
-func refuseAttributes[T any](before, after *T, mutable ...string) (why, cure string) {
+func refuseAttributes[T any](before, after *T, mutable ...string) (why, remedy string) {
 	if before == nil || after == nil {
 		return "", ""
 	}

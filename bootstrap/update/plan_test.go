@@ -1,6 +1,9 @@
 package update_test
 
 import (
+	"maps"
+	"slices"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -40,6 +43,8 @@ var _ = Describe("The actions after a change", func() {
 		Entry("an empty list instead of none", unit("contents: x"), unit("contents: x, dropins: []"), "{}", "None"),
 		Entry("another order of files",
 			withIgnition(`storage: {files: [{path: /a, mode: 1}, {path: /b, mode: 2}]}`), withIgnition(`storage: {files: [{path: /b, mode: 2}, {path: /a, mode: 1}]}`), "{}", "None"),
+		Entry("overwrite, which matters only when a host is installed", file("/etc/a", `contents: {source: "data:,1"}`), file("/etc/a", `contents: {source: "data:,1"}, overwrite: true`), "{}", "None"),
+		Entry("overwrite of a link", withIgnition("storage: {links: [{path: /l, target: /a, overwrite: false}]}"), withIgnition("storage: {links: [{path: /l, target: /a}]}"), "{}", "None"),
 		Entry("the policy of a directory", a("1"), a("2"), "{files: [{path: /etc, actions: [{type: None}]}]}", "None"),
 		Entry("the policy of everything", a("1"), a("2"), "{files: [{path: /, actions: [{type: Drain}]}]}", "Drain"),
 		Entry("the longest path", a("1"), a("2"), "{files: [{path: /etc/a, actions: [{type: None}]}, {path: /etc, actions: [{type: Reboot}]}]}", "None"),
@@ -101,6 +106,24 @@ var _ = Describe("The actions after a change", func() {
 	})
 })
 
+var _ = Describe("The defaults", func() {
+	It("reload and restart units only if the host has them", func() {
+		of := update.DefaultPolicy()
+		for _, rule := range append(slices.Collect(maps.Values(of.Paths)), of.SSHKeys) {
+			for _, action := range rule.Actions {
+				Expect(action.IfExists).To(Equal(action.Unit != ""), "%s: %s", rule.Reason, action)
+			}
+		}
+		plan := planOf(nothing, file("/etc/crio/policies/a", "mode: 1"))
+		Expect(plan.Actions).To(Equal([]update.Action{{Type: update.Reload, Unit: "crio.service", IfExists: true}}))
+	})
+
+	It("are not the policies of users, whose units must exist", func() {
+		plan := planOf(nothing, file("/etc/crio/policies/a", "mode: 1"), policy("{files: [{path: /etc/crio/policies, actions: [{type: Reload, unit: crio.service}]}]}"))
+		Expect(plan.Actions).To(Equal([]update.Action{{Type: update.Reload, Unit: "crio.service"}}))
+	})
+})
+
 var _ = Describe("An update is impossible", func() {
 	storage := func(entries string) string { return withIgnition("storage: {" + entries + "}") }
 
@@ -109,7 +132,7 @@ var _ = Describe("An update is impossible", func() {
 			plan := planOf(before, after)
 			Expect(plan.IsPossible()).To(BeFalse())
 			Expect(plan.Obstacles[0].String()).To(MatchRegexp("^" + obstacle + "(:| changes)"))
-			Expect(plan.Obstacles[0].Cure).NotTo(BeEmpty())
+			Expect(plan.Obstacles[0].Remedy).NotTo(BeEmpty())
 			Expect(plan.Operations).To(BeEmpty())
 			Expect(plan.Actions).To(BeEmpty())
 			Expect(plan.Drains() || plan.Reboots()).To(BeFalse())
@@ -127,6 +150,7 @@ var _ = Describe("An update is impossible", func() {
 		Entry("contents from a URL without a hash", nothing, file("/etc/a", `contents: {source: "https://example.com/a"}`), "file /etc/a"),
 		Entry("contents that can't be decompressed", nothing, file("/etc/a", `contents: {compression: gzip, source: "data:,a"}`), "file /etc/a"),
 		Entry("a directory that replaces another", nothing, storage("directories: [{path: /d, overwrite: true}]"), "directory /d"),
+		Entry("whether a directory replaced another", storage("directories: [{path: /d, overwrite: true}]"), storage("directories: [{path: /d}]"), "directory /d"),
 		Entry("a directory that replaced another", storage("directories: [{path: /d, overwrite: true}]"), nothing, "directory /d"),
 		Entry("the ID of a user", user("uid: 1"), user("uid: 2"), "user core: uid"),
 		Entry("the home of a user", user("homeDir: /a, noCreateHome: true"), user("homeDir: /b"), "user core: homeDir, noCreateHome"),

@@ -29,18 +29,20 @@ const crioUnit = "crio.service"
 
 // DefaultPolicy returns the policy without any policy of a pool: the defaults of OpenShift that make sense on any host,
 // and those for files that Poolboot writes. OpenShift drains for registries.conf only if running Pods could get other
-// images; this policy always does. A host without CRI-O does not have its unit, and has nothing to reload.
+// images; this policy always does. Hosts skip actions for units that they don't have, such as that of CRI-O.
 func DefaultPolicy() Policy {
+	restartKubelet := Action{Type: Restart, Unit: ignition.KubeletUnit, IfExists: true}
+	reloadCRIO := Action{Type: Reload, Unit: crioUnit, IfExists: true}
 	paths := map[string][]Action{
 		ignition.MachineConfigPath:             {{Type: None}},
 		"/var/lib/kubelet/config.json":         {{Type: None}},
-		"/etc/kubernetes/credential-providers": {{Type: Restart, Unit: ignition.KubeletUnit}},
-		ignition.WorkerKubeletPath:             {{Type: Restart, Unit: ignition.KubeletUnit}},
-		ignition.PoolKubeletPath:               {{Type: Restart, Unit: ignition.KubeletUnit}},
-		"/etc/containers/policy.json":          {{Type: Reload, Unit: crioUnit}},
-		"/etc/containers/registries.d":         {{Type: Reload, Unit: crioUnit}},
-		"/etc/containers/registries.conf":      {{Type: Drain}, {Type: Reload, Unit: crioUnit}},
-		"/etc/crio/policies":                   {{Type: Reload, Unit: crioUnit}},
+		"/etc/kubernetes/credential-providers": {restartKubelet},
+		ignition.WorkerKubeletPath:             {restartKubelet},
+		ignition.PoolKubeletPath:               {restartKubelet},
+		"/etc/containers/policy.json":          {reloadCRIO},
+		"/etc/containers/registries.d":         {reloadCRIO},
+		"/etc/containers/registries.conf":      {{Type: Drain}, reloadCRIO},
+		"/etc/crio/policies":                   {reloadCRIO},
 	}
 	policy := Policy{Paths: map[string]Rule{}, Units: map[string]Rule{}, SSHKeys: Rule{Actions: []Action{{Type: None}}, Reason: "the default for SSH keys and passwords"}}
 	for name, actions := range paths {

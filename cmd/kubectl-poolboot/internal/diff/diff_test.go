@@ -148,6 +148,7 @@ $`))
 		Entry("the extensions image and extensions", "{}", "{baseOSExtensionsContainerImage: a, extensions: [b]}", "yes: extensions"),
 		Entry("keys", user("sshAuthorizedKeys: [a]"), user("sshAuthorizedKeys: [b]"), "no: None"),
 		Entry("keys and a file", user("sshAuthorizedKeys: [a]"), files("mode: 0644"), "yes: file /etc/a"),
+		Entry("overwrite", files("mode: 0644, overwrite: false"), files("mode: 0644"), "no: nothing changes on the host"),
 		Entry("another notation, as in OpenShift", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "yes: file /etc/a"),
 		Entry("what no running host can do", "{}", "{fips: true}",
 			"is not enough: a running host can't apply the config\n    fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"),

@@ -34,10 +34,16 @@ type options struct {
 type answer struct {
 	Possible bool `json:"possible"`
 	// Reasons are why the change is not possible on a running host, with what to do instead.
-	Reasons []string        `json:"reasons"`
-	Actions []update.Action `json:"actions"`
-	Drain   bool            `json:"drain"`
-	Reboot  bool            `json:"reboot"`
+	Reasons []string `json:"reasons"`
+	Actions []action `json:"actions"`
+	Drain   bool     `json:"drain"`
+	Reboot  bool     `json:"reboot"`
+}
+
+// action is an action as plan prints it as JSON.
+type action struct {
+	Type update.ActionType `json:"type"`
+	Unit string            `json:"unit,omitempty"`
 }
 
 // New returns the command plan.
@@ -105,15 +111,19 @@ func (o *options) run() error {
 		}
 	}
 	plan := update.New(before, after, policy, can)
-	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Actions: append([]update.Action{}, plan.Actions...), Drain: plan.Drains(), Reboot: plan.Reboots()}
+	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Actions: []action{}, Drain: plan.Drains(), Reboot: plan.Reboots()}
+	for _, of := range plan.Actions {
+		a.Actions = append(a.Actions, action{of.Type, of.Unit})
+	}
 	for _, obstacle := range plan.Obstacles {
 		a.Reasons = append(a.Reasons, obstacle.String())
 	}
-	return o.output.Print(o.streams.Out, a, func(out io.Writer) error { return a.print(out, plan.Changes) })
+	return o.output.Print(o.streams.Out, a, func(out io.Writer) error { return a.print(out, plan) })
 }
 
 // print prints a table of the changes, and the answer.
-func (a answer) print(out io.Writer, changes []update.Change) error {
+func (a answer) print(out io.Writer, plan update.Plan) error {
+	changes := plan.Changes
 	table := printers.GetNewTabWriter(out)
 	if len(changes) > 0 {
 		fmt.Fprintln(table, "CHANGE\tACTIONS\tREASON")
@@ -133,7 +143,7 @@ func (a answer) print(out io.Writer, changes []update.Change) error {
 		fmt.Fprintf(text, "  %s\n", cli.Printable(reason))
 	}
 	if a.Possible {
-		fmt.Fprintf(text, "Actions:  %s\nDrain:    %s\nReboot:   %s\n", update.Summary(a.Actions), yesNo(a.Drain), yesNo(a.Reboot))
+		fmt.Fprintf(text, "Actions:  %s\nDrain:    %s\nReboot:   %s\n", update.Summary(plan.Actions), yesNo(a.Drain), yesNo(a.Reboot))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

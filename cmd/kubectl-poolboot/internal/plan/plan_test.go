@@ -124,7 +124,7 @@ Reboot:   yes
 		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a], osImageURL: b}", "--programs", "grubby"))).To(ContainSubstring("  osImageURL: the host has no program that can change it: use an image with bootc or rpm-ostree, or replace the Machine"))
 	})
 
-	DescribeTable("refuses files, and names the file, the field and the cure",
+	DescribeTable("refuses files, and names the file, the field and the remedy",
 		func(flag string, document, why string) {
 			args := map[string]string{"--from": newConfig(ours, oldName, "{}"), "--to": newConfig(ours, newName, "{}"), "--policy": newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}")}
 			args[flag] = document
