@@ -103,6 +103,25 @@ var _ = Describe("A machine", func() {
 		Expect(b.machine.Console()).To(ContainSubstring("Ignition v2.14.0"))
 	}, SpecTimeout(30*time.Minute))
 
+	It("boots into its pool after the power failed in each stage of its boot", func(ctx SpecContext) {
+		b := startBoot(ctx, tenant.New(ctx, lab, 1))
+		start := 0
+		// The console has the beginnings of long names.
+		for _, line := range []string{
+			"Linux version", "Starting ignition-fetch.service", "Starting ignition-kargs.service",
+			"Starting ignition-disks.service", "Finished ignition-disks.service", "Starting ignition-files.service",
+			"Starting initrd-switch-root.service", "Finished ignition-firstboo", "seen: ",
+		} {
+			By("a reset at " + line)
+			Eventually(ctx, b.machine.Console).WithPolling(100 * time.Millisecond).Should(WithTransform(from(start), ContainSubstring(line)))
+			Expect(b.machine.Reset(ctx)).To(Succeed())
+			console, err := b.machine.Console()
+			Expect(err).NotTo(HaveOccurred())
+			start = len(console)
+		}
+		b.waitForMember(ctx)
+	}, SpecTimeout(45*time.Minute))
+
 	It("waits with the reason on its console while its clock is two years off, and boots into its pool when NTP has set it", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		options := rack.Options()
@@ -165,6 +184,11 @@ func (b *firstBoot) waitForMember(ctx context.Context) *corev1.Node {
 	Eventually(ctx, seen(b.machine)).ShouldNot(BeEmpty())
 	Expect(seen(b.machine)()).To(HaveEach(And(MatchRegexp(`seen: /dev/vda5 ext4, boots: \d, `), ContainSubstring(" poolboot.test=infra"), Not(ContainSubstring("console=tty0")))))
 	return node
+}
+
+// from returns a function that returns the end of a text.
+func from(start int) func(string) string {
+	return func(text string) string { return text[min(start, len(text)):] }
 }
 
 // butane returns a MachineConfig of the pool infra.
