@@ -75,7 +75,7 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test-machine
-test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; minutes).
+test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; up to an hour).
 	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(APT_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
 	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 90m ./test/suites/machine/
 
