@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -86,8 +87,14 @@ func refuseFile(before, after *types.File) (why, remedy string) {
 	if after == nil {
 		return "", ""
 	}
-	if _, err := decode(after.Contents); err != nil {
-		return err.Error(), "correct the contents, or replace the Machine"
+	if after.Contents.Source == nil {
+		return "", ""
+	}
+	switch _, err := hosttree.Decode(after.Contents, nil); {
+	case ignition.IsRemote(err) && after.Contents.Verification.Hash == nil:
+		return "its contents are from a URL and have no verification.hash, so another host could get other contents", "add the hash, or replace the Machine"
+	case err != nil && !ignition.IsRemote(err):
+		return "its contents can't be read: " + err.Error(), "correct the contents, or replace the Machine"
 	}
 	return "", ""
 }

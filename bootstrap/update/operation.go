@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
 // OperationKind is what an operation changes.
@@ -12,11 +14,12 @@ type OperationKind string
 
 // Kinds of operations.
 const (
-	// ChangePath writes or removes a file, directory or link. Units, drop-ins and masks are files and links, too.
+	// ChangePath writes or removes a file, directory or link. Units, drop-ins, masks, presets and SSH keys are files
+	// and links, too. Names are those of hosttree.New. These operations are neighbors, to be run in one transaction.
 	ChangePath OperationKind = "Path"
 	// ChangeEnablement enables or disables a unit, or applies the presets to it.
 	ChangeEnablement OperationKind = "Enablement"
-	// ChangeUser creates, changes or removes a user.
+	// ChangeUser creates, changes or removes a user, but not its SSH keys.
 	ChangeUser OperationKind = "User"
 	// ChangeGroup creates, changes or removes a group.
 	ChangeGroup OperationKind = "Group"
@@ -49,7 +52,7 @@ func (o Operation) String() string {
 // A directory that Poolboot created stays while something is in it, with owner root and mode 0755, as do the parents of
 // what a host writes. A user that Poolboot created is deleted without its files.
 type State struct {
-	Path            *Path              `json:"path,omitempty"`
+	Path            *hosttree.Entry    `json:"path,omitempty"`
 	Enablement      Enablement         `json:"enablement,omitempty"`
 	User            *types.PasswdUser  `json:"user,omitempty"`
 	Group           *types.PasswdGroup `json:"group,omitempty"`
@@ -71,34 +74,6 @@ func (s State) String() string {
 	return "not configured"
 }
 
-// PathType is the type of a path.
-type PathType string
-
-// Types of paths.
-const (
-	TypeFile      PathType = "File"
-	TypeDirectory PathType = "Directory"
-	TypeLink      PathType = "Link"
-	TypeHardLink  PathType = "HardLink"
-	// TypeUnmasked is the file of a unit that must not be masked: a link to /dev/null is removed, everything else
-	// stays.
-	TypeUnmasked PathType = "Unmasked"
-)
-
-// Path is the state of a path. Owners and modes that are not set are those of what was there before Poolboot changed it
-// or, if there was nothing, root, 0644 for files and 0755 for directories.
-type Path struct {
-	Type  PathType        `json:"type"`
-	Mode  *int            `json:"mode,omitempty"`
-	User  types.NodeUser  `json:"user,omitzero"`
-	Group types.NodeGroup `json:"group,omitzero"`
-	// Contents are those of a file. If they are nil, the file has the contents that it had before Poolboot changed it,
-	// or is empty.
-	Contents *Contents `json:"contents,omitempty"`
-	// Target is that of a link.
-	Target string `json:"target,omitempty"`
-}
-
 // Enablement is whether a unit is enabled.
 type Enablement string
 
@@ -117,5 +92,25 @@ func Undo(operations []Operation) []Operation {
 	for i := range undo {
 		undo[i].Before, undo[i].After = undo[i].After, undo[i].Before
 	}
+	if first := slices.IndexFunc(undo, isOfPath); first >= 0 {
+		last := len(undo)
+		for last > first && !isOfPath(undo[last-1]) {
+			last--
+		}
+		slices.SortStableFunc(undo[first:last], compareHardLinks)
+	}
 	return undo
+}
+
+func isOfPath(o Operation) bool { return o.Kind == ChangePath }
+
+// compareHardLinks sorts operations that put hard links after the others, which write what they lead to.
+func compareHardLinks(a, b Operation) int {
+	rank := func(o Operation) int {
+		if o.After.Path != nil && o.After.Path.Type == hosttree.HardLink {
+			return 1
+		}
+		return 0
+	}
+	return rank(a) - rank(b)
 }

@@ -2,12 +2,13 @@ package update
 
 import (
 	"cmp"
+	"path"
 	"slices"
-	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -15,7 +16,7 @@ import (
 // while its old file is there, and enabled when the new one is; what becomes active with the next boot is last.
 func findOperations(before, after Config) []Operation {
 	from, to := before.Ignition, after.Ignition
-	paths := changedPaths(from, to)
+	paths := hosttree.Changes(hosttree.New(from), hosttree.New(to))
 	removed, written := pathOperations(paths)
 	disabled, enabled := enablementOperations(from.Systemd.Units, to.Systemd.Units, paths)
 	created, deleted := userOperations(from.Passwd, to.Passwd)
@@ -24,44 +25,32 @@ func findOperations(before, after Config) []Operation {
 }
 
 // pathOperations returns the operations that remove paths, what is in a directory before the directory, and those that
-// write paths, a directory before what is in it, and hard links after the files that they lead to.
-func pathOperations(paths map[string][2]*Path) (removed, written []Operation) {
-	for name, states := range paths {
-		before, after := states[0], states[1]
-		if after == nil || before != nil && before.Type == TypeDirectory && after.Type != TypeDirectory {
-			removed = append(removed, Operation{Kind: ChangePath, Name: name, Before: State{Path: before}})
-			before = nil
-		}
-		if after != nil {
-			written = append(written, Operation{Kind: ChangePath, Name: name, Before: State{Path: before}, After: State{Path: after}})
+// write paths, a directory before what is in it, and hard links after the files that they lead to. It leaves out files
+// that are only appended to: their contents depend on the host, and findObstacles refuses to change them.
+func pathOperations(paths []hosttree.Change) (removed, written []Operation) {
+	for _, change := range paths {
+		operation := Operation{Kind: ChangePath, Name: change.Path, Before: State{Path: change.From}, After: State{Path: change.To}}
+		switch {
+		case change.To == nil:
+			removed = append(removed, operation)
+		case !change.To.Appends:
+			written = append(written, operation)
 		}
 	}
-	slices.SortFunc(removed, func(a, b Operation) int { return compareDepth(b.Name, a.Name) })
+	slices.SortFunc(removed, func(a, b Operation) int { return hosttree.CompareDepth(b.Name, a.Name) })
 	slices.SortFunc(written, func(a, b Operation) int {
-		return cmp.Or(boolToInt(a.After.Path.Type == TypeHardLink)-boolToInt(b.After.Path.Type == TypeHardLink), compareDepth(a.Name, b.Name))
+		return cmp.Or(compareHardLinks(a, b), hosttree.CompareDepth(a.Name, b.Name))
 	})
 	return removed, written
 }
 
-// compareDepth compares paths by their depth, and then by their names.
-func compareDepth(a, b string) int {
-	return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // enablementOperations returns the operations that disable units before their files change, because the links that
 // enable a unit follow from its file, and those that enable units or apply the presets after that.
-func enablementOperations(before, after []types.Unit, paths map[string][2]*Path) (disabled, enabled []Operation) {
+func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (disabled, enabled []Operation) {
 	for old, now := range changed(before, after) {
 		name := keyOf(old, now)
 		from, to := enablementOf(old), enablementOf(now)
-		_, fileChanges := paths[unitPath(name)]
+		fileChanges := slices.ContainsFunc(paths, func(c hosttree.Change) bool { return c.Path == path.Join(hosttree.UnitDirectory, name) })
 		if from != Disabled && (to == Disabled || fileChanges && hasFile(old)) {
 			disabled = append(disabled, newEnablement(name, from, Disabled))
 			from = Disabled
@@ -100,7 +89,7 @@ func hasFile(unit *types.Unit) bool {
 }
 
 // userOperations returns the operations that create and change groups and then users, and those that remove users and
-// then groups.
+// then groups. SSH keys are paths.
 func userOperations(before, after types.Passwd) (created, deleted []Operation) {
 	var deletedGroups []Operation
 	for old, now := range changed(before.Groups, after.Groups) {
@@ -111,7 +100,7 @@ func userOperations(before, after types.Passwd) (created, deleted []Operation) {
 			created = append(created, operation)
 		}
 	}
-	for old, now := range changed(before.Users, after.Users) {
+	for old, now := range changed(withoutSSHKeys(before.Users), withoutSSHKeys(after.Users)) {
 		operation := Operation{Kind: ChangeUser, Name: keyOf(old, now), Before: State{User: old}, After: State{User: now}}
 		if now == nil {
 			deleted = append(deleted, operation)
@@ -120,6 +109,14 @@ func userOperations(before, after types.Passwd) (created, deleted []Operation) {
 		}
 	}
 	return created, append(deleted, deletedGroups...)
+}
+
+func withoutSSHKeys(users []types.PasswdUser) []types.PasswdUser {
+	users = slices.Clone(users)
+	for i := range users {
+		users[i].SSHAuthorizedKeys = nil
+	}
+	return users
 }
 
 // osOperations returns the operation that changes the operating system. Another extensions image alone changes nothing:

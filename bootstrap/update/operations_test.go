@@ -16,10 +16,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-const unitDirectory = "/etc/systemd/system/"
+const (
+	unitDirectory = "/etc/systemd/system/"
+	presets       = "Path /etc/systemd/system-preset/20-ignition.preset: "
+	keys          = "Path ~core/.ssh/authorized_keys.d/ignition: "
+)
 
 var _ = Describe("The operations of a plan", func() {
 	It("lead from any config to any other, and back", func() {
@@ -64,6 +69,15 @@ var _ = Describe("The operations of a plan", func() {
 		Expect(plan.Operations).To(BeEmpty())
 	})
 
+	It("write the presets of instances in another order if only the order of units changes", func() {
+		units := func(first, second string) string {
+			return withIgnition("systemd: {units: [{name: a@" + first + ".service, enabled: true}, {name: a@" + second + ".service, enabled: true}]}")
+		}
+		plan := planOf(units("1", "2"), units("2", "1"))
+		Expect(plan.Changes).To(BeEmpty())
+		Expect(plan.Operations).To(ConsistOf(HaveField("Name", hosttree.PresetPath)))
+	})
+
 	DescribeTable("are ordered",
 		func(before, after string, want ...string) {
 			plan := planOf(before, after)
@@ -80,20 +94,23 @@ var _ = Describe("The operations of a plan", func() {
 		Entry("what is in a directory before the directory", withIgnition(`storage: {directories: [{path: /b}, {path: /b/d}], files: [{path: /b/d/f, mode: 1}]}`), nothing,
 			"Path /b/d/f: File -> not configured", "Path /b/d: Directory -> not configured", "Path /b: Directory -> not configured"),
 		Entry("a directory that becomes a link", withIgnition(`storage: {directories: [{path: /b}], files: [{path: /b/f, mode: 1}]}`), withIgnition(`storage: {links: [{path: /b, target: /c}]}`),
-			"Path /b/f: File -> not configured", "Path /b: Directory -> not configured", "Path /b: not configured -> Link"),
+			"Path /b/f: File -> not configured", "Path /b: Directory -> Link"),
 		Entry("a hard link to a file that is replaced", withIgnition(`storage: {files: [{path: /f, contents: {source: "data:,a"}}], links: [{path: /h, target: /f, hard: true}]}`),
 			withIgnition(`storage: {files: [{path: /f, contents: {source: "data:,b"}}], links: [{path: /h, target: /f, hard: true}]}`), "Path /f: File -> File", "Path /h: HardLink -> HardLink"),
 		Entry("owners before their files", nothing, withIgnition(`storage: {files: [{path: /f, user: {name: u}, group: {name: g}}]}, passwd: {users: [{name: u}], groups: [{name: g}]}`),
 			"Group g: not configured -> configured", "User u: not configured -> configured", "Path /f: not configured -> File"),
 		Entry("owners after their files", withIgnition(`storage: {files: [{path: /f, user: {name: u}, group: {name: g}}]}, passwd: {users: [{name: u}], groups: [{name: g}]}`), nothing,
 			"Path /f: File -> not configured", "User u: configured -> not configured", "Group g: configured -> not configured"),
-		Entry("a new unit", nothing, unit(`contents: "[Unit]", enabled: true`), "Path "+unitDirectory+"a.service: not configured -> File", "Enablement a.service: Preset -> Enabled"),
+		Entry("a new unit", nothing, unit(`contents: "[Unit]", enabled: true`), presets+"not configured -> File", "Path "+unitDirectory+"a.service: not configured -> File", "Enablement a.service: Preset -> Enabled"),
 		Entry("a unit that stays enabled", unit(`contents: "[Unit]", enabled: true`), unit(`contents: "[Service]", enabled: true`),
 			"Enablement a.service: Enabled -> Disabled", "Path "+unitDirectory+"a.service: File -> File", "Enablement a.service: Disabled -> Enabled"),
 		Entry("a removed unit", unit(`contents: "[Unit]", enabled: true`), nothing,
-			"Enablement a.service: Enabled -> Disabled", "Path "+unitDirectory+"a.service: File -> not configured", "Enablement a.service: Disabled -> Preset"),
+			"Enablement a.service: Enabled -> Disabled", "Path "+unitDirectory+"a.service: File -> not configured", presets+"File -> not configured", "Enablement a.service: Disabled -> Preset"),
+		Entry("SSH keys", user("sshAuthorizedKeys: [a], shell: /bin/sh"), user("sshAuthorizedKeys: [b], shell: /bin/sh"), keys+"File -> File"),
+		Entry("a user with keys", nothing, user("sshAuthorizedKeys: [a]"), "User core: not configured -> configured",
+			"Path ~core/.ssh: not configured -> Directory", "Path ~core/.ssh/authorized_keys.d: not configured -> Directory", keys+"not configured -> File"),
 		Entry("a new unit without enabled", nothing, unit(`contents: "[Unit]"`), "Path "+unitDirectory+"a.service: not configured -> File", "Enablement a.service: Preset -> Preset"),
-		Entry("a unit of the image", unit("enabled: true"), unit("enabled: false"), "Enablement a.service: Enabled -> Disabled"),
+		Entry("a unit of the image", unit("enabled: true"), unit("enabled: false"), "Enablement a.service: Enabled -> Disabled", presets+"File -> File"),
 		Entry("a masked unit", unit(`contents: "[Unit]", enabled: true`), unit(`contents: "[Unit]", enabled: true, mask: true`),
 			"Enablement a.service: Enabled -> Disabled", "Path "+unitDirectory+"a.service: File -> Link"),
 		Entry("a unit that must not be masked", nothing, unit("mask: false"), "Path "+unitDirectory+"a.service: not configured -> Unmasked"),
@@ -106,21 +123,13 @@ var _ = Describe("The operations of a plan", func() {
 		Entry("nothing for another extensions image alone", "{baseOSExtensionsContainerImage: a}", "{baseOSExtensionsContainerImage: b}"),
 	)
 
-	DescribeTable("have the state of a file that Ignition writes",
-		func(entry, want string) {
-			operations := planOf(nothing, file("/f", entry)).Operations
-			Expect(operations).To(HaveLen(1))
-			Expect(json.Marshal(operations[0].After.Path)).To(MatchJSON(want))
-		},
-		Entry("with contents", `contents: {source: "data:,a"}`, `{"type":"File","mode":420,"user":{"id":0},"group":{"id":0},"contents":{"data":"YQ=="}}`),
-		Entry("with compressed contents, mode and owner", `mode: 0600, user: {name: u}, group: {id: 5}, contents: {compression: gzip, source: "data:;base64,H4sIAAAAAAACA6sEABUm2/sBAAAA"}`,
-			`{"type":"File","mode":384,"user":{"name":"u"},"group":{"id":5},"contents":{"data":"eQ=="}}`),
-		Entry("with empty contents", `contents: {source: ""}`, `{"type":"File","mode":420,"user":{"id":0},"group":{"id":0},"contents":{}}`),
-		Entry("with special mode bits, which Ignition ignores before spec 3.6", `mode: 2541`, `{"type":"File","mode":493}`),
-		Entry("without contents: what is there stays", `mode: 0600`, `{"type":"File","mode":384}`),
-		Entry("with contents from a URL", `contents: {source: "https://example.com/a", verification: {hash: sha512-`+hash+`}}`,
-			`{"type":"File","mode":420,"user":{"id":0},"group":{"id":0},"contents":{"remote":{"source":"https://example.com/a","verification":{"hash":"sha512-`+hash+`"}}}}`),
-	)
+	It("put a hard link after what it leads to, also when they are undone", func() {
+		linked := func(contents string) string {
+			return withIgnition(`storage: {files: [{path: /f, contents: {source: "data:,` + contents + `"}}], links: [{path: /h, target: /f, hard: true}]}`)
+		}
+		undo := update.Undo(planOf(linked("a"), linked("b")).Operations)
+		Expect(undo).To(HaveExactElements(HaveField("Name", "/f"), HaveField("Name", "/h")))
+	})
 
 	It("show no secrets in logs", func() {
 		plan := planOf(user("passwordHash: swordfish"), withIgnition(`storage: {files: [{path: /f, contents: {source: "data:,swordfish"}}]}, passwd: {users: [{name: core, passwordHash: swordfish2}]}`))
@@ -241,8 +250,27 @@ func install(config update.Config) *host {
 			h.enabled[unit.Name] = update.Disabled
 		}
 	}
+	var lines []string
+	for _, unit := range c.Systemd.Units {
+		if unit.Enabled != nil {
+			lines = append(lines, fmt.Sprintf("%s %s\n", unit.Name, map[bool]string{true: "enable", false: "disable"}[*unit.Enabled]))
+		}
+	}
+	slices.Sort(lines)
+	for i, line := range lines {
+		name, verb, _ := strings.Cut(strings.TrimSpace(line), " ")
+		lines[i] = verb + " " + name + "\n"
+	}
+	if len(lines) > 0 {
+		h.paths["/etc/systemd/system-preset/20-ignition.preset"] = "File " + strings.Join(lines, "") + " 420 root"
+	}
 	for _, user := range c.Passwd.Users {
-		h.others["user "+user.Name] = fmt.Sprint(user.SSHAuthorizedKeys, ptr.Deref(user.Shell, ""))
+		h.others["user "+user.Name] = ptr.Deref(user.Shell, "")
+		if len(user.SSHAuthorizedKeys) > 0 {
+			home := "~" + user.Name + "/.ssh"
+			h.paths[home], h.paths[home+"/authorized_keys.d"] = "Directory 448 0", "Directory 448 0"
+			h.paths[home+"/authorized_keys.d/ignition"] = fmt.Sprintf("File %s\n 384 ", user.SSHAuthorizedKeys[0])
+		}
 	}
 	for _, group := range c.Passwd.Groups {
 		h.others["group "+group.Name] = fmt.Sprint(ptr.Deref(group.PasswordHash, ""))
@@ -268,7 +296,8 @@ func (h *host) run(operations []update.Operation) {
 		case update.ChangeUser:
 			delete(h.others, "user "+o.Name)
 			if user := o.After.User; user != nil {
-				h.others["user "+o.Name] = fmt.Sprint(user.SSHAuthorizedKeys, ptr.Deref(user.Shell, ""))
+				h.others["user "+o.Name] = ptr.Deref(user.Shell, "")
+				Expect(user.SSHAuthorizedKeys).To(BeEmpty(), "they are files")
 			}
 		case update.ChangeGroup:
 			delete(h.others, "group "+o.Name)
@@ -283,7 +312,7 @@ func (h *host) run(operations []update.Operation) {
 	}
 }
 
-func (h *host) setPath(name string, state *update.Path) {
+func (h *host) setPath(name string, state *hosttree.Entry) {
 	GinkgoHelper()
 	original := image(name)
 	delete(h.paths, name)
@@ -293,22 +322,22 @@ func (h *host) setPath(name string, state *update.Path) {
 			h.paths[name] = original
 		}
 		return
-	case state.Type == update.TypeUnmasked:
+	case state.Type == hosttree.Unmasked:
 		if original != "" && original != "Link /dev/null" {
 			h.paths[name] = original
 		}
 		return
 	}
 	Expect(h.paths[path.Dir(name)]).To(Or(BeEmpty(), HavePrefix("Directory ")), "the parent of "+name)
-	if state.Type != update.TypeDirectory {
+	if state.Type != hosttree.Directory {
 		Expect(slices.Collect(maps.Keys(h.paths))).NotTo(ContainElement(HavePrefix(name+"/")), "it replaces a directory that is empty")
 	}
 	switch state.Type {
-	case update.TypeDirectory:
-		h.paths[name] = fmt.Sprintf("Directory %v %v", ptr.Deref(state.Mode, 0), ptr.Deref(state.User.ID, 0))
-	case update.TypeLink:
+	case hosttree.Directory:
+		h.paths[name] = fmt.Sprintf("Directory %v %v", ptr.Deref(state.Mode, 0), ptr.Deref(state.UID, 0))
+	case hosttree.Link:
 		h.paths[name] = "Link " + state.Target
-	case update.TypeHardLink:
+	case hosttree.HardLink:
 		h.paths[name] = "HardLink " + h.paths[state.Target]
 	default:
 		contents, mode, owner := "", "", ""
@@ -316,16 +345,19 @@ func (h *host) setPath(name string, state *update.Path) {
 			contents, mode, owner = parts[1], parts[2], parts[3]
 		}
 		if state.Contents != nil {
-			contents = string(state.Contents.Data)
+			contents = string(state.Contents)
+		}
+		if state.Sources != nil {
+			contents = strings.TrimPrefix(*state.Sources[0].Source, "data:,")
 		}
 		if state.Mode != nil {
 			mode = fmt.Sprint(*state.Mode)
 		}
-		if state.User.ID != nil {
+		if state.UID != nil {
 			owner = "root"
 		}
-		if state.User.Name != nil {
-			owner = *state.User.Name
+		if state.User != "" {
+			owner = state.User
 		}
 		h.paths[name] = fmt.Sprintf("File %s %s %s", contents, mode, owner)
 	}

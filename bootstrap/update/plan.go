@@ -9,7 +9,8 @@ type Plan struct {
 	// Obstacles are what makes the update impossible. If there are any, the plan has no operations and no actions, and
 	// nothing is changed on the host.
 	Obstacles []Obstacle
-	// Operations change the host, in this order.
+	// Operations change the host, in this order. Another order of units is no change, but can change the order of their
+	// presets.
 	Operations []Operation
 	// Actions are what the host does because of the changes: it drains before the operations, and does everything else
 	// after them, in this order. There is at least one, which can be None. The same action can be there several times,

@@ -56,7 +56,7 @@ func uncovered(reason string) Rule { return Rule{Actions: []Action{{Type: Reboot
 
 // ofPath returns the rule for a file, directory or link: that of the longest path that is or contains it.
 func (p *Policy) ofPath(name string) Rule {
-	for parent := name; ; parent = path.Dir(parent) {
+	for parent := path.Clean(name); ; parent = path.Dir(parent) {
 		if rule, ok := p.Paths[parent]; ok {
 			return rule
 		}

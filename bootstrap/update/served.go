@@ -8,6 +8,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -25,7 +26,7 @@ func ParseServed(document []byte) (name string, config Config, err error) {
 		return "", Config{}, errNotServed
 	}
 	var rest ignition.MachineConfigFile
-	raw, err := ignition.Contents(files[i].Contents, maxContents)
+	raw, err := hosttree.Decode(files[i].Contents, nil)
 	if err == nil {
 		err = json.Unmarshal(raw, &rest)
 	}
