@@ -5,6 +5,6 @@
 // New returns what a configuration writes to any host, which is enough to compare two configurations. Tree.On adds what
 // depends on the host: the IDs of owners, the homes of users, and contents from elsewhere.
 //
-// The package is pure: it reads no files. It does not
-// import the API: it is also part of a small program on hosts.
+// The package is pure: it reads no files, and does not import the API, because it is also part of a small program on
+// hosts. Package bootstrap/agent/hostfiles writes the entries to a host.
 package hosttree

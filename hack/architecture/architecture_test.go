@@ -212,7 +212,7 @@ func TestAPIImportsNothingElse(t *testing.T) {
 }
 
 // hostCode is what is to run on hosts and has no client of an API server.
-var hostCode = []string{"bootstrap/ignition", "bootstrap/hosttree", "bootstrap/update"}
+var hostCode = []string{"bootstrap/ignition", "bootstrap/hosttree", "bootstrap/update", "bootstrap/agent/hostfiles"}
 
 // TestHostCodeIsSmall promises that what is to run on hosts does not link Kubernetes: its types alone would double the
 // size of a program.
@@ -227,6 +227,23 @@ func TestHostCodeIsSmall(t *testing.T) {
 			isSmall := !isIn(imported, "k8s.io") && !isIn(imported, "sigs.k8s.io") || imported == "k8s.io/utils/ptr" || imported == "sigs.k8s.io/yaml"
 			if ok && !slices.Contains(hostCode, to) || !ok && !isSmall {
 				t.Errorf("%s imports %s: read API objects in bootstrap/disruption", folder, imported)
+			}
+		}
+	}
+}
+
+// TestAgentIsOnlyOnHosts promises that the agent does not link the API or what runs in the management cluster, and that
+// only programs import it.
+func TestAgentIsOnlyOnHosts(t *testing.T) {
+	for folder, imports := range packages(t) {
+		for _, imported := range imports {
+			to, ok := own(imported)
+			switch {
+			case !ok:
+			case isIn(folder, "bootstrap/agent") && (isIn(to, "api") || isIn(to, "controllers") || isIn(to, "bootstrap/server") || isIn(to, "bootstrap/disruption")):
+				t.Errorf("%s imports %s: the agent gets what it needs as update.Policy and as Ignition", folder, to)
+			case isIn(to, "bootstrap/agent") && !isIn(folder, "bootstrap/agent") && !isIn(folder, "cmd"):
+				t.Errorf("%s imports %s, which changes the host that it runs on: let a program of cmd call it", folder, to)
 			}
 		}
 	}

@@ -1,0 +1,264 @@
+package hostfiles
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+)
+
+// Two configurations with every kind of change between them.
+var (
+	configA = hosttree.Tree{
+		"/etc/motd":                    file("a"),
+		"/etc/a/b/c":                   file("a", mode(0o750), owner(1000, 4)),
+		"/etc/hard":                    hardLink("/etc/a/b/c"),
+		"/etc/d":                       directory(mode(0o700)),
+		"/etc/d/x":                     file("a"),
+		"/etc/issue":                   link("hosts"),
+		"/etc/hosts":                   keptFile(mode(0o600)),
+		"/etc/gone/file":               file("a"),
+		"/etc/type":                    file("a"),
+		"/etc/typed":                   directory(),
+		"/etc/typed/in":                file("a"),
+		"/etc/systemd/system/m.socket": link("/dev/null"),
+	}
+	configB = hosttree.Tree{
+		"/etc/motd":                    file("b"),
+		"/etc/image.conf":              file("b"),
+		"/etc/a/b/c":                   file("b", mode(0o4755)),
+		"/etc/hard":                    hardLink("/etc/a/b/c"),
+		"/etc/d":                       directory(mode(0o711), owner(1000, 1000)),
+		"/etc/new/deep/file":           file("b"),
+		"/etc/type":                    directory(mode(0o750)),
+		"/etc/type/in":                 file("b"),
+		"/etc/typed":                   file("b"),
+		"/etc/systemd/system/m.socket": unmasked(),
+		"/etc/conf.d":                  directory(mode(0o700)),
+		"/etc/link":                    link("/etc/new"),
+	}
+)
+
+// operations are what a crash can interrupt, each with how it is prepared.
+var operations = map[string]struct{ prepare, run func(u *Updater) error }{
+	"an update": {
+		prepare: func(*Updater) error { return nil },
+		run:     func(u *Updater) error { return u.Apply(hosttree.Changes(configA, configB), false) },
+	},
+	"its confirmation": {
+		prepare: func(u *Updater) error { return u.Apply(hosttree.Changes(configA, configB), false) },
+		run:     func(u *Updater) error { return u.Confirm() },
+	},
+	"its rollback": {
+		prepare: func(u *Updater) error { return u.Apply(hosttree.Changes(configA, configB), false) },
+		run:     func(u *Updater) error { return u.RollBack() },
+	},
+}
+
+var _ = Describe("A host that crashes", func() {
+	// image, a and b are what the host has without a configuration, and with each of them.
+	var image, a, b map[string]string
+	BeforeEach(func() {
+		root := newHost()
+		image = snapshot(root)
+		u := open(root)
+		update(u, nil, configA)
+		a = snapshot(root)
+		update(u, configA, configB)
+		b = snapshot(root)
+	})
+
+	// installed returns a host with the first configuration, on which an operation is prepared.
+	installed := func(prepare func(*Updater) error) (string, *Updater) {
+		GinkgoHelper()
+		root := newHost()
+		u := open(root)
+		update(u, nil, configA)
+		Expect(prepare(u)).To(Succeed())
+		return root, u
+	}
+
+	// expectWhole checks that a recovered host has one of the configurations, and can get rid of it.
+	expectWhole := func(root string, u *Updater, outcome Outcome) {
+		GinkgoHelper()
+		now := snapshot(root)
+		isA, isB := differing(now, a), differing(now, b)
+		switch outcome {
+		case Completed:
+			Expect(isB).To(BeEmpty())
+		case Undone:
+			Expect(isA).To(BeEmpty())
+		default:
+			Expect(len(isA)*len(isB)).To(BeZero(), "neither %q nor %q", isA, isB)
+		}
+		Expect(u.Differences()).To(BeEmpty())
+		config := configA
+		if len(isB) == 0 {
+			config = configB
+		}
+		if u.IsUnconfirmed() {
+			Expect(u.RollBack()).To(Succeed())
+			Expect(differing(snapshot(root), a)).To(BeEmpty())
+			config = configA
+		}
+		update(u, config, nil)
+		Expect(differing(snapshot(root), image)).To(BeEmpty())
+		Expect(slots(root)).To(BeEmpty())
+		Expect(u.Close()).To(Succeed())
+	}
+
+	// crash runs a function until it makes this number of system calls that change something, and reports whether it
+	// made them.
+	crash := func(u *Updater, calls int, run func() error) (crashed bool) {
+		type crash struct{}
+		defer func() {
+			if reason := recover(); reason != nil {
+				Expect(reason).To(Equal(crash{}))
+				crashed = true
+			}
+			Expect(u.Close()).To(Succeed())
+		}()
+		u.before = func(string, string, string) {
+			if calls--; calls == 0 {
+				panic(crash{})
+			}
+		}
+		Expect(run()).To(Succeed())
+		return false
+	}
+
+	for name, operation := range operations {
+		It("because its agent is killed at any step of "+name+" has the old or the new files, and all of them", func() {
+			chance := rand.New(rand.NewPCG(1, 2))
+			outcomes := map[Outcome]int{}
+			steps := 0
+			for calls, crashed := 1, true; crashed; calls++ {
+				for _, policy := range []Policy{Complete, Undo} {
+					root, u := installed(operation.prepare)
+					crashed = crash(u, calls, func() error { return operation.run(u) })
+					u = open(root)
+					// It is killed again while it recovers.
+					if crash(u, 1+chance.IntN(60), func() error { _, err := u.Recover(policy); return err }) {
+						steps++
+					}
+					u = open(root)
+					outcome, err := u.Recover(policy)
+					Expect(err).NotTo(HaveOccurred())
+					outcomes[outcome]++
+					expectWhole(root, u, outcome)
+					Expect(os.RemoveAll(root)).To(Succeed())
+				}
+				steps++
+			}
+			AddReportEntry("steps and outcomes", []any{steps, outcomes})
+		})
+
+		It("because it loses power at any step of "+name+" has the old or the new files, and all of them", func() {
+			root, u := installed(operation.prepare)
+			disk := newShadow(root)
+			chance := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
+			outcomes := map[Outcome]int{}
+			fail := func(policy Policy, chance *rand.Rand) {
+				GinkgoHelper()
+				after := disk.fail(chance)
+				u := open(after)
+				outcome, err := u.Recover(policy)
+				Expect(err).NotTo(HaveOccurred())
+				outcomes[outcome]++
+				expectWhole(after, u, outcome)
+				Expect(os.RemoveAll(after)).To(Succeed())
+			}
+			steps := 0
+			u.before = func(call, name, other string) {
+				policies := []Policy{Complete, Undo}
+				fail(policies[steps%2], nil)
+				fail(policies[chance.IntN(2)], chance)
+				disk.before(call, name, other)
+				steps++
+			}
+			Expect(operation.run(u)).To(Succeed())
+			fail(Complete, nil)
+			AddReportEntry("steps and outcomes", []any{steps, outcomes})
+		})
+	}
+
+	It("because it loses power on ext4 has the old or the new files, and all of them", func() {
+		disk := filepath.Join(newDirectory(GinkgoT()), "disk")
+		Expect(os.WriteFile(disk, nil, 0o600)).To(Succeed())
+		Expect(os.Truncate(disk, 16<<20)).To(Succeed())
+		if output, err := exec.Command("mkfs.ext4", "-q", "-F", disk).CombinedOutput(); err != nil {
+			Skip("can't create a file system: " + string(output))
+		}
+		root := mountDisk(disk)
+		Expect(os.Remove(filepath.Join(root, "lost+found"))).To(Succeed())
+		Expect(os.Chmod(root, 0o700)).To(Succeed())
+		installImage(root)
+		u := open(root)
+		update(u, nil, configA)
+		Expect(unix.Syncfs(int(u.root.Fd()))).To(Succeed())
+		outcomes := map[Outcome]int{}
+		steps, every := 0, 4
+		u.before = func(string, string, string) {
+			if steps++; (steps+int(GinkgoRandomSeed()))%every != 0 {
+				return
+			}
+			// The copy has what the kernel wrote to the disk until now, and nothing that is only in memory.
+			data, err := os.ReadFile(disk)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(os.WriteFile(disk+".copy", data, 0o600)).To(Succeed())
+			after := mountDisk(disk + ".copy")
+			handle, err := os.OpenRoot(after)
+			Expect(err).NotTo(HaveOccurred())
+			u, err := Open(handle, Options{})
+			Expect(err).NotTo(HaveOccurred())
+			policies := []Policy{Complete, Undo}
+			outcome, err := u.Recover(policies[steps/every%2])
+			Expect(err).NotTo(HaveOccurred())
+			outcomes[outcome]++
+			expectWhole(after, u, outcome)
+			Expect(handle.Close()).To(Succeed())
+			Expect(unix.Unmount(after, 0)).To(Succeed())
+		}
+		Expect(u.Apply(hosttree.Changes(configA, configB), false)).To(Succeed())
+		Expect(outcomes).To(And(HaveKey(Undone), HaveKey(Completed)))
+		AddReportEntry("steps and outcomes", []any{steps, outcomes})
+	})
+
+	It("with a disk that lost what it confirmed has the old files", func() {
+		root, u := installed(func(*Updater) error { return nil })
+		isCommitted := false
+		for calls := 1; !isCommitted; calls++ {
+			Expect(crash(u, calls, func() error { return u.Apply(hosttree.Changes(configA, configB), false) })).To(BeTrue())
+			u = open(root)
+			if isCommitted = u.journal.Phase == committed; !isCommitted {
+				Expect(u.Recover(Complete)).To(Or(Equal(Undone), Equal(Nothing)))
+			}
+		}
+		for _, slot := range slots(root) {
+			if filepath.Ext(slot) == ".new" {
+				Expect(os.Truncate(slot, 0)).To(Succeed())
+				break
+			}
+		}
+		outcome, err := u.Recover(Complete)
+		Expect(err).To(MatchError(And(HavePrefix("the update was undone: "), ContainSubstring("is not as it was prepared: [Content]"))))
+		expectWhole(root, u, outcome)
+	})
+})
+
+// mountDisk mounts a file with an ext4 file system that writes nothing before it is synced, if it can.
+func mountDisk(disk string) string {
+	GinkgoHelper()
+	target := newDirectory(GinkgoT())
+	if output, err := exec.Command("mount", "-o", "loop,noauto_da_alloc,commit=300", disk, target).CombinedOutput(); err != nil {
+		Skip("can't mount a file system: " + string(output))
+	}
+	DeferCleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+	return target
+}

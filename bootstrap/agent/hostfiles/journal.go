@@ -1,0 +1,254 @@
+package hostfiles
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+)
+
+// Names in the state directory, and of slots on other mounts.
+const (
+	journalName      = "files.journal"
+	lockName         = "files.lock"
+	slotsName        = "slots"
+	foreignSlotsName = ".poolboot"
+)
+
+// journalVersion is the version of the format of the journal.
+const journalVersion = 1
+
+// phase is how far an update is.
+type phase string
+
+const (
+	// idle: there is no update.
+	idle phase = "Idle"
+	// staging: slots are being prepared, or were prepared for an update that was undone; the host has the old files.
+	staging phase = "Staging"
+	// committed: all slots are prepared; steps are being done.
+	committed phase = "Committed"
+	// applied: all steps are done; the update can be undone or confirmed.
+	applied phase = "Applied"
+	// undoing: steps are being undone.
+	undoing phase = "Undoing"
+	// confirming: slots that are not needed any more are being removed.
+	confirming phase = "Confirming"
+)
+
+// journal is everything that is recorded.
+type journal struct {
+	// Sequence is the number of the last update. Names of slots begin with it.
+	Sequence uint64 `json:"sequence"`
+	Phase    phase  `json:"phase"`
+	// Managed are the paths of the confirmed configuration.
+	Managed map[string]record `json:"managed,omitempty"`
+	// Next are the paths after the update.
+	Next map[string]record `json:"next,omitempty"`
+	// Steps are the steps of the update.
+	Steps []step `json:"steps,omitempty"`
+}
+
+// record is what is known about a path that Poolboot manages.
+type record struct {
+	state
+	// Real is where the path leads, relative to the root.
+	Real   string `json:"real"`
+	Origin origin `json:"origin,omitzero"`
+	// Implied is set for a directory that is not configured, but was created as a parent of what is.
+	Implied bool `json:"implied,omitempty"`
+}
+
+// origin is what was at a path before Poolboot changed it.
+type origin struct {
+	Kind originKind `json:"kind,omitempty"`
+	// Slot has the original, for kept.
+	Slot string `json:"slot,omitempty"`
+	// Meta is the original mode and owner, for inPlace, and for kept if they differ from those of the slot.
+	Meta *meta `json:"meta,omitempty"`
+}
+
+type originKind string
+
+const (
+	// nothing: there was nothing.
+	nothing originKind = ""
+	// kept: the original is in a slot.
+	kept originKind = "Kept"
+	// inPlace: a directory or a file of which only mode and owner changed.
+	inPlace originKind = "InPlace"
+	// untouched: what is there is the original.
+	untouched originKind = "Untouched"
+	// unknown: Ignition wrote the path before the journal existed, and maybe replaced something.
+	unknown originKind = "Unknown"
+	// unreplaced: Ignition wrote the path before the journal existed, and did not replace anything.
+	unreplaced originKind = "Unreplaced"
+)
+
+// step is one change of an update.
+type step struct {
+	Do   action `json:"do"`
+	Path string `json:"path"`
+	// Slot is the name of the slot without its ending.
+	Slot string `json:"slot,omitempty"`
+	// Old is set if the slot keeps what is at the path before the step.
+	Old bool `json:"old,omitempty"`
+	// Before and After are mode and owner of a directory, or of a file that changes in place.
+	Before *meta `json:"before,omitempty"`
+	After  *meta `json:"after,omitempty"`
+}
+
+type action string
+
+const (
+	put     action = "Put"
+	remove  action = "Remove"
+	mkdir   action = "Mkdir"
+	rmdir   action = "Rmdir"
+	setMeta action = "SetMeta"
+)
+
+func (s *step) new() string       { return s.Slot + ".new" }
+func (s *step) old() string       { return s.Slot + ".old" }
+func (s *step) temporary() string { return s.Slot + ".tmp" }
+
+// JournalError is a journal that can't be used. Nothing was changed.
+type JournalError struct {
+	Path        string
+	Why, Remedy string
+}
+
+func (e *JournalError) Error() string {
+	return fmt.Sprintf("journal %s: %s: %s", e.Path, e.Why, e.Remedy)
+}
+
+const (
+	damaged = "do not edit it. Restore it from a backup, or move it and the directory of slots beside it away and restart the agent, " +
+		"which then starts from the configuration that the host has and reports what differs"
+	newer = "install that version of the agent again, which can confirm or undo its update"
+)
+
+// formatJournal returns a journal with a header that has the version and the hash of the rest.
+func formatJournal(j *journal) ([]byte, error) {
+	body, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	return append(fmt.Appendf(nil, "poolboot-journal %d sha256:%s\n", journalVersion, sumOf(body)), body...), nil
+}
+
+// parseJournal is the inverse of formatJournal. It accepts only what formatJournal writes.
+func parseJournal(data []byte) (*journal, *JournalError) {
+	refuse := func(why string) (*journal, *JournalError) { return nil, &JournalError{Why: why, Remedy: damaged} }
+	header, body, isComplete := bytes.Cut(data, []byte("\n"))
+	fields := bytes.Split(header, []byte(" "))
+	if !isComplete || len(fields) != 3 || string(fields[0]) != "poolboot-journal" {
+		return refuse("it is truncated or not a journal")
+	}
+	version, err := strconv.Atoi(string(fields[1]))
+	switch {
+	case err != nil || version < 1:
+		return refuse("its version is not a number")
+	case version > journalVersion:
+		return nil, &JournalError{Why: fmt.Sprintf("it was written by a newer agent (format %d, this agent knows %d)", version, journalVersion), Remedy: newer}
+	case string(fields[2]) != "sha256:"+sumOf(body):
+		return refuse("its checksum is wrong: it is truncated or damaged")
+	}
+	j := &journal{}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(j); err != nil {
+		return refuse("it is not valid JSON: " + err.Error())
+	}
+	if err := j.check(); err != nil {
+		return refuse(err.Error())
+	}
+	return j, nil
+}
+
+// check refuses values that no agent writes.
+func (j *journal) check() error {
+	switch j.Phase {
+	case idle, staging, committed, applied, undoing, confirming:
+	default:
+		return fmt.Errorf("it has the unknown phase %q", j.Phase)
+	}
+	for _, records := range []map[string]record{j.Managed, j.Next} {
+		for name, r := range records {
+			if !path.IsAbs(name) || !filepath.IsLocal(r.Real) || r.Origin.Slot != "" && !filepath.IsLocal(r.Origin.Slot) {
+				return fmt.Errorf("the path %q leads out of the root", name)
+			}
+			switch r.Type {
+			case hosttree.File, hosttree.Directory, hosttree.Link, hosttree.HardLink, hosttree.Unmasked:
+			default:
+				return fmt.Errorf("the path %q has the unknown type %q", name, r.Type)
+			}
+			if (r.Origin.Kind == kept) != (r.Origin.Slot != "") || r.Origin.Kind == inPlace && r.Origin.Meta == nil {
+				return fmt.Errorf("the path %q has an incomplete original", name)
+			}
+		}
+	}
+	for _, s := range j.Steps {
+		if !filepath.IsLocal(s.Path) || s.Slot != "" && !filepath.IsLocal(s.Slot) {
+			return fmt.Errorf("the step for %q leads out of the root", s.Path)
+		}
+		hasSlot, hasBefore, hasAfter := s.Slot != "", s.Before != nil, s.After != nil
+		want := map[action][3]bool{put: {true, false, false}, remove: {true, false, false}, mkdir: {false, false, true}, rmdir: {false, true, false}, setMeta: {false, true, true}}
+		if needs, isKnown := want[s.Do]; !isKnown || needs != [3]bool{hasSlot, hasBefore, hasAfter} {
+			return fmt.Errorf("the step %q for %q is incomplete", s.Do, s.Path)
+		}
+	}
+	return nil
+}
+
+// readJournal returns the journal of a state directory, an empty one if there is none.
+func (d *disk) readJournal(stateDirectory string) (*journal, error) {
+	name := path.Join(stateDirectory, journalName)
+	data, err := d.read(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &journal{Phase: idle}, nil
+	case err != nil:
+		return nil, err
+	}
+	j, refusal := parseJournal(data)
+	if refusal != nil {
+		refusal.Path = "/" + name
+		return nil, refusal
+	}
+	return j, nil
+}
+
+// errUncertain means that it is not known whether the journal was replaced.
+var errUncertain = errors.New("it is not known whether the disk has it")
+
+// writeJournal replaces the journal and syncs it.
+func (d *disk) writeJournal(stateDirectory string, j *journal) error {
+	data, err := formatJournal(j)
+	if err != nil {
+		return err
+	}
+	name := path.Join(stateDirectory, journalName)
+	if err := d.remove(name + ".new"); err != nil {
+		return err
+	}
+	if err := d.create(name+".new", bytes.NewReader(data), meta{Mode: 0o600}, nil); err != nil {
+		return err
+	}
+	if err := d.sync(name + ".new"); err != nil {
+		return err
+	}
+	if err := d.rename(name+".new", name); err != nil {
+		return err
+	}
+	if err := d.sync(stateDirectory); err != nil {
+		return fmt.Errorf("%w: %w", errUncertain, err)
+	}
+	return nil
+}

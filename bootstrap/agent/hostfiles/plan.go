@@ -1,0 +1,271 @@
+package hostfiles
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+)
+
+// CheckError is why an update is not possible. Nothing was changed.
+type CheckError struct {
+	// Differences are paths that were changed since Poolboot wrote them.
+	Differences []Difference
+	// Obstacles are paths that can't be changed as the configuration wants.
+	Obstacles []Obstacle
+}
+
+func (e *CheckError) Error() string {
+	var parts []string
+	for _, d := range e.Differences {
+		parts = append(parts, fmt.Sprintf("%s: it was changed since Poolboot wrote it (%s): restore it, or force the update", d.Path, d.Kind))
+	}
+	for _, o := range e.Obstacles {
+		parts = append(parts, o.Error())
+	}
+	return "nothing was changed: " + strings.Join(parts, "; ")
+}
+
+// plan is an update that was not begun yet.
+type plan struct {
+	*Updater
+	goals []*goal
+	// next are the records after the update.
+	next map[string]record
+	// gone and made are the paths that are removed before others are written, and the directories that are created.
+	gone, made map[string]bool
+	// sources are those of the slots.
+	sources map[string]*goal
+	steps   []step
+	refused CheckError
+}
+
+// newPlan returns an update, or a *CheckError.
+func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) {
+	p := &plan{Updater: u, next: maps.Clone(u.managed()), gone: map[string]bool{}, made: map[string]bool{}, sources: map[string]*goal{}}
+	if p.next == nil {
+		p.next = map[string]record{}
+	}
+	u.ownLinks, u.packaged = map[string]bool{}, nil
+	for _, r := range u.managed() {
+		// If the update is forced, it replaces links that were placed where its directories should be.
+		u.ownLinks[r.Real] = r.Type == hosttree.Link || force && r.Type == hosttree.Directory && !r.Implied
+	}
+	targets := map[string]string{}
+	for _, change := range changes {
+		if change.To != nil {
+			if err := checkResolved(change.Path, *change.To); err != nil {
+				return nil, err
+			}
+		}
+		g, err := p.newGoal(change, force)
+		if err := p.refuse(err); err != nil {
+			return nil, fmt.Errorf("%s: %w", change.Path, err)
+		}
+		if g == nil {
+			continue
+		}
+		if other, exists := targets[g.real]; exists {
+			p.refused.Obstacles = append(p.refused.Obstacles, Obstacle{g.path, "it leads to the same path as " + other, "remove one of them from the configuration"})
+			continue
+		}
+		targets[g.real] = g.path
+		p.goals = append(p.goals, g)
+		delete(p.next, g.path)
+		if g.record != nil {
+			p.next[g.path] = *g.record
+		}
+	}
+	if len(p.refused.Differences)+len(p.refused.Obstacles) > 0 {
+		return nil, &p.refused
+	}
+	slices.SortFunc(p.goals, func(a, b *goal) int { return hosttree.CompareDepth(a.real, b.real) })
+	for _, build := range []func() error{p.removeFiles, p.removeDirectories, p.write, p.checkWritable} {
+		if err := build(); err != nil {
+			return nil, err
+		}
+	}
+	if len(p.refused.Differences)+len(p.refused.Obstacles) > 0 {
+		return nil, &p.refused
+	}
+	return p, nil
+}
+
+// refuse collects an error that is an obstacle, and returns any other error.
+func (p *plan) refuse(err error) error {
+	var obstacle *Obstacle
+	if errors.As(err, &obstacle) {
+		p.refused.Obstacles = append(p.refused.Obstacles, *obstacle)
+		return nil
+	}
+	return err
+}
+
+// newGoal returns the goal of a change, nil if there is nothing to do.
+func (p *plan) newGoal(change hosttree.Change, force bool) (*goal, error) {
+	var r *record
+	if managed, exists := p.managed()[change.Path]; exists {
+		r = &managed
+	}
+	if r == nil && change.To == nil {
+		return nil, nil
+	}
+	g := &goal{path: change.Path}
+	var err error
+	if g.real, err = p.resolve(change.Path, p.isOwnLink); err != nil {
+		return nil, nameError(change.Path, err)
+	}
+	if g.now, err = p.stat(g.real); err != nil {
+		return nil, nameError(change.Path, err)
+	}
+	if r != nil && !r.Implied {
+		if r.Real != g.real {
+			return nil, &Obstacle{change.Path, fmt.Sprintf("a symbolic link was placed on the way: it led to /%s and leads to /%s", r.Real, g.real), "remove the link"}
+		}
+		kinds, err := p.differences(g.real, &r.state)
+		if err != nil {
+			return nil, err
+		}
+		if !force {
+			for _, kind := range kinds {
+				p.refused.Differences = append(p.refused.Differences, Difference{change.Path, kind})
+			}
+		}
+		if want := change.To; want != nil && len(kinds) == 0 && want.Type != hosttree.HardLink && isSameState(r.state, stateOf(*want)) {
+			return nil, nil
+		}
+	}
+	if change.To == nil {
+		return g, p.release(g, *r, force)
+	}
+	return g, p.configure(g, *change.To, r, force)
+}
+
+// isSameState reports whether two states are the same.
+func isSameState(a, b state) bool {
+	same := func(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
+	modes := a.Mode == b.Mode || a.Mode != nil && b.Mode != nil && *a.Mode == *b.Mode
+	return a.Type == b.Type && a.Size == b.Size && a.Sum == b.Sum && a.Target == b.Target && modes && same(a.UID, b.UID) && same(a.GID, b.GID)
+}
+
+// nameError returns an obstacle if a path can't exist.
+func nameError(name string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return &Obstacle{name, "it, or a part of it, is longer than the system allows", "shorten it"}
+	case errors.Is(err, syscall.ELOOP):
+		return &Obstacle{name, "it leads through too many symbolic links", "remove the loop of links on the host"}
+	}
+	return err
+}
+
+// newSlot returns the name of a slot for a path, without its ending.
+func (p *plan) newSlot(real string) (string, error) {
+	directory, err := p.slotDirectory(real, p.state)
+	return path.Join(directory, fmt.Sprintf("%d-%d", p.journal.Sequence+1, len(p.steps))), err
+}
+
+// keepOriginal records that a step keeps the original of its path.
+func (p *plan) keepOriginal(g *goal, s *step) {
+	if g.keep && g.record != nil {
+		g.record.Origin.Kind, g.record.Origin.Slot = kept, s.old()
+		p.next[g.path] = *g.record
+	}
+}
+
+// removeFiles adds the steps that remove files, the deepest first.
+func (p *plan) removeFiles() error {
+	for _, g := range slices.Backward(p.goals) {
+		if g.now == nil || isDirectory(g.now) || g.want != wantNothing && g.want != wantDirectory {
+			continue
+		}
+		slot, err := p.newSlot(g.real)
+		if err != nil {
+			return err
+		}
+		s := step{Do: remove, Path: g.real, Slot: slot, Old: true}
+		p.keepOriginal(g, &s)
+		p.steps = append(p.steps, s)
+		p.gone[g.real] = true
+	}
+	return nil
+}
+
+// write adds the steps that create directories, put files and change modes and owners, parents first, and hard links
+// after what they lead to.
+func (p *plan) write() error {
+	slices.SortStableFunc(p.goals, func(a, b *goal) int { return boolToInt(a.source.hardLink != "") - boolToInt(b.source.hardLink != "") })
+	for _, g := range p.goals {
+		if g.want != wantFile && g.want != wantDirectory && g.want != wantMeta {
+			continue
+		}
+		fits, err := p.makeParents(g)
+		if err != nil {
+			return err
+		}
+		if !fits {
+			continue
+		}
+		if g.want == wantFile {
+			err = p.put(g)
+		} else {
+			p.setDirectory(g)
+		}
+		if err := p.refuse(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// put adds the step that puts a file.
+func (p *plan) put(g *goal) error {
+	if g.source.hardLink != "" {
+		if done, err := p.checkHardLink(g); err != nil || done {
+			return err
+		}
+	}
+	slot, err := p.newSlot(g.real)
+	if err != nil {
+		return err
+	}
+	s := step{Do: put, Path: g.real, Slot: slot, Old: g.now != nil && !p.gone[g.real]}
+	p.keepOriginal(g, &s)
+	p.steps = append(p.steps, s)
+	p.sources[slot] = g
+	return nil
+}
+
+// checkHardLink reports whether a hard link is already as configured, and replaces the path that it leads to by the
+// slot that the path is put from.
+func (p *plan) checkHardLink(g *goal) (done bool, err error) {
+	for slot, other := range p.sources {
+		if other.real == g.source.hardLink {
+			g.source.hardLink = slot + ".new"
+			return false, nil
+		}
+	}
+	found, err := p.stat(g.source.hardLink)
+	if err != nil {
+		return false, err
+	}
+	if found == nil || isDirectory(found) || p.gone[g.source.hardLink] {
+		return false, &Obstacle{g.path, "the hard link leads to /" + g.source.hardLink + ", which is not a file", "correct its target"}
+	}
+	if g.keep {
+		return false, nil
+	}
+	return p.isSame(g.source.hardLink, g.real)
+}

@@ -1,0 +1,301 @@
+package hostfiles
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+)
+
+// DefaultStateDirectory is where the journal and the slots are.
+const DefaultStateDirectory = "/var/lib/poolboot"
+
+// Options are what an Updater depends on.
+type Options struct {
+	// StateDirectory is an absolute path below the root; DefaultStateDirectory if it is empty.
+	StateDirectory string
+	// Original returns where the image has its own version of a path that Ignition wrote, such as /usr/etc/motd for
+	// /etc/motd with OSTree, or "" if the image has nothing at the path. It returns ErrUnknown if it is not known. If
+	// it is nil, what the host has of OSTree or dpkg decides.
+	Original func(path string) (source string, err error)
+}
+
+// ErrUnknown means that it is not known what the image has at a path.
+var ErrUnknown = errors.New("it is not known what the image has at this path")
+
+// ErrLocked means that another process changes the files of this host.
+var ErrLocked = errors.New("another agent changes the files of this host: stop it, and try again")
+
+// ErrInterrupted means that an update was interrupted: call Recover first.
+var ErrInterrupted = errors.New("an update of the files was interrupted: recover it before anything else")
+
+// ErrUnconfirmed means that an update was applied and neither confirmed nor undone.
+var ErrUnconfirmed = errors.New("the last update of the files was neither confirmed nor undone: do one of them first")
+
+// Updater changes the files of a host. Only one can be open at a time. It is not safe for concurrent use.
+type Updater struct {
+	disk
+	options Options
+	// state is the state directory, relative to the root.
+	state   string
+	lock    *os.File
+	journal *journal
+	// sums are the hashes of files that Differences read.
+	sums map[string]fingerprint
+	// packaged are the paths that the packages of the image contain, nil if they were not read.
+	packaged map[string]bool
+	// ownLinks are the symbolic links that Poolboot wrote, while an update is planned.
+	ownLinks map[string]bool
+}
+
+// Open locks the files of a host and reads the journal. If the journal is damaged or from a newer agent, it returns a
+// *JournalError, and ErrLocked if another Updater is open.
+func Open(root *os.Root, options Options) (*Updater, error) {
+	handle, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	u := &Updater{disk: disk{root: handle}, options: options}
+	if err := u.begin(root); err != nil {
+		return nil, errors.Join(err, u.Close())
+	}
+	return u, nil
+}
+
+// begin locks the files and reads the journal.
+func (u *Updater) begin(root *os.Root) (err error) {
+	if err := u.makeState(root); err != nil {
+		return err
+	}
+	if u.lock, err = u.open(path.Join(u.state, lockName), unix.O_RDWR|unix.O_CREAT); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(u.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return ErrLocked
+		}
+		return err
+	}
+	u.journal, err = u.readJournal(u.state)
+	return err
+}
+
+// makeState creates the state directory and that of slots. Only root can enter them.
+func (u *Updater) makeState(root *os.Root) (err error) {
+	name := cmp.Or(u.options.StateDirectory, DefaultStateDirectory)
+	if err := root.MkdirAll(strings.TrimPrefix(path.Dir(name), "/"), 0o755); err != nil {
+		return err
+	}
+	if u.state, err = u.resolve(name, func(string) bool { return false }); err != nil {
+		return err
+	}
+	for _, directory := range []string{u.state, path.Join(u.state, slotsName)} {
+		if err := u.mkdir(directory, meta{Mode: 0o700, UID: os.Geteuid(), GID: os.Getegid()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close releases the lock.
+func (u *Updater) Close() error {
+	err := u.root.Close()
+	if u.lock != nil {
+		err = errors.Join(err, u.lock.Close())
+	}
+	return err
+}
+
+// IsInterrupted reports whether an update was interrupted and Recover must be called.
+func (u *Updater) IsInterrupted() bool {
+	return u.journal.Phase != idle && u.journal.Phase != applied
+}
+
+// IsUnconfirmed reports whether an update was applied that can be confirmed or undone.
+func (u *Updater) IsUnconfirmed() bool { return u.journal.Phase == applied }
+
+// IsNew reports whether nothing is recorded yet: call Adopt first.
+func (u *Updater) IsNew() bool { return u.journal.Sequence == 0 }
+
+// managed returns the records of the configuration that the host has.
+func (u *Updater) managed() map[string]record {
+	if u.journal.Phase == applied {
+		return u.journal.Next
+	}
+	return u.journal.Managed
+}
+
+// Adopt records the configuration that Ignition wrote when the host was installed. It changes no file of it.
+func (u *Updater) Adopt(tree hosttree.Tree) error {
+	if !u.IsNew() {
+		return errors.New("the files of this host are already recorded")
+	}
+	managed := map[string]record{}
+	for name, entry := range tree {
+		if err := checkResolved(name, entry); err != nil {
+			return err
+		}
+		real, err := u.resolve(name, func(string) bool { return false })
+		if err != nil {
+			return err
+		}
+		if name == hosttree.PresetPath {
+			isWritten, err := u.adoptPresets(real, &entry)
+			if err != nil {
+				return err
+			}
+			if !isWritten {
+				continue
+			}
+		}
+		r := record{state: stateOf(entry), Real: real, Origin: origin{Kind: unknown}}
+		if entry.Type == hosttree.File && entry.Contents != nil && !entry.Replaces {
+			r.Origin.Kind = unreplaced
+		}
+		managed[name] = r
+	}
+	for name := range maps.Clone(managed) {
+		for parent := path.Dir(name); parent != "/"; parent = path.Dir(parent) {
+			if _, exists := managed[parent]; !exists {
+				real, err := u.resolve(parent, func(string) bool { return false })
+				if err != nil {
+					return err
+				}
+				managed[parent] = record{state: state{Type: hosttree.Directory}, Real: real, Origin: origin{Kind: unknown}, Implied: true}
+			}
+		}
+	}
+	u.journal = &journal{Sequence: 1, Phase: idle, Managed: managed}
+	return u.writeJournal(u.state, u.journal)
+}
+
+// checkResolved refuses an entry that is not that of a host.
+func checkResolved(name string, entry hosttree.Entry) error {
+	if !path.IsAbs(name) || entry.User != "" || entry.Group != "" || entry.Sources != nil {
+		return fmt.Errorf("%s: the entry is not that of a host: it needs hosttree.Tree.On", name)
+	}
+	return nil
+}
+
+// adoptPresets sets the presets to those that Ignition wrote, if it left out only lines for units that the image did
+// not enable. It reports false if it left out all lines.
+func (u *Updater) adoptPresets(real string, entry *hosttree.Entry) (isWritten bool, err error) {
+	found, err := u.read(real)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	rest := string(found)
+	for line := range strings.Lines(string(entry.Contents)) {
+		after, isThere := strings.CutPrefix(rest, line)
+		if !isThere && !strings.HasPrefix(line, "disable ") {
+			return true, nil
+		}
+		rest = after
+	}
+	if rest == "" {
+		entry.Contents = found
+	}
+	return rest != "" || found != nil, nil
+}
+
+// Outcome is what an interrupted update ended with.
+type Outcome string
+
+// Outcomes of Recover.
+const (
+	// Nothing: no update was interrupted.
+	Nothing Outcome = "Nothing"
+	// Completed: the host has the new files. The update is unconfirmed, unless it was confirmed before.
+	Completed Outcome = "Completed"
+	// Undone: the host has the old files.
+	Undone Outcome = "Undone"
+)
+
+// Policy is what to do with an update that was interrupted after its commit.
+type Policy string
+
+// Policies of Recover.
+const (
+	Complete Policy = "Complete"
+	Undo     Policy = "Undo"
+)
+
+// Recover completes or undoes an update that was interrupted. Before the commit, or if it was being undone, it is
+// undone. If it can't be completed, it is undone, and the error is why.
+func (u *Updater) Recover(policy Policy) (Outcome, error) {
+	switch u.journal.Phase {
+	case staging:
+		return Undone, u.discard()
+	case undoing:
+		return Undone, u.undo()
+	case confirming:
+		return Completed, u.Confirm()
+	case committed:
+		if policy == Undo {
+			return Undone, u.undo()
+		}
+		if err := errors.Join(u.complete(), u.verify()); err != nil {
+			return Undone, u.undoBecause(err)
+		}
+		return Completed, nil
+	}
+	return Nothing, nil
+}
+
+// Confirm ends an update that was applied. It can't be undone any more.
+func (u *Updater) Confirm() error {
+	if u.journal.Phase != applied && u.journal.Phase != confirming {
+		return u.wrongPhase(errors.New("no update of the files was applied"))
+	}
+	if err := u.enter(confirming); err != nil {
+		return err
+	}
+	return u.finish(u.journal.Next)
+}
+
+// RollBack undoes an update that was applied and not confirmed.
+func (u *Updater) RollBack() error {
+	if u.journal.Phase != applied {
+		return u.wrongPhase(errors.New("no update of the files was applied that can be undone"))
+	}
+	return u.undo()
+}
+
+func (u *Updater) wrongPhase(otherwise error) error {
+	if u.IsInterrupted() {
+		return ErrInterrupted
+	}
+	return otherwise
+}
+
+// undoBecause undoes an update that can't be completed.
+func (u *Updater) undoBecause(reason error) error {
+	if err := u.undo(); err != nil {
+		return fmt.Errorf("the update can't be completed: %w; and it can't be undone yet: %w", reason, err)
+	}
+	return fmt.Errorf("the update was undone: %w", reason)
+}
+
+// enter writes the journal with another phase. If it is not known whether the disk has it, it goes on from this phase:
+// it can be undone in any case.
+func (u *Updater) enter(next phase) error {
+	changed := *u.journal
+	changed.Phase = next
+	err := u.writeJournal(u.state, &changed)
+	if err == nil || errors.Is(err, errUncertain) {
+		u.journal = &changed
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	return nil
+}
