@@ -32,6 +32,7 @@ done
 dir=$(realpath -m "$2")
 image=$(realpath -m "$3")
 programs=$(realpath "$programs")
+[ ! -e "$dir" ] || [ -e "$dir/lock" ] || [ -z "$(ls -A "$dir")" ] || fail "$dir has files of others, and the build deletes folders in it" "name an empty folder"
 mkdir -p "$dir" "$(dirname "$image")"
 exec 9>"$dir/lock"
 flock 9

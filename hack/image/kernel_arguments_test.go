@@ -19,6 +19,8 @@ func TestKernelArgumentsAreChanged(t *testing.T) {
 		"replaced":                           {"mitigations=auto quiet", []string{"--should-exist", "mitigations=off", "--should-not-exist", "mitigations=auto"}, "quiet mitigations=off"},
 		"only whole arguments":               {"console=ttyS0,115200", []string{"--should-not-exist", "console=ttyS0", "--should-exist", "console=ttyS0,9600"}, "console=ttyS0,115200 console=ttyS0,9600"},
 		"with characters that a shell reads": {"a", []string{"--should-exist", "b=$HOME;`id`*?[x]&|"}, "a b=$HOME;`id`*?[x]&|"},
+		"removed, all":                       {"a b", []string{"--should-not-exist", "a", "--should-not-exist", "b"}, ""},
+		"added where there were none":        {"", []string{"--should-exist", "a"}, "a"},
 		"several in one entry":               {"a", []string{"--should-exist", "b c"}, "a b c"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,12 +39,17 @@ func TestKernelArgumentsAreChanged(t *testing.T) {
 }
 
 func TestNoRebootWithoutChange(t *testing.T) {
-	i := kernelArguments(t, "quiet a=b")
-	if output, err := i.run(helper, "--should-exist", "a=b", "--should-not-exist", "c"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	if i.exists("changed") {
-		t.Error("the host reboots for ever")
+	for current, arguments := range map[string][]string{
+		"quiet a=b": {"--should-exist", "a=b", "--should-not-exist", "c"},
+		"":          {"--should-not-exist", "c"},
+	} {
+		i := kernelArguments(t, current)
+		if output, err := i.run(helper, arguments...); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		if i.exists("changed") {
+			t.Error("the host reboots for ever")
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package image
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -39,4 +42,48 @@ func TestNetworkWithoutTimesyncd(t *testing.T) {
 	if output, err := i.run("31poolboot-network/start-network.sh", "0"); err != nil || !strings.Contains(output, "The clock is not set") {
 		t.Errorf("%v: %s", err, output)
 	}
+}
+
+// It runs the script with the kernel's own routing, in a network namespace.
+func TestNoUserDataFromTheNetwork(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for a network namespace")
+	}
+	script, err := filepath.Abs("dracut/31poolboot-network/block-metadata.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.Command("unshare", "--net", "bash", "-euc", `
+ip link add net0 type veth peer name net1
+ip link set net0 up
+ip link set net1 up
+ip address add 192.0.2.1/24 dev net0
+ip route add default via 192.0.2.2
+reachable() {
+	ip route get 169.254.169.254 >/dev/null 2>&1 && echo "$1: IPv4 metadata service"
+	[ ! -e /proc/net/if_inet6 ] || ! ip -6 route get fe80::a9fe:a9fe oif net0 >/dev/null 2>&1 || echo "$1: IPv6 metadata service"
+	ip route get 198.51.100.1 >/dev/null && echo "$1: config server"
+}
+reachable before
+sh "$0" add
+reachable during
+sh "$0" del
+reachable after`, script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	if got, want := string(output), expectReachable("before", true)+expectReachable("during", false)+expectReachable("after", true); got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
+
+// expectReachable returns what the host reaches, with or without metadata services.
+func expectReachable(when string, metadata bool) (expected string) {
+	if metadata {
+		expected = when + ": IPv4 metadata service\n"
+		if _, err := os.Stat("/proc/net/if_inet6"); err == nil {
+			expected += when + ": IPv6 metadata service\n"
+		}
+	}
+	return expected + when + ": config server\n"
 }

@@ -16,10 +16,11 @@ boot=$(mktemp -d)
 mount "$device" "$boot"
 trap 'umount "$boot"; rmdir "$boot"' EXIT
 file=$boot/kernel-arguments.cfg
-current=$(sed -n "s/^set kernel_arguments='\(.*\)'\$/\1/p" "$file")
-[ -n "$current" ] || fail "kernel-arguments.cfg in the file system boot has no line set kernel_arguments='...'. Write the image again"
+line="^set kernel_arguments='\(.*\)'\$"
+grep -q "$line" "$file" || fail "kernel-arguments.cfg in the file system boot has no line set kernel_arguments='...'. Write the image again"
+current=$(sed -n "s/$line/\1/p" "$file")
 
-arguments=" $current "
+arguments=" ${current:+$current }"
 newline='
 '
 while [ $# -gt 0 ]; do

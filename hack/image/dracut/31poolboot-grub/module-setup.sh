@@ -10,7 +10,7 @@ depends() {
 }
 
 install() {
-	inst_multiple mktemp mount mv rmdir sed sleep sync systemctl umount
+	inst_multiple grep mktemp mount mv rmdir sed sleep sync systemctl umount
 	# Not with inst_script, which keeps a file that exists.
 	cp "$moddir/ignition-kargs-helper.sh" "$initdir/usr/sbin/ignition-kargs-helper"
 	inst_simple "$moddir/ignition-kargs-reboot.service" "$systemdsystemunitdir/ignition-kargs-reboot.service"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# A dracut module: starts systemd-networkd if Ignition needs the network, and sets the clock with systemd-timesyncd.
+# A dracut module: starts systemd-networkd if Ignition needs the network, without OpenStack's metadata service, and sets the
+# clock with systemd-timesyncd.
 
 check() {
 	return 255
@@ -10,13 +11,14 @@ depends() {
 }
 
 install() {
-	inst_multiple sed systemctl "$systemdutildir/systemd-networkd-wait-online"
+	inst_multiple ip sed systemctl "$systemdutildir/systemd-networkd-wait-online"
 	# Not with dracut's own module, whose systemd-time-wait-sync blocks the boot of a host without NTP server.
 	inst_multiple -o "$systemdutildir/systemd-timesyncd" "$systemdsystemunitdir/systemd-timesyncd.service"
 	local file
 	for file in passwd group; do
 		grep '^systemd-timesync:' "$dracutsysrootdir/etc/$file" >>"$initdir/etc/$file"
 	done
+	inst_script "$moddir/block-metadata.sh" /usr/libexec/poolboot/block-metadata
 	inst_script "$moddir/start-network.sh" /usr/libexec/poolboot/start-network
 	inst_simple "$moddir/80-dhcp.network" /usr/lib/systemd/network/80-dhcp.network
 	inst_simple "$moddir/ignition-network.service" "$systemdsystemunitdir/ignition-network.service"
