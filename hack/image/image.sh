@@ -15,10 +15,7 @@ ignition=${IGNITION:-ignition}
 # MiB. The disk of a host is larger, and Ignition partitions the rest.
 root_size=${ROOT_SIZE:-3072} boot_size=256
 
-fail() {
-	echo "$1. What to do: $2" >&2
-	exit 1
-}
+. "$here/../debian.sh"
 [ "$(id -u)" = 0 ] || fail "Only root can build an image" "run the same command with sudo"
 [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || fail "This machine is not Debian for amd64" "run this on Debian 12, or in a container of it"
 case $mode in
@@ -56,24 +53,12 @@ step() {
 # built STEP: the time makes all later steps outdated.
 built() { echo "$recipe $(date +%s.%N)" >"$dir/$1.recipe"; }
 
-. /etc/os-release
-# The files that name the machine's mirrors of its distribution. Without lists apt does not know them.
-sources() {
-	apt-get indextargets --format '$(ORIGIN) $(SOURCESENTRY)' 'Created-By: Packages' | sed -n "s/^${ID^} \(.*\):[0-9]*$/\1/p" | sort -u
-}
 root=$dir/root
-if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$(sed -n '/^root=/,/\tbuilt root/p' "$here/image.sh")"; then
+if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$here/../debian.sh" "$(sed -n '/^root=/,/\tbuilt root/p' "$here/image.sh")"; then
 	step root
-	[ -n "$(sources)" ] || apt-get update -qq
-	mapfile -t files < <(sources)
-	[ ${#files[@]} -gt 0 ] || fail "apt on this machine has no source of $ID's packages" "check /etc/apt/sources.list and /etc/apt/sources.list.d"
 	rm -rf "$root"
-	mapfile -t proxy < <(apt-config dump | grep -E '^Acquire::(http|https)::Proxy' | sed 's/^/--aptopt=/')
 	# The initramfs is a step of its own.
-	INITRD=No unshare --mount --pid --fork --kill-child mmdebstrap --mode=root --variant=essential --format=directory \
-		--include="$(paste -sd, "$here/packages"),$kernel" --aptopt='APT::Install-Recommends "false"' "${proxy[@]}" \
-		--dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-		"$VERSION_CODENAME" "$root" "${files[@]}"
+	INITRD=No install_debian "$root" $(cat "$here/packages") "$kernel"
 	built root
 fi
 
@@ -109,17 +94,12 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	rm -rf "$dir/tree" "$dir/boot" "$disk"
 	cp -al "$root" "$dir/tree"
 	tree=$dir/tree
-	# The image knows neither the name of a host nor its IDs and keys.
-	rm -rf "$tree"/etc/{hostname,fstab,resolv.conf,machine-id} "$tree"/etc/ssh/ssh_host_* "$tree"/var/lib/dbus/machine-id "$tree"/etc/apt/sources.list*
-	rm -rf "$tree"/etc/systemd/system/*.wants "$tree"/var/cache/debconf/* "$tree"/var/log/* "$tree"/dev/*
-	rm -rf "$tree"/usr/lib/dracut/modules.d/{30ignition,31poolboot-*}
-	# No umask or owner of the checkout reaches the image.
-	tar -C "$here/files" --owner=0 --group=0 --mode='u=rwX,go=rX' -c . | tar -C "$tree" -x --no-same-permissions --keep-directory-symlink -p
-	echo uninitialized >"$tree/etc/machine-id"
+	finish_root "$tree" "$here/files"
+	rm -rf "$tree"/usr/lib/dracut/modules.d/{30ignition,31poolboot-*} "$tree"/dev/*
 	ln -s /run/systemd/resolve/resolv.conf "$tree/etc/resolv.conf"
 	# It asks on the console.
 	ln -s /dev/null "$tree/etc/systemd/system/systemd-firstboot.service"
-	mkdir -p "$tree"/var/log/journal "$tree"/opt/cni/bin "$tree"/etc/{cni/net.d,kubernetes} "$tree/usr/share/containerd"
+	mkdir -p "$tree/usr/share/containerd"
 	install -m 755 "$programs"/{kubelet,kubeadm} "$programs"/containerd/* "$tree/usr/bin/"
 	install -m 755 "$programs"/cni/* "$tree/opt/cni/bin/"
 	install -m 644 "$programs/pause.tar" "$tree/usr/share/containerd/pause.tar"

@@ -30,6 +30,7 @@ type builder struct {
 	t           *testing.T
 	script, dir string
 	path, calls string
+	functions   []byte // of debian.sh
 }
 
 func newBuilder(t *testing.T) *builder {
@@ -42,6 +43,11 @@ func newBuilder(t *testing.T) *builder {
 	if err := os.Chmod(b.script, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	var err error
+	if b.functions, err = os.ReadFile("../debian.sh"); err != nil {
+		t.Fatal(err)
+	}
+	b.write(filepath.Join(tmp, "debian.sh"), string(b.functions), 0o644)
 	if err := os.MkdirAll(filepath.Dir(b.dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +128,9 @@ func TestUnusableOnesAreDetectedAndRebuilt(t *testing.T) {
 		"an additional file":         {func(b *builder) error { return os.WriteFile(b.dir+"/root/new", nil, 0o600) }, "is damaged, for example ./new"},
 		"changed package list": {func(b *builder) error {
 			return os.WriteFile(filepath.Dir(b.script)+"/packages", []byte("systemd\n"), 0o600)
+		}, "is outdated"},
+		"changed function": {func(b *builder) error {
+			return os.WriteFile(filepath.Dir(filepath.Dir(b.script))+"/debian.sh", append([]byte("# changed\n"), b.functions...), 0o600)
 		}, "is outdated"},
 		"changed file of an image": {func(b *builder) error { return os.Remove(filepath.Dir(b.script) + "/files/etc/hosts") }, "is outdated"},
 	} {
