@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -41,6 +42,7 @@ var _ = Describe("The documentation", func() {
 						continue // a configuration file, or an object of OpenShift
 					}
 					object.SetNamespace(t.Namespace)
+					object.SetName(strings.TrimPrefix(object.GetName(), poolv1.RenderedNamePrefix)) // users cannot create rendered configs
 					Expect(lab.ManagementClient.Create(ctx, &object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
 						To(Succeed(), "%s: %s %s", file, object.GetKind(), object.GetName())
 					objects++
