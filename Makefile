@@ -188,7 +188,7 @@ images: $(BIN)/image ## Write the images of the manager and the config server, a
 # A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
 IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-amd64.qcow2
 OLDER_IMAGE := $(BIN)/machine/ignition-2.14.qcow2
-IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kubectl etcd),$(REAL_PARTS))
+IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kube-scheduler kubectl etcd),$(REAL_PARTS))
 .PHONY: image
 image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes).
 	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage
