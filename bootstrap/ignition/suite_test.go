@@ -1,9 +1,7 @@
 package ignition_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/coreos/ignition/v2/config"
@@ -11,9 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestIgnition(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -23,13 +20,7 @@ func TestIgnition(t *testing.T) {
 // expectGolden compares a document with testdata/<name>, and parses it with Ignition's own parser.
 func expectGolden(name string, document []byte) {
 	GinkgoHelper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		Expect(os.WriteFile(file, append(document, '\n'), 0o600)).To(Succeed())
-	}
-	golden, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(string(document) + "\n").To(Equal(string(golden)))
+	golden.Expect(name, append(slices.Clip(document), '\n'))
 	expectIgnitionReads(document)
 }
 

@@ -2,10 +2,7 @@ package join_test
 
 import (
 	"encoding/json"
-	"flag"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,9 +23,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const secret = "0123456789abcdef"
 
@@ -75,21 +71,14 @@ var _ = Describe("The overlay of a machine", func() {
 	}
 
 	DescribeTable("is the same, byte for byte, for the same input, and Ignition accepts it",
-		func(golden string, choose func()) {
+		func(name string, choose func()) {
 			choose()
 			raw, err := ignition.Marshal(overlay())
 			Expect(err).NotTo(HaveOccurred())
 			_, report, err := ignitionv35.Parse(raw)
 			Expect(err).NotTo(HaveOccurred(), report.String())
 			Expect(report.Entries).To(BeEmpty(), report.String())
-
-			path := filepath.Join("testdata", golden)
-			if *update {
-				Expect(os.WriteFile(path, readable(raw), 0o644)).To(Succeed())
-			}
-			want, err := os.ReadFile(path)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(string(readable(raw))).To(Equal(string(want)))
+			golden.Expect(name, readable(raw))
 		},
 		Entry("with the join type Kubelet", "kubelet.json", func() {}),
 		Entry("with the join type Kubeadm", "kubeadm.json", useKubeadm),

@@ -1,10 +1,8 @@
 package pool_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/coreos/ignition/v2/config"
@@ -14,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestPool(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -69,13 +66,7 @@ func withIgnition(name, role, document string) poolv1.MachineConfig {
 // expectGolden compares a document with testdata/<name>, and parses the Ignition with Ignition's own parser.
 func expectGolden(name string, document, ignition []byte) {
 	GinkgoHelper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		Expect(os.WriteFile(file, append(document, '\n'), 0o600)).To(Succeed())
-	}
-	golden, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(string(document) + "\n").To(Equal(string(golden)))
+	golden.Expect(name, append(slices.Clip(document), '\n'))
 	_, report, err := config.Parse(ignition)
 	Expect(err).NotTo(HaveOccurred(), report.String())
 }

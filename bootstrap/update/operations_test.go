@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,6 +16,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/golden"
 )
 
 const (
@@ -145,11 +144,7 @@ var _ = Describe("The operations of a plan", func() {
 				passwd: {users: [{name: core, sshAuthorizedKeys: [k]}]}}}`)
 		document, err := json.MarshalIndent(plan.Operations, "", "  ")
 		Expect(err).NotTo(HaveOccurred())
-		golden := filepath.Join("testdata", "operations.json")
-		if *updateGolden {
-			Expect(os.WriteFile(golden, append(document, '\n'), 0o600)).To(Succeed())
-		}
-		Expect(os.ReadFile(golden)).To(MatchJSON(document))
+		golden.Expect("operations.json", append(document, '\n'))
 	})
 })
 

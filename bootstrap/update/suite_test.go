@@ -1,7 +1,6 @@
 package update_test
 
 import (
-	"flag"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,8 +12,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
-
-var updateGolden = flag.Bool("update", false, "write the golden files anew")
 
 func TestUpdate(t *testing.T) {
 	RegisterFailHandler(Fail)
