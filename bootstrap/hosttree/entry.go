@@ -92,8 +92,13 @@ type Change struct {
 	To *Entry
 }
 
-// Changes returns the paths that differ between two trees, in order. A hard link to a file that is replaced differs,
-// too: it would still lead to the old file.
+// IsAffected reports whether the entry of a path must be written if these paths differ: a hard link to a file that is
+// replaced would still lead to the old file.
+func (e *Entry) IsAffected(path string, differs map[string]bool) bool {
+	return differs[path] || e.Type == HardLink && differs[e.Target]
+}
+
+// Changes returns the paths that differ between two trees, in order, and hard links to files that do.
 func Changes(from, to Tree) (changes []Change) {
 	differs := map[string]bool{}
 	for path, old := range from {
@@ -108,7 +113,7 @@ func Changes(from, to Tree) (changes []Change) {
 		}
 	}
 	for path, entry := range to {
-		if differs[path] || entry.Type == HardLink && differs[entry.Target] {
+		if entry.IsAffected(path, differs) {
 			change := Change{Path: path, To: &entry}
 			if old, existed := from[path]; existed {
 				change.From = &old

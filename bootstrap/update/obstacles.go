@@ -84,10 +84,7 @@ func refuseFile(before, after *types.File) (why, remedy string) {
 	if before != nil && len(before.Append) > 0 || after != nil && len(after.Append) > 0 {
 		return "it appends to a file, which can be neither repeated nor undone", "write the whole contents instead, or replace the Machine"
 	}
-	if after == nil {
-		return "", ""
-	}
-	if after.Contents.Source == nil {
+	if after == nil || after.Contents.Source == nil {
 		return "", ""
 	}
 	switch _, err := hosttree.Decode(after.Contents, nil); {

@@ -96,7 +96,7 @@ func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 		differs[name] = differs[name] || !isManaged || r.Implied || !isSameState(r.state, stateOf(entry))
 	}
 	for name, entry := range tree {
-		if differs[name] || entry.Type == hosttree.HardLink && differs[entry.Target] {
+		if entry.IsAffected(name, differs) {
 			changes = append(changes, hosttree.Change{Path: name, To: &entry})
 		}
 	}
@@ -242,25 +242,19 @@ func (c *check) sumAt(directory int, real string, stat *syscall.Stat_t) (string,
 
 // hardLinkTarget returns what a hard link leads to.
 func (d *disk) hardLinkTarget(target string) (*syscall.Stat_t, error) {
-	real, err := d.resolve(target, func(string) bool { return false })
-	if err != nil {
-		return nil, err
-	}
-	return d.stat(real)
+	_, found, err := d.find(target)
+	return found, err
 }
 
 // findDropIns adds the drop-ins of units that the configuration does not contain.
 func (c *check) findDropIns(units map[string]bool, managed map[string]record) error {
 	for unit := range units {
 		directory := path.Join(hosttree.UnitDirectory, unit+".d")
-		real, err := c.resolve(directory, func(string) bool { return false })
+		real, found, err := c.find(directory)
 		if err != nil {
 			return err
 		}
-		if found, err := c.stat(real); err != nil || !isDirectory(found) {
-			if err != nil {
-				return err
-			}
+		if !isDirectory(found) {
 			continue
 		}
 		names, err := c.list(real)

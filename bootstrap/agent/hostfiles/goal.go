@@ -125,11 +125,7 @@ func (u *Updater) original(name string) (string, error) {
 
 // putOriginal sets the goal to a copy of what the image has elsewhere.
 func (u *Updater) putOriginal(g *goal, original string) error {
-	real, err := u.resolve(original, func(string) bool { return false })
-	if err != nil {
-		return err
-	}
-	found, err := u.stat(real)
+	real, found, err := u.find(original)
 	switch {
 	case err != nil:
 		return err
@@ -222,11 +218,7 @@ func (u *Updater) originalMeta(r *record, name string, now meta) (meta, error) {
 	case err != nil || original == "":
 		return defaultMeta(r.Type), err
 	}
-	real, err := u.resolve(original, func(string) bool { return false })
-	if err != nil {
-		return meta{}, err
-	}
-	found, err := u.stat(real)
+	_, found, err := u.find(original)
 	if err != nil || found == nil {
 		return defaultMeta(r.Type), err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
@@ -81,7 +83,7 @@ func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) 
 			p.next[g.path] = *g.record
 		}
 	}
-	if len(p.refused.Differences)+len(p.refused.Obstacles) > 0 {
+	if p.isRefused() {
 		return nil, &p.refused
 	}
 	slices.SortFunc(p.goals, func(a, b *goal) int { return hosttree.CompareDepth(a.real, b.real) })
@@ -90,11 +92,13 @@ func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) 
 			return nil, err
 		}
 	}
-	if len(p.refused.Differences)+len(p.refused.Obstacles) > 0 {
+	if p.isRefused() {
 		return nil, &p.refused
 	}
 	return p, nil
 }
+
+func (p *plan) isRefused() bool { return len(p.refused.Differences)+len(p.refused.Obstacles) > 0 }
 
 // refuse collects an error that is an obstacle, and returns any other error.
 func (p *plan) refuse(err error) error {
@@ -148,9 +152,8 @@ func (p *plan) newGoal(change hosttree.Change, force bool) (*goal, error) {
 
 // isSameState reports whether two states are the same.
 func isSameState(a, b state) bool {
-	same := func(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
-	modes := a.Mode == b.Mode || a.Mode != nil && b.Mode != nil && *a.Mode == *b.Mode
-	return a.Type == b.Type && a.Size == b.Size && a.Sum == b.Sum && a.Target == b.Target && modes && same(a.UID, b.UID) && same(a.GID, b.GID)
+	return a.Type == b.Type && a.Size == b.Size && a.Sum == b.Sum && a.Target == b.Target &&
+		ptr.Equal(a.Mode, b.Mode) && ptr.Equal(a.UID, b.UID) && ptr.Equal(a.GID, b.GID)
 }
 
 // nameError returns an obstacle if a path can't exist.

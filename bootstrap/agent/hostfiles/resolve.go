@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,6 +52,20 @@ func (d *disk) resolve(name string, isOwn func(real string) bool) (string, error
 		rest = append(strings.Split(target, "/"), rest...)
 	}
 	return real, nil
+}
+
+// follow is resolve through all links in parents, whoever wrote them.
+func (d *disk) follow(name string) (string, error) {
+	return d.resolve(name, func(string) bool { return false })
+}
+
+// find returns where follow leads, and what is there, nil if nothing is.
+func (d *disk) find(name string) (real string, found *syscall.Stat_t, err error) {
+	if real, err = d.follow(name); err != nil {
+		return "", nil, err
+	}
+	found, err = d.stat(real)
+	return real, found, err
 }
 
 // mount returns the ID of the mount that a directory is on.

@@ -95,7 +95,7 @@ func (u *Updater) makeState(root *os.Root) (err error) {
 	if err := root.MkdirAll(strings.TrimPrefix(path.Dir(name), "/"), 0o755); err != nil {
 		return err
 	}
-	if u.state, err = u.resolve(name, func(string) bool { return false }); err != nil {
+	if u.state, err = u.follow(name); err != nil {
 		return err
 	}
 	for _, directory := range []string{u.state, path.Join(u.state, slotsName)} {
@@ -144,7 +144,7 @@ func (u *Updater) Adopt(tree hosttree.Tree) error {
 		if err := checkResolved(name, entry); err != nil {
 			return err
 		}
-		real, err := u.resolve(name, func(string) bool { return false })
+		real, err := u.follow(name)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (u *Updater) Adopt(tree hosttree.Tree) error {
 	for name := range maps.Clone(managed) {
 		for parent := path.Dir(name); parent != "/"; parent = path.Dir(parent) {
 			if _, exists := managed[parent]; !exists {
-				real, err := u.resolve(parent, func(string) bool { return false })
+				real, err := u.follow(parent)
 				if err != nil {
 					return err
 				}
