@@ -40,7 +40,7 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 	}
 	objects, err := o.files.Read(o.policy)
 	if err != nil {
-		return refuse("%w", err)
+		return update.Policy{}, fmt.Errorf("--policy: %w", err)
 	}
 	pools := slices.DeleteFunc(input.Of[*poolv1.MachineConfigPool](objects), func(p *poolv1.MachineConfigPool) bool { return input.IsOpenShift(p.TypeMeta) })
 	switch configurations := objects.MachineConfigurations; {
