@@ -1,38 +1,79 @@
 #!/usr/bin/env bash
-# image.sh check: fails with a message if this machine cannot build an image.
+# image.sh check DIR IMAGE: fails with a message if this machine cannot build an image, or a variable has a wrong value.
 # image.sh build DIR IMAGE: builds a Debian image for bare-metal hosts, and its SHA-256 checksum in IMAGE.sha256sum.
 #
 # It builds in steps: the root file system, the initramfs, the image. The results of the steps are in DIR, and a step
-# is repeated when its inputs change. The programs that are not in Debian are those of the folder PROGRAMS.
+# is repeated when its inputs change. Without a change, nothing is written. Images with other kernels have steps of their own.
+# The programs that are not in Debian are those of the folder PROGRAMS.
 # KERNEL is the Debian package of the kernel. Default: linux-image-cloud-amd64, which has drivers for virtual machines only.
+# PACKAGES are more Debian packages for the image, with spaces between them.
+# ROOT_SIZE is the size of the root partition in MiB.
 # IGNITION is the folder of hack/tools, and the program, of the release of Ignition in the image. Default: ignition.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mode=$1
 programs=${PROGRAMS:-$here/../../bin}
 kernel=${KERNEL:-linux-image-cloud-amd64}
+packages=$(tr -s '[:space:]' '\n' <<<"${PACKAGES:-}" | sed '/^$/d' | LC_ALL=C sort -u)
 ignition=${IGNITION:-ignition}
 # MiB. The disk of a host is larger, and Ignition partitions the rest.
 root_size=${ROOT_SIZE:-3072} boot_size=256
 
 . "$here/../debian.sh"
-[ "$(id -u)" = 0 ] || fail "Only root can build an image" "run the same command with sudo"
-[ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || fail "This machine is not Debian for amd64" "run this on Debian 12, or in a container of it"
+. "$here/updates.sh"
+. "$here/check.sh"
+dir=$(realpath -m "$2")
+image=$(realpath -m "$3")
+# The steps of each kernel, so that images for virtual machines and for hardware do not replace each other's.
+root_step=root-$kernel initramfs_step=initramfs-$kernel-$ignition image_step=image-$kernel-$ignition
 case $mode in
-check) exit ;;
+check)
+	check_variables
+	check_machine
+	check_packages
+	check_folders
+	exit
+	;;
 build) ;;
+steps) ;; # of build
 *) fail "Unknown mode $mode" "read the first lines of hack/image/image.sh" ;;
 esac
+
+# The steps are a process group, which ends as a whole when the build is interrupted: unshare ignores SIGTERM.
+if [ "$mode" = build ]; then
+	check_variables
+	check_machine
+	group=
+	interrupted() {
+		trap '' INT TERM
+		exec 3>&2 2>/dev/null # bash says what was killed
+		[ -z "$group" ] || kill -KILL -- "-$group" || true
+		wait || true
+		rm -f "$image.new"
+		echo "The build was interrupted. $image is as it was before. $dir keeps the finished steps: the same command continues with the step that was interrupted." >&3
+		exit "$1"
+	}
+	trap 'interrupted 130' INT
+	trap 'interrupted 143' TERM
+	set -m
+	"$here/image.sh" steps "$dir" "$image" </dev/null &
+	group=$!
+	set +m
+	wait "$group"
+	exit
+fi
+
 for program in mmdebstrap:mmdebstrap qemu-img:qemu-utils sfdisk:fdisk mke2fs:e2fsprogs; do
 	command -v "${program%:*}" >/dev/null || fail "This machine has no ${program%:*}" "apt-get install ${program#*:}"
 done
-dir=$(realpath -m "$2")
-image=$(realpath -m "$3")
 programs=$(realpath "$programs")
 [ ! -e "$dir" ] || [ -e "$dir/lock" ] || [ -z "$(ls -A "$dir")" ] || fail "$dir has files of others, and the build deletes folders in it" "name an empty folder"
 mkdir -p "$dir" "$(dirname "$image")"
 exec 9>"$dir/lock"
-flock 9
+flock --nonblock 9 || {
+	echo "==> wait for another build in $dir"
+	flock 9
+}
 
 # is_built STEP INPUT...: whether a step was built from these inputs. It sets $recipe to their hash.
 is_built() {
@@ -53,19 +94,20 @@ step() {
 # built STEP: the time makes all later steps outdated.
 built() { echo "$recipe $(date +%s.%N)" >"$dir/$1.recipe"; }
 
-root=$dir/root
-if ! is_built root "$ID $VERSION_CODENAME $kernel" "$here/packages" "$here/../debian.sh" "$(sed -n '/^root=/,/\tbuilt root/p' "$here/image.sh")"; then
-	step root
+root=$dir/$root_step
+if ! is_built "$root_step" "$ID $VERSION_CODENAME $kernel" "packages $packages" "$here/packages" "$here/../debian.sh" "$(sed -n '/^root=/,/\tbuilt .*root/p' "$here/image.sh")"; then
+	step "$root_step"
+	check_space "$dir" "$root_space"
 	rm -rf "$root"
 	# The initramfs is a step of its own.
-	INITRD=No install_debian "$root" $(cat "$here/packages") "$kernel"
-	built root
+	INITRD=No install_debian "$root" $(cat "$here/packages") $packages "$kernel"
+	built "$root_step"
 fi
 
-modules=$root/usr/lib/dracut/modules.d initramfs=initramfs-$ignition
+modules=$root/usr/lib/dracut/modules.d initramfs=$initramfs_step
 go -C "$here/../tools/$ignition" mod download github.com/coreos/ignition/v2
 ignition_module=$(go -C "$here/../tools/$ignition" list -m -f '{{.Dir}}' github.com/coreos/ignition/v2)
-if ! is_built "$initramfs" "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
+if ! is_built "$initramfs" "$(cat "$dir/$root_step.recipe")" "$here/dracut" "$ignition_module/dracut" "$programs/$ignition" "$(sed -n '/^modules=/,/\tbuilt .*initramfs/p' "$here/image.sh")"; then
 	step "$initramfs"
 	version=$(ls "$root/lib/modules")
 	rm -rf "$modules/30ignition" "$modules"/31poolboot-*
@@ -79,17 +121,21 @@ if ! is_built "$initramfs" "$(cat "$dir/root.recipe")" "$here/dracut" "$ignition
 	grep -q partx "$modules/30ignition/module-setup.sh" || add+=" poolboot-partitions"
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$1/proc" && mount -t sysfs -o ro sysfs "$1/sys" && mount --bind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/run" &&
-		exec chroot "$1" dracut --force --no-hostonly --no-hostonly-cmdline --no-early-microcode --reproducible \
+		exec chroot "$1" dracut --force --no-hostonly --no-hostonly-cmdline --early-microcode --reproducible \
 			--add "$3" --omit "network-legacy network-manager plymouth" \
 			--compress "zstd -3 -T0 -q" --kver "$2" /boot/initramfs' - "$root" "$version" "$add"
 	mv "$root/boot/initramfs" "$dir/$initramfs"
 	built "$initramfs"
 fi
 
-step=image-$ignition
-if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/grub" "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni} "$root_size" "path $image" \
-	"$(sed -n '/^step=/,$p' "$here/image.sh")" || ! (cd "$(dirname "$image")" && sha256sum --quiet --check "$(basename "$image").sha256sum" >/dev/null 2>&1); then
+step=$image_step
+# Another build can have replaced the image and its checksum.
+if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/grub" "$here/updates.sh" "$here/dracut/31poolboot-grub" "$programs"/{kubelet,kubeadm,pause.tar,containerd,cni} "$root_size" "path $image" \
+	"$(sed -n '/^step=/,$p' "$here/image.sh")" || ! cmp -s "$image.sha256sum" "$dir/$step.sha256sum" ||
+	! (cd "$(dirname "$image")" && sha256sum --quiet --check "$(basename "$image").sha256sum" >/dev/null 2>&1); then
 	step "$step"
+	check_space "$dir" "$disk_space"
+	check_space "$(dirname "$image")" "$image_space"
 	disk=$dir/disk.raw
 	rm -rf "$dir/tree" "$dir/boot" "$disk"
 	cp -al "$root" "$dir/tree"
@@ -103,6 +149,7 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	install -m 755 "$programs"/{kubelet,kubeadm} "$programs"/containerd/* "$tree/usr/bin/"
 	install -m 755 "$programs"/cni/* "$tree/opt/cni/bin/"
 	install -m 644 "$programs/pause.tar" "$tree/usr/share/containerd/pause.tar"
+	prepare_updates "$tree" "$here"
 	mv "$tree/boot" "$dir/boot"
 	mkdir -m 755 "$tree/boot" "$dir/boot/grub"
 	mv "$dir"/boot/vmlinuz-* "$dir/boot/vmlinuz"
@@ -111,6 +158,9 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	install -m 644 "$here/grub/grub.cfg" "$dir/boot/grub/"
 	install -m 644 "$here/grub/kernel-arguments.cfg" "$dir/boot/"
 	: >"$dir/boot/ignition.firstboot"
+
+	check_fits "$dir/boot" "$boot_size" "set PACKAGES without some of the firmware: the initramfs contains that of every driver in it"
+	check_fits "$tree" "$root_size" "set ROOT_SIZE to a larger number of MiB"
 
 	# Partitions: GRUB, boot, root. Sectors have 512 bytes.
 	boot_start=4096 root_start=$((4096 + boot_size * 2048))
@@ -141,5 +191,6 @@ if ! is_built "$step" "$(cat "$dir/$initramfs.recipe")" "$here/files" "$here/gru
 	sync "$image.new"
 	mv "$image.new" "$image"
 	(cd "$(dirname "$image")" && sha256sum "$(basename "$image")" >"$(basename "$image").sha256sum")
+	cp "$image.sha256sum" "$dir/$step.sha256sum"
 	built "$step"
 fi

@@ -1,6 +1,8 @@
 package image
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -73,6 +75,72 @@ func TestImageWithoutKernelArguments(t *testing.T) {
 	i.write("media/kernel-arguments.cfg", "")
 	if output, err := i.run(helper, "--should-exist", "a"); err == nil || !strings.Contains(output, "has no line set kernel_arguments='...'. Write the image again") {
 		t.Errorf("%v: %s", err, output)
+	}
+}
+
+// On a running host, the file system is mounted at /boot. It must not be mounted again, and GRUB does not read what is
+// only in its journal.
+func TestKernelArgumentsOfARunningHost(t *testing.T) {
+	i := kernelArguments(t, "quiet")
+	i.write("boot/kernel-arguments.cfg", "set kernel_arguments='quiet'\n")
+	i.write("mounts", "/dev/vda3 / ext4 rw 0 0\n/dev/vda2 "+i.path("boot")+" ext4 ro,nosuid 0 0\n")
+	i.program("mount", `echo "$* $(cat "$BOOT_DIRECTORY/kernel-arguments.cfg")" >>"$CALLS"`)
+	i.environment = append(i.environment, "BOOT_DIRECTORY="+i.path("boot"), "MOUNTS="+i.path("mounts"))
+	for range 2 { // the second time, there is nothing to do
+		if output, err := i.run(helper, "--should-exist", "a", "--should-not-exist", "quiet"); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		if got, want := i.read("calls"), "-o remount,rw "+i.path("boot")+" set kernel_arguments='quiet'\n-o remount,ro "+i.path("boot")+" set kernel_arguments='a'\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if i.read("media/kernel-arguments.cfg") != "set kernel_arguments='quiet'\n" {
+		t.Error("it was mounted again")
+	}
+}
+
+// GRUB reads the file system without its journal, as debugfs does.
+func TestKernelArgumentsInARealFileSystem(t *testing.T) {
+	i := newInitramfs(t)
+	i.write("files/kernel-arguments.cfg", "set kernel_arguments='quiet'\n")
+	shell := func(script string) string {
+		command := exec.Command("/bin/sh", "-euc", script, "-", i.dir)
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Skipf("this machine can't mount file systems: %v: %s", err, output)
+		}
+		return strings.TrimSpace(string(output))
+	}
+	device := shell(`truncate -s 32M "$1/disk"; mkdir "$1/boot"; /sbin/mke2fs -q -t ext4 -d "$1/files" "$1/disk"; /sbin/losetup --find --show "$1/disk"`)
+	t.Cleanup(func() { _ = exec.Command("/sbin/losetup", "--detach", device).Run() })
+	shell("mount -o ro,nosuid " + device + ` "$1/boot"`)
+	t.Cleanup(func() { _ = exec.Command("umount", i.path("boot")).Run() })
+	i.environment = append(os.Environ(), "TMPDIR="+i.path("tmp"), "BOOT_DIRECTORY="+i.path("boot"), "KARGS_CHANGED="+i.path("changed"))
+	if output, err := i.run(helper, "--should-exist", "a", "--should-not-exist", "quiet"); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	if got := shell("/sbin/debugfs -R 'cat kernel-arguments.cfg' " + device + " 2>/dev/null"); got != "set kernel_arguments='a'" {
+		t.Errorf("on the disk is %q", got)
+	}
+	if got := shell(`grep " $1/boot " /proc/mounts`); !strings.Contains(got, " ext4 ro,nosuid") {
+		t.Errorf("it is mounted as %q", got)
+	}
+	if got := shell("/sbin/dumpe2fs -h " + device + " 2>/dev/null"); strings.Contains(got, "needs_recovery") {
+		t.Error("the journal is not empty")
+	}
+}
+
+func TestFileSystemThatCannotBeWritten(t *testing.T) {
+	i := kernelArguments(t, "quiet")
+	i.write("boot/kernel-arguments.cfg", "set kernel_arguments='quiet'\n")
+	i.write("mounts", "/dev/vda2 "+i.path("boot")+" ext4 ro,nosuid 0 0\n")
+	i.program("mount", `echo "mount: cannot remount read-write" >&2; exit 32`)
+	i.environment = append(i.environment, "BOOT_DIRECTORY="+i.path("boot"), "MOUNTS="+i.path("mounts"))
+	if output, err := i.run(helper, "--should-exist", "a"); err == nil || !strings.Contains(output, "cannot remount") {
+		t.Errorf("%v: %s", err, output)
+	}
+	if i.read("boot/kernel-arguments.cfg") != "set kernel_arguments='quiet'\n" || i.exists("changed") {
+		t.Error("it was changed")
 	}
 }
 

@@ -87,3 +87,19 @@ func expectReachable(when string, metadata bool) (expected string) {
 	}
 	return expected + when + ": config server\n"
 }
+
+// systemd-network-generator writes the files of ip=, vlan= and bond=, with names that start with 90. For each
+// interface, systemd-networkd applies the first file that matches.
+func TestKernelArgumentsOfTheNetworkApply(t *testing.T) {
+	for _, pattern := range []string{"dracut/31poolboot-network/*.network", "files/usr/lib/systemd/network/*.network"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			if filepath.Base(file) < "90-zzz" {
+				t.Errorf("%s overrides what the kernel arguments configure", file)
+			}
+		}
+	}
+}

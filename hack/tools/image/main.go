@@ -1,5 +1,5 @@
-// Command image writes a container image with one static program and nothing else, as a file for "docker load",
-// "ctr image import" or "crane push". It needs no container runtime, no base image and no registry.
+// Command image writes a container image with one static program and, if it needs any, a folder of files, as a file for
+// "docker load", "ctr image import" or "crane push". It needs no container runtime, no base image and no registry.
 package main
 
 import (
@@ -23,26 +23,27 @@ const user = "65532:65532"
 
 func main() {
 	program := flag.String("program", "", "Path of the program. In the image it is in the root folder, under the same name.")
+	folder := flag.String("folder", "", "Folder whose files are also in the image, readable for everyone, in a folder of the root with the same name.")
 	architecture := flag.String("architecture", "", "Architecture that the program was built for, as GOARCH has it.")
 	tag := flag.String("tag", "", "The image's name: registry/repository:tag.")
 	output := flag.String("output", "", "File to write.")
 	flag.Parse()
-	if err := write(*program, *architecture, *tag, *output); err != nil {
+	if err := write(*program, *folder, *architecture, *tag, *output); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-func write(program, architecture, tag, output string) error {
+func write(program, folder, architecture, tag, output string) error {
 	reference, err := name.NewTag(tag, name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf("--tag: %w", err)
 	}
-	files, err := layer(program)
+	layers, err := layers(program, folder)
 	if err != nil {
-		return fmt.Errorf("--program: %w", err)
+		return err
 	}
-	image, err := mutate.AppendLayers(empty.Image, files)
+	image, err := mutate.AppendLayers(empty.Image, layers...)
 	if err != nil {
 		return err
 	}
@@ -59,20 +60,52 @@ func write(program, architecture, tag, output string) error {
 	return tarball.WriteToFile(output, reference, image)
 }
 
-// layer returns a layer with only the program. It contains no times and no owners, so the same program always results
-// in the same image.
-func layer(program string) (v1.Layer, error) {
-	content, err := os.ReadFile(program)
+// layers returns the layers of an image: that of the folder, which images can share, and that of the program.
+func layers(program, folder string) ([]v1.Layer, error) {
+	own, err := layer(file{program, filepath.Base(program), 0o755})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--program: %w", err)
 	}
+	if folder == "" {
+		return []v1.Layer{own}, nil
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("--folder: %w", err)
+	}
+	var files []file
+	for _, entry := range entries {
+		files = append(files, file{filepath.Join(folder, entry.Name()), filepath.Base(folder) + "/" + entry.Name(), 0o444})
+	}
+	shared, err := layer(files...)
+	if err != nil {
+		return nil, fmt.Errorf("--folder: %w", err)
+	}
+	return []v1.Layer{shared, own}, nil
+}
+
+// file is a file of an image: where it is, its name in the image, and its mode.
+type file struct {
+	path, name string
+	mode       int64
+}
+
+// layer returns a layer with files. It contains no times and no owners, so the same files always result in the same
+// image.
+func layer(files ...file) (v1.Layer, error) {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
-	if err := writer.WriteHeader(&tar.Header{Name: filepath.Base(program), Mode: 0o755, Size: int64(len(content))}); err != nil {
-		return nil, err
-	}
-	if _, err := writer.Write(content); err != nil {
-		return nil, err
+	for _, f := range files {
+		content, err := os.ReadFile(f.path)
+		if err != nil {
+			return nil, err
+		}
+		if err := writer.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(content))}); err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(content); err != nil {
+			return nil, err
+		}
 	}
 	if err := writer.Close(); err != nil {
 		return nil, err

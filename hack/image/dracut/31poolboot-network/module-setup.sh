@@ -20,7 +20,7 @@ install() {
 	done
 	inst_script "$moddir/block-metadata.sh" /usr/libexec/poolboot/block-metadata
 	inst_script "$moddir/start-network.sh" /usr/libexec/poolboot/start-network
-	inst_simple "$moddir/80-dhcp.network" /usr/lib/systemd/network/80-dhcp.network
+	inst_simple "$moddir/99-dhcp.network" /usr/lib/systemd/network/99-dhcp.network
 	inst_simple "$moddir/ignition-network.service" "$systemdsystemunitdir/ignition-network.service"
 	$SYSTEMCTL -q --root="$initdir" add-requires ignition-complete.target ignition-network.service || exit 1
 }
