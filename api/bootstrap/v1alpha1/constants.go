@@ -81,6 +81,23 @@ const (
 	OverlayKey = "packed"
 )
 
+// Assignment Secrets hold what a running host should run. They are in the config server's namespace.
+const (
+	// AssignmentNamePrefix is the prefix of the name of an assignment Secret; the UID of the PoolbootConfig follows.
+	AssignmentNamePrefix = "assignment-"
+
+	// AssignmentLabel is on every assignment Secret; its value is the UID of the PoolbootConfig.
+	AssignmentLabel = "pool.cluster.x-k8s.io/assignment-for"
+
+	// AssignmentKey is the key of the assignment, and AssignmentClientCAKey that of the PEM bundle that verifies the
+	// client certificates of the Cluster's kubelets.
+	AssignmentKey         = "assignment.json"
+	AssignmentClientCAKey = "client-ca.crt"
+)
+
+// ForceUpdateAnnotation is on a PoolbootConfig. When its value changes, the host applies its configuration again.
+const ForceUpdateAnnotation = "pool.cluster.x-k8s.io/force-update"
+
 // Condition types of a PoolbootConfig.
 const (
 	// DataSecretAvailableCondition is true once the data Secret exists. It is false again if the Secret is lost
@@ -103,6 +120,9 @@ const (
 	IgnitionSucceededCondition = "IgnitionSucceeded"
 	// NodeInPoolCondition is true when the Machine's Node is Ready and in the recorded pool.
 	NodeInPoolCondition = "NodeInPool"
+	// UpdatedCondition is true when the running host runs what it should run, and unknown if it has no agent.
+	// PoolbootConfigs whose host has not joined don't have it.
+	UpdatedCondition = "Updated"
 )
 
 // Reasons of the conditions of a PoolbootConfig.
@@ -160,6 +180,20 @@ const (
 	DeletingReason                        = "Deleting"
 )
 
+// Reasons of the condition Updated of a PoolbootConfig. Those of hosts in an update are the states that agents report.
+const (
+	UpdateDoneReason           = "Done"
+	UpdateWaitingReason        = "Waiting"
+	UpdateDrainingReason       = "Draining"
+	UpdateApplyingReason       = "Applying"
+	UpdateRebootingReason      = "Rebooting"
+	UpdateVerifyingReason      = "Verifying"
+	UpdateDegradedReason       = "Degraded"
+	UpdateUnreconcilableReason = "Unreconcilable"
+	AssignmentFailedReason     = "AssignmentFailed"
+	NoAgentReason              = "NoAgent"
+)
+
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the
 // condition that becomes false. A boot without a problem creates no event, because its times are in status.boot.
 const (
@@ -175,6 +209,8 @@ const (
 	EventTokenUsedFromSecondAddress    = "TokenUsedFromSecondAddress"
 	EventTokenAddressRefused           = "TokenAddressRefused"
 	EventLabelsRestored                = "LabelsRestored"
+	EventUpdateStarted                 = "UpdateStarted"
+	EventUpdated                       = "Updated"
 	EventCertificateRequestApproved    = "CertificateRequestApproved" // not for the first key of a host
 	EventCertificateRequestDenied      = "CertificateRequestDenied"
 	EventCertificateRequestContested   = "CertificateRequestContested"

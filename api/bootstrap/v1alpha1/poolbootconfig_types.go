@@ -191,6 +191,10 @@ type PoolbootConfigStatus struct {
 	// boot is the timeline of the host's boot.
 	// +optional
 	Boot BootStatus `json:"boot,omitempty,omitzero"`
+
+	// update is what the running host should run, and when its Node was pre-registered for a later boot.
+	// +optional
+	Update UpdateStatus `json:"update,omitempty,omitzero"`
 }
 
 // PoolbootConfig is the bootstrap config of one Machine. It defines which pool the Machine boots into, where the host

@@ -1,8 +1,11 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 )
@@ -10,6 +13,7 @@ import (
 // MachineConfigPoolSpec defines which MachineConfigs a pool renders and which Nodes belong to it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="(has(self.minReadySeconds) ? self.minReadySeconds : 10) < (has(self.readyDeadlineSeconds) ? self.readyDeadlineSeconds : 1200)",message="it must be longer than minReadySeconds: set a later deadline, or fewer minReadySeconds",fieldPath=".readyDeadlineSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
@@ -80,10 +84,42 @@ type MachineConfigPoolSpec struct {
 	// path replaces, are: None for SSH keys, password hashes and /var/lib/kubelet/config.json; Restart kubelet.service
 	// for kubeletConfiguration and /etc/kubernetes/credential-providers; Reload crio.service for
 	// /etc/containers/policy.json, /etc/containers/registries.d and /etc/crio/policies, and after a Drain for
-	// /etc/containers/registries.conf. Hosts do not follow changes by themselves yet: kubectl poolboot plan and diff
-	// show what a change needs.
+	// /etc/containers/registries.conf. kubectl poolboot plan and diff show what a change needs.
 	// +optional
 	DisruptionPolicy DisruptionPolicy `json:"disruptionPolicy,omitempty,omitzero"`
+
+	// maxUnavailable is how many of the pool's hosts can be unavailable at a time because they are updated: a number,
+	// or a percentage of the pool's hosts, rounded down. A result of 0 is 1. Defaults to 1. Hosts that are unavailable
+	// for other reasons count.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
+	// Defaults to 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+
+	// readyDeadlineSeconds is the time within which an update must be complete after the host was changed, with its
+	// reboot. After it, the host returns to its previous configuration by itself. It must be longer than
+	// minReadySeconds. Defaults to 1200.
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=14400
+	ReadyDeadlineSeconds int32 `json:"readyDeadlineSeconds,omitempty"`
+
+	// driftPolicy is what a host does when it differs from its configuration: Report reports the paths that differ,
+	// Repair also corrects them. Defaults to Report.
+	// +optional
+	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
+
+	// architecture is the architecture of hosts for which neither HardwareData nor the BareMetalHost has one, such as
+	// hosts that enroll. Defaults to amd64.
+	// +optional
+	Architecture Architecture `json:"architecture,omitempty"`
 
 	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
 	// present an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role> and
@@ -112,6 +148,36 @@ type MachineConfigPoolSpec struct {
 	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
 }
 
+// DriftPolicy is what a host does when it differs from its configuration.
+//
+// +kubebuilder:validation:Enum=Report;Repair
+type DriftPolicy string
+
+const (
+	// DriftReport reports the paths that differ.
+	DriftReport DriftPolicy = "Report"
+	// DriftRepair also corrects them.
+	DriftRepair DriftPolicy = "Repair"
+)
+
+// Architecture is the architecture of a host, as Go names it.
+//
+// +kubebuilder:validation:Enum=amd64;arm64
+type Architecture string
+
+const (
+	// ArchitectureAMD64 is that of x86-64.
+	ArchitectureAMD64 Architecture = "amd64"
+	// ArchitectureARM64 is that of 64-bit ARM.
+	ArchitectureARM64 Architecture = "arm64"
+)
+
+// Defaults of the times in a pool's spec. The CRDs have no defaults: an object is stored as it was written.
+const (
+	DefaultMinReadySeconds      = 10
+	DefaultReadyDeadlineSeconds = 1200
+)
+
 // RenderedConfigReference names a rendered config of the pool.
 type RenderedConfigReference struct {
 	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
@@ -130,6 +196,30 @@ type HostTemplateReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
+}
+
+// MinReady returns the seconds for which the Node of an updated host must be Ready.
+func (s *MachineConfigPoolSpec) MinReady() int32 {
+	if s.MinReadySeconds == nil {
+		return DefaultMinReadySeconds
+	}
+	return *s.MinReadySeconds
+}
+
+// ReadyDeadline returns the seconds within which an update must be complete.
+func (s *MachineConfigPoolSpec) ReadyDeadline() int32 {
+	if s.ReadyDeadlineSeconds == 0 {
+		return DefaultReadyDeadlineSeconds
+	}
+	return s.ReadyDeadlineSeconds
+}
+
+// RepairsDrift reports whether hosts correct differences from their configuration.
+func (s *MachineConfigPoolSpec) RepairsDrift() bool { return s.DriftPolicy == DriftRepair }
+
+// HostArchitecture returns the architecture of hosts for which neither HardwareData nor the BareMetalHost has one.
+func (s *MachineConfigPoolSpec) HostArchitecture() Architecture {
+	return cmp.Or(s.Architecture, ArchitectureAMD64)
 }
 
 // IsPaused reports whether the pool holds back new rendered configs.

@@ -1,0 +1,62 @@
+// Package v1alpha1 has the annotations of Nodes by which the manager and the agents of running hosts tell each other
+// what to do and what they do. It imports nothing: the agent is a small program.
+package v1alpha1
+
+// Annotations of a Node that the manager writes.
+const (
+	// DesiredAnnotation is the revision of the assignment that the host should have.
+	DesiredAnnotation = "pool.cluster.x-k8s.io/desired-revision"
+	// DrainedAnnotation is the revision for which the Node was cordoned and drained. The agent begins an update that
+	// drains only when it is the revision of that update.
+	DrainedAnnotation = "pool.cluster.x-k8s.io/drained-revision"
+	// DrainStartedAnnotation is the time at which the manager began to drain the Node (RFC 3339).
+	DrainStartedAnnotation = "pool.cluster.x-k8s.io/drain-started"
+	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
+	// is without it, and stays cordoned after the update.
+	CordonedAnnotation = "pool.cluster.x-k8s.io/cordoned-for-update"
+)
+
+// Annotations of a Node that the agent writes. They are claims of the host: root on the host can write anything. The
+// name of the config that the host runs is not among them: the manager knows which config a revision has.
+const (
+	// CurrentAnnotation is the revision of the assignment that the host has: the last one that was committed.
+	CurrentAnnotation = "pool.cluster.x-k8s.io/current-revision"
+	// TargetAnnotation is the revision that StateAnnotation and ReasonAnnotation are about.
+	TargetAnnotation = "pool.cluster.x-k8s.io/update-revision"
+	// StateAnnotation is a State.
+	StateAnnotation = "pool.cluster.x-k8s.io/update-state"
+	// ReasonAnnotation says why the host is in that state, for people, in at most MaxReason bytes.
+	ReasonAnnotation = "pool.cluster.x-k8s.io/update-reason"
+	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
+	// kinds of differences, never contents. It is absent if nothing differs.
+	DriftAnnotation = "pool.cluster.x-k8s.io/drift"
+	// AgentAnnotation is the version of the agent.
+	AgentAnnotation = "pool.cluster.x-k8s.io/agent-version"
+)
+
+// Reports are the annotations that agents write, with the client certificates of their kubelets.
+var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, DriftAnnotation, AgentAnnotation}
+
+// MaxReason is the maximum size of ReasonAnnotation and DriftAnnotation in bytes.
+const MaxReason = 2048
+
+// State is what the agent of a host is doing.
+type State string
+
+// States, in the order of an update. They are also reasons of the condition Updated of a PoolbootConfig.
+const (
+	// Done: the host has the assignment.
+	Done State = "Done"
+	// Draining: the update waits for DrainedAnnotation. Nothing was changed.
+	Draining State = "Draining"
+	// Applying: the host is being changed.
+	Applying State = "Applying"
+	// Rebooting: the host was changed and reboots.
+	Rebooting State = "Rebooting"
+	// Verifying: the host was changed, and its Node must become Ready and stay so.
+	Verifying State = "Verifying"
+	// Degraded: the update failed and was undone, or the host differs from its configuration.
+	Degraded State = "Degraded"
+	// Unreconcilable: a running host can't change to the configuration. Nothing was changed.
+	Unreconcilable State = "Unreconcilable"
+)

@@ -1,0 +1,31 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// UpdateStatus is what a running host should run, and when its Node was pre-registered for a later boot.
+//
+// +kubebuilder:validation:MinProperties=1
+type UpdateStatus struct {
+	// desired is the rendered config that the host should run. It differs from the configuration of the pool while
+	// other hosts of the pool are updated first.
+	// +optional
+	Desired ConfigurationReference `json:"desired,omitempty,omitzero"`
+
+	// desiredRevision is the SHA-256, in hex, of everything that the host should run: the rendered config, its own part
+	// and the rules for updates.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	DesiredRevision string `json:"desiredRevision,omitempty"`
+
+	// registrationRequestedTime is the time at which the host last asked for its Node to be pre-registered, before its
+	// kubelet started. The config server writes it.
+	// +optional
+	RegistrationRequestedTime *metav1.MicroTime `json:"registrationRequestedTime,omitempty"`
+
+	// registeredTime is the time at which the Node was last seen or created because of that. If it is not before
+	// registrationRequestedTime, the kubelet can start.
+	// +optional
+	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
+}
