@@ -40,6 +40,11 @@ PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACK
 REGISTRY ?= localhost/poolboot
 OUT ?= $(CURDIR)/out
 ARCHITECTURES ?= amd64 arm64
+# The agents of hosts. A release has those for all architectures of hosts, and the tests have those for their own hosts.
+AGENTS ?= $(BIN)/agents
+AGENT_ARCHITECTURES ?= $(shell go env GOARCH)
+AGENT_FLAGS ?=
+AGENT_LDFLAGS = -s -w -X main.version=$(VERSION)
 RELEASE_LDFLAGS = -s -w $(PROVIDER_LDFLAGS)
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
@@ -54,7 +59,7 @@ CRD_REF_DOCS := $(BIN)/crd-ref-docs
 ##@ Start here
 
 .PHONY: demo
-demo: binaries ## Boot four machines into their pools on real parts and prove it. KEEP=1 leaves it running.
+demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot four machines into their pools on real parts and prove it. KEEP=1 leaves it running.
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
@@ -76,7 +81,7 @@ help: ## List the targets.
 
 .PHONY: test-machine
 test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; up to an hour).
-	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(APT_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
+	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(IMAGE_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
 	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 90m ./test/suites/machine/
 
 .PHONY: test-race
@@ -152,11 +157,19 @@ verify: generate ## Fail when generated files are not fresh.
 		{ git status --short -- api config docs test/world/metal3; echo "Generated files are not committed: git add them." >&2; exit 1; }
 
 .PHONY: build
-build: $(addprefix build-,$(PROVIDER)) ## Build the manager, the config server and the kubectl plugin into bin/.
+build: $(addprefix build-,$(PROVIDER)) build-agent ## Build the manager, the config server, the kubectl plugin and the agent into bin/.
 
 .PHONY: $(addprefix build-,$(PROVIDER))
 $(addprefix build-,$(PROVIDER)): build-%:
 	@$(PROGRESS) "build $*" "see the compiler's message above" go build -ldflags "$(PROVIDER_LDFLAGS)" -o $(BIN)/$* ./cmd/$*
+
+.PHONY: build-agent
+build-agent: ## Build the agent for the architectures of hosts into bin/agents.
+	@mkdir -p $(AGENTS)
+	@set -e; for architecture in $(AGENT_ARCHITECTURES); do \
+		$(PROGRESS) "build the agent for $$architecture" "see the compiler's message above" env GOOS=linux GOARCH=$$architecture \
+			go build -buildvcs=false $(AGENT_FLAGS) -ldflags "$(AGENT_LDFLAGS)" -o $(AGENTS)/poolboot-agent-$$architecture ./cmd/poolboot-agent; \
+	done
 
 .PHONY: binaries
 binaries: rootfs $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, and a root file system.
@@ -178,25 +191,31 @@ release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters
 .PHONY: images
 images: $(BIN)/image ## Write the images of the manager and the config server, a file for each architecture, into OUT/images.
 	@mkdir -p $(OUT)/images
+	@# -trimpath, so that the same source results in the same program wherever it is built: hosts verify its hash.
+	@$(MAKE) --no-print-directory build-agent AGENTS=$(OUT)/agents AGENT_FLAGS=-trimpath AGENT_ARCHITECTURES="amd64 arm64"
 	@set -e; for architecture in $(ARCHITECTURES); do for program in manager config-server; do \
 		$(PROGRESS) "build $$program for $$architecture" "see the compiler's message above" env GOOS=linux GOARCH=$$architecture \
 			go build -ldflags "$(RELEASE_LDFLAGS)" -o $(OUT)/images/$$architecture/$$program ./cmd/$$program; \
-		$(BIN)/image -program $(OUT)/images/$$architecture/$$program -architecture $$architecture \
+		$(BIN)/image -program $(OUT)/images/$$architecture/$$program -folder $(OUT)/agents -architecture $$architecture \
 			-tag $(REGISTRY)/$$program:$(VERSION) -output $(OUT)/images/$$program-$$architecture.tar; \
 	done; done
 
 # A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
-IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-amd64.qcow2
+# The name of the file ends with that of the kernel. hack/image/image.sh reads KERNEL, PACKAGES and ROOT_SIZE.
+IMAGE_KERNEL = $(or $(KERNEL),linux-image-cloud-amd64)
+IMAGE = $(OUT)/images/debian-12-kubernetes-$(KUBERNETES_VERSION)-$(IMAGE_KERNEL:linux-image-%=%).qcow2
 OLDER_IMAGE := $(BIN)/machine/ignition-2.14.qcow2
+IMAGE_REMEDY := correct what the output above says, and run the same command again: it continues with the step that failed
 IMAGE_PARTS := $(filter-out $(addprefix $(BIN)/,kube-apiserver kube-controller-manager kube-scheduler kubectl etcd),$(REAL_PARTS))
 .PHONY: image
-image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes).
+image: image-requirements $(IMAGE_PARTS) ## Build a Debian image with Ignition, containerd and the kubelet into OUT/images (needs root; minutes). KERNEL, PACKAGES and ROOT_SIZE: see docs/images.md.
 	@$(PROGRESS) "install the programs that build and boot images" "install the packages yourself" hack/native-packages.sh mmdebstrap qemu-utils qemu-system-x86 fdisk genisoimage
-	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(APT_REMEDY)" hack/image/image.sh build $(BIN)/machine $(IMAGE)
+	@$(PROGRESS) "build the Debian image (each step once; minutes)" "$(IMAGE_REMEDY)" hack/image/image.sh build $(BIN)/machine '$(IMAGE)'
+	@echo "==> $(IMAGE), SHA-256 $$(cut -d ' ' -f 1 '$(IMAGE).sha256sum')"
 
 .PHONY: image-requirements
 image-requirements:
-	@hack/image/image.sh check
+	@hack/image/image.sh check $(BIN)/machine '$(IMAGE)'
 
 .PHONY: clean
 clean: ## Remove everything that was built.

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 )
 
 // Options are the settings of Poolboot's reconcilers. docs/install.md describes the manager's flags, which set them.
@@ -25,6 +28,10 @@ type Options struct {
 
 	// OverlayNamespace is the config server's namespace, which has the overlay Secrets of machines.
 	OverlayNamespace string
+
+	// Agent is the agent that hosts get, with the hash of the program for each architecture. Without a hash, hosts get
+	// no agent.
+	Agent assignment.Agent
 
 	// SyncedLabels match the Machine labels that Cluster API's core manager puts on Nodes besides those with its own
 	// prefixes (its flag --additional-sync-machine-labels).
@@ -61,6 +68,15 @@ type Options struct {
 	// Metrics is the registry for the metrics that are computed at each scrape. Nil means controller-runtime's
 	// registry. A registry accepts them only once.
 	Metrics prometheus.Registerer
+}
+
+// offer returns the agent that hosts get, with the current CA certificates of the config server.
+func (o *Options) offer() (desired.Offer, error) {
+	if len(o.Agent.SHA512) == 0 {
+		return desired.Offer{}, nil
+	}
+	ca, err := o.ServerCA()
+	return desired.Offer{Agent: o.Agent, ServerURL: o.ServerURL, ServerCA: ca}, err
 }
 
 // DefaultOptions returns the defaults of the manager's flags. ServerURL has no default.

@@ -30,6 +30,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/token"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/update"
 )
 
 // The cluster cache reads Clusters and their kubeconfig Secrets. The diagnostics endpoint authenticates and authorizes
@@ -116,7 +117,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, c
 		}, opts.Concurrency.PoolbootConfig},
 		{&boot.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels,
+			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
 		}, opts.Concurrency.Boot},
 		{&node.Reconciler{
 			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
@@ -133,6 +134,12 @@ func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, c
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
 		}, opts.Concurrency.Enrollment},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.PoolbootConfig},
+	}
+	if len(opts.Agent.SHA512) > 0 {
+		all = append(all, registered{&update.Reconciler{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
+		}, opts.Concurrency.Node})
 	}
 	if opts.ApproveCertificates {
 		all = append(all, registered{&certificate.Reconciler{

@@ -17,6 +17,7 @@ import (
 	"github.com/vincent-petithory/dataurl"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 )
 
 // FuzzParse verifies that Ignition accepts what Parse accepts, that the written bytes do not change when they are
@@ -73,13 +74,13 @@ func FuzzContents(f *testing.F) {
 	})
 }
 
-// FuzzParseButane verifies for Butane what FuzzParse verifies for Ignition.
-func FuzzParseButane(f *testing.F) {
+// FuzzButane verifies for Butane what FuzzParse verifies for Ignition.
+func FuzzButane(f *testing.F) {
 	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {inline: hi}\n")
 	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {local: hi}\n")
 	f.Add("variant: openshift\nversion: 4.14.0\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		read, err := ignition.ParseButane(text)
+		read, err := butane.Parse(text)
 		if err != nil {
 			expectParseError(t, err)
 			return

@@ -120,7 +120,7 @@ func findOwnUnit(value string) string {
 		if isOwnUnit(name) {
 			return name
 		}
-		for _, own := range append([]string{KubeletUnit}, ownUnits...) {
+		for _, own := range append([]string{KubeletUnit}, OwnUnits...) {
 			if canBeNamed(name, own) {
 				return own
 			}

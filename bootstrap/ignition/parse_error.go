@@ -58,13 +58,14 @@ func fatalProblems(entries report.Report) []Problem {
 	var problems []Problem
 	for _, entry := range entries.Entries {
 		if entry.Kind.IsFatal() {
-			problems = append(problems, newProblem(entry))
+			problems = append(problems, NewProblem(entry))
 		}
 	}
 	return problems
 }
 
-func newProblem(entry report.Entry) Problem {
+// NewProblem returns the problem in an entry of a report.
+func NewProblem(entry report.Entry) Problem {
 	problem := Problem{Path: joinPath(entry.Context.Path), Message: entry.Message}
 	if entry.Marker.StartP != nil {
 		problem.Line = entry.Marker.StartP.Line

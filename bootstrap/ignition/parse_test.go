@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 )
 
 // infratest is the MachineConfig from the Machine Config Operator's documentation of custom pools.
@@ -171,9 +172,9 @@ var _ = Describe("Parse", func() {
 	})
 })
 
-var _ = Describe("ParseButane", func() {
-	It("reads Butane", func() {
-		config, err := ignition.ParseButane(`variant: fcos
+var _ = Describe("Butane", func() {
+	It("is read", func() {
+		config, err := butane.Parse(`variant: fcos
 version: 1.5.0
 storage:
   files:
@@ -186,8 +187,8 @@ storage:
 		expectIgnitionReads([]byte(marshal(config)))
 	})
 
-	It("reads the openshift variant without its MachineConfig", func() {
-		config, err := ignition.ParseButane("variant: openshift\nversion: 4.14.0\nmetadata:\n  name: a\n" +
+	It("is read in the variant openshift without its MachineConfig", func() {
+		config, err := butane.Parse("variant: openshift\nversion: 4.14.0\nmetadata:\n  name: a\n" +
 			"  labels: {machineconfiguration.openshift.io/role: infra}\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {inline: hi}\n")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.Storage.Files).To(HaveLen(1))
@@ -195,7 +196,7 @@ storage:
 
 	DescribeTable("names the path of an error",
 		func(text, message string) {
-			_, err := ignition.ParseButane(text)
+			_, err := butane.Parse(text)
 			Expect(err).To(BeAssignableToTypeOf(&ignition.ParseError{}))
 			Expect(err).To(MatchError(ContainSubstring(message)))
 		},

@@ -19,6 +19,11 @@ const (
 	// operating system.
 	MachineConfigPath = OwnDirectory + "/machineconfig.json"
 
+	// CheckScriptPath is the script that verifies, before a host joins, that its configuration is unchanged.
+	CheckScriptPath = OwnDirectory + "/check.sh"
+	// StateDirectory contains the host's agent and its state.
+	StateDirectory = "/var/lib/poolboot"
+
 	// BootstrapKubeconfigPath is the kubeconfig with the join credential.
 	BootstrapKubeconfigPath = "/etc/kubernetes/bootstrap-kubelet.conf"
 	// KubeconfigPath is the kubelet's own kubeconfig. The kubelet writes it before it requests its certificate, so its
@@ -48,6 +53,10 @@ const (
 	KubeletUnit = "kubelet.service"
 	// OwnUnitPrefix is the prefix of the names of Poolboot's systemd units.
 	OwnUnitPrefix = "poolboot-"
+	// AgentUnit runs the host's agent.
+	AgentUnit = OwnUnitPrefix + "agent.service"
+	// RegisterUnit pre-registers the Node before the kubelet starts, at every boot.
+	RegisterUnit = OwnUnitPrefix + "register.service"
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"
 
@@ -86,7 +95,7 @@ const (
 )
 
 // reservedDirectories are reserved including everything below them.
-var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory}
+var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory, StateDirectory}
 
 // reservedPaths are all reserved files and directories, and the directories of units.
 var reservedPaths = slices.Concat(slices.Collect(maps.Keys(remedies)), reservedDirectories, unitDirectories)
@@ -128,8 +137,11 @@ var examplePaths = func() []string {
 	return examples
 }()
 
-// ownUnits are Poolboot's units on hosts.
-var ownUnits = []string{OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service"}
+// OwnUnits are Poolboot's units on hosts.
+var OwnUnits = []string{
+	OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service",
+	AgentUnit, RegisterUnit,
+}
 
 // unitDirectories are the directories of system units, see systemd.unit(5).
 var unitDirectories = []string{

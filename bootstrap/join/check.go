@@ -18,7 +18,7 @@ import (
 const checkUnitName = ignition.OwnUnitPrefix + "check.service"
 
 const (
-	checkScriptPath = ignition.OwnDirectory + "/check.sh"
+	checkScriptPath = ignition.CheckScriptPath
 	checkSumsPath   = ignition.OwnDirectory + "/check.sha256"
 )
 
@@ -32,19 +32,24 @@ const maxFileSize = 1 << 20
 var checkScript []byte
 
 // withCheck adds the check to the configuration of a machine. The check verifies that everything in the configuration
-// is on the host, byte for byte. It also verifies that the unit of the kubelet takes its flags from variable, which the
-// environment file flags sets. ignition.Guard refuses the changes that it recognizes in MachineConfigs. The check finds
-// all others.
-func withCheck(config ignition.Config, variable, flags string) (ignition.Config, error) {
+// is on the host, byte for byte, with the checksums of addChecksums. It also verifies that the unit of the kubelet
+// takes its flags from variable, which the environment file flags sets. ignition.Guard refuses the changes that it
+// recognizes in MachineConfigs. The check finds all others.
+func withCheck(config ignition.Config, variable, flags string) ignition.Config {
 	command := strings.Join([]string{"/bin/sh", checkScriptPath, checkSumsPath, variable, flags, ignition.KubeletConfigDirectory}, " ")
 	config.Storage.Files = append(config.Storage.Files, newFile(checkScriptPath, 0o644, checkScript))
 	config.Systemd.Units = append(config.Systemd.Units, newUnit(checkUnitName, checkUnit(command)))
-	sums, err := checksumsOf(config)
+	return config
+}
+
+// addChecksums adds the checksums of everything in a configuration.
+func addChecksums(config *ignition.Config) error {
+	sums, err := checksumsOf(*config)
 	if err != nil {
-		return ignition.Config{}, err
+		return err
 	}
 	config.Storage.Files = append(config.Storage.Files, newFile(checkSumsPath, 0o644, sums))
-	return config, nil
+	return nil
 }
 
 // checkUnit returns the unit that runs the check at every boot until the host has joined. After that, a change cannot

@@ -32,11 +32,12 @@ func newCheckedHost(kubeadm bool) *checkedHost {
 	if kubeadm {
 		chosen = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm}
 	}
-	config, err := join.Overlay(&bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
-		registration.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
+	config, err := join.Machine{
+		Config: &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
+		Registration: registration.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
 			Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
-		join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("CA\n")},
-		join.Credential{ID: "abc123", Secret: secret})
+		Cluster: join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("CA\n")},
+	}.Overlay(join.Credential{ID: "abc123", Secret: secret})
 	Expect(err).NotTo(HaveOccurred())
 	for _, file := range config.Storage.Files {
 		// The sums have the paths on a host. In this test, a host is a directory.

@@ -1,7 +1,7 @@
 // Package join creates everything that a host needs to join its cluster: the join credential and its permissions, in
 // the workload cluster, and the overlay, which is the part of the Ignition configuration that belongs to one machine.
 // It supports the join types Kubelet and Kubeadm. It writes credentials and permissions with the client of the caller.
-// Overlay is pure.
+// Overlays are pure. Machine.Lasting returns what a host keeps of its overlay after it joined.
 //
 // The sentinel file of Cluster API reports that a host has joined. poolboot-joined.path and poolboot-joined.service
 // create it when the client certificate of the kubelet exists, at every boot. This is the same with kubeadm: kubeadm
@@ -21,6 +21,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -54,17 +55,59 @@ func (e *ExtraConfigError) Reason() string { return bootstrapv1.ExtraConfigInval
 
 func (e *ExtraConfigError) Unwrap() error { return e.Err }
 
+// Machine is everything that the configuration of one machine depends on, except its join credential.
+type Machine struct {
+	// Config is the PoolbootConfig, of which the join and the extraConfig count.
+	Config *bootstrapv1.PoolbootConfig
+
+	// Registration is what the Node is registered with.
+	Registration registration.Registration
+
+	// Cluster is the cluster that the host joins.
+	Cluster Cluster
+
+	// Agent is the agent that the host runs after it joined. It is nil for a host without an agent.
+	Agent *Agent
+}
+
 // Overlay returns the part of the configuration of a host that belongs to this machine: the configuration for its join,
-// and the extraConfig of the PoolbootConfig. The extraConfig cannot change the join: in a conflict, the join wins. The
-// error is an *ExtraConfigError if the extraConfig cannot be used.
-func Overlay(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
-	extra, err := extraConfig(cfg.Spec.ExtraConfig)
+// its agent, and the extraConfig of the PoolbootConfig. The extraConfig cannot change the join: in a conflict, the join
+// wins. The error is an *ExtraConfigError if the extraConfig cannot be used.
+func (m Machine) Overlay(cred Credential) (ignition.Config, error) {
+	return m.withExtraConfig(func() (ignition.Config, error) {
+		own, err := m.joinConfig()
+		if err == nil {
+			err = m.addCredential(&own, cred)
+		}
+		if err == nil {
+			err = addChecksums(&own)
+		}
+		m.Agent.addUnits(&own) // the check is about the join, so it leaves out the agent
+		m.Agent.addProgram(&own)
+		return own, err
+	})
+}
+
+// Lasting returns the part of the overlay that a host keeps after it joined, which can change later: everything but the
+// join credential, the checksums of the first boot, and the program of the agent, which replaces itself. The error is
+// an *ExtraConfigError if the extraConfig cannot be used.
+func (m Machine) Lasting() (ignition.Config, error) {
+	return m.withExtraConfig(func() (ignition.Config, error) {
+		own, err := m.joinConfig()
+		m.Agent.addUnits(&own)
+		return own, err
+	})
+}
+
+// withExtraConfig merges Poolboot's own configuration over the extraConfig. The extraConfig is checked first.
+func (m Machine) withExtraConfig(newOwn func() (ignition.Config, error)) (ignition.Config, error) {
+	extra, err := extraConfig(m.Config.Spec.ExtraConfig)
 	if err != nil {
 		return ignition.Config{}, err
 	}
-	own, err := ownConfig(cfg, reg, cl, cred)
+	own, err := newOwn()
 	if err != nil {
-		return ignition.Config{}, fmt.Errorf("overlay of PoolbootConfig %s: %w", klog.KObj(cfg), err)
+		return ignition.Config{}, fmt.Errorf("overlay of PoolbootConfig %s: %w", klog.KObj(m.Config), err)
 	}
 	overlay := ignition.Merge(extra, own)
 	if err := ignition.Validate(overlay); err != nil {
@@ -107,7 +150,7 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 		config, err = ignition.Parse(extra.Config.Raw)
 	} else {
 		field = "spec.extraConfig.butane"
-		config, err = ignition.ParseButane(extra.Butane)
+		config, err = butane.Parse(extra.Butane)
 	}
 	if err == nil {
 		err = ignition.Guard(config)
@@ -116,6 +159,12 @@ func extraConfig(extra *bootstrapv1.ExtraConfig) (ignition.Config, error) {
 		return ignition.Config{}, &ExtraConfigError{Field: field, Err: err}
 	}
 	return config, nil
+}
+
+// CheckExtraConfig returns an *ExtraConfigError if spec.extraConfig of a PoolbootConfig cannot be used.
+func CheckExtraConfig(cfg *bootstrapv1.PoolbootConfig) error {
+	_, err := extraConfig(cfg.Spec.ExtraConfig)
+	return err
 }
 
 // FindExternalCloudProvider returns the entry of spec.extraConfig that starts the kubelet with
@@ -133,18 +182,33 @@ func FindExternalCloudProvider(cfg *bootstrapv1.PoolbootConfig) (string, error) 
 	return fmt.Sprintf("PoolbootConfig %s spec.extraConfig (%s)", klog.KObj(cfg), entry), nil
 }
 
-// ownConfig returns the overlay without the extraConfig.
-func ownConfig(cfg *bootstrapv1.PoolbootConfig, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
+// joinConfig returns the configuration with which the host joins, without the credential.
+func (m Machine) joinConfig() (ignition.Config, error) {
+	join := &m.Config.Spec.Join
 	switch {
-	case cl.Server == "":
+	case m.Cluster.Server == "":
 		return ignition.Config{}, errors.New("the cluster has no control plane endpoint yet")
-	case len(cl.CA) == 0:
+	case len(m.Cluster.CA) == 0:
 		return ignition.Config{}, errors.New("the cluster's certificate authority is missing")
-	case cfg.Spec.Join.Type == bootstrapv1.JoinTypeKubelet:
-		return kubeletJoin(&cfg.Spec.Join.Kubelet, reg, cl, cred)
-	case cfg.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm:
-		return kubeadmJoin(&cfg.Spec.Join.Kubeadm, reg, cl, cred)
+	case join.Type == bootstrapv1.JoinTypeKubelet:
+		return kubeletJoin(&join.Kubelet, m.Registration, m.Cluster)
+	case join.Type == bootstrapv1.JoinTypeKubeadm:
+		return kubeadmJoin(&join.Kubeadm, m.Registration)
 	default:
-		return ignition.Config{}, fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", cfg.Spec.Join.Type, bootstrapv1.JoinTypeKubelet, bootstrapv1.JoinTypeKubeadm)
+		return ignition.Config{}, fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", join.Type, bootstrapv1.JoinTypeKubelet, bootstrapv1.JoinTypeKubeadm)
 	}
+}
+
+// addCredential adds the kubeconfig with the join credential.
+func (m Machine) addCredential(config *ignition.Config, cred Credential) error {
+	kubeconfig, err := joinKubeconfig(m.Cluster, cred)
+	if err != nil {
+		return err
+	}
+	name := ignition.BootstrapKubeconfigPath
+	if m.Config.Spec.Join.Type == bootstrapv1.JoinTypeKubeadm {
+		name = discoveryPath
+	}
+	config.Storage.Files = append(config.Storage.Files, newFile(name, 0o600, kubeconfig))
+	return nil
 }

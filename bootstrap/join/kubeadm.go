@@ -22,26 +22,20 @@ const discoveryPath = ignition.OwnDirectory + "/discovery.conf"
 
 // kubeadmJoin returns the configuration of a host that runs kubeadm join. The image provides the unit of the kubelet.
 // The image and the ConfigMap kubelet-config of the cluster provide its configuration.
-func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
-	discovery, err := joinKubeconfig(cl, cred)
-	if err != nil {
-		return ignition.Config{}, err
-	}
+func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration) (ignition.Config, error) {
 	joinConfig, err := yaml.Marshal(joinConfiguration(join, reg))
 	if err != nil {
 		return ignition.Config{}, err
 	}
 	config := ignition.New()
 	config.Storage.Directories = append(config.Storage.Directories, newDirectory(ignition.KubeletConfigDirectory))
-	config.Storage.Files = append(config.Storage.Files,
-		newFile(ignition.KubeadmJoinPath, 0o600, joinConfig),
-		newFile(discoveryPath, 0o600, discovery))
+	config.Storage.Files = append(config.Storage.Files, newFile(ignition.KubeadmJoinPath, 0o600, joinConfig))
 	config.Systemd.Units = append(config.Systemd.Units,
 		// kubeadm starts the kubelet, but after a reboot only an enabled unit starts
 		withDropin(newEnabledUnit(ignition.KubeletUnit, nil), requiresCheck()),
 		newEnabledUnit("poolboot-join.service", joinUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
-	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath)
+	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath), nil
 }
 
 // joinConfiguration returns the JoinConfiguration of kubeadm. kubeadm itself sets the kubelet flags for the name and

@@ -19,11 +19,7 @@ const staticPodDirectory = "/etc/kubernetes/manifests"
 // kubeletJoin returns the configuration of a host whose kubelet joins with TLS bootstrapping. It has only the settings
 // for joining. Users set all others, such as container runtime, cluster DNS and reserved resources, with drop-ins in
 // ignition.KubeletConfigDirectory.
-func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, cl Cluster, cred Credential) (ignition.Config, error) {
-	bootstrapKubeconfig, err := joinKubeconfig(cl, cred)
-	if err != nil {
-		return ignition.Config{}, err
-	}
+func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, cl Cluster) (ignition.Config, error) {
 	kubeletConfig, err := yaml.Marshal(kubeletConfiguration())
 	if err != nil {
 		return ignition.Config{}, err
@@ -34,14 +30,13 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 	config.Storage.Directories = append(config.Storage.Directories,
 		newDirectory(ignition.KubeletConfigDirectory), newDirectory(staticPodDirectory))
 	config.Storage.Files = append(config.Storage.Files,
-		newFile(ignition.BootstrapKubeconfigPath, 0o600, bootstrapKubeconfig),
 		newFile(ignition.KubeletConfigPath, 0o644, kubeletConfig),
 		newFile(ignition.ClusterCAPath, 0o644, cl.CA),
 		newFile(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
 		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
-	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
+	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath), nil
 }
 
 // kubeletConfiguration returns the configuration with which a kubelet joins, and accepts only requests that the API

@@ -34,6 +34,7 @@ var _ = Describe("The overlay of a machine", func() {
 		registered registration.Registration
 		cluster    join.Cluster
 		credential join.Credential
+		agent      *join.Agent
 	)
 
 	BeforeEach(func() {
@@ -56,10 +57,11 @@ var _ = Describe("The overlay of a machine", func() {
 		}
 		cluster = join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("the cluster's CA\n")}
 		credential = join.Credential{ID: "abc123", Secret: secret, Expires: time.Unix(1_800_000_000, 0)}
+		agent = nil
 	})
 
 	overlay := func() ignition.Config {
-		config, err := join.Overlay(cfg, registered, cluster, credential)
+		config, err := join.Machine{Config: cfg, Registration: registered, Cluster: cluster, Agent: agent}.Overlay(credential)
 		Expect(err).NotTo(HaveOccurred())
 		return config
 	}
@@ -263,7 +265,7 @@ var _ = Describe("The overlay of a machine", func() {
 		DescribeTable("is refused when it cannot be used, with an error that names the field",
 			func(extra bootstrapv1.ExtraConfig, field, message string) {
 				cfg.Spec.ExtraConfig = &extra
-				_, err := join.Overlay(cfg, registered, cluster, credential)
+				_, err := join.Machine{Config: cfg, Registration: registered, Cluster: cluster, Agent: agent}.Overlay(credential)
 				Expect(err).To(BeAssignableToTypeOf(&join.ExtraConfigError{}))
 				Expect(err).To(HaveField("Field", field))
 				Expect(err).To(MatchError(SatisfyAll(HavePrefix(field+": "), ContainSubstring(message), Not(ContainSubstring(secret)))))
@@ -284,7 +286,7 @@ var _ = Describe("The overlay of a machine", func() {
 	DescribeTable("is not created from an incomplete input",
 		func(change func(), message string) {
 			change()
-			_, err := join.Overlay(cfg, registered, cluster, credential)
+			_, err := join.Machine{Config: cfg, Registration: registered, Cluster: cluster, Agent: agent}.Overlay(credential)
 			Expect(err).To(MatchError("overlay of PoolbootConfig metal/infra-boot: " + message))
 		},
 		Entry("without a control plane endpoint", func() { cluster.Server = "" }, "the cluster has no control plane endpoint yet"),

@@ -81,6 +81,16 @@ var table = map[string]Outlook{
 	bootstrapv1.NodeOutsidePoolReason:                 NeedsPerson,
 	bootstrapv1.NodeMissingReason:                     NeedsPerson,
 	bootstrapv1.ControlPlaneNodeReason:                NeedsPerson,
+	bootstrapv1.UpdateDoneReason:                      Fine,
+	bootstrapv1.UpdateWaitingReason:                   Waits,
+	bootstrapv1.UpdateDrainingReason:                  Waits,
+	bootstrapv1.UpdateApplyingReason:                  Waits,
+	bootstrapv1.UpdateRebootingReason:                 Waits,
+	bootstrapv1.UpdateVerifyingReason:                 Waits,
+	bootstrapv1.UpdateDegradedReason:                  NeedsPerson,
+	bootstrapv1.UpdateUnreconcilableReason:            NeedsPerson,
+	bootstrapv1.AssignmentFailedReason:                NeedsPerson,
+	bootstrapv1.NoAgentReason:                         Waits,
 
 	poolv1.AllMachinesUpdatedReason:         Fine,
 	poolv1.MachinesPendingReason:            Waits,
@@ -133,13 +143,14 @@ var kinds = []string{
 	bootstrapv1.BootPreparedCondition,
 	bootstrapv1.IgnitionSucceededCondition,
 	bootstrapv1.NodeInPoolCondition,
+	bootstrapv1.UpdatedCondition,
 }
 
 // Applies reports whether a condition still applies to a PoolbootConfig. After the host has joined, the conditions of
 // the boot no longer apply. Before that, a missing Node does not count, because Poolboot creates it again.
 func Applies(config *bootstrapv1.PoolbootConfig, c *metav1.Condition) bool {
 	if record.IsBootComplete(config) {
-		return c.Type == bootstrapv1.NodeInPoolCondition || c.Type == bootstrapv1.PoolDecidedCondition
+		return c.Type == bootstrapv1.NodeInPoolCondition || c.Type == bootstrapv1.PoolDecidedCondition || c.Type == bootstrapv1.UpdatedCondition
 	}
 	return c.Reason != bootstrapv1.NodeMissingReason
 }

@@ -14,6 +14,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 )
 
 // Rendered is the rendered config of a pool.
@@ -198,7 +199,7 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 		config, err = ignition.Parse(source.Spec.Config.Raw)
 	case source.Spec.Butane != "":
 		path = "spec.butane"
-		config, err = ignition.ParseButane(source.Spec.Butane)
+		config, err = butane.Parse(source.Spec.Butane)
 	}
 	if err == nil {
 		err = ignition.Guard(config)

@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"crypto/sha512"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -47,6 +49,12 @@ func Served(name string, spec poolv1.MachineConfigSpec) ([]byte, error) {
 		FileEmbedded1: types.FileEmbedded1{Contents: types.Resource{Source: ptr.To(dataurl.EncodeBytes(rest))}, Mode: ptr.To(machineConfigMode)},
 	}}
 	return ignition.Marshal(ignition.Merge(config, own))
+}
+
+// ServedHash returns the SHA-512, in hex, of the bytes that Served returns. Hosts verify it.
+func ServedHash(served []byte) string {
+	sum := sha512.Sum512(served)
+	return hex.EncodeToString(sum[:])
 }
 
 // splitArguments splits arguments and removes duplicates: Ignition accepts each argument once, and treats a string

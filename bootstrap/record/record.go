@@ -48,6 +48,16 @@ func OverlayOwner(name string) types.UID {
 	return types.UID(strings.TrimPrefix(name, bootstrapv1.OverlayNamePrefix))
 }
 
+// AssignmentName returns the name of the assignment Secret of the PoolbootConfig with a UID.
+func AssignmentName(config types.UID) string {
+	return bootstrapv1.AssignmentNamePrefix + string(config)
+}
+
+// AssignmentOwner returns the UID of the PoolbootConfig that the assignment Secret with a name belongs to.
+func AssignmentOwner(name string) types.UID {
+	return types.UID(strings.TrimPrefix(name, bootstrapv1.AssignmentNamePrefix))
+}
+
 // HostKind is the kind of host that a PoolbootConfig is for.
 type HostKind string
 

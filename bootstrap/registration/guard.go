@@ -12,6 +12,7 @@ import (
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -21,10 +22,10 @@ const ownPrefix = "pool.cluster.x-k8s.io/"
 
 // Guard returns a ValidatingAdmissionPolicy and its binding, both with the given name, for the workload cluster that
 // has these pools. The policy prevents kubelets (the group system:nodes) from changing data of Nodes that Poolboot or
-// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels and annotations, the
-// annotations of Cluster API, the label metal3.io/uuid, the providerID, owner references and finalizers.
-// NodeRestriction protects only a part of these, such as role labels, and it protects taints. A kubelet can add a label
-// that it detects, such as kubernetes.io/arch, but it cannot change the value.
+// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels, and its own annotations apart
+// from the reports of agents, the annotations of Cluster API, the label metal3.io/uuid, the providerID, owner
+// references and finalizers. NodeRestriction protects only a part of these, such as role labels, and it protects
+// taints. A kubelet can add a label that it detects, such as kubernetes.io/arch, but it cannot change the value.
 //
 // The result does not depend on the order of the pools.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
@@ -56,7 +57,7 @@ func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfigu
 				celList(keep)+`.filter(k, variables.labelsBefore[?k] != variables.labels[?k])`+
 					` + `+celList(keepReported)+`.filter(k, k in variables.labelsBefore && variables.labelsBefore[?k] != variables.labels[?k])`+
 					` + `+changedKeys("labels", ownPrefix)+
-					` + `+changedKeys("annotations", ownPrefix)+
+					` + (`+changedKeys("annotations", ownPrefix)+`).filter(k, !(k in `+celList(slices.Clone(agentv1.Reports))+`))`+
 					` + `+changedKeys("annotations", clusterv1.GroupVersion.Group+"/")+
 					` + `+changedField("metadata", "ownerReferences", "[]")+
 					` + `+changedField("metadata", "finalizers", "[]")+

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -85,6 +86,16 @@ var _ = Describe("The policy that guards Nodes", func() {
 		},
 		Entry("but allows an update without a change", func(*corev1.Node) {}),
 		Entry("but allows any other annotation", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/any", "") }),
+		Entry("but allows the reports of the agent", func(n *corev1.Node) {
+			for _, key := range []string{agentv1.CurrentAnnotation, agentv1.TargetAnnotation, agentv1.StateAnnotation, agentv1.ReasonAnnotation, agentv1.DriftAnnotation, agentv1.AgentAnnotation} {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, "any")
+			}
+		}),
+		Entry("what the manager tells the agent", func(n *corev1.Node) {
+			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.DrainedAnnotation, agentv1.DrainStartedAnnotation, agentv1.CordonedAnnotation} {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, "any")
+			}
+		}, agentv1.DesiredAnnotation, agentv1.DrainedAnnotation, agentv1.DrainStartedAnnotation, agentv1.CordonedAnnotation),
 		Entry("the providerID of another Machine", func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/rack1-u12/infra-1" }, "spec.providerID"),
 		Entry("the list of labels that Cluster API can remove",
 			func(n *corev1.Node) { n.Annotations[clusterv1.LabelsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.LabelsFromMachineAnnotation),

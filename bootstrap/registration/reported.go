@@ -20,6 +20,10 @@ const osLinux = "linux"
 // archOf maps the CPU architectures that the inspection of a host reports to values of the label kubernetes.io/arch.
 var archOf = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
+// GoArch returns the name that Go and Kubernetes have for a CPU architecture that the inspection of a host reports, or
+// "" if it is not known.
+func GoArch(cpu string) string { return archOf[cpu] }
+
 // reportedLabels returns the reported labels whose values are known before the kubelet runs. The Node has them from the
 // start, because Pods can select Nodes by them.
 func reportedLabels(in Input) []DerivedLabel {

@@ -5,18 +5,21 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // connection is a connection that counts against the limits of its listener.
 type connection struct {
 	net.Conn
 	listener      *boundedListener
-	authenticated atomic.Bool // it has sent a valid token: it is a host's, and its waits are not measured
+	authenticated atomic.Bool // it is a host's, and its waits are not measured
 	closed        sync.Once
 	hello         *helloBuffer // what was read before the TLS handshake; only Read uses it after readClientHello
 
@@ -25,6 +28,9 @@ type connection struct {
 	closing          bool          // closed, or about to be closed
 	accepted         bool          // Accept has returned it, or is about to return it
 	hasTurn          bool          // it has a turn
+	answered         bool          // a request was answered
+	received         int           // bytes from a stranger before the first answer
+	agentOf          types.UID     // the PoolbootConfig whose certificate it has sent; empty for hosts with a token
 	pending          int           // reads and writes in progress: the server waits for the peer
 	waitStart        time.Time     // start of the current wait
 	waited           time.Duration // total time of the previous waits
@@ -39,6 +45,17 @@ type helloBuffer struct {
 }
 
 var helloBuffers = sync.Pool{New: func() any { return &helloBuffer{} }}
+
+// maxFirstBytes is the maximum number of bytes that a stranger sends until its first request is answered: a
+// ClientHello, the certificates of a client, and the header of a request. Without it, the TLS library would collect
+// more.
+const maxFirstBytes = 64 << 10
+
+var errFirstRequestTooLong = errors.New("the handshake and the first request are too long")
+
+// maxAgentConnections is the maximum number of connections with the certificate of one host that are not strangers, so
+// that a host that is controlled by an attacker can't take all connections. Its other connections remain strangers.
+const maxAgentConnections = 2
 
 // averageWindow determines the weight of a host in the moving average of how long hosts keep the server waiting: each
 // new host counts 1/averageWindow.
@@ -110,7 +127,12 @@ func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.listener.mu.Lock()
 	c.stopWaiting()
+	c.received += n
+	tooLong := !c.answered && c.received > maxFirstBytes
 	c.listener.mu.Unlock()
+	if tooLong {
+		return 0, errFirstRequestTooLong
+	}
 	return n, err
 }
 
@@ -162,6 +184,11 @@ func (c *connection) Close() error {
 		l.mu.Lock()
 		c.markClosed()
 		l.open--
+		if c.agentOf != "" {
+			if l.agents[c.agentOf]--; l.agents[c.agentOf] == 0 {
+				delete(l.agents, c.agentOf)
+			}
+		}
 		l.metrics.connections.Set(float64(l.open))
 		l.mu.Unlock()
 		signal(l.roomSignal)
@@ -240,6 +267,7 @@ func endRequestTurn(ctx context.Context) {
 		return
 	}
 	c.listener.mu.Lock()
+	c.answered = true
 	c.endTurn()
 	c.listener.mu.Unlock()
 }
@@ -256,4 +284,40 @@ func markAuthenticated(ctx context.Context) {
 	c.leaveStrangers()
 	c.listener.mu.Unlock()
 	signal(c.listener.roomSignal)
+}
+
+// markAgent records that the connection of a request has sent the certificate of a host's kubelet: it is no longer a
+// stranger, unless the host has maxAgentConnections others. It does not count for the average, because a running host
+// sends such requests at any time: with slow ones, it could increase the patience with strangers.
+func markAgent(ctx context.Context, config types.UID) {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok || c.authenticated.Load() {
+		return
+	}
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.closing || l.agents[config] >= maxAgentConnections {
+		return
+	}
+	l.agents[config]++
+	c.agentOf = config
+	c.authenticated.Store(true)
+	c.leaveStrangers()
+	signal(l.roomSignal)
+}
+
+// strangerWriteBuffer is the size of the send buffer of the kernel for an answer that strangers get, in bytes. Without
+// it, each connection that reads slowly could fill megabytes.
+const strangerWriteBuffer = 64 << 10
+
+// limitWriteBuffer limits the send buffer of the connection of a request.
+func limitWriteBuffer(ctx context.Context) {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok || c.authenticated.Load() {
+		return
+	}
+	if buffered, ok := c.Conn.(interface{ SetWriteBuffer(int) error }); ok {
+		_ = buffered.SetWriteBuffer(strangerWriteBuffer)
+	}
 }

@@ -5,6 +5,9 @@
 // pool's configuration (a URL and its SHA-512) and the overlay. Then it serves the bytes of the pool's configuration,
 // which never change under their name.
 //
+// The agent of a running host sends the client certificate of its kubelet instead of a token. The server returns what
+// the host should run, and records that the host requests the registration of its Node.
+//
 // A host without a Machine sends an enrollment token and a name instead. The server records the request. Once the
 // manager has created a PoolbootConfig for the host, the server treats it like any other host.
 //

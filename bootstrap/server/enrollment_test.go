@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	enrollPath = "/config/infra/default/edge?name=edge-7"
-	loopback   = "127.0.0.1"
+	enrollPath  = "/config/infra/default/edge?name=edge-7"
+	hostAddress = "127.0.0.1"
 )
 
 type enrollmentsOf struct{ *world }
@@ -106,7 +106,7 @@ var _ = Describe("A host that enrolls", func() {
 	})
 
 	It("causes no request in the Enrollment after it was admitted", func() {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, long)
 		for range 2 {
@@ -167,7 +167,7 @@ var _ = Describe("A host that enrolls", func() {
 		By("the request of the host is recorded already")
 		w.set(func() {
 			w.admissionErr = nil
-			w.enrolled[edge].Requests["edge-7"] = server.EnrollmentRequest{Time: time.Now().Add(-time.Hour), Address: loopback}
+			w.enrolled[edge].Requests["edge-7"] = server.EnrollmentRequest{Time: time.Now().Add(-time.Hour), Address: hostAddress}
 		})
 		w.onAdmissionRequest = func(_, address string) {
 			w.admit(address)
@@ -188,7 +188,7 @@ var _ = Describe("A host that enrolls", func() {
 	})
 
 	It("gets 503 while its token is in a state that the server does not know", func() {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.inState("edge-7", "Suspended")
 		w.addOverlay("edge-7", rendered, life)
 		response, body := serve(w, short).get(enrollPath, token)
@@ -197,7 +197,7 @@ var _ = Describe("A host that enrolls", func() {
 	})
 
 	It("gets 401 for the name of a host that has joined, and its request is recorded", func() {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.set(func() {
 			w.records["edge-7"].Token.Hash, w.records["edge-7"].Token.State = "", bootstrapv1.TokenStateRevoked
 		})
@@ -209,7 +209,7 @@ var _ = Describe("A host that enrolls", func() {
 
 	DescribeTable("causes no write when it can't be admitted",
 		func(path, bearer string, code int, why string) {
-			w.admit(loopback)
+			w.admit(hostAddress)
 			w.addOverlay("edge-7", rendered, life)
 			response, body := serve(w, short).get(path, bearer)
 			Expect(response.StatusCode).To(Equal(code), string(body))
@@ -230,7 +230,7 @@ var _ = Describe("A host that enrolls", func() {
 	)
 
 	It("gets 401 once its token has expired, for its own configuration and for its pool's", func() {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
 		_, body := s.get(enrollPath, token)
@@ -244,7 +244,7 @@ var _ = Describe("A host that enrolls", func() {
 	})
 
 	It("boots even if an expired Enrollment in another namespace, or with another name, has the same hash", func() {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.addOverlay("edge-7", rendered, life)
 		w.set(func() {
 			for _, name := range []types.NamespacedName{{Namespace: "elsewhere", Name: edge.Name}, {Namespace: edge.Namespace, Name: "copy"}} {
@@ -263,7 +263,7 @@ var _ = Describe("A host that enrolls", func() {
 	})
 
 	DescribeTable("gets 503 while its token is bound to an earlier Secret, as after clusterctl move", func(moved func()) {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
 		_, body := s.get(enrollPath, token)
@@ -283,7 +283,7 @@ var _ = Describe("A host that enrolls", func() {
 	)
 
 	It("gets 503 while its Enrollment does not exist, and continues once it is restored", func() {
-		w.admit(loopback)
+		w.admit(hostAddress)
 		w.addOverlay("edge-7", rendered, life)
 		s := serve(w, short)
 		_, body := s.get(enrollPath, token)

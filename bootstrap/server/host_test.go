@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -47,13 +48,19 @@ func serve(w *world, wait time.Duration, changes ...func(*server.Options)) *site
 // serveWithin is serve with limits on connections.
 func serveWithin(w *world, wait time.Duration, limits server.Limits, changes ...func(*server.Options)) *site {
 	GinkgoHelper()
+	return serveOn(w, wait, limits, func(l net.Listener) net.Listener { return l }, changes...)
+}
+
+// serveOn is serveWithin with a change of the listener under the limits.
+func serveOn(w *world, wait time.Duration, limits server.Limits, wrap func(net.Listener) net.Listener, changes ...func(*server.Options)) *site {
+	GinkgoHelper()
 	s := &site{rendered: renderedPath(w), Server: httptest.NewUnstartedServer(nil), registry: prometheus.NewRegistry()}
 	metrics := server.NewMetrics(s.registry)
 	external, err := url.Parse("https://" + s.Listener.Addr().String())
 	Expect(err).NotTo(HaveOccurred())
 	options := server.Options{
 		ExternalURL: external,
-		Sources:     server.Sources{Records: w, Enrollments: enrollmentsOf{w}, Overlays: overlaysOf{w}},
+		Sources:     server.Sources{Records: w, Enrollments: enrollmentsOf{w}, Overlays: overlaysOf{w}, Assignments: assignmentsOf{w}},
 		Admissions:  enrollmentsOf{w},
 		Rendered:    renderedOf{w},
 		Boots:       w,
@@ -72,7 +79,7 @@ func serveWithin(w *world, wait time.Duration, limits server.Limits, changes ...
 	s.handler = server.New(options)
 	s.Config = server.NewHTTPServer(s.handler, log.New(GinkgoWriter, "", 0))
 	s.TLS = server.TLSConfig(nil)
-	s.Listener = server.NewListener(s.Listener, limits, metrics)
+	s.Listener = server.NewListener(wrap(s.Listener), limits, metrics)
 	s.StartTLS()
 	DeferCleanup(s.stop)
 	return s

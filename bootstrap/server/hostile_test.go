@@ -20,21 +20,42 @@ import (
 )
 
 // attacked returns a server with limits, and its world, in which one host can boot.
-func attacked(limits server.Limits) (*site, *world) {
+func attacked(limits server.Limits, changes ...func(*server.Options)) (*site, *world) {
 	GinkgoHelper()
 	w := newWorld()
 	w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 	w.addOverlay("machine-0", w.addRendered("infra", "infra"), life)
-	return serveWithin(w, short, limits), w
+	return serveWithin(w, short, limits, changes...), w
 }
 
 // secured opens a TLS connection and sends a text.
 func (s *site) secured(text string) (*tls.Conn, error) {
+	return s.securedBy(func(*net.TCPConn) error { return nil }, text)
+}
+
+// securedBy is secured with a change of the TCP connection.
+func (s *site) securedBy(change func(*net.TCPConn) error, text string) (*tls.Conn, error) {
 	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	conn, err := tls.DialWithDialer(dialer, "tcp", s.Listener.Addr().String(), config)
+	plain, err := dialer.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		return nil, err
+	}
+	if err := change(plain.(*net.TCPConn)); err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	if config.ServerName == "" {
+		config.ServerName = "example.com" // in the certificate of httptest
+	}
+	conn := tls.Client(plain, config)
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	if err := conn.Handshake(); err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(err, plain.Close())
 	}
 	if _, err = io.WriteString(conn, text); err != nil && text != "" {
 		return nil, errors.Join(err, conn.Close())

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Limits of a connection. A request is small and has no body. An answer has up to about 1.5 MiB and can take a slow
-// link. Between them the server can hold the request.
+// Limits of a connection. A request is small and has no body, or a small one. An answer has up to about 1.5 MiB, or is
+// an agent with up to 8 MB, and can take a slow link. Between them the server can hold the request.
 const (
 	readHeaderTimeout = 10 * time.Second // each for a ClientHello, a handshake and a header: Ignition's own timeout for a handshake
 	readTimeout       = 30 * time.Second // also ends a held request, so longer than any wait
@@ -33,6 +33,7 @@ var (
 	varyAccept   = []string{"Accept"}
 	// private: a MachineConfig can contain secrets, so a shared cache must not serve it to clients without a token.
 	cachePrivately = []string{"private, max-age=31536000, immutable"}
+	cachePublicly  = []string{"public, max-age=31536000, immutable"}
 )
 
 // NewHTTPServer returns an HTTP server with limits that fit a Server's requests.
@@ -53,11 +54,15 @@ func NewHTTPServer(handler http.Handler, errorLog *log.Logger) *http.Server {
 }
 
 // TLSConfig returns the TLS settings for serving hosts: TLS 1.2 or newer, and HTTP/1.1. Go's server never renegotiates.
+// The server asks for a client certificate and accepts any, because each request needs one of its own Cluster's CA, or
+// none: see checkKubelet.
 func TLSConfig(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: certificate,
+		MinVersion:            tls.VersionTLS12,
+		NextProtos:            []string{"http/1.1"},
+		GetCertificate:        certificate,
+		ClientAuth:            tls.RequestClientCert,
+		VerifyPeerCertificate: limitChain,
 		// Small first records only help browsers. A host needs the whole file, which takes a third of the writes this
 		// way.
 		DynamicRecordSizingDisabled: true,

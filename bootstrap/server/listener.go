@@ -6,9 +6,12 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// Limits limit the cost of connections. A connection is a stranger until it has sent a valid token.
+// Limits limit the cost of connections. A connection is a stranger until it has sent a valid token, or the certificate
+// of a host's kubelet: see markAgent.
 type Limits struct {
 	// Connections is the maximum number of open connections. Others wait in the accept queue of the kernel.
 	Connections int
@@ -56,17 +59,18 @@ type boundedListener struct {
 
 	mu          sync.Mutex
 	open        int
-	strangers   *list.List    // of *connection, in the order in which they were accepted
-	queue       []*connection // the queue for turns
-	handshakes  int           // connections that have a turn
-	retryTime   time.Time     // no stranger can exceed the patience before this time
-	averageWait time.Duration // moving average of how long hosts kept the server waiting before they sent their token
+	agents      map[types.UID]int // connections that are not strangers, by the PoolbootConfig whose certificate they have sent
+	strangers   *list.List        // of *connection, in the order in which they were accepted
+	queue       []*connection     // the queue for turns
+	handshakes  int               // connections that have a turn
+	retryTime   time.Time         // no stranger can exceed the patience before this time
+	averageWait time.Duration     // moving average of how long hosts kept the server waiting before they sent their token
 }
 
 // NewListener returns a listener that enforces limits. Run TLS on top of it.
 func NewListener(listener net.Listener, limits Limits, metrics *Metrics) net.Listener {
 	return &boundedListener{
-		Listener: listener, limits: limits, metrics: metrics, strangers: list.New(), closed: make(chan struct{}),
+		Listener: listener, limits: limits, metrics: metrics, strangers: list.New(), agents: map[types.UID]int{}, closed: make(chan struct{}),
 		acceptErrors: make(chan error), roomSignal: make(chan struct{}, 1), turnSignal: make(chan struct{}, 1),
 	}
 }

@@ -87,6 +87,9 @@ var answerCodes = map[string][]int{
 		http.StatusServiceUnavailable},
 	kindRendered: {http.StatusOK, http.StatusNotModified, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusNotAcceptable, http.StatusServiceUnavailable},
+	kindUpdate: {http.StatusOK, http.StatusNoContent, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
+		http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
+	kindAgent:   {http.StatusOK, http.StatusNotModified, http.StatusMethodNotAllowed, http.StatusServiceUnavailable},
 	kindHealth:  {http.StatusOK, http.StatusMethodNotAllowed, http.StatusServiceUnavailable},
 	kindUnknown: {http.StatusNotFound},
 }

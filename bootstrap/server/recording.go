@@ -41,16 +41,18 @@ type recording struct {
 	now        func() time.Time
 	writeSlots chan struct{} // has a value for each write in progress
 
-	mu        sync.Mutex
-	requested *lru.Cache // types.UID, or the key of a host that enrolls, → time.Time
-	failed    *lru.Cache // types.UID → time.Time
-	served    *lru.Cache // types.UID → serving
-	addresses *lru.Cache // types.UID → []tokenUse, which must not be modified
+	mu            sync.Mutex
+	requested     *lru.Cache // types.UID, or the key of a host that enrolls, → time.Time
+	failed        *lru.Cache // types.UID → time.Time
+	served        *lru.Cache // types.UID → serving
+	addresses     *lru.Cache // types.UID → []tokenUse, which must not be modified
+	registrations *lru.Cache // types.UID → registration
 }
 
 func newRecording(boots BootRecorder, admissions AdmissionRecorder, now func() time.Time) *recording {
 	return &recording{boots: boots, admissions: admissions, now: now, writeSlots: make(chan struct{}, maxConcurrentWrites),
-		requested: lru.New(maxRememberedMachines), failed: lru.New(maxRememberedMachines), served: lru.New(maxRememberedMachines), addresses: lru.New(maxRememberedMachines)}
+		requested: lru.New(maxRememberedMachines), failed: lru.New(maxRememberedMachines), served: lru.New(maxRememberedMachines), addresses: lru.New(maxRememberedMachines),
+		registrations: lru.New(maxRememberedMachines)}
 }
 
 // recordRequest records that a host requested its configuration while it was not complete, unless that was recorded

@@ -210,3 +210,11 @@ var _ = Describe("Recording requests", func() {
 		Expect(busy.most).To(Equal(1))
 	})
 })
+
+func (b *busyRecorder) RecordRegistrationRequest(context.Context, Record, time.Time) error {
+	return nil
+}
+
+func (c *countingRecorder) RecordRegistrationRequest(context.Context, Record, time.Time) error {
+	return nil
+}

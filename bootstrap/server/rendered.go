@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha512"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -28,18 +25,13 @@ const maxOlder = 64
 
 // PoolBytes is the download of the hosts of a pool. It is immutable.
 type PoolBytes struct {
-	// gzip is the compressed configuration. The gzip file is the resource itself, and not a transfer encoding: Ignition
-	// requests only "identity", and decompresses because of the compression field of the merge entry.
-	gzip []byte
-	// sha512 is the hash of the uncompressed configuration, in hex. Ignition verifies it.
-	sha512 string
+	// file is the configuration. Ignition verifies its hash.
+	file
 	// inline is a data URL that contains the configuration, for the spec version in which a host cannot send its token
 	// to a URL in a merge entry. It is empty for all others.
 	inline string
 	// tooOld is the reason why there are no bytes: the spec version cannot express the configuration.
 	tooOld *ignition.VersionError
-	// etag and length are values of response headers.
-	etag, length []string
 }
 
 // PackRendered returns the download of a rendered config, in the newest spec version. It fails if the content does not
@@ -52,28 +44,8 @@ func PackRendered(rendered *poolv1.MachineConfig) (*PoolBytes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rendered MachineConfig %s/%s: %w", rendered.Namespace, rendered.Name, err)
 	}
-	return packPool(plain)
-}
-
-// packPool returns the download of a configuration.
-func packPool(plain []byte) (*PoolBytes, error) {
-	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(plain); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	sum := sha512.Sum512(plain)
-	hash := hex.EncodeToString(sum[:])
-	return &PoolBytes{
-		gzip: bytes.Clone(packed.Bytes()), sha512: hash,
-		etag: []string{`"` + hash + `"`}, length: []string{strconv.Itoa(packed.Len())},
-	}, nil
+	packed, err := packFile(plain, pool.ServedHash(plain))
+	return &PoolBytes{file: packed}, err
 }
 
 // Size returns the number of bytes that p takes in memory, and 0 for nil.
@@ -105,11 +77,15 @@ func (p *PoolBytes) convertTo(version string) (*PoolBytes, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := packPool(plain)
-	if err == nil && !ignition.SupportsReferences(version) {
+	packed, err := packFile(plain, pool.ServedHash(plain))
+	if err != nil {
+		return nil, err
+	}
+	result := &PoolBytes{file: packed}
+	if !ignition.SupportsReferences(version) {
 		result.inline = ignition.DataURL(plain)
 	}
-	return result, err
+	return result, nil
 }
 
 // variant is a rendered config in a spec version.

@@ -17,6 +17,8 @@ const (
 	kindConfig     = "config"
 	kindEnrollment = "enrollment"
 	kindRendered   = "rendered"
+	kindUpdate     = "update"
+	kindAgent      = "agent"
 	kindHealth     = "health"
 	kindUnknown    = "unknown"
 )
@@ -36,11 +38,12 @@ const nameParameter = "name"
 type route struct {
 	kind string
 	// object is the PoolbootConfig of the requesting host or, for kindEnrollment, the Enrollment. Only objects in its
-	// namespace are read for the answer.
+	// namespace are read for the answer. It is empty for kindAgent, which is the same for all hosts.
 	object    types.NamespacedName
 	pointerID string
 	role      string // enrollments only
 	name      string // of the rendered config, or the name that a host requests
+	sha512    string // of the agent
 	// Not from the URL:
 	version string     // the spec version in which the host is answered
 	from    netip.Addr // the address from which a machine's token is used
@@ -50,6 +53,7 @@ var (
 	labelPattern     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	renderedPattern  = regexp.MustCompile(`^` + poolv1.RenderedNamePrefix + `[a-z0-9]([-.a-z0-9]{0,242}[a-z0-9])?$`)
 	namePattern      = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	sha512Pattern    = regexp.MustCompile(`^[0-9a-f]{128}$`)
 	pointerIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,62}$`)
 )
 
@@ -67,6 +71,10 @@ func parseRoute(u *url.URL) route {
 		return route{kind: kindEnrollment, role: parts[2], object: types.NamespacedName{Namespace: parts[3], Name: parts[4]}, name: u.Query().Get(nameParameter)}
 	case len(parts) == 6 && parts[1] == kindConfig && labelPattern.MatchString(parts[2]) && isObject(parts[3], parts[4]) && pointerIDPattern.MatchString(parts[5]):
 		return route{kind: kindConfig, object: types.NamespacedName{Namespace: parts[3], Name: parts[4]}, pointerID: parts[5]}
+	case len(parts) == 5 && parts[1] == kindUpdate && isObject(parts[2], parts[3]) && pointerIDPattern.MatchString(parts[4]):
+		return route{kind: kindUpdate, object: types.NamespacedName{Namespace: parts[2], Name: parts[3]}, pointerID: parts[4]}
+	case len(parts) == 3 && parts[1] == kindAgent && sha512Pattern.MatchString(parts[2]):
+		return route{kind: kindAgent, sha512: parts[2]}
 	case len(parts) == 4 && parts[1] == kindRendered && renderedPattern.MatchString(parts[3]):
 		config, id, _ := strings.Cut(u.RawQuery, "&")
 		config, isConfig := strings.CutPrefix(config, configParameter+"=")

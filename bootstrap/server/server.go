@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +35,9 @@ type Options struct {
 	// Rendered has the result of PackRendered for every rendered MachineConfig. It is read for every request and must
 	// not block.
 	Rendered Source[types.NamespacedName, PoolBytes]
+
+	// Programs are the agents that hosts can download. It is nil if there are none.
+	Programs *Programs
 
 	Boots      BootRecorder
 	Admissions AdmissionRecorder
@@ -96,10 +101,14 @@ type object struct {
 	rendered   types.NamespacedName
 	enrollment types.NamespacedName
 	record     types.NamespacedName
+	assignment types.UID // of the PoolbootConfig
 }
 
 // OverlayChanged notifies the server that the overlay of a PoolbootConfig was created, changed or deleted.
 func (s *Server) OverlayChanged(config types.UID) { s.changes.notify(object{overlay: config}) }
+
+// AssignmentChanged notifies the server that the assignment of a PoolbootConfig was created, changed or deleted.
+func (s *Server) AssignmentChanged(config types.UID) { s.changes.notify(object{assignment: config}) }
 
 // RecordChanged notifies the server that a PoolbootConfig was created, changed or deleted.
 func (s *Server) RecordChanged(name types.NamespacedName) { s.changes.notify(object{record: name}) }
@@ -124,7 +133,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &answer{ResponseWriter: w, request: r, route: parseRoute(r.URL)}
 	var refused *refusal
 	err := s.cached.answer(r.Context(), out, r, out.route)
-	if s.isFinal(err, r) {
+	if s.isFinal(err, r, out.route.kind) {
 		err = s.confirm(r.Context(), out, r)
 	}
 	if refused = refusalOf(err); refused != nil {
@@ -141,18 +150,20 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 	if target.kind == kindUnknown {
 		return newRefusal(http.StatusNotFound, "NotFound", "no such path: use the URL in the host's user data")
 	}
-	isReport := r.Method == http.MethodPost && target.kind == kindConfig
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && !isReport {
-		allowed := "GET, HEAD"
-		if target.kind == kindConfig {
-			allowed += ", POST"
-		}
-		w.Header().Set("Allow", allowed)
-		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "this path does not support the method: use one of %s", allowed)
+	if allowed := methodsOf(target.kind); !slices.Contains(allowed, r.Method) {
+		list := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", list)
+		return newRefusal(http.StatusMethodNotAllowed, "MethodNotAllowed", "this path does not support the method: use one of %s", list)
 	}
-	if target.kind == kindHealth {
+	switch target.kind {
+	case kindHealth:
 		return v.serveHealth(w, r)
+	case kindAgent:
+		return v.serveProgram(ctx, w, r, target)
+	case kindUpdate:
+		return v.serveUpdate(ctx, w, r, target)
 	}
+	isReport := r.Method == http.MethodPost
 	if !isReport {
 		var err error
 		if target.version, err = versionFor(r); err != nil {
@@ -164,6 +175,9 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 		return v.serveEnrolled(ctx, w, r, target)
 	}
 	token := bearerToken(r)
+	if target.kind == kindRendered && token == "" && len(chainOf(r)) > 0 {
+		return v.serveRenderedToAgent(ctx, w, r, target)
+	}
 	record, err := v.authenticate(ctx, target, token)
 	if err != nil {
 		return err
@@ -187,11 +201,16 @@ func (v *view) answer(ctx context.Context, w *answer, r *http.Request, target ro
 	return v.serveConfig(ctx, w, r, record, target, token)
 }
 
-// authenticate returns the record of the host that a token belongs to. 401 is only for requests that can never succeed.
-func (v *view) authenticate(ctx context.Context, target route, token string) (*Record, error) {
-	if token == "" {
-		return nil, unauthorized("a bearer token is required: it is in the host's user data")
+// methodsOf returns the methods of a kind of path.
+func methodsOf(kind string) []string {
+	if kind == kindConfig || kind == kindUpdate {
+		return []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
+	return []string{http.MethodGet, http.MethodHead}
+}
+
+// findRecord returns the record of the host in a URL.
+func (v *view) findRecord(ctx context.Context, target route) (*Record, error) {
 	record, err := v.Records.Get(ctx, target.object)
 	switch {
 	case err != nil:
@@ -199,6 +218,19 @@ func (v *view) authenticate(ctx context.Context, target route, token string) (*R
 	case record == nil || record.PointerID != target.pointerID || record.Token.Hash == "" && !record.Token.IsRevoked():
 		return nil, notReady("PoolbootConfig %s does not exist, or belongs to another host: it can still be restored or moved here; if it was deleted, "+
 			"power the host off", target.object)
+	}
+	return record, nil
+}
+
+// authenticate returns the record of the host that a token belongs to. 401 is only for requests that can never succeed.
+func (v *view) authenticate(ctx context.Context, target route, token string) (*Record, error) {
+	if token == "" {
+		return nil, unauthorized("a bearer token is required: it is in the host's user data")
+	}
+	record, err := v.findRecord(ctx, target)
+	switch {
+	case err != nil:
+		return nil, err
 	case record.Enrollment != "":
 		return v.authenticateEnrolled(ctx, record, token)
 	case record.accepts(token):

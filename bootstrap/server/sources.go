@@ -29,6 +29,9 @@ type Sources struct {
 
 	// Overlays are the overlays of machines, by the UID of the PoolbootConfig.
 	Overlays Source[types.UID, Overlay]
+
+	// Assignments are what running hosts should run, by the UID of the PoolbootConfig.
+	Assignments Source[types.UID, Assignment]
 }
 
 // Record is the part of a PoolbootConfig that the server uses.
@@ -51,6 +54,9 @@ type Record struct {
 	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot, or zero if not set.
 	// FailedTime is the time of the last report that Ignition failed.
 	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime, FailedTime time.Time
+
+	// RegistrationRequestedTime and RegisteredTime are those of status.update, or zero if not set.
+	RegistrationRequestedTime, RegisteredTime time.Time
 
 	// Addresses are the addresses from which the current token was used, in order. OldAddresses are the recorded
 	// addresses of earlier tokens.
@@ -152,4 +158,6 @@ type BootRecorder interface {
 	RecordFailure(ctx context.Context, record Record, failure IgnitionFailure, at time.Time) error
 	// RecordServed sets status.boot.servedTime.
 	RecordServed(ctx context.Context, record Record, at time.Time) error
+	// RecordRegistrationRequest sets status.update.registrationRequestedTime.
+	RecordRegistrationRequest(ctx context.Context, record Record, at time.Time) error
 }

@@ -47,6 +47,11 @@ type world struct {
 	overlays           map[types.UID]server.Overlay
 	rendered           map[types.NamespacedName]*server.PoolBytes
 	enrolled           map[types.NamespacedName]*server.Enrollment
+	assigned           map[types.UID]*server.Assignment
+	assignmentReads    int
+	assignmentErr      error
+	registrations      []time.Time // writes of RecordRegistrationRequest
+	onRegistration     func(at time.Time)
 	admissionNames     []string // names of hosts that requested to be admitted
 	onAdmissionRequest func(name, address string)
 	admissionErr       error
@@ -71,6 +76,7 @@ func newWorld() *world {
 		overlays: map[types.UID]server.Overlay{},
 		rendered: map[types.NamespacedName]*server.PoolBytes{},
 		enrolled: map[types.NamespacedName]*server.Enrollment{},
+		assigned: map[types.UID]*server.Assignment{},
 	}
 }
 
@@ -95,6 +101,18 @@ func (w overlaysOf) Get(ctx context.Context, config types.UID) (*server.Overlay,
 		return &overlay, ctx.Err()
 	}
 	return nil, ctx.Err()
+}
+
+type assignmentsOf struct{ *world }
+
+func (w assignmentsOf) Get(ctx context.Context, config types.UID) (*server.Assignment, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.assignmentReads++
+	if w.assignmentErr != nil {
+		return nil, w.assignmentErr
+	}
+	return w.assigned[config], ctx.Err()
 }
 
 type renderedOf struct{ *world }
@@ -154,6 +172,20 @@ func (w *world) RecordServed(_ context.Context, _ server.Record, at time.Time) e
 	}
 	w.served = append(w.served, at)
 	return nil
+}
+
+func (w *world) RecordRegistrationRequest(_ context.Context, record server.Record, at time.Time) error {
+	w.mu.Lock()
+	err, hook := w.writeErr, w.onRegistration
+	w.registrations = append(w.registrations, at)
+	if err == nil {
+		w.records[record.Name].RegistrationRequestedTime = at
+	}
+	w.mu.Unlock()
+	if err == nil && hook != nil {
+		hook(at)
+	}
+	return err
 }
 
 func (w *world) RecordFailure(_ context.Context, record server.Record, failure server.IgnitionFailure, at time.Time) error {

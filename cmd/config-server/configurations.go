@@ -44,6 +44,22 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	}, nil
 }
 
+// assignments finds assignment Secrets by the UID of their PoolbootConfig.
+type assignments = kind[*corev1.Secret, types.UID, server.Assignment]
+
+func newAssignments() *assignments {
+	ownerOf := func(secret client.Object) types.UID { return record.AssignmentOwner(secret.GetName()) }
+	return newKind(&corev1.Secret{}, ownerOf, assignmentOf)
+}
+
+func assignmentOf(secret *corev1.Secret) (*server.Assignment, error) {
+	assigned, err := server.PackAssignment(secret.Data[bootstrapv1.AssignmentKey], secret.Data[bootstrapv1.AssignmentClientCAKey])
+	if err != nil {
+		return nil, fmt.Errorf("assignment Secret %s/%s: %w. Delete the Secret; the manager creates it again", secret.Namespace, secret.Name, err)
+	}
+	return assigned, nil
+}
+
 // renderedConfigs finds packed rendered MachineConfigs by their name.
 type renderedConfigs = kind[*poolv1.MachineConfig, types.NamespacedName, server.PoolBytes]
 

@@ -40,15 +40,17 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// newCache returns informers for the objects that the answers depend on: PoolbootConfigs, rendered MachineConfigs,
-// Enrollments, and the overlay Secrets in the server's own namespace. Rendered configs have no watch filter label,
-// because the records decide which host gets one. The informers store only what the sources compute from each object: a
-// rendered config is four times as large as its download.
-func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (cache.Cache, error) {
+// newCaches returns informers for the objects that the answers depend on: PoolbootConfigs, rendered MachineConfigs,
+// Enrollments, and the overlay and assignment Secrets in the server's own namespace. No other Secret is read, and a
+// cache has one selector for each kind, so the assignments have a cache of their own. Rendered configs have no watch
+// filter label, because the records decide which host gets one. The informers store only what the sources compute from
+// each object: a rendered config is four times as large as its download.
+func newCaches(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (objects, assigned cache.Cache, err error) {
 	rendered, renderedErr := labels.Parse(poolv1.RenderedForLabel)
 	overlay, overlayErr := labels.Parse(bootstrapv1.OverlayLabel)
-	if err := errors.Join(renderedErr, overlayErr); err != nil {
-		return nil, err
+	assignment, assignmentErr := labels.Parse(bootstrapv1.AssignmentLabel)
+	if err := errors.Join(renderedErr, overlayErr, assignmentErr); err != nil {
+		return nil, nil, err
 	}
 	var watched map[string]cache.Config // nil: all namespaces
 	if o.namespace != "" {
@@ -58,17 +60,23 @@ func newCache(config *rest.Config, scheme *runtime.Scheme, o *options, s *source
 	if o.watchFilter != "" {
 		filtered = labels.SelectorFromValidatedSet(labels.Set{clusterv1.WatchLabel: o.watchFilter})
 	}
-	return cache.New(config, cache.Options{
-		Scheme:                      scheme,
-		Mapper:                      newMapper(),
-		ReaderFailOnMissingInformer: true,
-		ByObject: map[client.Object]cache.ByObject{
-			&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Label: filtered, Transform: s.records.transform},
-			&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered, Transform: s.rendered.transform},
-			&poolv1.Enrollment{}:          {Namespaces: watched, Label: filtered, Transform: s.enrollments.transform},
-			&corev1.Secret{}:              {Namespaces: map[string]cache.Config{o.overlayNamespace: {}}, Label: overlay, Transform: s.overlays.transform},
-		},
+	newCache := func(byObject map[client.Object]cache.ByObject) (cache.Cache, error) {
+		return cache.New(config, cache.Options{Scheme: scheme, Mapper: newMapper(), ReaderFailOnMissingInformer: true, ByObject: byObject})
+	}
+	own := map[string]cache.Config{o.overlayNamespace: {}}
+	objects, err = newCache(map[client.Object]cache.ByObject{
+		&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Label: filtered, Transform: s.records.transform},
+		&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered, Transform: s.rendered.transform},
+		&poolv1.Enrollment{}:          {Namespaces: watched, Label: filtered, Transform: s.enrollments.transform},
+		&corev1.Secret{}:              {Namespaces: own, Label: overlay, Transform: s.overlays.transform},
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	assigned, err = newCache(map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: own, Label: assignment, Transform: s.assignments.transform},
+	})
+	return objects, assigned, err
 }
 
 // sources has the data that the answers depend on.
@@ -76,20 +84,21 @@ type sources struct {
 	records     *records
 	enrollments *enrollments
 	overlays    *overlays
+	assignments *assignments
 	rendered    *renderedConfigs
 }
 
 func newSources() *sources {
-	return &sources{newRecords(), newEnrollments(), newOverlays(), newRenderedConfigs()}
+	return &sources{newRecords(), newEnrollments(), newOverlays(), newAssignments(), newRenderedConfigs()}
 }
 
 // follow starts the informers and notifies the server of every change that hosts can wait for. The sources have the
 // change before the notification, so a read after the notification sees it. The returned functions report whether the
 // sources have all objects that existed at the start.
 func (s *sources) follow(
-	ctx context.Context, objects cache.Cache, handler *server.Server, metrics *server.Metrics,
-) (synced [4]toolscache.InformerSynced, err error) {
-	var errs [4]error
+	ctx context.Context, objects, assigned cache.Cache, handler *server.Server, metrics *server.Metrics,
+) (synced [5]toolscache.InformerSynced, err error) {
+	var errs [5]error
 	synced[0], errs[0] = s.records.follow(ctx, objects, keyOnly[server.Record](handler.RecordChanged))
 	synced[1], errs[1] = s.enrollments.follow(ctx, objects, keyOnly[server.Enrollment](handler.EnrollmentChanged))
 	synced[2], errs[2] = s.overlays.follow(ctx, objects, keyOnly[server.Overlay](handler.OverlayChanged))
@@ -97,6 +106,7 @@ func (s *sources) follow(
 		metrics.AddRenderedBytes(after.Size() - before.Size())
 		handler.RenderedChanged(name)
 	})
+	synced[4], errs[4] = s.assignments.follow(ctx, assigned, keyOnly[server.Assignment](handler.AssignmentChanged))
 	return synced, errors.Join(errs[:]...)
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
-// liveQPS and liveBurst limit the requests to the API server by which a replica confirms answers that end a boot, so
-// guessed tokens do not overload the API server. Beyond the limit, the answer is 503.
+// liveQPS and liveBurst limit the requests to the API server by which a replica confirms answers that end a boot or an
+// update, so guessed tokens and foreign certificates do not overload the API server. Beyond the limit, the answer is
+// 503.
 const (
 	liveQPS   = 10
 	liveBurst = 20
@@ -31,13 +32,16 @@ func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.S
 		return nil, err
 	}
 	byName := func(name types.NamespacedName) types.NamespacedName { return name }
-	overlayName := func(config types.UID) types.NamespacedName {
-		return types.NamespacedName{Namespace: o.overlayNamespace, Name: record.OverlayName(config)}
+	secret := func(nameOf func(types.UID) string) func(types.UID) types.NamespacedName {
+		return func(config types.UID) types.NamespacedName {
+			return types.NamespacedName{Namespace: o.overlayNamespace, Name: nameOf(config)}
+		}
 	}
 	return &server.Sources{
 		Records:     &live[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]{newRecords(), api, byName},
 		Enrollments: &live[*poolv1.Enrollment, types.NamespacedName, server.Enrollment]{newEnrollments(), api, byName},
-		Overlays:    &live[*corev1.Secret, types.UID, server.Overlay]{newOverlays(), api, overlayName},
+		Overlays:    &live[*corev1.Secret, types.UID, server.Overlay]{newOverlays(), api, secret(record.OverlayName)},
+		Assignments: &live[*corev1.Secret, types.UID, server.Assignment]{newAssignments(), api, secret(record.AssignmentName)},
 	}, nil
 }
 

@@ -1,7 +1,8 @@
 // Command config-server serves hosts their configuration while they boot: the rendered config of their pool, and their
-// overlay. It reads Poolboot's kinds and the Secrets in its own namespace, and patches the status of PoolbootConfigs
-// and Enrollments. It has no access to workload clusters. Package bootstrap/server decides the answers. This package
-// has the listeners, and the access to the management cluster.
+// overlay. It also serves the agents of running hosts what these should run. It reads Poolboot's kinds and the Secrets
+// in its own namespace, and patches the status of PoolbootConfigs and Enrollments. It has no access to workload
+// clusters. Package bootstrap/server decides the answers. This package has the listeners, and the access to the
+// management cluster.
 package main
 
 import (

@@ -32,6 +32,7 @@ type options struct {
 	bindAddress        string
 	tlsCertDir         string
 	externalURL        string
+	agentDirectory     string
 	healthBindAddress  string
 	metricsBindAddress string
 	profilerAddress    string
@@ -47,7 +48,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Path of a kubeconfig file for the management cluster. Defaults to $KUBECONFIG, or to the service account of the Pod.")
 	fs.StringVar(&o.overlayNamespace, "overlay-namespace", os.Getenv("POD_NAMESPACE"),
-		"Namespace of the config server, in which the manager keeps the overlay Secrets of machines. "+
+		"Namespace of the config server, in which the manager keeps the overlay and assignment Secrets of machines. "+
 			"Must have the same value as for the manager. Defaults to $POD_NAMESPACE.")
 	fs.StringVar(&o.namespace, "namespace", "",
 		"Namespace whose hosts are served. If empty, the hosts of all namespaces are served. Must have the same value as for the manager.")
@@ -60,6 +61,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Directory with the files "+certificateFile+" and "+keyFile+". They are reloaded when they change.")
 	fs.StringVar(&o.externalURL, "external-url", "",
 		"URL at which hosts reach this server (https://host[:port][/prefix]). Must have the same value as for the manager. Required.")
+	fs.StringVar(&o.agentDirectory, "agent-directory", "",
+		"Directory with the files poolboot-agent-<architecture>, the agents that hosts download. They are read at the start. "+
+			"Must have the same files as for the manager. If empty, there are none.")
 	fs.StringVar(&o.healthBindAddress, "health-bind-address", ":9440",
 		"Address at which /healthz and /readyz are served over HTTP. Set it to \"0\" to disable them.")
 	fs.StringVar(&o.metricsBindAddress, "metrics-bind-address", ":8080",

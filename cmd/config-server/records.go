@@ -34,28 +34,30 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 	token := record.TokenOf(config)
 	addresses, oldAddresses := addressesOf(config, tokenHashPrefix(token.Hash))
 	return server.Record{
-		NamespacedName:     client.ObjectKeyFromObject(config),
-		UID:                config.UID,
-		PointerID:          config.Annotations[bootstrapv1.PointerIDAnnotation],
-		Token:              token,
-		Rotating:           record.IsRotationRequested(config),
-		Version:            config.ResourceVersion,
-		FirstRequestedTime: ptr.Deref(boot.FirstRequestedTime, never).Time,
-		RequestedTime:      ptr.Deref(boot.RequestedTime, never).Time,
-		PreparedTime:       ptr.Deref(boot.PreparedTime, never).Time,
-		ServedTime:         ptr.Deref(boot.ServedTime, never).Time,
-		FailedTime:         boot.IgnitionFailure.ReportedTime.Time,
-		Addresses:          addresses,
-		OldAddresses:       oldAddresses,
-		TokenAddresses:     boot.Addresses,
-		Bound:              record.BindsTokenToAddresses(config),
-		HostAddresses:      parseAddresses(config.Status.HostAddresses),
-		Enrollment:         config.Spec.EnrollmentName(),
-		EnrolledFrom:       ptr.Deref(config.Spec.Enrolled(), bootstrapv1.EnrolledHost{}).Address,
-		CredentialID:       boot.CredentialID,
-		UsedCredential:     boot.Certificate.CredentialID,
-		PreparationFailed:  prepared != nil && prepared.Status == metav1.ConditionFalse,
-		Pending:            pendingMessage(prepared),
+		NamespacedName:            client.ObjectKeyFromObject(config),
+		UID:                       config.UID,
+		PointerID:                 config.Annotations[bootstrapv1.PointerIDAnnotation],
+		Token:                     token,
+		Rotating:                  record.IsRotationRequested(config),
+		Version:                   config.ResourceVersion,
+		FirstRequestedTime:        ptr.Deref(boot.FirstRequestedTime, never).Time,
+		RequestedTime:             ptr.Deref(boot.RequestedTime, never).Time,
+		PreparedTime:              ptr.Deref(boot.PreparedTime, never).Time,
+		ServedTime:                ptr.Deref(boot.ServedTime, never).Time,
+		FailedTime:                boot.IgnitionFailure.ReportedTime.Time,
+		RegistrationRequestedTime: ptr.Deref(config.Status.Update.RegistrationRequestedTime, never).Time,
+		RegisteredTime:            ptr.Deref(config.Status.Update.RegisteredTime, never).Time,
+		Addresses:                 addresses,
+		OldAddresses:              oldAddresses,
+		TokenAddresses:            boot.Addresses,
+		Bound:                     record.BindsTokenToAddresses(config),
+		HostAddresses:             parseAddresses(config.Status.HostAddresses),
+		Enrollment:                config.Spec.EnrollmentName(),
+		EnrolledFrom:              ptr.Deref(config.Spec.Enrolled(), bootstrapv1.EnrolledHost{}).Address,
+		CredentialID:              boot.CredentialID,
+		UsedCredential:            boot.Certificate.CredentialID,
+		PreparationFailed:         prepared != nil && prepared.Status == metav1.ConditionFalse,
+		Pending:                   pendingMessage(prepared),
 	}
 }
 
@@ -132,6 +134,10 @@ func (b bootRecorder) RecordServed(ctx context.Context, record server.Record, at
 	return b.patch(ctx, record, "", map[string]any{"servedTime": metav1.MicroTime{Time: at}})
 }
 
+func (b bootRecorder) RecordRegistrationRequest(ctx context.Context, record server.Record, at time.Time) error {
+	return b.patchStatus(ctx, record, "", map[string]any{"update": map[string]any{"registrationRequestedTime": metav1.MicroTime{Time: at}}})
+}
+
 // addressPatch returns the patch of status.boot that adds the address from which a token was used, and removes the
 // addresses of earlier tokens. A patch replaces the whole list, so it needs a lock on the version of that list. The
 // patch is empty if there is nothing to add.
@@ -177,7 +183,12 @@ func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf f
 
 // patch changes fields of status.boot. If a version is given, it fails unless the PoolbootConfig has that version.
 func (b bootRecorder) patch(ctx context.Context, record server.Record, version string, boot map[string]any) error {
-	object := map[string]any{"status": map[string]any{"boot": boot}}
+	return b.patchStatus(ctx, record, version, map[string]any{"boot": boot})
+}
+
+// patchStatus is patch for fields of status.
+func (b bootRecorder) patchStatus(ctx context.Context, record server.Record, version string, status map[string]any) error {
+	object := map[string]any{"status": status}
 	if version != "" {
 		object["metadata"] = map[string]any{"resourceVersion": version}
 	}

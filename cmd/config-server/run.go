@@ -44,7 +44,8 @@ const disabled = "0"
 type process struct {
 	options       *options
 	objects       cache.Cache
-	synced        [4]toolscache.InformerSynced // report whether the sources have all objects that existed at the start
+	assigned      cache.Cache                  // the assignments
+	synced        [5]toolscache.InformerSynced // report whether the sources have all objects that existed at the start
 	certificate   *certwatcher.CertWatcher
 	metrics       metricsserver.Server
 	serverMetrics *server.Metrics
@@ -72,7 +73,7 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 		return nil, err
 	}
 	sources := newSources()
-	if p.objects, err = newCache(config, scheme, o, sources); err != nil {
+	if p.objects, p.assigned, err = newCaches(config, scheme, o, sources); err != nil {
 		return nil, err
 	}
 	writer, err := client.New(config, client.Options{Scheme: scheme, Mapper: newMapper(), FieldOwner: fieldOwner})
@@ -93,6 +94,12 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	if p.metrics, err = metricsserver.NewServer(metricsserver.Options{BindAddress: o.metricsBindAddress}, config, httpClient); err != nil {
 		return nil, fmt.Errorf("--metrics-bind-address: %w", err)
 	}
+	var programs *server.Programs
+	if o.agentDirectory != "" {
+		if programs, err = readPrograms(o.agentDirectory); err != nil {
+			return nil, fmt.Errorf("--agent-directory: %w", err)
+		}
+	}
 	p.serverMetrics = server.NewMetrics(metrics.Registry)
 	external, err := url.Parse(o.externalURL)
 	if err != nil {
@@ -100,16 +107,19 @@ func newProcess(ctx context.Context, o *options) (*process, error) {
 	}
 	p.handler = server.New(server.Options{
 		ExternalURL: external,
-		Sources:     server.Sources{Records: sources.records, Enrollments: sources.enrollments, Overlays: sources.overlays},
-		Admissions:  newAdmissionRecorder(writer),
-		Rendered:    sources.rendered,
-		Boots:       bootRecorder{writer},
-		Live:        live,
-		Metrics:     p.serverMetrics,
-		Log:         klog.Background().WithName("access"),
-		Ready:       p.ready,
+		Sources: server.Sources{
+			Records: sources.records, Enrollments: sources.enrollments, Overlays: sources.overlays, Assignments: sources.assignments,
+		},
+		Programs:   programs,
+		Admissions: newAdmissionRecorder(writer),
+		Rendered:   sources.rendered,
+		Boots:      bootRecorder{writer},
+		Live:       live,
+		Metrics:    p.serverMetrics,
+		Log:        klog.Background().WithName("access"),
+		Ready:      p.ready,
 	})
-	p.synced, err = sources.follow(ctx, p.objects, p.handler, p.serverMetrics)
+	p.synced, err = sources.follow(ctx, p.objects, p.assigned, p.handler, p.serverMetrics)
 	return p, err
 }
 
@@ -149,6 +159,7 @@ func (p *process) run(ctx context.Context) error {
 	defer stop()
 	parts, base := errgroup.WithContext(base)
 	parts.Go(func() error { return p.objects.Start(base) })
+	parts.Go(func() error { return p.assigned.Start(base) })
 	parts.Go(func() error { return p.certificate.Start(base) })
 	if p.metrics != nil {
 		parts.Go(func() error { return p.metrics.Start(base) })
@@ -175,7 +186,7 @@ func (p *process) run(ctx context.Context) error {
 }
 
 func (p *process) serveHosts(ctx context.Context) error {
-	if !p.objects.WaitForCacheSync(ctx) || !toolscache.WaitForCacheSync(ctx.Done(), p.synced[:]...) {
+	if !p.objects.WaitForCacheSync(ctx) || !p.assigned.WaitForCacheSync(ctx) || !toolscache.WaitForCacheSync(ctx.Done(), p.synced[:]...) {
 		return ctx.Err()
 	}
 	listener, err := net.Listen("tcp", p.options.bindAddress)

@@ -54,6 +54,9 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 		m := newMachine(ctx, "taken-over")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: metav1.Now().Time}
 		m.config.Status.ObservedGeneration = 1
+		m.config.Status.Update = bootstrapv1.UpdateStatus{
+			Desired: bootstrapv1.ConfigurationReference{Name: m.rendered}, DesiredRevision: strings.Repeat("a", 64), RegisteredTime: &metav1.MicroTime{Time: metav1.Now().Time},
+		}
 		now, digits := metav1.NowMicro(), m.config.Annotations[bootstrapv1.TokenHashAnnotation][:bootstrapv1.TokenHashPrefixLength]
 		from := func(address, token string) bootstrapv1.TokenAddress {
 			return bootstrapv1.TokenAddress{Address: address, FirstUsedTime: now, Token: token}
@@ -67,12 +70,17 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 		m.config.Status.Boot.Addresses = []bootstrapv1.TokenAddress{own, old}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		for status, refusal := range map[string]string{
-			`{"poolRole":"infra"}`:               "only change status.boot of",
-			`{"nodeRef":{"name":"b","uid":"c"}}`: "only change status.boot of",
-			`{"observedGeneration":null}`:        "only change status.boot of",
-			`{"boot":{"credentialID":"abcdef"}}`: "servedTime, addresses and ignitionFailure in status.boot",
-			`{"boot":{"preparedTime":null}}`:     "servedTime, addresses and ignitionFailure in status.boot",
-			`{"hostAddresses":["192.0.2.9"]}`:    "only change status.boot of",
+			`{"poolRole":"infra"}`:                                             "only change status.boot and status.update of",
+			`{"nodeRef":{"name":"b","uid":"c"}}`:                               "only change status.boot and status.update of",
+			`{"observedGeneration":null}`:                                      "only change status.boot and status.update of",
+			`{"boot":{"credentialID":"abcdef"}}`:                               "servedTime, addresses and ignitionFailure in status.boot",
+			`{"boot":{"preparedTime":null}}`:                                   "servedTime, addresses and ignitionFailure in status.boot",
+			`{"hostAddresses":["192.0.2.9"]}`:                                  "only change status.boot and status.update of",
+			`{"update":{"desired":{"name":"rendered-other-0"}}}`:               "only set registrationRequestedTime in status.update",
+			`{"update":{"desiredRevision":"` + strings.Repeat("b", 64) + `"}}`: "only set registrationRequestedTime in status.update",
+			`{"update":{"desiredRevision":null}}`:                              "only set registrationRequestedTime in status.update",
+			`{"update":{"registeredTime":"2030-01-01T00:00:00.000000Z"}}`:      "only set registrationRequestedTime in status.update",
+			`{"update":null}`:                                                  "only set registrationRequestedTime in status.update",
 			// Addresses of the current token cannot be removed, changed or marked as reported.
 			`{"boot":{"addresses":null}}`:                    "only add addresses of the recorded token",
 			arrivals(old):                                    "only add addresses of the recorded token",
@@ -92,6 +100,8 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"firstRequestedTime":"2026-01-01T00:00:00.000000Z",
 			"requestedTime":"2026-01-01T00:00:00.000000Z","servedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"servedTime":null}}`)).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), `{"update":{"registrationRequestedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), `{"update":{"registrationRequestedTime":null}}`)).To(MatchError(ContainSubstring("only set registrationRequestedTime in status.update")))
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, old, added))).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added))).To(Succeed())
 

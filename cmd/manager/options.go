@@ -30,6 +30,7 @@ type options struct {
 	webhookPort                             int
 
 	configServerCAFile string
+	agentDirectory     string
 	syncedLabels       []string
 
 	kubeAPIQPS   float32
@@ -79,6 +80,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"It is read for every data Secret. If empty, hosts use the CA certificates of their image.")
 	fs.StringVar(&o.reconcilers.OverlayNamespace, "overlay-namespace", o.reconcilers.OverlayNamespace,
 		"Namespace of the config server, in which the overlay Secrets of machines are kept.")
+	fs.StringVar(&o.agentDirectory, "agent-directory", "",
+		"Directory with the files poolboot-agent-<architecture>, the agents that hosts get. They are read at the start. "+
+			"Must have the same files as for the config server. If empty, hosts get no agent, and keep the configuration with which they boot.")
 	fs.StringSliceVar(&o.syncedLabels, "additional-sync-machine-labels", nil,
 		"List of regular expressions. Machine labels that match one are synced to the Node, in addition to those with a prefix of Cluster API. "+
 			"Set the same values as for the core manager of Cluster API.")
@@ -139,6 +143,9 @@ func (o *options) complete() (err error) {
 		if !slices.Contains(controllers.MigrationPhases, crdmigrator.Phase(phase)) {
 			return fmt.Errorf("--skip-crd-migration-phases=%s: no such phase: use %s or %s", phase, controllers.MigrationPhases[0], controllers.MigrationPhases[1])
 		}
+	}
+	if o.reconcilers.Agent, err = readAgents(o.agentDirectory); err != nil {
+		return err
 	}
 	o.reconcilers.ServerCA = caFile(o.configServerCAFile).read
 	o.reconcilers.SyncedLabels, err = registration.CompileSyncedLabels(o.syncedLabels)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 )
 
 // maxExtraSize is the maximum size of the extra config of one Machine, in bytes of JSON. It is part of a Secret that
@@ -16,15 +17,15 @@ const maxExtraSize = 256 << 10
 // validateIgnition validates the field config or butane of parent: it must be valid, and the guard must accept it. It
 // also limits the size of config in bytes. The schema limits the size of Butane, but cannot limit the size of an
 // object.
-func validateIgnition(config *runtime.RawExtension, butane string, limit int, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
+func validateIgnition(config *runtime.RawExtension, butaneText string, limit int, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
 	switch {
 	case config != nil && len(config.Raw) > limit:
 		return field.ErrorList{field.TooLong(parent.Child("config"), field.OmitValueType{}, limit)}
 	case config != nil && len(config.Raw) > 0:
 		parsed, err := ignition.Parse(config.Raw)
 		return ignitionErrors(parsed, err, guard, parent.Child("config"))
-	case butane != "":
-		parsed, err := ignition.ParseButane(butane)
+	case butaneText != "":
+		parsed, err := butane.Parse(butaneText)
 		return ignitionErrors(parsed, err, guard, parent.Child("butane"))
 	}
 	return nil

@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -53,6 +55,8 @@ type Reconciler struct {
 
 	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
+	// Offer returns the agent that hosts get. If it is nil or returns no hashes, hosts get none.
+	Offer func() (desired.Offer, error)
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
@@ -68,6 +72,8 @@ type Reconciler struct {
 	readinessRules workload.ReadinessRules
 	// cloudProviders remembers what pool.FindExternalCloudProvider returned for each rendered config, by its key.
 	cloudProviders *lru.Cache
+	// rendered remembers the hashes of rendered configs.
+	rendered *assignments.RenderedConfigs
 	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
 	rights sync.Map
 	// ensuring combines the calls that ensure the same rights at the same time.
@@ -196,6 +202,7 @@ func (r *Reconciler) preparation() []phase {
 		r.remote(r.ensureNode),
 		r.refreshIfRetried,
 		r.remote(r.ensureCredential),
+		r.storeAssignment,
 		r.storeOverlay,
 		r.record,
 	}

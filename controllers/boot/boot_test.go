@@ -244,7 +244,7 @@ var _ = Describe("A host that requests its configuration", func() {
 
 	It("leaves nothing behind, whenever its config is deleted", func(ctx SpecContext) {
 		for moment := 1; moment <= writesOfFirstBoot; moment++ {
-			w := newSetting().world()
+			w := newWorldWithAgent()
 			w.before = func(n int) error {
 				if n == moment {
 					config := w.config(ctx)
@@ -258,6 +258,7 @@ var _ = Describe("A host that requests its configuration", func() {
 			Expect(w.nodes(ctx)).To(BeEmpty(), "moment %d", moment)
 			Expect(w.credentials(ctx)).To(BeEmpty(), "moment %d", moment)
 			Expect(w.overlays(ctx)).To(BeEmpty(), "moment %d", moment)
+			Expect(w.assignments(ctx)).To(BeEmpty(), "moment %d", moment)
 		}
 	})
 })

@@ -39,8 +39,7 @@ func (r *Reconciler) findRenderedCloudProvider(ctx context.Context, s *scope) (s
 	case apierrors.IsNotFound(err) && s.config.Spec.IsInline():
 		return "", nil
 	case apierrors.IsNotFound(err):
-		return "", fault(bootstrapv1.PoolNotRenderedReason, "MachineConfig %s, the rendered config of MachineConfigPool %s, does not exist: see the conditions of the pool",
-			key, s.pool.Name)
+		return "", notRendered(key, &s.pool)
 	case err != nil:
 		return "", err
 	}
@@ -50,4 +49,9 @@ func (r *Reconciler) findRenderedCloudProvider(ctx context.Context, s *scope) (s
 	}
 	r.cloudProviders.Add(key, source)
 	return source, nil
+}
+
+// notRendered returns the failure of a host whose rendered config does not exist. Its pool creates it again.
+func notRendered(key client.ObjectKey, p *poolv1.MachineConfigPool) error {
+	return fault(bootstrapv1.PoolNotRenderedReason, "MachineConfig %s, the rendered config of MachineConfigPool %s, does not exist: see the conditions of the pool", key, p.Name)
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // writesOfFirstBoot is the number of writes of the first boot in a cluster: two for the rights of join credentials,
-// then the Node, the credential, the overlay, and the record.
-const writesOfFirstBoot = 6
+// then the Node, the credential, the assignment, the overlay, and the record.
+const writesOfFirstBoot = 7
 
 // writesOfRenewal is the number of writes when a host sends another request and its credential expires soon: two for
 // the rights, because the process is new, then a try to create the Node, the credential, the deletion of the old one,
-// the overlay, and the record.
-const writesOfRenewal = 7
+// the assignment, the overlay, and the record.
+const writesOfRenewal = 8
 
 var errCrash = errors.New("crash")
 
@@ -66,7 +66,7 @@ var _ = Describe("A preparation that is interrupted", func() {
 	for _, mishap := range mishaps {
 		for n := 1; n <= writesOfFirstBoot; n++ {
 			It(fmt.Sprintf("is completed by the next try when %s %d", mishap.name, n), func(ctx SpecContext) {
-				w := newSetting().world()
+				w := newWorldWithAgent()
 				mishap.befall(w, n)
 				_, err := w.sendRequest(ctx)
 				Expect(err).To(HaveOccurred())
@@ -80,7 +80,7 @@ var _ = Describe("A preparation that is interrupted", func() {
 		}
 		for n := 1; n <= writesOfRenewal; n++ {
 			It(fmt.Sprintf("leaves one valid credential if, while a credential is replaced, %s %d", mishap.name, n), func(ctx SpecContext) {
-				w := newSetting().world()
+				w := newWorldWithAgent()
 				Expect(w.sendRequest(ctx)).To(BeZero())
 				uid := w.node(ctx).UID
 				token := w.credentials(ctx)[0]
@@ -103,7 +103,7 @@ var _ = Describe("A preparation that is interrupted", func() {
 	}
 
 	It("is tested with an interruption at every write", func(ctx SpecContext) {
-		w := newSetting().world()
+		w := newWorldWithAgent()
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.writes).To(Equal(writesOfFirstBoot))
 		token := w.credentials(ctx)[0]

@@ -146,8 +146,10 @@ var _ = Describe("A host that boots from its data Secret", func() {
 	Describe("whose credential expired before it was extended", func() {
 		const value = "abcdef.0123456789abcdef"
 		secret := func(token string) *corev1.Secret {
-			overlay, err := join.Overlay(s.config, registration.Registration{Name: machineName},
-				join.Cluster{Server: "https://192.0.2.10:6443", CA: []byte("the cluster's CA")}, join.Credential{ID: token[:6], Secret: token[7:]})
+			overlay, err := join.Machine{
+				Config: s.config, Registration: registration.Registration{Name: machineName},
+				Cluster: join.Cluster{Server: "https://192.0.2.10:6443", CA: []byte("the cluster's CA")},
+			}.Overlay(join.Credential{ID: token[:6], Secret: token[7:]})
 			Expect(err).NotTo(HaveOccurred())
 			raw, err := ignition.Marshal(overlay)
 			Expect(err).NotTo(HaveOccurred())

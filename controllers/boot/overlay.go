@@ -11,7 +11,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
@@ -21,7 +20,7 @@ const fieldOwner = client.FieldOwner("poolboot")
 // storeOverlay stores the part of the host's configuration that belongs to this machine where the config server reads
 // it. The config server does not serve it until its join credential is recorded.
 func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
-	overlay, err := join.Overlay(s.config, s.registration, s.facts, s.credential)
+	overlay, err := s.parts.Overlay(s.credential)
 	if err != nil {
 		return err
 	}

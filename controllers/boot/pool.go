@@ -10,6 +10,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -29,7 +30,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	}
 	s.pool = *chosen
 	switch {
-	case s.config.Spec.IsInline() && s.config.Status.Configuration.Name != "":
+	case s.hasConfiguration():
 		s.configuration = s.config.Status.Configuration.Name
 	case s.pool.Status.Configuration.IsDefined():
 		s.configuration = s.pool.Status.Configuration.Name
@@ -38,6 +39,16 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 			s.pool.Namespace, s.pool.Name)
 	}
 	return nil
+}
+
+// hasConfiguration reports whether the host can have the recorded configuration already, and does not request it now:
+// with an inline source, or if its Node was deleted before its kubelet registered. Another configuration would be
+// recorded for a host that does not run it.
+func (s *scope) hasConfiguration() bool {
+	if s.config.Status.Configuration.Name == "" {
+		return false
+	}
+	return s.config.Spec.IsInline() || !record.IsRequestPending(s.config) && s.previousRole == s.pool.Spec.PoolRole
 }
 
 // decidePool decides the pool of a host that is about to boot, so the pool that the host keeps counts. With an inline
@@ -74,6 +85,7 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		return err
 	}
 	arch, archSource := host.CPUArch(hardware, source)
+	s.architecture = s.architectureOf(arch)
 	registration, err := registration.Register(registration.Input{
 		NodeName:       registration.Name(registration.Naming{Config: s.config, Machine: s.machine, Host: s.host.Name}),
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.cluster),
@@ -95,17 +107,5 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 		return s.withRemedy(err)
 	}
 	s.registration = registration
-	return s.checkExtraConfig()
-}
-
-// checkExtraConfig returns an error if the extraConfig is invalid, before anything is created for the host. The result
-// does not depend on the machine, so the overlay needs no cluster and no join credential here.
-func (s *scope) checkExtraConfig() error {
-	if s.config.Spec.ExtraConfig == nil {
-		return nil
-	}
-	if _, err := join.Overlay(s.config, s.registration, join.Cluster{}, join.Credential{}); is[*join.ExtraConfigError](err) {
-		return err
-	}
-	return nil
+	return join.CheckExtraConfig(s.config) // before anything is created for the host
 }

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -57,6 +58,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(string(token.Data["token-id"])).To(Equal(status.Boot.CredentialID))
 	Expect(status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
 
+	expectAssigned(ctx, w, nodeName)
 	overlays := w.overlays(ctx)
 	Expect(overlays).To(HaveLen(1))
 	overlay := overlays[0]
@@ -68,6 +70,34 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 		ContainSubstring(string(token.Data["token-id"])+"."+string(token.Data["token-secret"])),
 		ContainSubstring("https://192.0.2.10:6443"),
 	))
+}
+
+// expectAssigned checks that the host has an assignment, and its overlay has the agent, if an agent is offered for the
+// host, and that it has neither otherwise.
+func expectAssigned(ctx context.Context, w *world, nodeName string) {
+	GinkgoHelper()
+	secrets := w.assignments(ctx)
+	overlay := unpacked(w.overlays(ctx)[0])
+	if len(w.offered.Agent.SHA512) == 0 {
+		Expect(secrets).To(BeEmpty())
+		Expect(string(overlay)).NotTo(ContainSubstring(assignment.AgentUnit))
+		return
+	}
+	Expect(secrets).To(HaveLen(1))
+	Expect(secrets[0].Name).To(Equal("assignment-uid-of-the-config"))
+	Expect(secrets[0].Labels).To(HaveKeyWithValue(bootstrapv1.AssignmentLabel, "uid-of-the-config"))
+	Expect(string(secrets[0].Data[bootstrapv1.AssignmentClientCAKey])).To(Equal("the cluster's CA"))
+	assigned, err := assignment.Read(secrets[0].Data[bootstrapv1.AssignmentKey])
+	Expect(err).NotTo(HaveOccurred())
+	Expect(assigned.Node).To(Equal(nodeName))
+	Expect(assigned.Config.Name).To(Equal(w.config(ctx).Status.Configuration.Name))
+	Expect(assigned.Config.SHA512).To(HaveLen(128))
+	Expect(fileIn(overlay, assignment.SettingsPath)).To(Equal(fileIn(assigned.Machine, assignment.SettingsPath)))
+	Expect(fileIn(overlay, ignition.KubeletEnvPath)).To(Equal(fileIn(assigned.Machine, ignition.KubeletEnvPath)))
+	for _, token := range w.credentials(ctx) {
+		Expect(string(secrets[0].Data[bootstrapv1.AssignmentKey])).NotTo(ContainSubstring(string(token.Data["token-secret"])))
+		Expect(fileIn(overlay, ignition.BootstrapKubeconfigPath)).To(ContainSubstring(string(token.Data["token-secret"])))
+	}
 }
 
 // unpacked returns the Ignition in an overlay Secret.

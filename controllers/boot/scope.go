@@ -40,6 +40,8 @@ type scope struct {
 	derivedLabels map[string]string
 	// registration is what the Node must be registered with.
 	registration registration.Registration
+	// architecture is that of the host, as Go names it. It is empty for one that has no name.
+	architecture string
 
 	// workload is a client of the workload cluster that reads live. facts are what hosts need to join that cluster.
 	workload client.Client
@@ -50,6 +52,8 @@ type scope struct {
 	wasOtherHost bool
 	// nodeExisted is true if an earlier preparation had already created the Node.
 	nodeExisted bool
+	// parts is what the overlay of the machine is built from.
+	parts join.Machine
 	// credential is the join credential of the host.
 	credential join.Credential
 }

@@ -27,6 +27,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -40,6 +42,9 @@ type world struct {
 
 	// hardwareWatched is true once the reconciler has started the watch on HardwareData.
 	hardwareWatched bool
+
+	// offered is the agent that hosts get. By default, there is none.
+	offered desired.Offer
 
 	// approval is the answer of the workload cluster's API server to SubjectAccessReviews.
 	approval authorizationv1.SubjectAccessReviewStatus
@@ -116,6 +121,8 @@ func (w *world) restart() {
 		Recorder:         w.events,
 		cloudProviders:   lru.New(maxCloudProviders),
 		OverlayNamespace: overlayNamespace,
+		rendered:         assignments.NewRenderedConfigs(w.management),
+		Offer:            func() (desired.Offer, error) { return w.offered, nil },
 		watchHardware: func() error {
 			w.hardwareWatched = true
 			return nil
@@ -237,8 +244,20 @@ func (w *world) credentials(ctx context.Context) []corev1.Secret {
 // overlays returns the overlay Secrets.
 func (w *world) overlays(ctx context.Context) []corev1.Secret {
 	GinkgoHelper()
+	return w.secrets(ctx, bootstrapv1.OverlayLabel)
+}
+
+// assignments returns the assignment Secrets.
+func (w *world) assignments(ctx context.Context) []corev1.Secret {
+	GinkgoHelper()
+	return w.secrets(ctx, bootstrapv1.AssignmentLabel)
+}
+
+// secrets returns the Secrets with a label in the namespace of the config server.
+func (w *world) secrets(ctx context.Context, label string) []corev1.Secret {
+	GinkgoHelper()
 	list := &corev1.SecretList{}
-	Expect(w.management.List(ctx, list, client.InNamespace(overlayNamespace))).To(Succeed())
+	Expect(w.management.List(ctx, list, client.InNamespace(overlayNamespace), client.HasLabels{label})).To(Succeed())
 	return list.Items
 }
 

@@ -187,6 +187,14 @@ var _ = Describe("The conditions of a pool", func() {
 			"1 of 2 Machines run another configuration, and no MachineDeployment renews them (edge-7): install these hosts again"))
 	})
 
+	It("distinguish outdated hosts that follow the pool, because nobody has to install them again", func() {
+		follows := joined(machine("edge-7", "infra", "rendered-infra-0", true))
+		follows.Status.Update.DesiredRevision = strings.Repeat("0", 64)
+		Expect(s.Create(ctx(), follows)).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
+			"1 of 1 Machines run another configuration, and are updated (edge-7): see the condition Updated of their PoolbootConfigs"))
+	})
+
 	It("do not wait for BareMetalHosts on which nothing is being installed, but name them", func() {
 		free := machine("rack1-u12", "infra", "", false)
 		free.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: free.Name, BareMetalHostName: free.Name}

@@ -17,7 +17,7 @@ import (
 // machineState is what the counts of a pool depend on in a Machine.
 type machineState struct {
 	cluster, pool string
-	// configuration is the rendered config that was handed to the host.
+	// configuration is the rendered config that was handed to the host, or to which the running host was updated.
 	configuration string
 	// joined is true once the kubelet has been Ready in the pool: the Machine runs the configuration.
 	joined bool
@@ -25,6 +25,8 @@ type machineState struct {
 	inPool bool
 	// problem is what a user must fix, or "" if there is nothing to fix.
 	problem string
+	// follows is true if the running host follows its pool, because it has an agent.
+	follows bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
@@ -33,7 +35,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	inPool := record.IsNodeInPool(c)
 	state := machineState{
 		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
-		joined: record.IsBootComplete(c), inPool: inPool,
+		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
 		state.problem = c.Message
@@ -57,8 +59,8 @@ type counts struct {
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
 	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
-	// such hosts without a Machine.
-	outdated, outdatedHosts []string
+	// such hosts without a Machine. following are those of both that change to it without being installed again.
+	outdated, outdatedHosts, following []string
 	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
 	// free are BareMetalHosts without a Machine that wait for an image. Nothing is being installed on them, so the pool
@@ -78,6 +80,8 @@ func (s *scope) countMachines() (n counts) {
 		switch {
 		case !state.joined:
 			n.booting = append(n.booting, name)
+		case !pool.HasSameContent(state.configuration, target) && state.follows:
+			n.following = append(n.following, name)
 		case !pool.HasSameContent(state.configuration, target) && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
 		case !pool.HasSameContent(state.configuration, target):
@@ -126,6 +130,7 @@ func (n counts) pendingMessage() string {
 		}
 	}
 	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
+	add(n.following, "run another configuration, and are updated", "see the condition "+bootstrapv1.UpdatedCondition+" of their PoolbootConfigs")
 	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+remedy.Renewing)
 	add(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
 	add(n.notInPool, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")

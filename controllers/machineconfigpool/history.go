@@ -120,9 +120,9 @@ func listPossibleUsers(ctx context.Context, reader client.Reader, s *scope) (*po
 	return u, nil
 }
 
-// inUse returns the names of the rendered configs that pools hand out, or are to hand out, and those that Machines
-// booted with, which the annotations of their Nodes repeat. The names are not known if a Machine that has joined has
-// none recorded, as just after clusterctl move: it can run any of them.
+// inUse returns the names of the rendered configs that pools hand out, or are to hand out, those that Machines run,
+// which the annotations of their Nodes repeat, and those that running hosts are updated to. The names are not known if
+// a Machine that has joined has none recorded, as just after clusterctl move: it can run any of them.
 func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
@@ -136,7 +136,7 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 		if c.Status.Configuration.Name == "" && record.HasJoined(c) {
 			return nil, false
 		}
-		names[c.Status.Configuration.Name] = true
+		names[c.Status.Configuration.Name], names[c.Status.Update.Desired.Name] = true, true
 	}
 	return names, true
 }

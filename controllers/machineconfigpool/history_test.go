@@ -105,6 +105,11 @@ var _ = Describe("Rendered configs", func() {
 				Labels:      map[string]string{clusterv1.ClusterNameLabel: "c1"},
 				Annotations: map[string]string{bootstrapv1.OverlayConfigurationAnnotation: name}}})).To(Succeed())
 		}),
+		Entry("a running host that is updated to it", func(name string) {
+			m := machine("m1", "infra", renderedNames[7], true)
+			m.Status.Update.Desired.Name = name
+			Expect(s.Create(ctx(), m)).To(Succeed())
+		}),
 		Entry("a pool that hands it out", func(name string) {
 			p := newPool("other", "other", 0)
 			p.Status.Configuration = poolv1.PoolConfiguration{Name: name}

@@ -29,7 +29,7 @@ var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string,
 		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires, bootstrapv1.CredentialIDAnnotation: "abcdef"}}}
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot}}
 	c := controllertest.NewClientBuilder(secret, config).WithIndex(config, UIDIndex, UID).Build()
-	result, err := (&Reconciler{Client: c, overlays: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
+	result, err := (&Reconciler{Client: c, secrets: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(result.RequeueAfter).To(requeueAfter)
 	Expect(apierrors.IsNotFound(c.Get(context.Background(), client.ObjectKeyFromObject(secret), secret))).To(Equal(deleted))
@@ -40,6 +40,20 @@ var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string,
 	Entry("is deleted if its host has another join credential", expiresIn(-time.Second), bootWithCredential("ghijkl"), BeZero(), true),
 	Entry("is deleted if its join credential is recorded as lost", expiresIn(-time.Second), bootstrapv1.BootStatus{CredentialID: "abcdef"}, BeZero(), true),
 	Entry("is kept if it has no valid time: Poolboot did not create it", "tomorrow", noCredential, BeZero(), false),
+)
+
+var _ = DescribeTable("A Secret in the namespace of the config server", func(ctx SpecContext, labels map[string]string, deleted bool) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "poolboot-system", Name: "assignment-1", Labels: labels}}
+	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}}
+	c := controllertest.NewClientBuilder(secret, config).WithIndex(config, UIDIndex, UID).Build()
+	r := &Reconciler{Client: c, secrets: c, OverlayNamespace: "poolboot-system"}
+	Expect(r.assignmentOf(ctx, config)).To(ConsistOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)}))
+	Expect(r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})).To(BeZero())
+	Expect(apierrors.IsNotFound(c.Get(context.Background(), client.ObjectKeyFromObject(secret), secret))).To(Equal(deleted))
+},
+	Entry("is kept if it is the assignment of a PoolbootConfig", map[string]string{bootstrapv1.AssignmentLabel: "1"}, false),
+	Entry("is deleted if it is the assignment of a PoolbootConfig that does not exist", map[string]string{bootstrapv1.AssignmentLabel: "2"}, true),
+	Entry("is kept if it is neither an overlay nor an assignment", nil, false),
 )
 
 // noCredential is the status of a host without a join credential.

@@ -54,7 +54,7 @@ func (r *Reconciler) inline(ctx context.Context, s *scope) ([]byte, map[string]s
 	if err != nil {
 		return nil, nil, err
 	}
-	overlay, err := join.Overlay(s.config, registration, cluster, credential)
+	overlay, err := join.Machine{Config: s.config, Registration: registration, Cluster: cluster}.Overlay(credential)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -78,9 +78,10 @@ func overlay() (ignition.PackedOverlay, error) {
 	if err != nil {
 		return "", err
 	}
-	made, err := join.Overlay(config, registration,
-		join.Cluster{Name: "bench", Server: "https://192.0.2.1:6443", CA: certificate().Certificate[0]},
-		join.Credential{ID: "abcdef", Secret: "0123456789abcdef", Expires: time.Now().Add(15 * time.Minute)})
+	made, err := join.Machine{
+		Config: config, Registration: registration,
+		Cluster: join.Cluster{Name: "bench", Server: "https://192.0.2.1:6443", CA: certificate().Certificate[0]},
+	}.Overlay(join.Credential{ID: "abcdef", Secret: "0123456789abcdef", Expires: time.Now().Add(15 * time.Minute)})
 	if err != nil {
 		return "", err
 	}

@@ -243,6 +243,10 @@ func (m *machine) RecordAddress(context.Context, server.Record, netip.Addr, time
 
 func (m *machine) RecordServed(context.Context, server.Record, time.Time) error { return nil }
 
+func (m *machine) RecordRegistrationRequest(context.Context, server.Record, time.Time) error {
+	return nil
+}
+
 func (m *machine) RecordFailure(context.Context, server.Record, server.IgnitionFailure, time.Time) error {
 	return nil
 }

@@ -11,13 +11,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
@@ -99,6 +102,44 @@ func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
 		err = fmt.Errorf("the machines did not boot: %w", err)
 	}
 	return boots, err
+}
+
+// waitForPools returns when every pool has the condition Updated for its current generation, and the pools count all
+// machines: the manager updates pools after the machines.
+func waitForPools(ctx context.Context, s *site.Site) error {
+	var late string
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, poolTimeout, true, func(ctx context.Context) (bool, error) {
+		var pools poolv1.MachineConfigPoolList
+		if err := s.ManagementClient.List(ctx, &pools, client.InNamespace(site.Namespace)); err != nil {
+			return false, err
+		}
+		late = notUpdated(pools.Items)
+		return late == "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("the machines have booted, but %s: %w", late, err)
+	}
+	return nil
+}
+
+// notUpdated says which pool is not Updated and why, or how many machines the pools count if not all. It returns "" if
+// all are Updated.
+func notUpdated(pools []poolv1.MachineConfigPool) string {
+	var counted int32
+	for _, pool := range pools {
+		counted += ptr.Deref(pool.Status.MachineCount, 0)
+		updated := conditions.Get(&pool, poolv1.UpdatedCondition)
+		if updated == nil {
+			return fmt.Sprintf("pool %s has no condition %s", pool.Name, poolv1.UpdatedCondition)
+		}
+		if updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != pool.Generation {
+			return fmt.Sprintf("pool %s is not %s: %s", pool.Name, poolv1.UpdatedCondition, updated.Message)
+		}
+	}
+	if counted != machines {
+		return fmt.Sprintf("the pools count %d machines of %d", counted, machines)
+	}
+	return ""
 }
 
 func one(is bool) int {

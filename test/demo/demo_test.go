@@ -15,7 +15,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
@@ -70,6 +73,26 @@ var _ = Describe("make demo", func() {
 	},
 		Entry("SIGINT", syscall.SIGINT, NodeTimeout(5*time.Minute)),
 		Entry("SIGTERM", syscall.SIGTERM, NodeTimeout(5*time.Minute)),
+	)
+
+	DescribeTable("waits until the pools are Updated before it prints them", func(change func(infra *poolv1.MachineConfigPool), reason string) {
+		pools := []poolv1.MachineConfigPool{{}, {}}
+		for i, name := range []string{"worker", "infra"} {
+			pools[i].Name, pools[i].Generation, pools[i].Status.MachineCount = name, 2, ptr.To[int32](2)
+			pools[i].Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionTrue, ObservedGeneration: 2}}
+		}
+		change(&pools[1])
+		Expect(notUpdated(pools)).To(Equal(reason))
+	},
+		Entry("all are", func(*poolv1.MachineConfigPool) {}, ""),
+		Entry("one is not", func(infra *poolv1.MachineConfigPool) {
+			infra.Status.Conditions[0].Status, infra.Status.Conditions[0].Message = metav1.ConditionFalse, "1 of 2 Machines has not joined"
+		}, "pool infra is not Updated: 1 of 2 Machines has not joined"),
+		Entry("one was at an earlier generation", func(infra *poolv1.MachineConfigPool) {
+			infra.Status.Conditions[0].ObservedGeneration, infra.Status.Conditions[0].Message = 1, "All are"
+		}, "pool infra is not Updated: All are"),
+		Entry("one has no conditions", func(infra *poolv1.MachineConfigPool) { infra.Status.Conditions = nil }, "pool infra has no condition Updated"),
+		Entry("a machine is not counted", func(infra *poolv1.MachineConfigPool) { infra.Status.MachineCount = ptr.To[int32](1) }, "the pools count 3 machines of 4"),
 	)
 
 	It("with KEEP=1 prints distinct variables for what to inspect, and how to stop it", func() {

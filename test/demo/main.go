@@ -19,8 +19,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
-// bootTimeout limits the boots of all machines together. They usually take a minute.
-const bootTimeout = 8 * time.Minute
+const (
+	// bootTimeout limits the boots of all machines together. They usually take a minute.
+	bootTimeout = 8 * time.Minute
+	// poolTimeout limits how long the pools take to count the machines that have booted. It usually takes seconds.
+	poolTimeout = time.Minute
+)
 
 func main() {
 	keep := flag.Bool("keep", false, "keep everything running until the demo is interrupted")
@@ -70,6 +74,10 @@ func run(ctx context.Context, keep bool) (err error) {
 	boots, waitErr := waitForBoots(ctx, s)
 	if waitErr != nil {
 		return fmt.Errorf("%w\n%s", waitErr, explain(ctx, s))
+	}
+
+	if err := waitForPools(ctx, s); err != nil {
+		return fmt.Errorf("%w\n%s", err, explain(ctx, s))
 	}
 
 	printTimeline(boots, timeline)

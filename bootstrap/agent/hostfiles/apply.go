@@ -14,17 +14,17 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
+// Check returns the *CheckError with which Apply would refuse the changes now. It changes nothing.
+func (u *Updater) Check(changes []hosttree.Change, force bool) error {
+	_, err := u.newPlan(changes, force)
+	return err
+}
+
 // Apply changes the files of the host. Afterwards the update is unconfirmed: it can be undone by RollBack until
 // Confirm. If it is not possible, Apply returns a *CheckError, and nothing was changed. If it fails, it was undone.
 //
 // If force is set, paths that were changed since Poolboot wrote them are overwritten.
 func (u *Updater) Apply(changes []hosttree.Change, force bool) error {
-	switch {
-	case u.IsInterrupted():
-		return ErrInterrupted
-	case u.IsUnconfirmed():
-		return ErrUnconfirmed
-	}
 	p, err := u.newPlan(changes, force)
 	if err != nil {
 		return err

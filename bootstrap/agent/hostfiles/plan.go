@@ -49,6 +49,12 @@ type plan struct {
 
 // newPlan returns an update, or a *CheckError.
 func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) {
+	switch {
+	case u.IsInterrupted():
+		return nil, ErrInterrupted
+	case u.IsUnconfirmed():
+		return nil, ErrUnconfirmed
+	}
 	p := &plan{Updater: u, next: maps.Clone(u.managed()), gone: map[string]bool{}, made: map[string]bool{}, sources: map[string]*goal{}}
 	if p.next == nil {
 		p.next = map[string]record{}

@@ -71,6 +71,23 @@ func Open(root *os.Root, options Options) (*Updater, error) {
 	return u, nil
 }
 
+// CheckJournal returns the error with which Open would refuse the journal of a host. It needs no lock and changes
+// nothing.
+func CheckJournal(root *os.Root, options Options) error {
+	handle, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	d := disk{root: handle}
+	defer d.root.Close()
+	state, err := d.follow(cmp.Or(options.StateDirectory, DefaultStateDirectory))
+	if err != nil {
+		return err
+	}
+	_, err = d.readJournal(state)
+	return err
+}
+
 // begin locks the files and reads the journal.
 func (u *Updater) begin(root *os.Root) (err error) {
 	if err := u.makeState(root); err != nil {
@@ -132,6 +149,18 @@ func (u *Updater) managed() map[string]record {
 		return u.journal.Next
 	}
 	return u.journal.Managed
+}
+
+// Links returns the symbolic links of the configuration that the host has, by path, with their targets. Programs of the
+// host can remove them, such as systemctl disable.
+func (u *Updater) Links() map[string]string {
+	links := map[string]string{}
+	for name, r := range u.managed() {
+		if r.Type == hosttree.Link {
+			links[name] = r.Target
+		}
+	}
+	return links
 }
 
 // Adopt records the configuration that Ignition wrote when the host was installed. It changes no file of it.

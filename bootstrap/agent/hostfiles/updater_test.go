@@ -59,6 +59,16 @@ var _ = Describe("An update of files", func() {
 		Expect(slots(root)).To(BeEmpty())
 	})
 
+	It("knows the links of the configuration that the host has", func() {
+		root := newHost()
+		u := open(root)
+		tree := hosttree.Tree{"/etc/l": link("motd"), "/etc/f": file("1")}
+		update(u, nil, tree)
+		Expect(u.Links()).To(Equal(map[string]string{"/etc/l": "motd"}))
+		update(u, tree, nil)
+		Expect(u.Links()).To(BeEmpty())
+	})
+
 	It("labels a new file like the one that it replaces, or like its directory", func() {
 		update(open(root), nil, hosttree.Tree{"/etc/image.conf": file("other"), "/etc/new": file("new")})
 		Expect(snapshot(root)).To(And(

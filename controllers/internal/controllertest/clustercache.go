@@ -3,6 +3,7 @@ package controllertest
 import (
 	"context"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -12,6 +13,8 @@ type ClusterCache struct {
 	clustercache.ClusterCache
 	// Cached reads from the cache, and Live from the API server. Nil means the client of the connection.
 	Cached, Live client.Client
+	// RESTConfig is that of the connection, or nil for the one of the cluster cache.
+	RESTConfig *rest.Config
 	// Unreachable is true while there is no connection.
 	Unreachable bool
 	// Watches are the names of the watches.
@@ -33,6 +36,17 @@ func (c *ClusterCache) GetClient(ctx context.Context, cluster client.ObjectKey) 
 func (c *ClusterCache) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	w, err := c.ClusterCache.GetUncachedClient(ctx, cluster)
 	return c.choose(w, c.Live, err)
+}
+
+// GetRESTConfig returns the configuration of the connection.
+func (c *ClusterCache) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+	switch {
+	case c.Unreachable:
+		return nil, clustercache.ErrClusterNotConnected
+	case c.RESTConfig != nil:
+		return c.RESTConfig, nil
+	}
+	return c.ClusterCache.GetRESTConfig(ctx, cluster)
 }
 
 // choose returns the other client instead of that of the connection, if it is set.

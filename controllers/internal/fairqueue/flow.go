@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
@@ -26,6 +27,18 @@ func FlowOfConfig(configs client.Reader) func(ctrl.Request) Flow {
 			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
 		}
 		return Flow{Cluster: record.ClusterKey(config), Pool: config.Status.PoolRole}
+	}
+}
+
+// FlowOfPool returns a function that returns the flow of requests for MachineConfigPools. It reads the pools with the
+// given reader, which must be a cache. Requests for deleted pools of a namespace are one flow.
+func FlowOfPool(pools client.Reader) func(ctrl.Request) Flow {
+	return func(r ctrl.Request) Flow {
+		p := &poolv1.MachineConfigPool{}
+		if err := pools.Get(context.Background(), r.NamespacedName, p, client.UnsafeDisableDeepCopy); err != nil {
+			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
+		}
+		return Flow{Cluster: client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}, Pool: p.Spec.PoolRole}
 	}
 }
 

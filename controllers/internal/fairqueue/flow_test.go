@@ -27,6 +27,15 @@ var _ = Describe("The flow of a request", func() {
 			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal"}}))
 	})
 
+	It("for a MachineConfigPool is that of the pool, or of its namespace if the pool does not exist", func() {
+		infra := controllertest.NewPool(client.ObjectKey{Namespace: "metal", Name: "edge"}, "infra")
+		flowOf := fairqueue.FlowOfPool(controllertest.NewClientBuilder(infra).Build())
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(infra)})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}, Pool: "infra"}))
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "metal", Name: "gone"}})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal"}}))
+	})
+
 	It("for a Cluster is that of the Cluster", func() {
 		edge := client.ObjectKey{Namespace: "metal", Name: "edge"}
 		Expect(fairqueue.FlowOfCluster(ctrl.Request{NamespacedName: edge})).To(Equal(fairqueue.Flow{Cluster: edge}))

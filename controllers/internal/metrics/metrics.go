@@ -66,6 +66,17 @@ var (
 		Name: "poolboot_token_events_total",
 		Help: "Events about the tokens of hosts, by reason.",
 	}, []string{"cluster", "reason"})
+
+	updates = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "poolboot_updates_total",
+		Help: "Updates of running hosts by outcome: Started, Done, Degraded (failed and undone) or Unreconcilable (not possible on a running host).",
+	}, []string{"cluster", "pool", "outcome"})
+)
+
+// Outcomes of updates. Others are the reasons UpdateDegradedReason and UpdateUnreconcilableReason.
+const (
+	UpdateBegun = "Started" // a host was told to have another revision
+	UpdateDone  = "Done"    // the host has it, and its Node is Ready
 )
 
 // initialOutcomes are the outcomes whose counters NewPoolCounters sets to 0. There are too many other reasons: their
@@ -81,7 +92,7 @@ var initialOutcomes = []struct {
 }
 
 func init() {
-	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents)
+	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, updates)
 	for _, stage := range record.Stages() {
 		stageSeconds.WithLabelValues(string(stage))
 	}
@@ -96,6 +107,9 @@ func NewPoolCounters(p *poolv1.MachineConfigPool) PoolCounters {
 	}
 	for _, outcome := range []string{NodeCreated, NodeKept, NodeTaken} {
 		preRegistrations.WithLabelValues(cluster, p.Spec.PoolRole, outcome)
+	}
+	for _, outcome := range []string{UpdateBegun, UpdateDone, bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason} {
+		updates.WithLabelValues(cluster, p.Spec.PoolRole, outcome)
 	}
 	for _, kind := range []string{ConflictMachine, ConflictNode} {
 		conflicts.WithLabelValues(cluster, kind)
@@ -114,6 +128,7 @@ func (p PoolCounters) Delete() {
 	pool := prometheus.Labels{"cluster": p.cluster, "pool": p.role}
 	boots.DeletePartialMatch(pool)
 	preRegistrations.DeletePartialMatch(pool)
+	updates.DeletePartialMatch(pool)
 }
 
 // clusterNameOf returns the label value for the Cluster of a PoolbootConfig: <namespace>/<name>.
@@ -160,4 +175,12 @@ func PreRegistered(config *bootstrapv1.PoolbootConfig, role, outcome string) {
 // TokenEvent counts an event about the token of the host of a PoolbootConfig.
 func TokenEvent(config *bootstrapv1.PoolbootConfig, reason string) {
 	tokenEvents.WithLabelValues(clusterNameOf(config), reason).Inc()
+}
+
+// UpdateStarted counts a host that was told to have another revision.
+func UpdateStarted(config *bootstrapv1.PoolbootConfig) { UpdateEnded(config, UpdateBegun) }
+
+// UpdateEnded counts an update that has ended with an outcome: UpdateDone or the reason of the condition Updated.
+func UpdateEnded(config *bootstrapv1.PoolbootConfig, outcome string) {
+	updates.WithLabelValues(clusterNameOf(config), config.Status.PoolRole, outcome).Inc()
 }

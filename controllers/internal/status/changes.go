@@ -30,7 +30,7 @@ func changes(before, after client.Object) ([]string, error) {
 			for _, kind := range differences(byKey(oldStatus[key], "type"), byKey(newStatus[key], "type")) {
 				changed.Insert(key + "[" + kind + "]")
 			}
-		case "boot":
+		case "boot", "update":
 			old, current := asMap(oldStatus[key]), asMap(newStatus[key])
 			for _, field := range differences(old, current) {
 				path := key + "." + field

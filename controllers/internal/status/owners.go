@@ -24,6 +24,7 @@ const (
 	BareMetalHost     Owner = "baremetalhost"
 	MachineConfigPool Owner = "machineconfigpool"
 	Enrollment        Owner = "enrollment"
+	Update            Owner = "update"
 	ConfigServer      Owner = "config server"
 )
 
@@ -62,38 +63,43 @@ type part struct {
 
 // parts are all parts of a PoolbootConfig's status. docs/design.md has the same table.
 var parts = map[string]part{
-	"observedGeneration":              {owner: PoolbootConfig},
-	"initialization":                  {owner: PoolbootConfig},
-	"dataSecretName":                  {owner: PoolbootConfig},
-	"poolRole":                        {owner: PoolbootConfig, handover: record},
-	"configuration":                   {owner: PoolbootConfig, handover: record},
-	"nodeRef":                         {owner: Boot, handover: record},
-	"hostRef":                         {owner: Boot},
-	"hostAddresses":                   {owner: Token},
-	"derivedNodeLabels":               {owner: Boot},
-	"boot.hostChosenTime":             {owner: Boot},
-	"boot.firstRequestedTime":         {owner: ConfigServer, handover: requests},
-	"boot.requestedTime":              {owner: ConfigServer},
-	"boot.addresses":                  {owner: ConfigServer, handover: requests},
-	"boot.addresses[].reportedTime":   {owner: Token},
-	"boot.ignitionFailure":            {owner: ConfigServer, handover: requests},
-	"boot.preparedTime":               {owner: Boot},
-	"boot.servedTime":                 {owner: ConfigServer, handover: requests},
-	"boot.kubeletRegisteredTime":      {owner: Node},
-	"boot.nodeReadyTime":              {owner: Node},
-	"boot.tokenRevokedTime":           {owner: Node},
-	"boot.credentialID":               {owner: Boot, handover: credential},
-	"boot.credentialExpirationTime":   {owner: Boot, handover: credential},
-	"boot.certificate":                {owner: Certificate, handover: certificate},
-	"conditions[Ready]":               {owner: PoolbootConfig},
-	"conditions[Paused]":              {owner: PoolbootConfig},
-	"conditions[PoolDecided]":         {owner: PoolbootConfig},
-	"conditions[DataSecretAvailable]": {owner: PoolbootConfig},
-	"conditions[UserDataSet]":         {owner: BareMetalHost},
-	"conditions[TokenUsable]":         {owner: Token},
-	"conditions[BootPrepared]":        {owner: Boot, handover: bootPrepared},
-	"conditions[IgnitionSucceeded]":   {owner: PoolbootConfig},
-	"conditions[NodeInPool]":          {owner: Boot, handover: nodeInPool},
+	"observedGeneration":               {owner: PoolbootConfig},
+	"initialization":                   {owner: PoolbootConfig},
+	"dataSecretName":                   {owner: PoolbootConfig},
+	"poolRole":                         {owner: PoolbootConfig, handover: record},
+	"configuration":                    {owner: PoolbootConfig, handover: configuration},
+	"nodeRef":                          {owner: Boot, handover: record},
+	"hostRef":                          {owner: Boot},
+	"hostAddresses":                    {owner: Token},
+	"derivedNodeLabels":                {owner: Boot},
+	"boot.hostChosenTime":              {owner: Boot},
+	"boot.firstRequestedTime":          {owner: ConfigServer, handover: requests},
+	"boot.requestedTime":               {owner: ConfigServer},
+	"boot.addresses":                   {owner: ConfigServer, handover: requests},
+	"boot.addresses[].reportedTime":    {owner: Token},
+	"boot.ignitionFailure":             {owner: ConfigServer, handover: requests},
+	"boot.preparedTime":                {owner: Boot},
+	"boot.servedTime":                  {owner: ConfigServer, handover: requests},
+	"boot.kubeletRegisteredTime":       {owner: Node},
+	"boot.nodeReadyTime":               {owner: Node},
+	"boot.tokenRevokedTime":            {owner: Node},
+	"boot.credentialID":                {owner: Boot, handover: credential},
+	"boot.credentialExpirationTime":    {owner: Boot, handover: credential},
+	"boot.certificate":                 {owner: Certificate, handover: certificate},
+	"update.desired":                   {owner: Update},
+	"update.desiredRevision":           {owner: Update},
+	"update.registrationRequestedTime": {owner: ConfigServer},
+	"update.registeredTime":            {owner: Update},
+	"conditions[Ready]":                {owner: PoolbootConfig},
+	"conditions[Paused]":               {owner: PoolbootConfig},
+	"conditions[PoolDecided]":          {owner: PoolbootConfig},
+	"conditions[DataSecretAvailable]":  {owner: PoolbootConfig},
+	"conditions[UserDataSet]":          {owner: BareMetalHost},
+	"conditions[TokenUsable]":          {owner: Token},
+	"conditions[BootPrepared]":         {owner: Boot, handover: bootPrepared},
+	"conditions[IgnitionSucceeded]":    {owner: PoolbootConfig},
+	"conditions[NodeInPool]":           {owner: Boot, handover: nodeInPool},
+	"conditions[Updated]":              {owner: Update},
 }
 
 // record returns the owner of the record of the Node, its pool and its configuration. The record passes from one
@@ -110,6 +116,16 @@ func record(c change) Owner {
 		return Node
 	}
 	return PoolbootConfig
+}
+
+// configuration returns the owner of the record of the configuration that a host runs. Once the host has joined, the
+// update controller records the configuration that it told the host to run.
+func configuration(c change) Owner {
+	owner := record(c)
+	if owner == Node && c.after.Update.Desired.Name != "" && c.after.Configuration == c.after.Update.Desired {
+		return Update
+	}
+	return owner
 }
 
 // credential returns the owner of the record of the join credential. The poolbootconfig controller owns that of an

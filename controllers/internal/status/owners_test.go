@@ -25,42 +25,47 @@ import (
 type configStatus = bootstrapv1.PoolbootConfigStatus
 
 // owners are all writers of the status of a PoolbootConfig.
-var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, Token, BareMetalHost, ConfigServer}
+var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, Token, BareMetalHost, ConfigServer, Update}
 
 // samples are changes of one part of a status each.
 var samples = map[string]func(*configStatus){
-	"observedGeneration":              func(s *configStatus) { s.ObservedGeneration = 7 },
-	"initialization":                  func(s *configStatus) { s.Initialization.DataSecretCreated = ptr.To(true) },
-	"dataSecretName":                  func(s *configStatus) { s.DataSecretName = "other" },
-	"poolRole":                        func(s *configStatus) { s.PoolRole = "other" },
-	"configuration":                   func(s *configStatus) { s.Configuration.Name = "other" },
-	"nodeRef":                         func(s *configStatus) { s.NodeRef.UID = "other" },
-	"hostRef":                         func(s *configStatus) { s.HostRef.UID = "other" },
-	"hostAddresses":                   func(s *configStatus) { s.HostAddresses = []string{"192.0.2.9"} },
-	"derivedNodeLabels":               func(s *configStatus) { s.DerivedNodeLabels = map[string]string{"a": "b"} },
-	"boot.hostChosenTime":             func(s *configStatus) { s.Boot.HostChosenTime = at(7) },
-	"boot.firstRequestedTime":         func(s *configStatus) { s.Boot.FirstRequestedTime = at(7) },
-	"boot.requestedTime":              func(s *configStatus) { s.Boot.RequestedTime = at(7) },
-	"boot.addresses":                  func(s *configStatus) { s.Boot.Addresses[0].Token = "other" },
-	"boot.addresses[].reportedTime":   func(s *configStatus) { s.Boot.Addresses[0].ReportedTime = at(7) },
-	"boot.preparedTime":               func(s *configStatus) { s.Boot.PreparedTime = at(7) },
-	"boot.ignitionFailure":            func(s *configStatus) { s.Boot.IgnitionFailure.Stage = "other" },
-	"boot.servedTime":                 func(s *configStatus) { s.Boot.ServedTime = at(7) },
-	"boot.kubeletRegisteredTime":      func(s *configStatus) { s.Boot.KubeletRegisteredTime = ptr.To(metav1.Unix(7, 0)) },
-	"boot.nodeReadyTime":              func(s *configStatus) { s.Boot.NodeReadyTime = at(7) },
-	"boot.tokenRevokedTime":           func(s *configStatus) { s.Boot.TokenRevokedTime = at(7) },
-	"boot.credentialID":               func(s *configStatus) { s.Boot.CredentialID = "other" },
-	"boot.credentialExpirationTime":   func(s *configStatus) { s.Boot.CredentialExpirationTime = ptr.To(metav1.Unix(7, 0)) },
-	"boot.certificate":                func(s *configStatus) { s.Boot.Certificate.CredentialID = "other" },
-	"conditions[Ready]":               condition(clusterv1.ReadyCondition, metav1.ConditionTrue),
-	"conditions[Paused]":              condition(clusterv1.PausedCondition, metav1.ConditionTrue),
-	"conditions[PoolDecided]":         condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionTrue),
-	"conditions[DataSecretAvailable]": condition(bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue),
-	"conditions[UserDataSet]":         condition(bootstrapv1.UserDataSetCondition, metav1.ConditionTrue),
-	"conditions[TokenUsable]":         condition(bootstrapv1.TokenUsableCondition, metav1.ConditionTrue),
-	"conditions[IgnitionSucceeded]":   condition(bootstrapv1.IgnitionSucceededCondition, metav1.ConditionTrue),
-	"conditions[BootPrepared]":        condition(bootstrapv1.BootPreparedCondition, metav1.ConditionTrue),
-	"conditions[NodeInPool]":          condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionTrue),
+	"observedGeneration":               func(s *configStatus) { s.ObservedGeneration = 7 },
+	"initialization":                   func(s *configStatus) { s.Initialization.DataSecretCreated = ptr.To(true) },
+	"dataSecretName":                   func(s *configStatus) { s.DataSecretName = "other" },
+	"poolRole":                         func(s *configStatus) { s.PoolRole = "other" },
+	"configuration":                    func(s *configStatus) { s.Configuration.Name = "other" },
+	"nodeRef":                          func(s *configStatus) { s.NodeRef.UID = "other" },
+	"hostRef":                          func(s *configStatus) { s.HostRef.UID = "other" },
+	"hostAddresses":                    func(s *configStatus) { s.HostAddresses = []string{"192.0.2.9"} },
+	"derivedNodeLabels":                func(s *configStatus) { s.DerivedNodeLabels = map[string]string{"a": "b"} },
+	"boot.hostChosenTime":              func(s *configStatus) { s.Boot.HostChosenTime = at(7) },
+	"boot.firstRequestedTime":          func(s *configStatus) { s.Boot.FirstRequestedTime = at(7) },
+	"boot.requestedTime":               func(s *configStatus) { s.Boot.RequestedTime = at(7) },
+	"boot.addresses":                   func(s *configStatus) { s.Boot.Addresses[0].Token = "other" },
+	"boot.addresses[].reportedTime":    func(s *configStatus) { s.Boot.Addresses[0].ReportedTime = at(7) },
+	"boot.preparedTime":                func(s *configStatus) { s.Boot.PreparedTime = at(7) },
+	"boot.ignitionFailure":             func(s *configStatus) { s.Boot.IgnitionFailure.Stage = "other" },
+	"boot.servedTime":                  func(s *configStatus) { s.Boot.ServedTime = at(7) },
+	"boot.kubeletRegisteredTime":       func(s *configStatus) { s.Boot.KubeletRegisteredTime = ptr.To(metav1.Unix(7, 0)) },
+	"boot.nodeReadyTime":               func(s *configStatus) { s.Boot.NodeReadyTime = at(7) },
+	"boot.tokenRevokedTime":            func(s *configStatus) { s.Boot.TokenRevokedTime = at(7) },
+	"boot.credentialID":                func(s *configStatus) { s.Boot.CredentialID = "other" },
+	"boot.credentialExpirationTime":    func(s *configStatus) { s.Boot.CredentialExpirationTime = ptr.To(metav1.Unix(7, 0)) },
+	"boot.certificate":                 func(s *configStatus) { s.Boot.Certificate.CredentialID = "other" },
+	"update.desired":                   func(s *configStatus) { s.Update.Desired.Name = "other" },
+	"update.desiredRevision":           func(s *configStatus) { s.Update.DesiredRevision = "other" },
+	"update.registrationRequestedTime": func(s *configStatus) { s.Update.RegistrationRequestedTime = at(7) },
+	"update.registeredTime":            func(s *configStatus) { s.Update.RegisteredTime = at(7) },
+	"conditions[Ready]":                condition(clusterv1.ReadyCondition, metav1.ConditionTrue),
+	"conditions[Paused]":               condition(clusterv1.PausedCondition, metav1.ConditionTrue),
+	"conditions[PoolDecided]":          condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionTrue),
+	"conditions[DataSecretAvailable]":  condition(bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue),
+	"conditions[UserDataSet]":          condition(bootstrapv1.UserDataSetCondition, metav1.ConditionTrue),
+	"conditions[TokenUsable]":          condition(bootstrapv1.TokenUsableCondition, metav1.ConditionTrue),
+	"conditions[IgnitionSucceeded]":    condition(bootstrapv1.IgnitionSucceededCondition, metav1.ConditionTrue),
+	"conditions[BootPrepared]":         condition(bootstrapv1.BootPreparedCondition, metav1.ConditionTrue),
+	"conditions[NodeInPool]":           condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionTrue),
+	"conditions[Updated]":              condition(bootstrapv1.UpdatedCondition, metav1.ConditionTrue),
 }
 
 func at(second int64) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(time.Unix(second, 0))) }
@@ -110,8 +115,9 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 				}
 			}
 		}
-		jsonFields(configStatus{}, "", "conditions", "boot")
+		jsonFields(configStatus{}, "", "conditions", "boot", "update")
 		jsonFields(bootstrapv1.BootStatus{}, "boot.")
+		jsonFields(bootstrapv1.UpdateStatus{}, "update.")
 		isField := func(path string) bool { return !strings.ContainsAny(path, "[") }
 		documented := slices.DeleteFunc(slices.Collect(maps.Keys(parts)), func(path string) bool { return !isField(path) })
 		Expect(documented).To(ConsistOf(fields))
@@ -173,6 +179,11 @@ var _ = DescribeTable("A part that is handed over has one owner at a time",
 	Entry("the pool, with an inline data Secret that is recorded again", with(samples["nodeRef"], noDataSecret),
 		with(samples["poolRole"], samples["configuration"], samples["dataSecretName"]), PoolbootConfig),
 	Entry("the pool of another Node, when the boot is prepared again", with(samples["nodeRef"]), with(samples["poolRole"], samples["boot.preparedTime"]), Boot),
+	Entry("the configuration, once a Node is recorded", with(samples["nodeRef"], samples["update.desired"]),
+		with(func(s *configStatus) { s.Configuration.Name = "third" }), Node),
+	Entry("the configuration that a host was told to run", with(samples["nodeRef"], samples["update.desired"]), with(samples["configuration"]), Update),
+	Entry("the configuration that a host was told to run, when its boot is prepared again", with(samples["nodeRef"], samples["update.desired"]),
+		with(samples["configuration"], samples["boot.preparedTime"]), Boot),
 	Entry("the expiration time of the credential of a host that enrolled, which has no data Secret", with(noDataSecret, credentialOnRecord),
 		with(samples["boot.credentialExpirationTime"]), Boot),
 	Entry("the credential, with the boot's record", with(), with(samples["boot.credentialID"], samples["boot.preparedTime"]), Boot),

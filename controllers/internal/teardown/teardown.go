@@ -23,12 +23,13 @@ import (
 type Boot struct {
 	// Config is the PoolbootConfig of the boot.
 	Config *bootstrapv1.PoolbootConfig
-	// HasJoined is true if the host has joined. Its token is revoked then.
+	// HasJoined is true if the host has joined and continues to run. Its token is revoked then, and its assignment
+	// stays.
 	HasJoined bool
 
 	// Management writes to the management cluster.
 	Management client.Client
-	// OverlayNamespace is the namespace of overlay Secrets.
+	// OverlayNamespace is the namespace of overlay Secrets and assignment Secrets.
 	OverlayNamespace string
 
 	// Workload connects to the workload cluster. It is nil if the cluster no longer exists.
@@ -57,10 +58,11 @@ func (e *LeftoverError) Error() string {
 // Unwrap returns why the objects could not be deleted.
 func (e *LeftoverError) Unwrap() error { return e.Err }
 
-// Delete revokes the token, if the host has joined, and deletes the overlay, the join credential and the Node, in this
-// order. What lets a host continue is first: no controller extends a credential whose token is revoked, and no host
-// receives an overlay whose credential is deleted. If the token cannot be revoked, nothing is deleted. After that, an
-// object that cannot be deleted does not prevent the deletion of the others.
+// Delete revokes the token, if the host has joined, and deletes the overlay, the assignment of a host that has not
+// joined, the join credential and the Node, in this order. What lets a host continue is first: no controller extends a
+// credential whose token is revoked, and no host receives an overlay whose credential is deleted. If the token cannot
+// be revoked, nothing is deleted. After that, an object that cannot be deleted does not prevent the deletion of the
+// others.
 //
 // Delete can be repeated after every failure. So the caller removes the ID of the credential from the record, or the
 // finalizer, only if Delete succeeded. The error is a *LeftoverError if only objects in the workload cluster remain.
@@ -70,7 +72,10 @@ func (b Boot) Delete(ctx context.Context) error {
 			return err
 		}
 	}
-	err := b.deleteOverlay(ctx)
+	err := b.deleteSecret(ctx, "overlay", record.OverlayName(b.Config.UID))
+	if !b.HasJoined {
+		err = errors.Join(err, b.deleteSecret(ctx, "assignment", record.AssignmentName(b.Config.UID)))
+	}
 	leftover := b.deleteInWorkloadCluster(ctx)
 	switch {
 	case leftover == nil:
@@ -96,10 +101,11 @@ func (b Boot) revokeToken(ctx context.Context) error {
 	return nil
 }
 
-func (b Boot) deleteOverlay(ctx context.Context) error {
-	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.OverlayNamespace, Name: record.OverlayName(b.Config.UID)}}
-	if err := b.Management.Delete(ctx, overlay); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("overlay Secret %s/%s: %w", overlay.Namespace, overlay.Name, err)
+// deleteSecret deletes a Secret in the namespace of the config server.
+func (b Boot) deleteSecret(ctx context.Context, kind, name string) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.OverlayNamespace, Name: name}}
+	if err := b.Management.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("%s Secret %s/%s: %w", kind, secret.Namespace, secret.Name, err)
 	}
 	return nil
 }

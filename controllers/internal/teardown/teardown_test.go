@@ -64,9 +64,10 @@ func newClusters() *clusters {
 		},
 	}
 	overlay := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: overlays, Name: "overlay-u-1"}}
+	assignment := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: overlays, Name: "assignment-u-1"}}
 	credential := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + credentialID}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-	c.management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.config, overlay).WithInterceptorFuncs(record).Build()
+	c.management = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.config, overlay, assignment).WithInterceptorFuncs(record).Build()
 	c.workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(credential, node).WithInterceptorFuncs(record).Build()
 	Expect(c.management.Get(context.Background(), client.ObjectKeyFromObject(c.config), c.config)).To(Succeed())
 	return c
@@ -188,6 +189,26 @@ var _ = Describe("The teardown of a boot", func() {
 		boot.HasJoined = false
 		Expect(boot.Delete(ctx)).To(Succeed())
 		Expect(record.HasJoined(c.config)).To(BeFalse())
+		Expect(c.remaining(ctx)).To(BeEmpty())
+	})
+
+	It("deletes the assignment only if the host does not continue to run", func(ctx context.Context) {
+		c := newClusters()
+		key := client.ObjectKey{Namespace: overlays, Name: "assignment-u-1"}
+		Expect(c.boot().Delete(ctx)).To(Succeed())
+		Expect(c.management.Get(ctx, key, &corev1.Secret{})).To(Succeed())
+		boot := c.boot()
+		boot.HasJoined = false
+		Expect(boot.Delete(ctx)).To(Succeed())
+		Expect(apierrors.IsNotFound(c.management.Get(ctx, key, &corev1.Secret{}))).To(BeTrue())
+	})
+
+	It("deletes the rest of a host that has not joined if the assignment cannot be deleted", func(ctx context.Context) {
+		c := newClusters()
+		c.failing = 1
+		boot := c.boot()
+		boot.HasJoined = false
+		Expect(boot.Delete(ctx)).To(MatchError(And(ContainSubstring("assignment Secret poolboot-system/assignment-u-1"), ContainSubstring("broken"))))
 		Expect(c.remaining(ctx)).To(BeEmpty())
 	})
 

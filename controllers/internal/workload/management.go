@@ -21,6 +21,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // PoolsOfCluster lists the pools of a Cluster.
@@ -110,6 +111,21 @@ func ConfigsOfCluster(
 ) []ctrl.Request {
 	options = append(options, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	return RequestMatching(ctx, configs, &bootstrapv1.PoolbootConfigList{}, matches, options...)
+}
+
+// PoolRequests returns a request for each pool of a Cluster with a role. An empty role matches all.
+func PoolRequests(ctx context.Context, c client.Reader, cluster client.ObjectKey, role string) []ctrl.Request {
+	return RequestMatching(ctx, c, &poolv1.MachineConfigPoolList{}, func(p *poolv1.MachineConfigPool) bool {
+		return p.Spec.ClusterName == cluster.Name && (role == "" || p.Spec.PoolRole == role)
+	}, client.InNamespace(cluster.Namespace))
+}
+
+// PoolOfConfig returns a request for the pool that is recorded for a PoolbootConfig, or none if there is no record.
+func PoolOfConfig(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig) []ctrl.Request {
+	if config.Status.PoolRole == "" {
+		return nil
+	}
+	return PoolRequests(ctx, c, record.ClusterKey(config), config.Status.PoolRole)
 }
 
 // MapToConfigs returns a function that maps a Cluster, or a MachineConfigPool, to the PoolbootConfigs of its Cluster

@@ -37,15 +37,33 @@ type Watch struct {
 // whose status names the Node or, if it lost its status, the one with the name of the Node.
 func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
-		if config, ok := record.ConfigOfNode(node); ok {
-			return []ctrl.Request{{NamespacedName: config}}
+		return w.configsOfNode(ctx, cluster, node)
+	}, predicates...)
+}
+
+func (w Watch) configsOfNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
+	if config, ok := record.ConfigOfNode(node); ok {
+		return []ctrl.Request{{NamespacedName: config}}
+	}
+	return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
+		if !record.HasNode(config) {
+			return config.Name == node.GetName()
 		}
-		return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-			if !record.HasNode(config) {
-				return config.Name == node.GetName()
+		return config.Status.NodeRef.Name == node.GetName()
+	})
+}
+
+// NodesOfPools watches Nodes and requests a reconcile of the MachineConfigPool that is recorded for the PoolbootConfig
+// of a changed Node, as NodesOfConfigs finds it.
+func (w Watch) NodesOfPools(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
+	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) (requests []ctrl.Request) {
+		for _, request := range w.configsOfNode(ctx, cluster, node) {
+			config := &bootstrapv1.PoolbootConfig{}
+			if err := w.Configs.Get(ctx, request.NamespacedName, config, client.UnsafeDisableDeepCopy); err == nil {
+				requests = append(requests, PoolOfConfig(ctx, w.Configs, config)...)
 			}
-			return config.Status.NodeRef.Name == node.GetName()
-		})
+		}
+		return requests
 	}, predicates...)
 }
 

@@ -53,7 +53,7 @@ func NewCA(commonName string) (*CA, error) {
 
 // Intermediate creates a certificate authority whose certificate this one signs.
 func (ca *CA) Intermediate(commonName string) (*CA, error) {
-	pair, err := ca.issue(&x509.Certificate{
+	pair, err := ca.Issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: commonName}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	if err != nil {
@@ -105,25 +105,29 @@ func (ca *CA) ServerUntil(expiration time.Time, names ...string) (Pair, error) {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	return ca.issue(template)
+	return ca.Issue(template)
 }
 
 // Client issues a client certificate. Its common name is the user for the Kubernetes API server, its organizations are
 // the user's groups.
 func (ca *CA) Client(user string, groups ...string) (Pair, error) {
-	return ca.issue(&x509.Certificate{
+	return ca.Issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
+// Issue issues a certificate from a template, for tests of certificates that are not accepted. It sets the serial
+// number, the key, the use for signatures, and the times that the template does not have.
+func (ca *CA) Issue(template *x509.Certificate) (Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return Pair{}, err
 	}
 	template.SerialNumber = serial
-	template.NotBefore = ca.certificate.NotBefore
+	if template.NotBefore.IsZero() {
+		template.NotBefore = ca.certificate.NotBefore
+	}
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(lifetime)
 	}

@@ -43,7 +43,7 @@ const (
 
 // SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not
 // in test/suites/e2e: it lists resources because streaming lists are disabled, reads the token of a host that requests
-// its configuration twice, and reads readiness rules.
+// its configuration twice, reads readiness rules, and drains Nodes.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodereadinessrules.readiness.node.x-k8s.io", Verb: "list"},
 	{Where: All, Resource: "nodes", Verb: "list"},
@@ -55,6 +55,10 @@ var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "clusterroles.rbac.authorization.k8s.io", Verb: "list"},
 	{Where: "kube-system", Resource: "roles.rbac.authorization.k8s.io", Verb: "list"},
 	{Where: "kube-system", Resource: "rolebindings.rbac.authorization.k8s.io", Verb: "list"},
+	{Where: All, Resource: "pods", Verb: "list"},
+	{Where: All, Resource: "pods/eviction", Verb: "create"},
+	{Where: All, Resource: "namespaces", Verb: "list"},
+	{Where: All, Resource: "daemonsets.apps", Verb: "get"},
 }
 
 // String returns the verb and resource for kubectl auth can-i, and where the right applies.
@@ -147,7 +151,7 @@ func UsedInWorkload(plane *controlplane.ControlPlane) (used []Right, err error) 
 			return
 		}
 		where := r.Object.Namespace
-		if where == "" {
+		if where == "" || r.Object.Resource == "pods" || r.Object.Resource == "daemonsets" { // those of users
 			where = All
 		}
 		used = append(used, Right{Where: where, Resource: formatResource(r.Object.APIGroup, r.Object.Resource, r.Object.Subresource), Verb: r.Verb})

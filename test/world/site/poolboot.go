@@ -184,7 +184,7 @@ func (s *Site) startPoolboot(ctx context.Context) error {
 	webhook, managerHealth, managerMetrics := ports[0], ports[1], ports[2]
 
 	s.Manager = &Program{name: "manager", dir: s.dir, path: filepath.Join(s.binDir, "manager"), health: managerHealth, metrics: managerMetrics, args: append([]string{
-		"--overlay-namespace=" + namespace,
+		"--overlay-namespace=" + namespace, "--agent-directory=" + s.agents(),
 		"--config-server-url=https://" + s.endpoint.address,
 		"--config-server-ca-file=" + caFile,
 		"--webhook-host=" + loopback.Host, "--webhook-port=" + portOf(webhook), "--webhook-cert-dir=" + certDir,
@@ -231,6 +231,14 @@ func (s *Site) waitForWebhooks(ctx context.Context) error {
 		return fmt.Errorf("webhooks of Poolboot do not respond: %w; last error: %w", err, last)
 	}
 	return nil
+}
+
+// agents returns the directory with the agents that hosts install at their first boot, "" if they install none.
+func (s *Site) agents() string {
+	if !s.options.Agents {
+		return ""
+	}
+	return filepath.Join(s.binDir, "agents")
 }
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }

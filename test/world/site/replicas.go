@@ -28,7 +28,7 @@ func (s *Site) newReplicas(certDir string) error {
 			hosts = ports[0]
 		}
 		s.Replicas = append(s.Replicas, &Program{name: "config-server", dir: s.dir, path: filepath.Join(s.binDir, "config-server"), hosts: hosts, health: health, metrics: metrics, args: append([]string{
-			"--overlay-namespace=" + namespace,
+			"--overlay-namespace=" + namespace, "--agent-directory=" + s.agents(),
 			"--bind-address=" + hosts, "--external-url=https://" + s.endpoint.address, "--tls-cert-dir=" + certDir, "--shutdown-delay=0",
 			"--health-bind-address=" + health, "--metrics-bind-address=" + metrics,
 		}, s.options.Flags.ConfigServer...)})

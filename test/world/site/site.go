@@ -66,6 +66,8 @@ type Options struct {
 	Replicas int
 	// Ways makes the programs connect to both API servers through proxies that inject faults, see Site.Ways.
 	Ways bool
+	// Agents makes the hosts install the agent at their first boot.
+	Agents bool
 	// Progress gets a line for each started part. Optional.
 	Progress io.Writer
 	// Consoles gets the console output of the hosts. Optional.

@@ -16,6 +16,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -81,7 +82,7 @@ func (o *options) run(args []string) error {
 	case o.ignition != "":
 		return o.convertDocument(o.ignition, o.parseIgnition)
 	}
-	return o.convertDocument(o.butane, func(_ string, text []byte) (ignition.Config, error) { return ignition.ParseButane(string(text)) })
+	return o.convertDocument(o.butane, func(_ string, text []byte) (ignition.Config, error) { return butane.Parse(string(text)) })
 }
 
 // convertObjects prints the objects in files as Poolboot's.

@@ -40,6 +40,8 @@ type bootReport struct {
 	// hands out now.
 	Configuration     string `json:"configuration"`
 	PoolConfiguration string `json:"poolConfiguration"`
+	// Update is the condition Updated: its reason and its message. It is empty for a host that has not joined.
+	Update string `json:"update"`
 	// Stage is the stage of the boot since the time Since, Message what it waits for or what is wrong. They are empty
 	// for a Node that Poolboot did not boot.
 	Stage    record.Stage    `json:"stage"`
@@ -122,6 +124,9 @@ func (b *bootReport) print(out io.Writer) error {
 	head = append(head, [2]string{"Pool", b.Pool}, [2]string{"Why", b.Why})
 	if b.PoolbootConfig != "" {
 		head = append(head, [2]string{"Runs", b.Configuration}, [2]string{"Handed out", b.PoolConfiguration})
+	}
+	if b.Update != "" {
+		head = append(head, [2]string{"Update", b.Update})
 	}
 	if b.Stage != "" {
 		head = append(head, [2]string{"Stage", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -132,6 +133,23 @@ var _ = Describe("explain machine and explain node", func() {
 		Entry("the same", "rendered-infra-"+strings.Repeat("a", 32), 0),
 		Entry("another pool's config with the same content", "rendered-edge-"+strings.Repeat("a", 32), 0),
 		Entry("a different config", "rendered-infra-"+strings.Repeat("b", 32), 2, "Machine infra-x7k2m runs another configuration than pool infra hands out: roll out its MachineDeployment to renew it, see docs/pools.md#renewing-machines"),
+	)
+
+	DescribeTable("print how far the update of a host with an agent is, and what to do only if it cannot continue",
+		func(reason, message string, code int, todo ...any) {
+			config.Status.Configuration.Name = "rendered-infra-" + strings.Repeat("b", 32)
+			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
+			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
+			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
+			Expect(r.Code).To(Equal(code), r.ErrOut)
+			Expect(answer.Update).To(Equal(reason + ": " + message))
+			Expect(answer.Todo).To(HaveExactElements(todo...))
+			_, r = asked(true, "machine", "infra-x7k2m")
+			Expect(r.Out).To(MatchRegexp("Update: +%s: %s\n", reason, message))
+		},
+		Entry("while it is drained", bootstrapv1.UpdateDrainingReason, "Node infra-x7k2m is drained", 0),
+		Entry("after it failed", bootstrapv1.UpdateDegradedReason, "Node infra-x7k2m: correct this", 2, "Node infra-x7k2m: correct this"),
 	)
 
 	It("print the addresses from which the host's token was used", func() {

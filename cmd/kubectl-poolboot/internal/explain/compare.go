@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -92,11 +93,22 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 }
 
 // compareConfiguration adds the rendered config of the host and the one that its pool hands out, and what to do when a
-// joined host has another one, as the pool's condition Updated reports it.
+// joined host has another one, as the pool's condition Updated reports it. A host with an agent follows by itself, and
+// its own condition Updated describes what to do if it cannot.
 func (b *bootReport) compareConfiguration(s *subject) {
 	b.Configuration = s.config.Status.Configuration.Name
 	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name
+	}
+	updated := conditions.Get(s.config, bootstrapv1.UpdatedCondition)
+	if updated != nil {
+		b.Update = updated.Reason + ": " + updated.Message
+	}
+	if s.config.Status.Update.DesiredRevision != "" {
+		if outlook.IsWrong(updated) {
+			b.addTask(updated.Message)
+		}
+		return
 	}
 	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
 	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {

@@ -1,0 +1,425 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// Times of the agent.
+const (
+	// actionTimeout is how long one reload or restart of a unit may take. One that hangs longer failed.
+	actionTimeout = 5 * time.Minute
+	// operationTimeout is how long the operations of one executor may take. Packages and images take the longest.
+	operationTimeout = time.Hour
+	// downloadTimeout is how long all downloads of one update may take.
+	downloadTimeout = 10 * time.Minute
+	// checkInterval is the time between two full checks of what differs from the configuration.
+	checkInterval = time.Hour
+	// repairInterval is the minimum time between two repairs: another program can undo them.
+	repairInterval = time.Minute
+	// leaseInterval is the time between two reads of the Node's lease, in an update that the Node shows no other way.
+	leaseInterval = 5 * time.Second
+	// rebootTimeout is the time after which a reboot is requested again.
+	rebootTimeout = 15 * time.Minute
+)
+
+// maxStarts is how often an update may begin to change the host, and maxBoots is how often the host may boot while it
+// is verified: an update that makes the host crash is undone.
+const (
+	maxStarts = 3
+	maxBoots  = 3
+)
+
+// Options are what an Agent depends on.
+type Options struct {
+	// Root is the root directory of the host.
+	Root *os.Root
+	// StateDirectory is where the journal and documents are, such as /var/lib/poolboot/agent.
+	StateDirectory string
+	Files          Files
+	Executors      Executors
+	// Capabilities are those of the executors on this host.
+	Capabilities update.Capabilities
+	Source       Source
+	Cluster      Cluster
+	Clock        Clock
+	// Program can be nil: then the agent does not replace itself.
+	Program Program
+	// Watch is called with the paths whose changes matter, each time that they change. It can be nil.
+	Watch func(paths []string)
+	Log   *slog.Logger
+}
+
+// Program replaces the program of the agent.
+type Program interface {
+	// Running returns the version, the SHA-512 in hex and the architecture, as Go names it, of the running program.
+	Running() (version, sha512, architecture string)
+	// Replace tries out another program and, if it works on this host, replaces the running one: the next start of the
+	// agent runs it. The contents were verified.
+	Replace(ctx context.Context, contents []byte) error
+}
+
+// ErrReplaced means that the program was replaced: exit, so that systemd starts the new one.
+var ErrReplaced = errors.New("the program of the agent was replaced")
+
+// Agent is the state machine of one host. It is not safe for concurrent use.
+type Agent struct {
+	Options
+	source  Source
+	root    *os.Root
+	store   *store
+	journal journal
+	report  report
+	// continued is set until an update that was interrupted has been continued.
+	continued bool
+	current   *current
+	offered   *evaluation
+	ready     readiness
+	// isDue is set if the host must be checked for differences.
+	isDue                              bool
+	checkedAt, repairedAt, requestedAt time.Duration
+}
+
+// evaluation is why a revision is not applied, until something changes on the host.
+type evaluation struct {
+	revision string
+	state    agentv1.State
+	reason   string
+}
+
+// New returns the agent of a host. It reads the journal, and changes nothing. The error is a *JournalError if the
+// journal can't be used.
+func New(options Options) (*Agent, error) {
+	directory, err := newStore(options.Root, options.StateDirectory)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{Options: options, source: options.Source, root: options.Root, store: directory, isDue: true}
+	if a.journal, err = directory.readJournal(); err != nil {
+		return nil, err
+	}
+	if a.journal.Phase == unknown && !a.Files.IsNew() {
+		return nil, &JournalError{Path: directory.pathOf(journalName), Why: "it is missing, but the agent has changed files of this host before", Remedy: startOver}
+	}
+	if a.journal.Phase != unknown && a.journal.Phase != adopting && a.Files.IsNew() {
+		return nil, &JournalError{Path: directory.pathOf(journalName), Why: "it is there, but the journal of the files is missing", Remedy: startOver}
+	}
+	a.continued = a.journal.Phase.isChanging()
+	return a, nil
+}
+
+// CheckState returns an error if an agent of this version could not go on with what is in a state directory. It changes
+// nothing.
+func CheckState(root *os.Root, stateDirectory string) error {
+	a := &Agent{store: openStore(root, stateDirectory)}
+	var err error
+	if a.journal, err = a.store.readJournal(); err != nil || a.journal.Current == "" {
+		return err
+	}
+	_, err = a.load(a.journal.Current)
+	return err
+}
+
+// now means that Step has something to do at once, and forever that it waits for an event.
+const (
+	now     time.Duration = 0
+	forever time.Duration = 1<<63 - 1
+)
+
+// CheckSoon makes the next Step check for differences. Call it when a path of Watch changed.
+func (a *Agent) CheckSoon() { a.isDue, a.offered = true, nil }
+
+// Step does what is possible now, and reports it. It returns after which time to call it again at the latest. Call it
+// earlier when the Node changes or after CheckSoon.
+//
+// After an error, call it again after some time: nothing is lost. If the program was replaced, the error is
+// ErrReplaced.
+func (a *Agent) Step(ctx context.Context, node Node) (time.Duration, error) {
+	for {
+		wait, err := a.advance(ctx, node)
+		if err != nil && !errors.Is(err, ErrReplaced) && ctx.Err() == nil {
+			a.report.problem = err.Error()
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if errPublish := a.publish(ctx, node); err == nil && wait != now {
+			err = errPublish
+		}
+		if err != nil || wait != now {
+			return wait, err
+		}
+	}
+}
+
+// advance does one transition.
+func (a *Agent) advance(ctx context.Context, node Node) (time.Duration, error) {
+	a.report.problem = ""
+	switch a.journal.Phase {
+	case unknown:
+		return a.begin(ctx, node)
+	case adopting:
+		return a.adopt(ctx)
+	case idle:
+		return a.rest(ctx, node)
+	case draining:
+		return a.drain(ctx, node)
+	case applying:
+		return a.apply(ctx)
+	case acting:
+		return a.act(ctx, node)
+	case rebooting, returning:
+		return a.reboot(ctx, node)
+	case verifying:
+		return a.verify(ctx, node)
+	case committing:
+		return a.commit()
+	case undoing:
+		return a.undo(ctx)
+	}
+	return forever, fmt.Errorf("unknown phase %q", a.journal.Phase)
+}
+
+// enter records another phase.
+func (a *Agent) enter(next phase, change func(*journal)) (time.Duration, error) {
+	changed := a.journal
+	changed.Phase = next
+	if change != nil {
+		change(&changed)
+	}
+	if err := a.store.writeJournal(changed); err != nil {
+		return now, err
+	}
+	if next != a.journal.Phase {
+		a.Log.Info("phase", "from", a.journal.Phase, "to", next, "revision", changed.Target)
+	}
+	a.journal, a.ready, a.requestedAt = changed, readiness{}, 0
+	return now, nil
+}
+
+// begin takes the first assignment of the host.
+func (a *Agent) begin(ctx context.Context, node Node) (time.Duration, error) {
+	desired := node.Annotations[agentv1.DesiredAnnotation]
+	if !isRevision(desired) {
+		return forever, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	t, err := a.fetchAdopted(limited, desired)
+	if err != nil {
+		return now, err
+	}
+	keysFile, err := a.hasSingleKeysFile(t)
+	if err != nil {
+		return now, err
+	}
+	return a.enter(adopting, func(j *journal) { j.Target, j.SingleKeysFile = t.revision, keysFile })
+}
+
+// adopt records what Ignition wrote. Differences are found afterwards.
+func (a *Agent) adopt(ctx context.Context) (time.Duration, error) {
+	t, err := a.load(a.journal.Target)
+	if errors.Is(err, errDocument) {
+		return a.forget()
+	}
+	if err != nil {
+		return now, err
+	}
+	if a.Files.IsNew() {
+		limited, cancel := context.WithTimeout(ctx, downloadTimeout)
+		defer cancel()
+		host, err := a.host(limited)
+		if err != nil {
+			return now, err
+		}
+		tree, err := treeOn(t, host)
+		if err != nil {
+			return now, err
+		}
+		if err := a.Files.Adopt(tree); err != nil {
+			return now, err
+		}
+	}
+	return a.enter(idle, func(j *journal) { j.Current, j.Target = t.revision, "" })
+}
+
+// forget begins again if what should be adopted is not stored. Nothing was changed yet.
+func (a *Agent) forget() (time.Duration, error) {
+	a.journal = journal{}
+	return now, nil
+}
+
+// rest is the phase without an update: it checks the host, and accepts an update.
+func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
+	if err := a.undoFiles(); err != nil {
+		return now, err
+	}
+	if err := a.loadCurrent(ctx, node); err != nil {
+		return now, err
+	}
+	if err := a.checkIfDue(); err != nil {
+		return now, err
+	}
+	desired, failed := node.Annotations[agentv1.DesiredAnnotation], a.journal.Failed
+	switch {
+	case isRevision(desired) && desired != a.journal.Current && (failed == nil || failed.Of != desired):
+		if accepted, err := a.evaluate(ctx, node, desired); err != nil || accepted {
+			return now, err
+		}
+		return a.untilCheck(), nil
+	case failed != nil && (failed.Of == desired || failed.Of == a.journal.Current):
+		a.report.set(failed.Of, agentv1.Degraded, failed.Why)
+		if failed.Of == a.journal.Current && len(a.current.drift) == 0 {
+			return a.enter(idle, func(j *journal) { j.Failed = nil }) // a repair failed, and somebody else repaired it
+		}
+		return a.untilCheck(), nil
+	}
+	a.offered = nil
+	if len(a.current.drift) > 0 {
+		return a.repair(ctx, node)
+	}
+	a.report.set(a.journal.Current, agentv1.Done, "")
+	if err := a.replaceProgram(ctx, a.current.offer); err != nil {
+		return now, err
+	}
+	return a.untilCheck(), nil
+}
+
+// evaluate accepts the update to a revision, or reports why not.
+func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accepted bool, err error) {
+	if a.offered != nil && a.offered.revision == desired {
+		a.report.set(desired, a.offered.state, a.offered.reason)
+		return false, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	before, err := a.load(a.journal.Current)
+	if err != nil {
+		return false, err
+	}
+	document, assigned, err := a.fetchAssignment(limited, desired)
+	if err != nil {
+		return false, err
+	}
+	if err := a.replaceProgram(ctx, assigned.Agent); err != nil { // the new program can know more configurations
+		return false, err
+	}
+	after, err := a.fetchTarget(limited, desired, document, assigned)
+	if err != nil {
+		return false, err
+	}
+	u := newUpdate(before, after, a.current.drift, a.Capabilities)
+	refuse := func(state agentv1.State, reason string) (bool, error) {
+		a.offered = &evaluation{desired, state, reason}
+		a.Log.Warn("update refused", "revision", desired, "state", state, "reason", shorten(reason, agentv1.MaxReason))
+		a.report.set(desired, state, reason)
+		return false, nil
+	}
+	if !u.plan.IsPossible() {
+		return refuse(agentv1.Unreconcilable, u.obstacles())
+	}
+	var check *hostfiles.CheckError
+	switch err := a.check(limited, u); {
+	case errors.As(err, &check):
+		return refuse(agentv1.Degraded, "update to "+after.Config.Name+": "+check.Error())
+	case err != nil:
+		return false, err
+	}
+	if u.plan.Drains() {
+		_, err = a.enter(draining, func(j *journal) { j.Target, j.Drift = desired, u.drift })
+		return true, err
+	}
+	_, err = a.start(ctx, node, u)
+	return true, err
+}
+
+// drain waits until the manager has drained the Node for this update.
+func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
+	if desired := node.Annotations[agentv1.DesiredAnnotation]; isRevision(desired) && desired != a.journal.Target {
+		return a.enter(idle, func(j *journal) { j.Target = "" })
+	}
+	isDrained := node.Annotations[agentv1.DrainedAnnotation] == a.journal.Target
+	if a.report.is(a.journal.Target, agentv1.Draining) && !isDrained {
+		return forever, nil
+	}
+	u, err := a.loadUpdate()
+	if errors.Is(err, errDocument) || err == nil && !u.plan.Drains() {
+		return a.enter(idle, func(j *journal) { j.Target = "" }) // what was planned is lost: evaluate it again
+	}
+	if err != nil {
+		return now, err
+	}
+	a.report.set(a.journal.Target, agentv1.Draining, u.reason())
+	if !isDrained {
+		return forever, nil
+	}
+	return a.start(ctx, node, u)
+}
+
+// start records that the host changes from now on.
+func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Duration, error) {
+	a.report.set(u.after.revision, agentv1.Applying, u.reason())
+	_ = a.publish(ctx, node) // the update does not depend on the API server
+	return a.enter(applying, func(j *journal) {
+		*j = journal{
+			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift,
+			FirstBoot: a.Clock.BootID(), Boot: a.Clock.BootID(), Heartbeat: node.Heartbeat,
+			Failed: j.Failed, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
+		}
+	})
+}
+
+// loadUpdate returns the update in progress.
+func (a *Agent) loadUpdate() (*hostUpdate, error) {
+	before, err := a.load(a.journal.Current)
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.load(a.journal.Target)
+	if err != nil {
+		return nil, err
+	}
+	return newUpdate(before, after, a.journal.Drift, a.Capabilities), nil
+}
+
+// hasSingleKeysFile reports whether Ignition wrote SSH keys on this host to ~/.ssh/authorized_keys: it depends on how
+// Ignition was built. Without a user that has keys, it is the default of Ignition.
+func (a *Agent) hasSingleKeysFile(t *target) (bool, error) {
+	var entries [2]hosttree.Tree
+	for i, isSingle := range []bool{false, true} {
+		host, err := a.host(context.Background())
+		if err != nil {
+			return false, err
+		}
+		host.SingleKeysFile = isSingle
+		keys := ignition.New()
+		keys.Passwd.Users = t.config.Ignition.Passwd.Users
+		if entries[i], err = hosttree.New(keys).On(host); err != nil {
+			return false, err
+		}
+	}
+	for name, entry := range entries[1] {
+		if _, isInBoth := entries[0][name]; isInBoth || entry.Type != hosttree.File {
+			continue
+		}
+		if _, err := a.root.Lstat(strings.TrimPrefix(path.Join(path.Dir(name), "authorized_keys.d"), "/")); err == nil {
+			return false, nil
+		}
+		if _, err := a.root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}

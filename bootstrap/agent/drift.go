@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// difference is something that differs from the configuration: a path with a hostfiles.Kind, or a kernel argument.
+type difference struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+// missingArgument is the kind of a kernel argument that the running kernel does not have.
+const missingArgument = "MissingKernelArgument"
+
+func (d difference) String() string { return d.Name + ": " + d.Kind }
+
+// current is what is kept in memory of the current configuration.
+type current struct {
+	revision string
+	// config is the name of the rendered config.
+	config    string
+	units     []string
+	arguments []string
+	repairs   bool
+	offer     *assignment.Agent
+	drift     []difference
+}
+
+// argumentsOf returns the single kernel arguments of a configuration.
+func argumentsOf(config update.Config) []string {
+	return ignition.SplitArguments(config.KernelArguments)
+}
+
+// loadCurrent reads what is needed of the current configuration. If its documents are lost, it downloads them again if
+// the host should have that configuration.
+func (a *Agent) loadCurrent(ctx context.Context, node Node) error {
+	if a.current != nil && a.current.revision == a.journal.Current {
+		return nil
+	}
+	t, err := a.load(a.journal.Current)
+	if errors.Is(err, errDocument) && node.Annotations[agentv1.DesiredAnnotation] == a.journal.Current {
+		t, err = a.fetch(ctx, a.journal.Current)
+	}
+	if err != nil {
+		return err
+	}
+	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), repairs: t.RepairsDrift, offer: t.Agent}
+	for _, unit := range t.config.Ignition.Systemd.Units {
+		c.units = append(c.units, unit.Name)
+	}
+	if a.Watch != nil {
+		paths, err := a.watchedPaths(ctx, t, c.units)
+		if err != nil {
+			return err
+		}
+		a.Watch(paths)
+	}
+	a.current, a.isDue = c, true
+	return nil
+}
+
+// watchedPaths returns the paths of a configuration on this host. A path that ends in a slash is a directory in which
+// everything matters.
+func (a *Agent) watchedPaths(ctx context.Context, t *target, units []string) ([]string, error) {
+	host, err := a.host(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := hosttree.Tree{}
+	for name, entry := range hosttree.New(t.config.Ignition) {
+		names[name] = hosttree.Entry{Type: entry.Type} // without contents
+	}
+	if names, err = names.On(host); err != nil {
+		return nil, err
+	}
+	paths := names.Paths()
+	for _, unit := range units {
+		paths = append(paths, path.Join(hosttree.UnitDirectory, unit+".d")+"/")
+	}
+	return paths, nil
+}
+
+// checkIfDue finds what differs from the current configuration.
+func (a *Agent) checkIfDue() error {
+	uptime := a.Clock.Uptime()
+	if !a.isDue && uptime-a.checkedAt < checkInterval {
+		return nil
+	}
+	found, err := a.Files.Differences(a.current.units...)
+	if err != nil {
+		return fmt.Errorf("check the files of the host: %w", err)
+	}
+	var drift []difference
+	for _, d := range found {
+		drift = append(drift, difference{d.Path, string(d.Kind)})
+	}
+	if len(a.current.arguments) > 0 {
+		missing, err := a.Executors.KernelArguments.Missing(a.current.arguments)
+		if err != nil {
+			return fmt.Errorf("check the kernel arguments: %w", err)
+		}
+		for _, argument := range missing {
+			drift = append(drift, difference{argument, missingArgument})
+		}
+	}
+	if !slices.Equal(drift, a.current.drift) {
+		a.Log.Warn("what differs from the configuration changed", "differences", shorten(listDrift(drift), agentv1.MaxReason))
+	}
+	a.current.drift, a.report.drift = drift, shorten(listDrift(drift), agentv1.MaxReason)
+	a.isDue, a.checkedAt, a.offered = false, uptime, nil
+	return nil
+}
+
+// untilCheck returns the time until the next full check.
+func (a *Agent) untilCheck() time.Duration {
+	return max(checkInterval-(a.Clock.Uptime()-a.checkedAt), time.Second)
+}
+
+// listDrift lists differences for people.
+func listDrift(drift []difference) string {
+	texts := make([]string, len(drift))
+	for i, d := range drift {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, "\n")
+}
+
+const (
+	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair, or force the host to apply its configuration again."
+	repairForced = "Correct it on the host, or force the host to apply its configuration again."
+)
+
+// repair corrects what differs, if the pool says so and it needs neither a drain nor a reboot. Otherwise it reports it.
+func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
+	report := func(why string) {
+		a.report.set(a.journal.Current, agentv1.Degraded, fmt.Sprintf("the host differs from %s in %d entries. %s", a.current.config, len(a.current.drift), why))
+	}
+	switch wait := repairInterval - (a.Clock.Uptime() - a.repairedAt); {
+	case !a.current.repairs:
+		report(repairByHand)
+		return a.untilCheck(), nil
+	case !slices.ContainsFunc(a.current.drift, isRepairable):
+		report("What is additional is not Poolboot's: remove it on the host.")
+		return a.untilCheck(), nil
+	case a.repairedAt != 0 && wait > 0:
+		report("It was repaired less than a minute ago. If it differs again, find the program that changes it.")
+		return wait, nil
+	}
+	t, err := a.load(a.journal.Current)
+	if err != nil {
+		return now, err
+	}
+	u := newUpdate(t, t, a.current.drift, a.Capabilities)
+	switch {
+	case !u.plan.IsPossible():
+		report("It can't be repaired: " + u.obstacles())
+		return a.untilCheck(), nil
+	case u.plan.Drains():
+		report("A repair needs a drain: " + u.reason() + ". " + repairForced)
+		return a.untilCheck(), nil
+	}
+	var check *hostfiles.CheckError
+	switch err := a.check(ctx, u); {
+	case errors.As(err, &check):
+		report("It can't be repaired: " + check.Error())
+		return a.untilCheck(), nil
+	case err != nil:
+		return now, err
+	}
+	a.repairedAt = a.Clock.Uptime()
+	return a.start(ctx, node, u)
+}
+
+func isRepairable(d difference) bool { return d.Kind != string(hostfiles.AdditionalDropIn) }

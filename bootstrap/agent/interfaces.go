@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// Executor carries out operations of a host, in their order, that are all of the kinds of the executor.
+//
+// The same operations can come again, also after some of them were carried out and after a power failure: what has the
+// state after the operation stays as it is. Operations can be undone: then they come in the inverse order with
+// exchanged states (update.Undo), also if not all of them were carried out.
+//
+// When Apply returns nil, the change survives a power failure. An error names the object and the cure, and has no
+// secrets.
+type Executor interface {
+	Apply(ctx context.Context, operations []update.Operation) error
+}
+
+// Preparer is an Executor that records something before any part of an update is carried out.
+type Preparer interface {
+	// Prepare gets all operations of the update that are of the kinds of the executor. It can be repeated.
+	Prepare(ctx context.Context, operations []update.Operation) error
+}
+
+// OS is the Executor of update.ChangeOS.
+type OS interface {
+	Executor
+	// Difference returns how the running operating system differs from a configuration, for people, and "" if it does
+	// not.
+	Difference(ctx context.Context, want update.OperatingSystem) (string, error)
+}
+
+// KernelArguments is the Executor of update.ChangeKernelArguments.
+type KernelArguments interface {
+	Executor
+	// Missing returns which of these arguments the running kernel does not have.
+	Missing(arguments []string) ([]string, error)
+}
+
+// Units controls the units of systemd. Methods return when the job has ended, and an error if it failed or the context
+// ended before.
+type Units interface {
+	DaemonReload(ctx context.Context) error
+	Reload(ctx context.Context, unit string) error
+	// Restart starts the unit if it is not active.
+	Restart(ctx context.Context, unit string) error
+	// Stop stops a unit. It is no error if it is not active or does not exist.
+	Stop(ctx context.Context, unit string) error
+	// Exists reports whether systemd knows a file of the unit, or of its template.
+	Exists(ctx context.Context, unit string) (bool, error)
+	// FailedLogs returns the names of failed units, each with its last log lines, for people. It is bounded, and empty
+	// if no unit failed or systemd does not answer.
+	FailedLogs(ctx context.Context) string
+}
+
+// Rebooter reboots the host.
+type Rebooter interface {
+	// Reboot requests an ordinary reboot, and returns when it is accepted. It can be repeated.
+	Reboot(ctx context.Context) error
+}
+
+// Executors change the host.
+type Executors struct {
+	// Accounts is for update.ChangeUser and update.ChangeGroup.
+	Accounts Executor
+	// KubeletFlags also gets the operations of kind update.ChangePath: it changes what follows from a file.
+	KubeletFlags Executor
+	// Enablement is for update.ChangeEnablement.
+	Enablement Executor
+	// KernelArguments is for update.ChangeKernelArguments.
+	KernelArguments KernelArguments
+	// OS is for update.ChangeOS.
+	OS OS
+	// Units and Rebooter are for the actions after the operations.
+	Units    Units
+	Rebooter Rebooter
+}
+
+// Files changes the files of the host: a *hostfiles.Updater.
+type Files interface {
+	IsNew() bool
+	IsInterrupted() bool
+	IsUnconfirmed() bool
+	Adopt(tree hosttree.Tree) error
+	Check(changes []hosttree.Change, force bool) error
+	Apply(changes []hosttree.Change, force bool) error
+	Recover(policy hostfiles.Policy) (hostfiles.Outcome, error)
+	Confirm() error
+	RollBack() error
+	Differences(units ...string) ([]hostfiles.Difference, error)
+	ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error)
+}
+
+// ErrRefused means that the config server does not give a host what it requested, and will not later.
+var ErrRefused = errors.New("the config server refuses the request")
+
+// Source is where assignments and configs come from: the config server.
+type Source interface {
+	// Assignment returns the document of the host's assignment, which has at most assignment.MaxSize bytes.
+	Assignment(ctx context.Context) ([]byte, error)
+	// Rendered returns the document of a rendered config. The caller verifies the hash. The error is ErrRefused if it
+	// is not for this host.
+	Rendered(ctx context.Context, name string) ([]byte, error)
+	// Contents returns the contents of a file that a configuration has at a URL. The caller verifies the hash.
+	Contents(ctx context.Context, resource types.Resource) ([]byte, error)
+	// Program returns the program of an agent. The caller verifies the hash.
+	Program(ctx context.Context, sha512 string) ([]byte, error)
+}
+
+// Node is what the agent knows of its Node.
+type Node struct {
+	// Known is false while the API server is not reachable or has no Node. Then the other fields are those that were
+	// seen last, empty if the agent has not reached the API server yet.
+	Known bool
+	// Problem is why it is not known.
+	Problem string
+	// Annotations are those of api/agent/v1alpha1.
+	Annotations map[string]string
+	// Ready is true if the condition Ready is True. ReadyMessage is its message, and Heartbeat its last heartbeat.
+	Ready        bool
+	ReadyMessage string
+	Heartbeat    time.Time
+}
+
+// Cluster is the API server of the workload cluster.
+type Cluster interface {
+	// Annotate sets annotations of the host's Node, and removes those that are nil.
+	Annotate(ctx context.Context, annotations map[string]*string) error
+	// Renewed returns when the kubelet renewed the Node's lease for the last time.
+	Renewed(ctx context.Context) (time.Time, error)
+}
+
+// Clock tells times and boots. Durations are measured by Uptime: the time of day can jump.
+type Clock interface {
+	// Now is the time of day.
+	Now() time.Time
+	// Uptime is the time since the host booted, including suspension.
+	Uptime() time.Duration
+	// BootID is different after each boot.
+	BootID() string
+}
+
+var _ Files = (*hostfiles.Updater)(nil)

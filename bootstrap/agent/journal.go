@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// phase is how far the agent is.
+type phase string
+
+const (
+	// unknown: nothing is recorded yet.
+	unknown phase = ""
+	// adopting: the configuration that Ignition wrote is being recorded.
+	adopting phase = "Adopting"
+	// idle: the host has the current configuration, and no update is in progress.
+	idle phase = "Idle"
+	// draining: an update was accepted and waits for the drain. Nothing was changed.
+	draining phase = "Draining"
+	// applying: the operations are being carried out.
+	applying phase = "Applying"
+	// acting: the operations were carried out; units are being reloaded and restarted.
+	acting phase = "Acting"
+	// rebooting: the operations were carried out; the host must boot once.
+	rebooting phase = "Rebooting"
+	// verifying: everything was done; the Node must be Ready.
+	verifying phase = "Verifying"
+	// committing: the update was verified. Only records are left to change.
+	committing phase = "Committing"
+	// undoing: the update failed, and is being undone.
+	undoing phase = "Undoing"
+	// returning: the update was undone; the host must boot once more.
+	returning phase = "Returning"
+)
+
+// isChanging reports whether the host has a part of a configuration that is not committed.
+func (p phase) isChanging() bool {
+	switch p {
+	case applying, acting, rebooting, verifying, committing, undoing, returning:
+		return true
+	}
+	return false
+}
+
+// journal is everything that the agent records, apart from documents and from what hostfiles records. It has no
+// secrets.
+type journal struct {
+	Phase phase `json:"phase"`
+	// Current is the revision of the configuration that the host has, and had before an update in progress.
+	Current string `json:"current,omitempty"`
+	// Target is the revision of the update in progress, or of what is adopted.
+	Target string `json:"target,omitempty"`
+	// Drift is what differed from the current configuration before the update in progress, if it overwrites that.
+	Drift []difference `json:"drift,omitempty"`
+	// Starts counts how often the phases applying and acting began: each start of the agent continues the update.
+	Starts int `json:"starts,omitempty"`
+	// FirstBoot is the boot in which the update began.
+	FirstBoot string `json:"firstBoot,omitempty"`
+	// Boot is the boot in which the current phase began, and ChangedAt the uptime at which the host was changed in it.
+	Boot      string        `json:"boot,omitempty"`
+	ChangedAt time.Duration `json:"changedAt,omitempty"`
+	// VerifiedSince is the uptime at which the phase verifying began in this boot. It is not that of the boot: a host
+	// in a container has the uptime of its machine.
+	VerifiedSince time.Duration `json:"verifiedSince,omitempty"`
+	// Boots counts the boots of the phase verifying.
+	Boots int `json:"boots,omitempty"`
+	// Heartbeat is the last heartbeat of the Node before the change.
+	Heartbeat time.Time `json:"heartbeat,omitzero"`
+	// HasActed is set before the first unit is reloaded or restarted.
+	HasActed bool `json:"hasActed,omitempty"`
+	// Failed is the update that was undone last. It is not tried again.
+	Failed *failure `json:"failed,omitempty"`
+	// SingleKeysFile is set if Ignition wrote SSH keys to ~/.ssh/authorized_keys on this host.
+	SingleKeysFile bool `json:"singleKeysFile,omitempty"`
+	// RefusedProgram is a program that did not work on this host.
+	RefusedProgram *failure `json:"refusedProgram,omitempty"`
+}
+
+// failure is something that failed, by its revision or hash, and why.
+type failure struct {
+	Of  string `json:"of"`
+	Why string `json:"why"`
+}
+
+// journalVersion is the version of the format of the journal.
+const journalVersion = 1
+
+// journalName is the name of the journal in the state directory.
+const journalName = "agent.journal"
+
+// JournalError is a journal that can't be used. The agent changes nothing.
+type JournalError struct{ Path, Why, Remedy string }
+
+func (e *JournalError) Error() string {
+	return fmt.Sprintf("journal %s: %s: %s", e.Path, e.Why, e.Remedy)
+}
+
+const (
+	startOver = "restore it from a backup, or move the journals and the slots in its directory away and restart " +
+		"poolboot-agent.service, which then starts from the configuration that the host should have and reports what differs"
+	needsNewer = "install that version of the agent again"
+)
+
+// formatJournal returns a journal with a header that has the version and the hash of the rest.
+func formatJournal(j journal) ([]byte, error) {
+	body, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	return append(fmt.Appendf(nil, "poolboot-agent %d sha256:%s\n", journalVersion, sumOf(body)), body...), nil
+}
+
+// parseJournal is the inverse of formatJournal.
+func parseJournal(data []byte) (j journal, _ *JournalError) {
+	refuse := func(why string) (journal, *JournalError) {
+		return journal{}, &JournalError{Why: why, Remedy: startOver}
+	}
+	header, body, _ := bytes.Cut(data, []byte("\n"))
+	var version int
+	var sum string
+	if n, err := fmt.Sscanf(string(header), "poolboot-agent %d sha256:%s", &version, &sum); n != 2 || err != nil || version < 1 {
+		return refuse("it is truncated or not a journal")
+	}
+	if version > journalVersion {
+		return journal{}, &JournalError{Why: fmt.Sprintf("it was written by a newer agent (format %d, this agent knows %d)", version, journalVersion), Remedy: needsNewer}
+	}
+	if sum != sumOf(body) {
+		return refuse("its checksum is wrong: it is truncated or damaged")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&j); err != nil {
+		return refuse("it is not valid JSON: " + err.Error())
+	}
+	if why := j.check(); why != "" {
+		return refuse(why)
+	}
+	return j, nil
+}
+
+// check returns what no agent writes, "" if there is nothing.
+func (j *journal) check() string {
+	switch j.Phase {
+	case adopting, idle, draining, applying, acting, rebooting, verifying, committing, undoing, returning:
+	default:
+		return fmt.Sprintf("it has the unknown phase %q", j.Phase)
+	}
+	switch {
+	case j.Phase != adopting && !isRevision(j.Current):
+		return "current is no revision"
+	case (j.Phase != idle) != isRevision(j.Target):
+		return "target does not fit the phase"
+	case (j.Phase == undoing || j.Phase == returning) && (j.Failed == nil || j.Failed.Of != j.Target):
+		return "failed does not fit the phase"
+	case j.ChangedAt < 0 || j.VerifiedSince < 0 || j.Starts < 0 || j.Boots < 0:
+		return "it has a negative number"
+	}
+	return ""
+}
+
+// isRevision reports whether a text has the form of assignment.Revision, which is safe as the name of a file.
+func isRevision(text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
+}
+
+func sumOf(contents []byte) string {
+	sum := sha256.Sum256(contents)
+	return hex.EncodeToString(sum[:])
+}
+
+// readJournal returns the journal of a state directory, one in the phase unknown if there is none.
+func (s *store) readJournal() (journal, error) {
+	data, err := s.read(journalName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return journal{}, nil
+	case err != nil:
+		return journal{}, err
+	}
+	j, refusal := parseJournal(data)
+	if refusal != nil {
+		refusal.Path = s.pathOf(journalName)
+		return journal{}, refusal
+	}
+	return j, nil
+}
+
+// writeJournal replaces the journal. When it returns nil, it survives a power failure.
+func (s *store) writeJournal(j journal) error {
+	data, err := formatJournal(j)
+	if err == nil {
+		err = s.write(journalName, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal of the agent: %w", err)
+	}
+	return nil
+}

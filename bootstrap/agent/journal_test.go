@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+)
+
+func newJournal() journal {
+	revision := strings.Repeat("a", 64)
+	return journal{
+		Phase: undoing, Current: revision, Target: strings.Repeat("b", 64), Drift: []difference{{"/etc/f", "Content"}}, Starts: 1, FirstBoot: "1", Boot: "2",
+		ChangedAt: time.Minute, Boots: 1, Heartbeat: time.Unix(1, 0).UTC(), HasActed: true, Failed: &failure{strings.Repeat("b", 64), "why"},
+		SingleKeysFile: true, RefusedProgram: &failure{"c", "why"},
+	}
+}
+
+var _ = Describe("The journal", func() {
+	It("is read as it was written", func() {
+		raw, err := formatJournal(newJournal())
+		Expect(err).NotTo(HaveOccurred())
+		j, refusal := parseJournal(raw)
+		Expect(refusal).To(BeNil())
+		Expect(j).To(Equal(newJournal()))
+	})
+
+	It("is refused after a change of any byte, and if it is truncated", func() {
+		raw, err := formatJournal(newJournal())
+		Expect(err).NotTo(HaveOccurred())
+		for i := range raw {
+			changed := append([]byte(nil), raw...)
+			changed[i] ^= 0x11
+			_, refusal := parseJournal(changed)
+			Expect(refusal).NotTo(BeNil(), "byte %d", i)
+			_, refusal = parseJournal(raw[:i])
+			Expect(refusal).NotTo(BeNil(), "first %d bytes", i)
+		}
+	})
+
+	DescribeTable("is refused with values that no agent writes", func(change func(*journal)) {
+		j := newJournal()
+		change(&j)
+		raw, err := formatJournal(j)
+		Expect(err).NotTo(HaveOccurred())
+		_, refusal := parseJournal(raw)
+		Expect(refusal).NotTo(BeNil())
+		Expect(refusal.Remedy).To(ContainSubstring("backup"))
+	},
+		Entry("an unknown phase", func(j *journal) { j.Phase = "Dancing" }),
+		Entry("no phase", func(j *journal) { j.Phase = unknown }),
+		Entry("a revision that is a path", func(j *journal) { j.Current = "../../etc/shadow" }),
+		Entry("a target that is a path", func(j *journal) { j.Target = "../x" }),
+		Entry("a target without an update", func(j *journal) { j.Phase = idle }),
+		Entry("an update that is undone for no reason", func(j *journal) { j.Failed = nil }),
+		Entry("a negative uptime", func(j *journal) { j.ChangedAt = -1 }),
+	)
+
+	It("of a newer agent says what to do", func() {
+		raw, err := formatJournal(newJournal())
+		Expect(err).NotTo(HaveOccurred())
+		_, refusal := parseJournal([]byte(strings.Replace(string(raw), "agent 1 ", "agent 2 ", 1)))
+		Expect(refusal).NotTo(BeNil())
+		Expect(refusal.Remedy).To(ContainSubstring("install that version"))
+	})
+
+	DescribeTable("that is damaged or missing stops the agent before it changes anything", func(damage func(state string)) {
+		w := newWorld()
+		w.install(w.assign("rendered-a", withFiles("/etc/f", "a")))
+		Expect(w.run()).To(Succeed())
+		damage(filepath.Join(w.directory, "var/lib/poolboot"))
+		root, err := os.OpenRoot(w.directory)
+		Expect(err).NotTo(HaveOccurred())
+		files, err := hostfiles.Open(root, hostfiles.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		defer files.Close()
+		_, err = New(Options{Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: files})
+		var refusal *JournalError
+		Expect(errors.As(err, &refusal)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("/var/lib/poolboot/agent/agent.journal")))
+	},
+		Entry("damaged", func(state string) {
+			Expect(os.WriteFile(filepath.Join(state, "agent/agent.journal"), []byte("x"), 0o600)).To(Succeed())
+		}),
+		Entry("missing", func(state string) { Expect(os.Remove(filepath.Join(state, "agent/agent.journal"))).To(Succeed()) }),
+		Entry("without that of the files", func(state string) { Expect(os.Remove(filepath.Join(state, "files.journal"))).To(Succeed()) }),
+	)
+
+	It("and the documents can be read by root only", func() {
+		w := newWorld()
+		w.install(w.assign("rendered-a", withFiles("/etc/f", "a")))
+		Expect(w.run()).To(Succeed())
+		names, err := filepath.Glob(filepath.Join(w.directory, "var/lib/poolboot/agent/*"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(names).To(HaveLen(3))
+		for _, name := range append(names, filepath.Join(w.directory, "var/lib/poolboot/agent")) {
+			info, err := os.Stat(name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(info.Mode().Perm()&0o077).To(BeZero(), name)
+		}
+	})
+
+	It("names documents that were changed, and the agent downloads them again", func() {
+		w := newWorld()
+		first := w.install(w.assign("rendered-a", withFiles("/etc/f", "a")))
+		Expect(w.run()).To(Succeed())
+		w.write("var/lib/poolboot/agent/"+first+renderedEnding, "{}")
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		w.write("var/lib/poolboot/agent/"+first+renderedEnding, "{}")
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		Expect(w.run()).To(MatchError(errDocument))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	})
+})
+
+func FuzzParseJournal(f *testing.F) {
+	raw, err := formatJournal(newJournal())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte("poolboot-agent 1 sha256:" + sumOf([]byte("{}")) + "\n{}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		j, refusal := parseJournal(raw)
+		if refusal != nil {
+			return
+		}
+		again, err := formatJournal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, refusal := parseJournal(again); refusal != nil || !reflect.DeepEqual(j, second) {
+			t.Errorf("%q is read as %v, and written as %q", raw, j, again)
+		}
+	})
+}
+
+func TestTextsFitIntoAnnotations(t *testing.T) {
+	for _, size := range []int{10, 100} {
+		for text, want := range map[string]string{"short": "short", "a\x00b\xffc": "a b?c"} {
+			if got := shorten(text, size); got != want {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+		long := shorten(strings.Repeat("ä", 200), size)
+		if len(long) > size || !strings.HasSuffix(long, " ...") || strings.Contains(long, "\uFFFD") {
+			t.Errorf("%q has %d bytes", long, len(long))
+		}
+	}
+}

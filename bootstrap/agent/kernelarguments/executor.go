@@ -1,0 +1,182 @@
+// Package kernelarguments changes the arguments with which the kernel of a host boots next. The running kernel keeps
+// its arguments until the host reboots.
+//
+// As in OpenShift, a change removes all arguments of the old configuration and appends those of the new one. Other than
+// there, what the host had before Poolboot changed anything stays: it is recorded before the first change. If the image
+// has a file /usr/lib/kernel/cmdline, as for kernel-install, its arguments stay, too. Without that file, nobody knows
+// which arguments of the first configuration the image also had, and these are removed with the configuration.
+//
+// # Programs
+//
+// The first one that the host has of rpm-ostree, bootc, grubby and ignition-kargs-helper changes the arguments.
+//
+//   - rpm-ostree changes them in one transaction.
+//   - bootc knows the arguments of each source. It can't remove those that Ignition wrote when the host was installed,
+//     and such a change is refused. It needs the command loader-entries set-options-for-source, which older versions
+//     don't have: see IsUsable.
+//   - grubby splits at every space, and replaces all arguments with the same name. So an argument with a space is
+//     refused, and the others of the same name are passed along.
+//   - ignition-kargs-helper has the contract of Ignition, which has no way to read the arguments, and none to change
+//     their order. To change the order, it runs twice: after a power loss in between, some arguments are missing until
+//     the change is repeated. A program that reboots the host is started again after the reboot.
+//
+// The tests run the helper of hack/image. The other programs are not available in Debian: their tests use output that
+// was published.
+package kernelarguments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/rpmostree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+const (
+	// RecordPath is where the arguments are recorded that the host had before Poolboot changed any.
+	RecordPath = "/var/lib/poolboot/kernel-arguments.json"
+
+	commandLinePath = "/proc/cmdline"
+	imagePath       = "/usr/lib/kernel/cmdline"
+)
+
+// Runner runs a program of the host and returns its standard output. A command.Runner is one.
+type Runner interface {
+	Run(ctx context.Context, name string, arguments ...string) ([]byte, error)
+}
+
+// Executor changes the kernel arguments of a host. It is not safe for concurrent use.
+type Executor struct {
+	// Runner runs the programs of the host.
+	Runner Runner
+	// Programs are those that the host has, of update.Programs.
+	Programs []string
+	// Root is the root directory of the host, / if it is empty.
+	Root string
+}
+
+// IsUsable reports whether the host can change its kernel arguments. Unlike update.CapabilitiesOf, it knows versions of
+// bootc that can't.
+func (e *Executor) IsUsable(ctx context.Context) bool {
+	chosen, err := e.tool()
+	if err != nil {
+		return false
+	}
+	versioned, isVersioned := chosen.(interface {
+		isUsable(ctx context.Context) bool
+	})
+	return !isVersioned || versioned.isUsable(ctx)
+}
+
+// Apply executes operations of the kind update.ChangeKernelArguments, and ignores others. It can be repeated, also
+// after a crash. The host needs a reboot afterwards. If it fails, the arguments are unchanged, except that those that
+// ignition-kargs-helper moves can be missing: repeat it, or undo it.
+func (e *Executor) Apply(ctx context.Context, operations []update.Operation) error {
+	for _, operation := range operations {
+		if operation.Kind != update.ChangeKernelArguments {
+			continue
+		}
+		before := unique(ignition.SplitArguments(operation.Before.KernelArguments))
+		after := unique(ignition.SplitArguments(operation.After.KernelArguments))
+		if err := e.change(ctx, before, after); err != nil {
+			return fmt.Errorf("change the kernel arguments: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *Executor) change(ctx context.Context, before, after []string) error {
+	chosen, err := e.tool()
+	if err != nil {
+		return err
+	}
+	current, err := chosen.read(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := e.record(current, before)
+	if err != nil {
+		return err
+	}
+	return chosen.change(ctx, change{current: current, before: before, after: after, record: known})
+}
+
+// record is what the host had before Poolboot changed anything.
+type record struct {
+	// Kept are the arguments that do not come from a configuration. They are never removed.
+	Kept []string `json:"kept"`
+	// Installed are the arguments that Ignition wrote when the host was installed.
+	Installed []string `json:"installed"`
+}
+
+// record returns the record of this host. It writes it if there is none yet.
+func (e *Executor) record(current, before []string) (record, error) {
+	var known record
+	data, err := os.ReadFile(e.path(RecordPath))
+	if err == nil {
+		if err := json.Unmarshal(data, &known); err != nil {
+			return record{}, fmt.Errorf("%s is damaged (%w): remove it to let the agent record the arguments of the host again", RecordPath, err)
+		}
+		return known, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return record{}, err
+	}
+	image, err := os.ReadFile(e.path(imagePath))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return record{}, err
+	}
+	known.Kept = append(without(current, before), ignition.SplitArguments([]string{string(image)})...)
+	known.Installed = without(before, known.Kept)
+	if data, err = json.Marshal(known); err != nil {
+		return record{}, err
+	}
+	return known, durable.Write(e.path(RecordPath), append(data, '\n'), 0o600)
+}
+
+// Missing returns which arguments of a configuration the running kernel lacks. After a change and until the host
+// reboots, these are the new ones.
+func (e *Executor) Missing(arguments []string) ([]string, error) {
+	running, err := e.running()
+	if err != nil {
+		return nil, err
+	}
+	return Missing(running, arguments), nil
+}
+
+// running returns the arguments of the running kernel.
+func (e *Executor) running() ([]string, error) {
+	line, err := os.ReadFile(e.path(commandLinePath))
+	if err != nil {
+		return nil, err
+	}
+	return ignition.SplitArguments([]string{string(line)}), nil
+}
+
+func (e *Executor) path(name string) string { return filepath.Join("/", e.Root, name) }
+
+// tool returns the program that changes the arguments of this host.
+func (e *Executor) tool() (tool, error) {
+	for _, candidate := range []struct {
+		program string
+		tool    tool
+	}{
+		{"rpm-ostree", rpmOSTree{rpmostree.Client{Runner: e.Runner}}},
+		{"bootc", bootc{e.Runner, e.running}},
+		{"grubby", grubby{e.Runner}},
+		{"ignition-kargs-helper", helper{e.Runner, e.running}},
+	} {
+		if slices.Contains(e.Programs, candidate.program) {
+			return candidate.tool, nil
+		}
+	}
+	return nil, errors.New("the host has no program for it: use an image with rpm-ostree, grubby or ignition-kargs-helper, or replace the Machine")
+}

@@ -1,0 +1,500 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// fresh returns what a new host has with an assignment.
+func fresh(a func(*world) assignment.Assignment) map[string]string {
+	GinkgoHelper()
+	w := newWorld()
+	w.install(a(w))
+	return w.snapshot()
+}
+
+func unit(name, contents string, enabled bool) types.Unit {
+	return types.Unit{Name: name, Contents: &contents, Enabled: &enabled}
+}
+
+var _ = Describe("A new host", func() {
+	It("adopts what Ignition wrote, reports it as done, and changes nothing", func() {
+		w := newWorld()
+		first := w.install(w.assign("rendered-a", withFiles("/etc/none/a", "a")))
+		before := w.snapshot()
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, first))
+		Expect(w.snapshot()).To(Equal(before))
+		Expect(w.calls).To(BeEmpty())
+		Expect(w.watched).To(ContainElement("/etc/none/a"))
+	})
+
+	It("waits while the Node names no assignment", func() {
+		w := newWorld()
+		w.install(w.assign("rendered-a", withFiles("/etc/none/a", "a")))
+		delete(w.node.Annotations, agentv1.DesiredAnnotation)
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations).To(BeEmpty())
+	})
+
+	It("updates from the config that it booted with, if the pool changed before the agent started", func() {
+		w := newWorld()
+		w.install(w.assign("rendered-a", withFiles("/etc/reload/a", "a", "/etc/none/gone", "x")))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/a", "b")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.calls).To(Equal([]string{"reload web.service"}))
+		Expect(w.read("etc/reload/a")).To(Equal("b"))
+		Expect(w.read("etc/none/gone")).To(BeEmpty())
+	})
+
+	It("reports how it differs from its assignment, if the config that it booted with is not available any more", func() {
+		w := newWorld()
+		w.install(w.assign("rendered-a", withFiles("/etc/reload/f", "a")))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
+		delete(w.rendered, "rendered-a")
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(ContainSubstring("/etc/reload/f: Content"))
+		Expect(w.read("etc/reload/f")).To(Equal("a"))
+	})
+})
+
+var _ = Describe("An update", func() {
+	install := func(config update.Config, changes ...func(*assignment.Assignment)) *world {
+		w := newWorld()
+		w.install(w.assign("rendered-a", config, changes...))
+		Expect(w.run()).To(Succeed())
+		w.states, w.calls = nil, nil
+		return w
+	}
+
+	DescribeTable("does the actions of its policy, and only those", func(file string, calls, states []string) {
+		w := install(withFiles(file, "a", "/etc/none/other", "x"))
+		second := w.offer(w.assign("rendered-b", withFiles(file, "b", "/etc/none/other", "x")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.calls).To(Equal(calls))
+		Expect(w.states).To(Equal(states))
+		Expect(w.read(file)).To(Equal("b"))
+	},
+		Entry("nothing", "/etc/none/f", []string(nil), []string{"Applying", "Verifying", "Done"}),
+		Entry("a reload", "/etc/reload/f", []string{"reload web.service"}, []string{"Applying", "Verifying", "Done"}),
+		Entry("a restart of the kubelet", "/etc/restart/f", []string{"restart kubelet.service"}, []string{"Applying", "Verifying", "Done"}),
+		Entry("a drain and a restart", "/etc/drain/f", []string{"restart web.service"}, []string{"Draining", "Applying", "Verifying", "Done"}),
+		Entry("a reboot", "/etc/f", []string{"reboot"}, []string{"Draining", "Applying", "Rebooting", "Verifying", "Done"}),
+		Entry("nothing for a unit that the host does not have", "/etc/crio/policies/f", []string(nil), []string{"Applying", "Verifying", "Done"}),
+	)
+
+	It("leaves the host as a new one would be", func() {
+		a := withFiles("/etc/image.conf", "a", "/etc/a", "a", "/etc/both", "a")
+		a.KernelArguments = []string{"one two"}
+		a.Ignition.Systemd.Units = []types.Unit{unit("a.service", "[Service]", true), unit("web.service", "[Unit]", true)}
+		a.Ignition.Passwd.Users = []types.PasswdUser{{Name: "core", PasswordHash: ptr.To("x")}}
+		b := withFiles("/etc/b", "b", "/etc/both", "b")
+		b.KernelArguments = []string{"two three"}
+		b.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", false)}
+		b.Ignition.Passwd.Users = []types.PasswdUser{{Name: "core", SSHAuthorizedKeys: []types.SSHAuthorizedKey{"key"}}}
+		w := install(a)
+		w.offer(w.assign("rendered-b", b))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(HavePrefix("Done "))
+		want := fresh(func(w *world) assignment.Assignment { return w.assign("rendered-b", b) })
+		Expect(w.snapshot()).To(Equal(want))
+	})
+
+	It("stops a unit whose file leaves the configuration, before the file goes", func() {
+		config := withFiles()
+		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true)}
+		w := install(config)
+		w.offer(w.assign("rendered-b", withFiles()))
+		Expect(w.run()).To(Succeed())
+		Expect(w.calls[0]).To(Equal("stop web.service"))
+		Expect(w.steps).To(ContainElement("after stop web.service"))
+	})
+
+	It("prepares all its operations before the first one", func() {
+		w := install(withFiles())
+		config := withFiles("/etc/f", "b")
+		config.KernelArguments = []string{"quiet"}
+		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true)}
+		w.steps = nil
+		w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		steps := strings.Join(w.steps, "\n")
+		Expect(strings.LastIndex(steps, "after prepare")).To(BeNumerically("<", strings.Index(steps, "before apply files")))
+		Expect(w.prepared).To(ContainElements("enablement web.service", "arguments "))
+	})
+
+	It("changes the flags of the kubelet that follow from a file", func() {
+		w := install(withFiles())
+		w.offer(w.assign("rendered-b", withFiles(ignition.KubeadmJoinPath, "x")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.flags).To(BeTrue())
+	})
+
+	It("of the rules only changes nothing on the host, and needs no Node that is Ready", func() {
+		w := install(withFiles("/etc/f", "a"))
+		before := w.snapshot()
+		w.isBroken = func() bool { return true }
+		second := w.offer(w.assign("rendered-a", withFiles("/etc/f", "a"), func(a *assignment.Assignment) { a.MinReadySeconds = 99 }))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.snapshot()).To(Equal(before))
+		Expect(w.calls).To(BeEmpty())
+	})
+
+	It("touches nothing if a running host can't change to it", func() {
+		w := install(withFiles("/etc/none/f", "a"))
+		before, config := w.snapshot(), withFiles("/etc/none/f", "b")
+		config.FIPS = true
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Unreconcilable " + second))
+		Expect(w.reason()).To(ContainSubstring("fips"))
+		Expect(w.snapshot()).To(Equal(before))
+		Expect(w.steps).NotTo(ContainElement(HavePrefix("before apply")))
+	})
+
+	It("waits for the drain of exactly its revision", func() {
+		w := install(withFiles("/etc/f", "a"))
+		w.drains = false
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.node.Annotations[agentv1.DrainedAnnotation] = strings.Repeat("0", 64)
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Draining " + second))
+		Expect(w.reason()).To(ContainSubstring("file /etc/f"))
+		Expect(w.read("etc/f")).To(Equal("a"))
+		w.drains = true
+		w.pass(time.Second)
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+	})
+
+	It("is replaced at once by another one while it waits for the drain", func() {
+		w := install(withFiles("/etc/f", "a"))
+		w.drains = false
+		documents := func() []os.DirEntry {
+			names, err := os.ReadDir(filepath.Join(w.directory, "var/lib/poolboot/agent"))
+			Expect(err).NotTo(HaveOccurred())
+			return names
+		}
+		for i := range 10 {
+			w.offer(w.assign(fmt.Sprint("rendered-b", i), withFiles("/etc/f", fmt.Sprint("b", i))))
+			Expect(w.run()).To(Succeed())
+			Expect(documents()).To(HaveLen(5), "the journal and the documents of two revisions")
+		}
+		last := w.offer(w.assign("rendered-c", withFiles("/etc/none/g", "c", "/etc/f", "a")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + last))
+		Expect(w.calls).To(BeEmpty())
+		Expect(documents()).To(HaveLen(3), "the journal and the documents of the current revision")
+	})
+
+	It("ends before another one begins, once the host changes", func() {
+		w := install(withFiles("/etc/reload/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
+		third := w.assign("rendered-c", withFiles("/etc/reload/f", "c"))
+		a, stop := w.begin()
+		for a.journal.Phase != verifying {
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		last := w.offer(third)
+		_, err := a.Step(GinkgoT().Context(), w.node)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.state()).To(Equal("Verifying " + second))
+		stop()
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + last))
+		Expect(w.calls).To(Equal([]string{"reload web.service", "reload web.service"}))
+	})
+
+	It("returns to the current revision if that is desired again before the host changed", func() {
+		w := install(withFiles("/etc/f", "a"))
+		first := w.node.Annotations[agentv1.DesiredAnnotation]
+		w.drains = false
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		Expect(w.run()).To(Succeed())
+		w.node.Annotations[agentv1.DesiredAnnotation] = first
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+	})
+
+	Describe("that fails", func() {
+		DescribeTable("is undone, with the reason, and not tried again", func(file string, calls []string, breaks func(*world), reason string) {
+			w := install(withFiles(file, "a"))
+			first, before := w.node.Annotations[agentv1.DesiredAnnotation], w.snapshot()
+			second := w.offer(w.assign("rendered-b", withFiles(file, "b")))
+			breaks(w)
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			Expect(w.reason()).To(ContainSubstring(reason))
+			Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, first))
+			Expect(w.snapshot()).To(Equal(before))
+			Expect(w.calls).To(Equal(calls))
+			By("starting again")
+			w.calls = nil
+			Expect(w.run()).To(Succeed())
+			Expect(w.calls).To(BeEmpty())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			By("changing to a revision that works")
+			w.isBroken, w.fails = func() bool { return false }, map[string]error{}
+			third := w.offer(w.assign("rendered-c", withFiles(file, "c")))
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Done " + third))
+			Expect(w.read(file)).To(Equal("c"))
+		},
+			Entry("because the Node is not Ready after a reboot", "/etc/f", []string{"reboot", "reboot"},
+				func(w *world) {
+					w.isBroken = func() bool { return w.read("etc/f") == "b" }
+				}, "web.service: it does not start"),
+			Entry("because the Node is not Ready after a restart", "/etc/restart/f", []string{"restart kubelet.service", "daemon-reload", "restart kubelet.service"},
+				func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }, "the kubelet has not reported"),
+			Entry("because a reload fails", "/etc/reload/f", []string{"daemon-reload"},
+				func(w *world) { w.fails["reload web.service"] = errors.New("exit status 1") }, "Reload web.service: exit status 1"),
+			Entry("because files can't be written", "/etc/reload/f", []string{"daemon-reload"},
+				func(w *world) { w.fails["apply files"] = errors.New("no space left on device") }, "no space left"),
+		)
+
+		DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {
+			w := install(withFiles("/etc/f", "a"))
+			config := withFiles("/etc/f", "b")
+			change(&config)
+			w.losesArguments = true
+			second := w.offer(w.assign("rendered-b", config))
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			Expect(w.reason()).To(ContainSubstring(reason))
+			Expect(w.read("etc/f")).To(Equal("a"))
+		},
+			Entry("kernel arguments", func(c *update.Config) { c.KernelArguments = []string{"quiet"} }, "without the kernel arguments quiet"),
+			Entry("an image", func(c *update.Config) { c.OS.Image = "image:2" }, "another operating system"),
+		)
+
+		It("because the API server is not reachable after it is undone, too", func() {
+			w := install(withFiles("/etc/f", "a"))
+			w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+			w.isBroken = func() bool {
+				w.node.Known = w.read("etc/f") != "b"
+				return !w.node.Known
+			}
+			Expect(w.run()).To(Succeed())
+			Expect(w.reason()).To(ContainSubstring("API server"))
+			Expect(w.read("etc/f")).To(Equal("a"))
+		})
+
+		DescribeTable("because it kills the agent is undone", func(step string) {
+			w := install(withFiles("/etc/reload/f", "a"))
+			second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
+			w.killedAt = step
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			Expect(w.reason()).To(ContainSubstring("interrupted 4 times"))
+			Expect(w.read("etc/reload/f")).To(Equal("a"))
+		},
+			Entry("while files are written", "before apply files"),
+			Entry("while units are reloaded", "before reload web.service"),
+		)
+
+		It("because the host boots again and again is undone", func() {
+			w := install(withFiles("/etc/f", "a"))
+			w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+			w.isBroken = func() bool { return w.read("etc/f") == "b" }
+			for range 6 {
+				a, stop := w.begin()
+				func() {
+					defer func() { _ = recover() }() // a reboot
+					for range 5 {
+						_, err := a.Step(GinkgoT().Context(), w.node)
+						Expect(err).NotTo(HaveOccurred())
+						w.pass(time.Second)
+					}
+				}()
+				stop()
+				if w.read("etc/f") == "b" {
+					w.boot()
+				}
+			}
+			w.isBroken = func() bool { return false }
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(HavePrefix("Degraded "))
+			Expect(w.reason()).To(ContainSubstring("booted 4 times"))
+			Expect(w.read("etc/f")).To(Equal("a"))
+		})
+	})
+
+	It("is committed only after the Node was Ready for long enough without a break", func() {
+		w := install(withFiles("/etc/none/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b"), func(a *assignment.Assignment) { a.MinReadySeconds = 60 }))
+		var began time.Duration
+		broken := 0
+		w.isBroken = func() bool {
+			if w.read("etc/none/f") != "b" {
+				return false
+			}
+			broken++
+			if broken == 3 {
+				began = w.uptime
+			}
+			return broken == 3
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.uptime - began).To(BeNumerically(">=", time.Minute))
+	})
+
+	DescribeTable("is verified whatever the clock does", func(jump time.Duration) {
+		w := install(withFiles("/etc/restart/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
+		jumped := false
+		w.isBroken = func() bool {
+			if w.read("etc/restart/f") == "b" && !jumped {
+				jumped = true
+				w.wallclock = w.wallclock.Add(jump)
+			}
+			return false
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+	},
+		Entry("an hour back", -time.Hour), Entry("an hour ahead", time.Hour),
+	)
+
+	It("is not verified by a heartbeat from before the change, even if the clock jumps back", func() {
+		w := install(withFiles("/etc/restart/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
+		w.isBroken = func() bool {
+			if w.read("etc/restart/f") == "b" {
+				w.wallclock = w.wallclock.Add(-time.Hour)
+				w.node.Ready = true
+				return true // no heartbeat any more
+			}
+			return false
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+	})
+
+	It("with a reboot is verified on a host whose uptime is that of a machine that booted long ago", func() {
+		w := install(withFiles("/etc/f", "a"))
+		w.bootTime = 100 * time.Hour
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+	})
+
+	It("that does not restart the kubelet is verified by the lease: the kubelet reports a Node that does not change rarely", func() {
+		w := install(withFiles("/etc/none/f", "a", "/etc/restart/f", "a"))
+		w.hasLeaseOnly = true
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b", "/etc/restart/f", "a")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		third := w.offer(w.assign("rendered-c", withFiles("/etc/none/f", "b", "/etc/restart/f", "c")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded "+third), "a restarted kubelet reports at once")
+	})
+
+	Describe("that can't be downloaded", func() {
+		It("changes nothing, says why, and is tried again", func() {
+			w := install(withFiles("/etc/none/f", "a"))
+			second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
+			w.fails["download"] = fmt.Errorf("503: %w", errTemporary)
+			a, stop := w.begin()
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).To(MatchError(errTemporary))
+			stop()
+			Expect(w.reason()).To(ContainSubstring("download the assignment: 503"))
+			Expect(w.state()).To(HavePrefix("Done "))
+			w.fails = nil
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Done " + second))
+			Expect(w.reason()).To(BeEmpty())
+		})
+
+		DescribeTable("is refused if it is not what the Node's annotation says", func(change func(*world), reason string) {
+			w := install(withFiles("/etc/none/f", "a"))
+			before := w.snapshot()
+			w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
+			change(w)
+			Expect(w.run()).NotTo(Succeed())
+			Expect(w.snapshot()).To(Equal(before))
+			Expect(w.reason()).To(ContainSubstring(reason))
+		},
+			Entry("another assignment", func(w *world) { w.offered = w.put(w.assign("rendered-c", withFiles())) }, "another revision"),
+			Entry("another rendered config", func(w *world) { w.rendered["rendered-b"] = w.rendered["rendered-a"] }, "another SHA-512"),
+			Entry("a damaged document", func(w *world) { w.documents[w.offered] = []byte("{}") }, "another revision"),
+		)
+	})
+
+	It("gets contents from URLs, and refuses others than the hash says", func() {
+		w := install(withFiles("/etc/none/f", "a"))
+		config := withFiles("/etc/none/f", "a")
+		remote := newFile("/etc/none/remote", "")
+		remote.Contents = types.Resource{Source: ptr.To("https://elsewhere/f"), Verification: types.Verification{Hash: ptr.To("sha256-" + sumOf([]byte("far")))}}
+		config.Ignition.Storage.Files = append(config.Ignition.Storage.Files, remote)
+		w.contents["https://elsewhere/f"] = []byte("near")
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).NotTo(Succeed())
+		Expect(w.read("etc/none/remote")).To(BeEmpty())
+		w.contents["https://elsewhere/f"] = []byte("far")
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.read("etc/none/remote")).To(Equal("far"))
+	})
+
+	It("works while the API server is not reachable for reports", func() {
+		w := install(withFiles("/etc/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.node.Annotations[agentv1.DrainedAnnotation] = second
+		w.fails["annotate"] = fmt.Errorf("refused: %w", errTemporary)
+		_ = w.run()
+		Expect(w.read("etc/f")).To(Equal("b"))
+		w.fails = map[string]error{}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+	})
+
+	It("overwrites what was changed by hand only if it is forced", func() {
+		w := install(withFiles("/etc/reload/f", "a", "/etc/none/g", "a"))
+		w.write("etc/reload/f", "by hand")
+		w.write("etc/none/g", "by hand")
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b", "/etc/none/g", "a")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring("/etc/reload/f: it was changed"))
+		Expect(w.calls).To(BeEmpty())
+		forced := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b", "/etc/none/g", "a"), func(a *assignment.Assignment) { a.Force = "1" }))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + forced))
+		Expect(w.calls).To(Equal([]string{"reload web.service"}))
+		Expect(w.read("etc/reload/f") + w.read("etc/none/g")).To(Equal("ba"))
+	})
+
+	It("that is forced reboots for a kernel argument that the kernel lacks", func() {
+		config := withFiles()
+		config.KernelArguments = []string{"a=1 b=2"}
+		w := install(config)
+		w.running, w.arguments = []string{"a=1"}, []string{"a=1"}
+		forced := w.offer(w.assign("rendered-a", config, func(a *assignment.Assignment) { a.Force = "1" }))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + forced))
+		Expect(w.running).To(ConsistOf("a=1", "b=2"))
+		Expect(w.calls).To(Equal([]string{"reboot"}))
+	})
+})

@@ -1,0 +1,197 @@
+// Package osimage changes the operating system of a host: its image, its kernel, and the extensions that are installed
+// in addition to the image. The change is a new deployment, which the host boots next; the running one stays as it is.
+//
+// The directory /etc of the new deployment is that of the running one when the host shuts down. So what else an update
+// changes in /etc is in both, and a change is undone with another deployment, and not with the old one: its /etc is
+// from another time.
+//
+// # Programs
+//
+// If the host has rpm-ostree, it changes everything. Otherwise bootc changes the image, and nothing else. Automatic
+// updates of the operating system, such as those of Zincati, are in the way: turn them off.
+//
+//   - A change of the image is a rebase to ostree-unverified-registry:<image>, as in OpenShift. A name with a digest is
+//     what protects the image. The credentials of a registry are where rpm-ostree and bootc look for them, such as
+//     /etc/ostree/auth.json.
+//   - Extensions have the names and packages of OpenShift. Any other name is that of a package. Kernels, too, are those
+//     of OpenShift, and packages of Red Hat Enterprise Linux CoreOS.
+//   - Packages come from the extensions image, which podman copies to the host, or from the repositories of the host if
+//     there is no such image.
+//   - A change can need several commands, each with a deployment of its own. A host that loses power in between boots
+//     the old one. A host that is shut down in between boots one that is not complete, and the change must be repeated.
+//
+// What the host had before Poolboot changed anything is recorded before the first change: the image that it was
+// installed with, so that the change can be undone, and packages and removals, which stay.
+//
+// rpm-ostree, bootc and podman with such images are not available in Debian. The tests use models of them, written from
+// their documentation, and output that was published. No test runs the programs.
+package osimage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// RecordPath is where is recorded what the host had before Poolboot changed its operating system.
+const RecordPath = "/var/lib/poolboot/operating-system.json"
+
+// Runner runs a program of the host and returns its standard output. A command.Runner is one. It needs the time to
+// download an image.
+type Runner interface {
+	Run(ctx context.Context, name string, arguments ...string) ([]byte, error)
+}
+
+// Executor changes the operating system of a host. It is not safe for concurrent use.
+type Executor struct {
+	// Runner runs the programs of the host.
+	Runner Runner
+	// Programs are those that the host has, of update.Programs.
+	Programs []string
+	// Root is the root directory of the host, / if it is empty.
+	Root string
+}
+
+// Apply executes operations of the kind update.ChangeOS, and ignores others. It can be repeated, also after a crash,
+// and undone. The host needs a reboot afterwards.
+func (e *Executor) Apply(ctx context.Context, operations []update.Operation) error {
+	for _, operation := range operations {
+		if operation.Kind != update.ChangeOS || operation.Before.OS == nil || operation.After.OS == nil {
+			continue
+		}
+		if err := e.change(ctx, *operation.Before.OS, *operation.After.OS); err != nil {
+			return fmt.Errorf("change the operating system: %w", err)
+		}
+	}
+	return nil
+}
+
+// Difference returns how the running operating system differs from a configuration, and "" if it does not. The image
+// of a configuration without one is any. Call it after the reboot: a deployment that can't be completed when the host
+// shuts down is discarded.
+func (e *Executor) Difference(ctx context.Context, want update.OperatingSystem) (string, error) {
+	chosen, err := e.tool()
+	if err != nil {
+		return "", err
+	}
+	s, err := chosen.status(ctx)
+	if err != nil {
+		return "", err
+	}
+	target, err := targetOf(want, record{})
+	if err != nil {
+		return "", err
+	}
+	if want.Image != "" && !s.booted.Image.is(target.Image) {
+		return fmt.Sprintf("the host runs the image %s instead of %s", s.booted.Image.Name, want.Image), nil
+	}
+	missing := without(target.Packages, s.booted.Packages)
+	if len(missing) > 0 {
+		return fmt.Sprintf("the packages %q are not installed", missing), nil
+	}
+	return "", nil
+}
+
+// imagePattern excludes options, and what is no name of an image.
+var imagePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
+
+func (e *Executor) change(ctx context.Context, before, after update.OperatingSystem) error {
+	for field, name := range map[string]string{"osImageURL": after.Image, "baseOSExtensionsContainerImage": after.ExtensionsImage} {
+		if name != "" && !imagePattern.MatchString(name) {
+			return fmt.Errorf("%s %q is not the name of an image: correct it in the MachineConfig", field, name)
+		}
+	}
+	chosen, err := e.tool()
+	if err != nil {
+		return err
+	}
+	s, err := chosen.status(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := e.record(s, before)
+	if err != nil {
+		return err
+	}
+	target, err := targetOf(after, known)
+	if err != nil {
+		return err
+	}
+	if err := chosen.change(ctx, s, target, after.ExtensionsImage); err != nil {
+		return err
+	}
+	if s, err = chosen.status(ctx); err != nil {
+		return err
+	}
+	if !s.next.is(target) {
+		return fmt.Errorf("the host would boot %s instead of %s: see the journal of the host for the reason, or replace the Machine", s.next, target)
+	}
+	return nil
+}
+
+// record is what the host had before Poolboot changed its operating system.
+type record struct {
+	// Image is the image that the host was installed with. It is empty if nobody knows.
+	Image image `json:"image,omitzero"`
+	// Packages and Removals do not come from a configuration. They are kept.
+	Packages []string `json:"packages,omitempty"`
+	Removals []string `json:"removals,omitempty"`
+}
+
+// record returns the record of this host. It writes it if there is none yet.
+func (e *Executor) record(s status, before update.OperatingSystem) (record, error) {
+	name := filepath.Join("/", e.Root, RecordPath)
+	data, err := os.ReadFile(name)
+	if err == nil {
+		var known record
+		if err := json.Unmarshal(data, &known); err != nil {
+			return record{}, fmt.Errorf("%s is damaged (%w): replace the Machine, or write it again", RecordPath, err)
+		}
+		return known, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return record{}, err
+	}
+	configured, err := targetOf(before, record{})
+	if err != nil {
+		return record{}, err
+	}
+	known := record{
+		Packages: without(s.next.Packages, configured.Packages),
+		Removals: without(s.next.Removals, configured.Removals),
+	}
+	if before.Image == "" {
+		known.Image = s.next.Image
+	}
+	if data, err = json.Marshal(known); err != nil {
+		return record{}, err
+	}
+	return known, durable.Write(name, append(data, '\n'), 0o600)
+}
+
+// tool is a program that changes the operating system.
+type tool interface {
+	status(ctx context.Context) (status, error)
+	// change makes the next deployment as the target, if it is not.
+	change(ctx context.Context, s status, target deployment, extensionsImage string) error
+}
+
+// tool returns the program that changes this host.
+func (e *Executor) tool() (tool, error) {
+	switch {
+	case slices.Contains(e.Programs, "rpm-ostree"):
+		return rpmOSTree{e.Runner, e.Root}, nil
+	case slices.Contains(e.Programs, "bootc"):
+		return bootc{e.Runner}, nil
+	}
+	return nil, errors.New("the host has no program for it: use an image with rpm-ostree or bootc, or replace the Machine")
+}

@@ -1,0 +1,81 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
+)
+
+const (
+	// extensionsContainer is the name of the container that the packages are copied from. It never runs.
+	extensionsContainer = "poolboot-extensions"
+	// extensionsPath is where an extensions image has its repository.
+	extensionsPath = "/usr/share/rpm-ostree/extensions"
+	// extensionsDirectory is where the host has a copy of it, in memory.
+	extensionsDirectory = "/run/poolboot-extensions/packages"
+	// repositoryPath makes rpm-ostree use the copy.
+	repositoryPath = "/etc/yum.repos.d/poolboot-extensions.repo"
+	// pullSecretPath has the credentials of registries. It can be missing.
+	pullSecretPath = "/var/lib/kubelet/config.json"
+)
+
+// The digest in the name of the image is what protects the packages.
+const repository = `[poolboot-extensions]
+name=Extensions of the operating system
+baseurl=file://` + extensionsDirectory + `
+enabled=1
+gpgcheck=0
+metadata_expire=1m
+skip_if_unavailable=0
+`
+
+// addExtensions makes the packages of an extensions image available.
+func (t rpmOSTree) addExtensions(ctx context.Context, name string) error {
+	pull := []string{"pull", "--quiet"}
+	switch _, err := os.Stat(t.path(pullSecretPath)); {
+	case err == nil:
+		pull = append(pull, "--authfile="+pullSecretPath)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.MkdirAll(t.path(filepath.Dir(extensionsDirectory)), 0o755); err != nil {
+		return err
+	}
+	for _, arguments := range [][]string{
+		append(pull, name),
+		{"create", "--network=none", "--name=" + extensionsContainer, name, "/bin/true"},
+		{"cp", extensionsContainer + ":" + extensionsPath, extensionsDirectory},
+	} {
+		if _, err := t.runner.Run(ctx, "podman", arguments...); err != nil {
+			return fmt.Errorf("%w: use an image with podman, or leave baseOSExtensionsContainerImage out if the host has repositories", err)
+		}
+	}
+	return durable.Write(t.path(repositoryPath), []byte(repository), 0o644)
+}
+
+// removeExtensions removes what addExtensions added, also if it was interrupted.
+func (t rpmOSTree) removeExtensions(ctx context.Context) error {
+	_, err := os.Stat(t.path(filepath.Dir(extensionsDirectory)))
+	if isUsed := err == nil; isUsed {
+		// The file comes after the directory, and goes before it.
+		if err := os.Remove(t.path(repositoryPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, err := t.runner.Run(ctx, "podman", "rm", "--force", "--ignore", extensionsContainer); err != nil {
+			return err
+		}
+		return os.RemoveAll(t.path(filepath.Dir(extensionsDirectory)))
+	}
+	// After a reboot, the directory is gone.
+	if err := os.Remove(t.path(repositoryPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (t rpmOSTree) path(name string) string { return filepath.Join("/", t.root, name) }

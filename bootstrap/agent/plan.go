@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// hostUpdate is an update of the host, or a repair: an update from a configuration to the same one.
+type hostUpdate struct {
+	before, after *target
+	plan          update.Plan
+	// forced means that everything is applied again, and that what was changed by hand is overwritten.
+	forced bool
+	// drift is what differed from the configuration before the update, if it is forced.
+	drift []difference
+}
+
+// newUpdate plans an update. It is forced if the assignment says so, or if it is a repair.
+func newUpdate(before, after *target, drift []difference, can update.Capabilities) *hostUpdate {
+	u := &hostUpdate{before: before, after: after}
+	u.forced = before.revision == after.revision || after.Force != "" && after.Force != before.Force
+	from := before.config
+	if u.forced {
+		u.drift = drift
+		from = withoutDrift(from, drift)
+	}
+	u.plan = update.New(from, after.config, after.Policy, can)
+	if u.forced && u.plan.IsPossible() {
+		u.plan.Operations = withAll(u.plan.Operations, update.Desired(after.config))
+	}
+	return u
+}
+
+// withoutDrift returns a configuration without what differs on the host, so that the plan from it has the actions that
+// are needed when the differences are repaired. SSH keys stay: they need no actions by default.
+func withoutDrift(config update.Config, drift []difference) update.Config {
+	isDrifted, arguments := map[string]bool{}, []string(nil)
+	for _, d := range drift {
+		switch d.Kind {
+		case missingArgument:
+			arguments = append(arguments, d.Name)
+		case string(hostfiles.AdditionalDropIn): // it is not Poolboot's, and stays
+		default:
+			isDrifted[d.Name] = true
+		}
+	}
+	storage := &config.Ignition.Storage
+	storage.Files = without(storage.Files, func(f types.File) bool { return isDrifted[path.Clean(f.Path)] })
+	storage.Directories = without(storage.Directories, func(d types.Directory) bool { return isDrifted[path.Clean(d.Path)] })
+	storage.Links = without(storage.Links, func(l types.Link) bool { return isDrifted[path.Clean(l.Path)] })
+	config.Ignition.Systemd.Units = without(config.Ignition.Systemd.Units, func(unit types.Unit) bool {
+		name := path.Join(hosttree.UnitDirectory, unit.Name)
+		return isDrifted[name] || slices.ContainsFunc(unit.Dropins, func(dropIn types.Dropin) bool { return isDrifted[path.Join(name+".d", dropIn.Name)] })
+	})
+	if len(arguments) > 0 {
+		config.KernelArguments = without(argumentsOf(config), func(argument string) bool { return slices.Contains(arguments, argument) })
+	}
+	return config
+}
+
+// without returns the entries that are not omitted, in a new slice.
+func without[T any](entries []T, omit func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(entries), omit)
+}
+
+// withAll adds the operations that lead to the whole configuration. They undo nothing: the configuration before the
+// update has their states, too.
+func withAll(operations, all []update.Operation) []update.Operation {
+	result := make([]update.Operation, 0, len(all))
+	for _, operation := range all {
+		i := slices.IndexFunc(operations, func(o update.Operation) bool { return o.Kind == operation.Kind && o.Name == operation.Name })
+		if i < 0 && operation.Kind != update.ChangeOS && operation.Kind != update.ChangePath {
+			operation.Before = operation.After
+			result = append(result, operation)
+		}
+	}
+	// Accounts exist before their files, and units are enabled after them.
+	isAccount := func(o update.Operation) bool { return executorOf(o.Kind) == update.ChangeUser }
+	first := slices.IndexFunc(result, func(o update.Operation) bool { return !isAccount(o) })
+	if first < 0 {
+		first = len(result)
+	}
+	return slices.Concat(result[:first], operations, result[first:])
+}
+
+// executorOf returns the kind by which operations are grouped: users and groups are changed together.
+func executorOf(kind update.OperationKind) update.OperationKind {
+	if kind == update.ChangeGroup {
+		return update.ChangeUser
+	}
+	return kind
+}
+
+// pathChanges returns the changes of files of an update.
+func (a *Agent) pathChanges(u *hostUpdate, host hosttree.Host) ([]hosttree.Change, error) {
+	if !u.forced {
+		return pathChanges(u.plan.Operations, host)
+	}
+	tree, err := treeOn(u.after, host)
+	if err != nil {
+		return nil, err
+	}
+	return a.Files.ChangesTo(tree)
+}
+
+// overwrites reports whether an update overwrites what was changed by hand.
+func (u *hostUpdate) overwrites() bool { return u.forced || u.after.RepairsDrift }
+
+// check returns a *hostfiles.CheckError if the files can't be changed. Users and groups that the update creates do not
+// exist yet, so it assumes some.
+func (a *Agent) check(ctx context.Context, u *hostUpdate) error {
+	host, err := a.host(ctx)
+	if err != nil {
+		return err
+	}
+	for _, operation := range u.plan.Operations {
+		_, userExists := host.Users[operation.Name]
+		_, groupExists := host.Groups[operation.Name]
+		if user := operation.After.User; user != nil && !userExists {
+			host.Users[operation.Name] = hosttree.Account{Home: ptr.Deref(user.HomeDir, "/home/"+user.Name)}
+			if !groupExists {
+				host.Groups[operation.Name] = 0
+			}
+		}
+		if operation.After.Group != nil && !groupExists {
+			host.Groups[operation.Name] = 0
+		}
+	}
+	changes, err := a.pathChanges(u, host)
+	if err != nil {
+		return err
+	}
+	return a.Files.Check(changes, u.overwrites())
+}
+
+// reason describes the update for people.
+func (u *hostUpdate) reason() string {
+	var parts []string
+	for _, change := range u.plan.Changes {
+		parts = append(parts, change.String()+" ("+update.Summary(change.Actions)+": "+change.Reason+")")
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "no entry of the configuration changes")
+	}
+	what := "update to "
+	if u.isRepair() {
+		what = "repair of "
+	}
+	return what + u.after.Config.Name + ": " + strings.Join(parts, "; ")
+}
+
+// obstacles says why the update is not possible.
+func (u *hostUpdate) obstacles() string {
+	var parts []string
+	for _, obstacle := range u.plan.Obstacles {
+		parts = append(parts, obstacle.String())
+	}
+	return "the host can't change to " + u.after.Config.Name + ": " + strings.Join(parts, "; ")
+}
+
+// removedUnits returns the units of the configuration whose files the update removes.
+func (u *hostUpdate) removedUnits() (units []string) {
+	for _, operation := range u.plan.Operations {
+		directory, name := path.Split(operation.Name)
+		if operation.Kind == update.ChangePath && path.Clean(directory) == hosttree.UnitDirectory && operation.After.Path == nil &&
+			operation.Before.Path != nil && operation.Before.Path.Type == hosttree.File {
+			units = append(units, name)
+		}
+	}
+	return units
+}
+
+// isRepair reports whether the configuration stays the same.
+func (u *hostUpdate) isRepair() bool { return u.before.revision == u.after.revision }
+
+// wasEnabled reports whether the configuration before the update enables a unit.
+func (u *hostUpdate) wasEnabled(unit string) bool {
+	return slices.ContainsFunc(u.before.config.Ignition.Systemd.Units, func(before types.Unit) bool {
+		return before.Name == unit && ptr.Deref(before.Enabled, false)
+	})
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+)
+
+// reportTimeout is how long the API server may take for a report.
+const reportTimeout = 10 * time.Second
+
+// report is what the agent tells about the host.
+type report struct {
+	// target is the revision that state and reason are about. It is empty until the first assignment was taken.
+	target string
+	state  agentv1.State
+	reason string
+	drift  string
+	// problem is why the agent can't go on at the moment, and tries again.
+	problem string
+}
+
+func (r *report) set(target string, state agentv1.State, reason string) {
+	r.target, r.state, r.reason = target, state, shorten(reason, agentv1.MaxReason)
+}
+
+func (r *report) is(target string, state agentv1.State) bool {
+	return r.target == target && r.state == state
+}
+
+// annotations returns the annotations that the Node should have, "" for those that it should not have. An agent that
+// has just started does not know its state yet, and leaves the state that was reported last.
+func (a *Agent) annotations() map[string]string {
+	annotations := map[string]string{agentv1.CurrentAnnotation: a.journal.Current}
+	if a.Program != nil {
+		annotations[agentv1.AgentAnnotation], _, _ = a.Program.Running()
+	}
+	reason := shorten(strings.TrimSpace(a.report.reason+"\n"+a.report.problem), agentv1.MaxReason)
+	if a.report.target != "" || reason != "" {
+		annotations[agentv1.ReasonAnnotation] = reason
+	}
+	if a.report.target != "" {
+		annotations[agentv1.TargetAnnotation], annotations[agentv1.StateAnnotation] = a.report.target, string(a.report.state)
+	}
+	if a.current != nil {
+		annotations[agentv1.DriftAnnotation] = a.report.drift
+	}
+	return annotations
+}
+
+// publish reports what changed since the Node was seen.
+func (a *Agent) publish(ctx context.Context, node Node) error {
+	if !node.Known {
+		return nil
+	}
+	changed := map[string]*string{}
+	for name, want := range a.annotations() {
+		if got := node.Annotations[name]; got == want {
+			continue
+		}
+		if want == "" {
+			changed[name] = nil
+		} else {
+			changed[name] = &want
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	return a.Cluster.Annotate(limited, changed)
+}
+
+// shorten makes a text fit into a number of bytes, and replaces what does not print. It keeps the beginning.
+func shorten(text string, size int) string {
+	const end = " ..."
+	text = strings.Map(func(r rune) rune {
+		if r == '\n' || r == utf8.RuneError || unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) <= size {
+		return text
+	}
+	cut := size - len(end)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + end
+}

@@ -1,0 +1,206 @@
+package service
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+)
+
+// maxTrialStarts is how often a new program may start before it has worked once. Then the previous one returns.
+const maxTrialStarts = 5
+
+// trialTimeout is how long a new program may take to show that it works.
+const trialTimeout = 2 * time.Minute
+
+// Endings of the files beside the program.
+const (
+	newEnding      = ".new"
+	previousEnding = ".previous"
+	trialEnding    = ".trial"
+)
+
+// Program replaces the program of the agent.
+//
+// Another program must first show, as another process, that it works on this host. Only then it replaces the running
+// one, in one step. Until it has worked once as the agent, the previous one is kept, and returns if the new one does
+// not come up.
+type Program struct {
+	// Root is the root directory of the host, and Path the absolute path of the program in it.
+	Root *os.Root
+	Path string
+	// Version is that of the running program, and SHA512 its hash in hex.
+	Version, SHA512 string
+	// Try runs a program with the argument "check".
+	Try func(ctx context.Context, path string) error
+}
+
+// NewProgram returns the running program, which is at a path.
+func NewProgram(root *os.Root, path, version string, try func(ctx context.Context, path string) error) (*Program, error) {
+	running, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return nil, err
+	}
+	defer running.Close()
+	hash := sha512.New()
+	if _, err := io.Copy(hash, running); err != nil {
+		return nil, err
+	}
+	return &Program{Root: root, Path: path, Version: version, SHA512: hex.EncodeToString(hash.Sum(nil)), Try: try}, nil
+}
+
+// Running returns the version, the SHA-512 in hex and the architecture of the running program.
+func (p *Program) Running() (version, sum, architecture string) {
+	return p.Version, p.SHA512, runtime.GOARCH
+}
+
+// trial is what is recorded about a new program.
+type trial struct {
+	// SHA512 is the hash of the new program, and Starts how often it started.
+	SHA512 string `json:"sha512"`
+	Starts int    `json:"starts"`
+	// IsRefused is set if it did not come up.
+	IsRefused bool `json:"isRefused,omitempty"`
+}
+
+func (p *Program) name(ending string) string { return strings.TrimPrefix(p.Path+ending, "/") }
+
+func (p *Program) readTrial() (t trial, err error) {
+	raw, err := p.Root.ReadFile(p.name(trialEnding))
+	if errors.Is(err, fs.ErrNotExist) {
+		return trial{}, nil
+	}
+	if err == nil && json.Unmarshal(raw, &t) != nil {
+		return trial{}, nil //nolint:nilerr // a damaged counter starts again
+	}
+	return t, err
+}
+
+func (p *Program) writeTrial(t trial) error {
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return p.write(p.name(trialEnding), raw, 0o600)
+}
+
+// write replaces a file in one step, and syncs it.
+func (p *Program) write(name string, contents []byte, mode fs.FileMode) error {
+	temporary := name + ".tmp"
+	if err := p.writeSynced(temporary, contents, mode); err != nil {
+		return err
+	}
+	return p.rename(temporary, name)
+}
+
+func (p *Program) writeSynced(name string, contents []byte, mode fs.FileMode) error {
+	if err := p.remove(name); err != nil {
+		return err
+	}
+	file, err := p.Root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(contents)
+	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+}
+
+func (p *Program) rename(from, to string) error {
+	if err := p.Root.Rename(from, to); err != nil {
+		return err
+	}
+	return p.sync()
+}
+
+func (p *Program) sync() error {
+	directory, err := p.Root.Open(path.Dir(p.name("")))
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
+
+func (p *Program) remove(name string) error {
+	if err := p.Root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Replace tries out another program and replaces the running one by it.
+func (p *Program) Replace(ctx context.Context, contents []byte) error {
+	sum := sha512.Sum512(contents)
+	now := trial{SHA512: hex.EncodeToString(sum[:])}
+	last, err := p.readTrial()
+	if err != nil {
+		return err
+	}
+	if last.IsRefused && last.SHA512 == now.SHA512 {
+		return fmt.Errorf("it did not come up %d times, and the previous program returned", maxTrialStarts)
+	}
+	if err := p.writeSynced(p.name(newEnding), contents, 0o755); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, trialTimeout)
+	defer cancel()
+	if err := p.Try(limited, p.Path+newEnding); err != nil {
+		return errors.Join(err, p.remove(p.name(newEnding)))
+	}
+	if err := p.remove(p.name(previousEnding)); err != nil {
+		return err
+	}
+	if err := p.Root.Link(p.name(""), p.name(previousEnding)); err != nil {
+		return err
+	}
+	if err := p.writeTrial(now); err != nil {
+		return err
+	}
+	return p.rename(p.name(newEnding), p.name(""))
+}
+
+// begin counts a start of a program that has not worked yet. If there were too many, the previous program returns, and
+// the error is agent.ErrReplaced.
+func (p *Program) begin() error {
+	t, err := p.readTrial()
+	if err != nil || t.SHA512 != p.SHA512 || t.IsRefused {
+		return err
+	}
+	t.Starts++
+	if t.Starts <= maxTrialStarts {
+		return p.writeTrial(t)
+	}
+	if _, err := p.Root.Stat(p.name(previousEnding)); err != nil {
+		return nil //nolint:nilerr // there is no other program
+	}
+	t.IsRefused = true
+	if err := p.writeTrial(t); err != nil {
+		return err
+	}
+	if err := p.rename(p.name(previousEnding), p.name("")); err != nil {
+		return err
+	}
+	return agent.ErrReplaced
+}
+
+// prove records that a program works: the previous one is not needed any more.
+func (p *Program) prove() error {
+	t, err := p.readTrial()
+	if err != nil || t.SHA512 != p.SHA512 {
+		return err
+	}
+	if err := p.remove(p.name(previousEnding)); err != nil {
+		return err
+	}
+	return p.remove(p.name(trialEnding))
+}

@@ -1,0 +1,105 @@
+package service
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+)
+
+var _ = Describe("Another program", func() {
+	var directory string
+	var tried []string
+	var works error
+	hash := func(contents string) string {
+		sum := sha512.Sum512([]byte(contents))
+		return hex.EncodeToString(sum[:])
+	}
+	contents := func(name string) string {
+		raw, _ := os.ReadFile(filepath.Join(directory, name))
+		return string(raw)
+	}
+	// running is the program that is at the path now.
+	running := func() *Program {
+		root, err := os.OpenRoot(directory)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(root.Close)
+		return &Program{Root: root, Path: "/bin/agent", Version: "v1.0.0", SHA512: hash(contents("bin/agent")), Try: func(_ context.Context, path string) error {
+			info, err := os.Stat(filepath.Join(directory, path))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o755)))
+			tried = append(tried, contents(path))
+			return works
+		}}
+	}
+	files := func() (names []string) {
+		entries, err := os.ReadDir(filepath.Join(directory, "bin"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	BeforeEach(func() {
+		directory, tried, works = GinkgoT().TempDir(), nil, nil
+		Expect(os.MkdirAll(filepath.Join(directory, "bin"), 0o755)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(directory, "bin/agent"), []byte("old"), 0o755)).To(Succeed())
+	})
+
+	It("replaces the running one after it was tried, and is the only one once it works", func() {
+		Expect(running().begin()).To(Succeed())
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(tried).To(Equal([]string{"new"}))
+		Expect(contents("bin/agent")).To(Equal("new"))
+		Expect(contents("bin/agent.previous")).To(Equal("old"))
+		Expect(running().begin()).To(Succeed())
+		Expect(running().prove()).To(Succeed())
+		Expect(files()).To(Equal([]string{"agent"}))
+	})
+
+	It("that does not work on this host replaces nothing", func() {
+		works = errors.New("exit status 1")
+		Expect(running().Replace(context.Background(), []byte("new"))).To(MatchError("exit status 1"))
+		Expect(contents("bin/agent")).To(Equal("old"))
+		Expect(files()).To(Equal([]string{"agent"}))
+	})
+
+	It("that does not come up makes room for the previous one, which does not try it again", func() {
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		for range maxTrialStarts {
+			Expect(running().begin()).To(Succeed())
+			Expect(contents("bin/agent")).To(Equal("new"))
+		}
+		Expect(running().begin()).To(MatchError(agent.ErrReplaced))
+		Expect(contents("bin/agent")).To(Equal("old"))
+		Expect(running().begin()).To(Succeed())
+		Expect(running().prove()).To(Succeed())
+		Expect(running().Replace(context.Background(), []byte("new"))).To(MatchError(ContainSubstring("did not come up 5 times")))
+		Expect(contents("bin/agent")).To(Equal("old"))
+		Expect(running().Replace(context.Background(), []byte("newer"))).To(Succeed())
+		Expect(contents("bin/agent")).To(Equal("newer"))
+	})
+
+	It("that was written before a power failure is written again", func() {
+		for _, name := range []string{"agent.new", "agent.previous", "agent.trial.tmp"} {
+			Expect(os.WriteFile(filepath.Join(directory, "bin", name), []byte("half"), 0o600)).To(Succeed())
+		}
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(contents("bin/agent")).To(Equal("new"))
+		Expect(contents("bin/agent.previous")).To(Equal("old"))
+	})
+
+	It("works also with a damaged count of starts", func() {
+		Expect(os.WriteFile(filepath.Join(directory, "bin/agent.trial"), []byte("x"), 0o600)).To(Succeed())
+		Expect(running().begin()).To(Succeed())
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(running().begin()).To(Succeed())
+	})
+})

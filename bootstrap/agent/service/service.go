@@ -1,0 +1,342 @@
+// Package service runs the agent of a host: it connects the state machine of package agent to the API server, the
+// config server, the clock and the disk of the host. It also registers the Node before the kubelet starts, and replaces
+// the program of the agent.
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/apiserver"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/configserver"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// StateDirectory has the journal and the documents of the agent.
+const StateDirectory = hostfiles.DefaultStateDirectory + "/agent"
+
+const (
+	// firstRetry and lastRetry limit the time between two tries after errors. It doubles with each error in a row.
+	firstRetry = 5 * time.Second
+	lastRetry  = 5 * time.Minute
+	// joinInterval is the time between two looks for the kubelet's certificate, before the host has joined.
+	joinInterval = 5 * time.Second
+	// settleTime is how long changes of files are collected before they are checked.
+	settleTime = time.Second
+	// idleMemory is the size of the heap in bytes from which memory is returned to the host after work.
+	idleMemory = 4 << 20
+	// failuresBeforeRestart is after how many failures in a row the agent reads again where the API server is.
+	failuresBeforeRestart = 5
+)
+
+// Service is the agent of a host.
+type Service struct {
+	// Root is the root directory of the host.
+	Root *os.Root
+	// Version is that of the program.
+	Version string
+	// Program replaces the program. It can be nil.
+	Program *Program
+	// Executors returns what changes the host. files is open while they are used.
+	Executors    func(files *hostfiles.Updater) agent.Executors
+	Capabilities update.Capabilities
+	Log          *slog.Logger
+}
+
+// connection is how the agent reaches the servers.
+type connection struct {
+	node    string
+	server  kubelet.APIServer
+	cluster *apiserver.Client
+	source  *configserver.Client
+	// settings is the file of settings that source was created with.
+	settings []byte
+}
+
+// connect returns the connection. The error is kubelet.ErrNotJoined if the host has not joined yet.
+func (s *Service) connect() (*connection, error) {
+	host := kubelet.Host{Root: s.Root}
+	certificate, err := host.Certificate()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{}
+	if c.node, err = kubelet.NodeName(certificate); err != nil {
+		return nil, err
+	}
+	if c.server, err = host.APIServer(); err != nil {
+		return nil, err
+	}
+	c.cluster = apiserver.New(c.server, c.node, host.Certificate)
+	if c.settings, err = s.readSettings(); err != nil {
+		return nil, err
+	}
+	c.source, err = configServer(c.settings, host.Certificate)
+	return c, err
+}
+
+func (s *Service) readSettings() ([]byte, error) {
+	return s.Root.ReadFile(strings.TrimPrefix(assignment.SettingsPath, "/"))
+}
+
+// errOtherSettings means that an update changed how the config server is reached.
+var errOtherSettings = errors.New(assignment.SettingsPath + " changed: the agent starts again")
+
+// checkSettings returns errOtherSettings if the settings are not those of the connection any more. Settings that can't
+// be read are a difference that the agent reports.
+func (s *Service) checkSettings(c *connection) error {
+	if now, err := s.readSettings(); err != nil || bytes.Equal(now, c.settings) {
+		return nil //nolint:nilerr // the agent goes on with the settings that it has
+	}
+	return errOtherSettings
+}
+
+func configServer(raw []byte, certificate func() (*tls.Certificate, error)) (*configserver.Client, error) {
+	settings, err := assignment.ReadSettings(raw)
+	if err != nil {
+		return nil, err
+	}
+	return configserver.New(settings, certificate)
+}
+
+// Run runs the agent until the context ends. It returns agent.ErrReplaced if its program was replaced, and other errors
+// if it can go on only in another process.
+func (s *Service) Run(ctx context.Context) error {
+	if s.Program != nil {
+		if err := s.Program.begin(); err != nil {
+			return err
+		}
+	}
+	c, err := s.waitForJoin(ctx)
+	if err != nil {
+		return err
+	}
+	s.Log.Info("agent started", "version", s.Version, "node", c.node)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	nodes := newLatest()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel(nil)
+	watch.Go(func() {
+		c.cluster.Watch(ctx, nodes.set, func(ctx context.Context, failures int) { s.waitAfter(ctx, cancel, c, failures) })
+	})
+
+	files, err := hostfiles.Open(s.Root, hostfiles.Options{})
+	if err != nil {
+		return s.reportOnly(ctx, c, nodes, err)
+	}
+	defer files.Close()
+	changes, err := newWatcher(s.Root)
+	if err != nil {
+		s.Log.Error("changes of files are found only by the hourly check", "error", err)
+	}
+	defer changes.close()
+	options := agent.Options{
+		Root: s.Root, StateDirectory: StateDirectory, Files: files, Executors: s.Executors(files), Capabilities: s.Capabilities,
+		Source: c.source, Cluster: c.cluster, Clock: Clock{}, Watch: changes.watch, Log: s.Log,
+	}
+	if s.Program != nil {
+		options.Program = s.Program
+	}
+	a, err := agent.New(options)
+	if err != nil {
+		return s.reportOnly(ctx, c, nodes, err)
+	}
+	err = s.loop(ctx, c, a, nodes, changes)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// loop calls Step when something happens, or after the time that the last one returned.
+func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest, changes *watcher) error {
+	failures := 0
+	for {
+		node := nodes.get()
+		wait, err := a.Step(ctx, node)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it was stopped
+		case errors.Is(err, agent.ErrReplaced):
+			return err
+		case err != nil:
+			failures++
+			wait = retryAfter(failures)
+			s.Log.Error("the agent tries again", "error", err, "after", wait.String())
+		default:
+			failures = 0
+			if node.Known && s.Program != nil {
+				if err := s.Program.prove(); err != nil {
+					s.Log.Error("record that the program works", "error", err)
+				}
+			}
+		}
+		if err := s.checkSettings(c); err != nil {
+			return err
+		}
+		releaseMemory()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-nodes.changed:
+		case <-changes.changed():
+			a.CheckSoon()
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was stopped
+		}
+	}
+}
+
+// retryAfter returns the time before the next try, after a number of failures in a row. It is random, so that the hosts
+// of a cluster do not try at the same time.
+func retryAfter(failures int) time.Duration {
+	wait := lastRetry
+	if failures < 8 {
+		wait = min(lastRetry, firstRetry<<(failures-1))
+	}
+	return wait/2 + rand.N(wait/2)
+}
+
+// waitForJoin returns the connection once the host has joined its cluster.
+func (s *Service) waitForJoin(ctx context.Context) (*connection, error) {
+	for isLogged := false; ; isLogged = true {
+		c, err := s.connect()
+		if !errors.Is(err, kubelet.ErrNotJoined) {
+			return c, err
+		}
+		if !isLogged {
+			s.Log.Info("the agent waits until the host has joined its cluster", "reason", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(joinInterval):
+		}
+	}
+}
+
+// waitAfter waits after the watch failed. If the kubelet's API server is another one since, the agent must start again.
+func (s *Service) waitAfter(ctx context.Context, cancel context.CancelCauseFunc, c *connection, failures int) {
+	if failures%failuresBeforeRestart == 0 {
+		now, err := kubelet.Host{Root: s.Root}.APIServer()
+		if err == nil && (now.URL.String() != c.server.URL.String() || !now.CAs.Equal(c.server.CAs)) {
+			cancel(errors.New("the API server in the kubelet's kubeconfig changed: the agent starts again"))
+			return
+		}
+	}
+	timer := time.NewTimer(retryAfter(failures))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// reportOnly reports why the agent can't work, and changes nothing, until the context ends. Errors that another start
+// can solve are returned.
+func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, problem error) error {
+	var ofAgent *agent.JournalError
+	var ofFiles *hostfiles.JournalError
+	if !errors.As(problem, &ofAgent) && !errors.As(problem, &ofFiles) {
+		return problem
+	}
+	s.Log.Error("the agent changes nothing until it is restarted", "error", problem)
+	state, reason := string(agentv1.Degraded), problem.Error()
+	for {
+		node := nodes.get()
+		if node.Known && (node.Annotations[agentv1.StateAnnotation] != state || node.Annotations[agentv1.ReasonAnnotation] != reason) {
+			desired := node.Annotations[agentv1.DesiredAnnotation]
+			report := map[string]*string{agentv1.StateAnnotation: &state, agentv1.ReasonAnnotation: &reason, agentv1.AgentAnnotation: &s.Version}
+			if desired != "" {
+				report[agentv1.TargetAnnotation] = &desired
+			}
+			if err := c.cluster.Annotate(ctx, report); err != nil {
+				s.Log.Error("report", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-nodes.changed:
+		}
+	}
+}
+
+// Check does what a start of the agent does, as far as that changes nothing: it reads everything, and reaches both
+// servers. It is for a program that is to replace the running one.
+func (s *Service) Check(ctx context.Context) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	if err := hostfiles.CheckJournal(s.Root, hostfiles.Options{}); err != nil {
+		return err
+	}
+	if err := agent.CheckState(s.Root, StateDirectory); err != nil {
+		return err
+	}
+	if _, err := c.cluster.Renewed(ctx); err != nil {
+		return fmt.Errorf("read from the API server: %w", err)
+	}
+	document, err := c.source.Assignment(ctx)
+	if err != nil {
+		return fmt.Errorf("download the assignment: %w", err)
+	}
+	_, err = assignment.Read(document)
+	return err
+}
+
+// releaseMemory returns memory to the host after work that needed much.
+func releaseMemory() {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	if stats.HeapSys-stats.HeapReleased > idleMemory {
+		debug.FreeOSMemory()
+	}
+}
+
+// latest is the Node as it was seen last. changed has a value after it changed.
+type latest struct {
+	mu      sync.Mutex
+	node    agent.Node
+	changed chan struct{}
+}
+
+func newLatest() *latest { return &latest{changed: make(chan struct{}, 1)} }
+
+func (l *latest) set(node agent.Node) {
+	l.mu.Lock()
+	l.node = node
+	l.mu.Unlock()
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (l *latest) get() agent.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.node
+}

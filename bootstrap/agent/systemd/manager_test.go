@@ -1,0 +1,223 @@
+package systemd_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/systemd"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+)
+
+// units are those of the host, by name.
+var units = map[string]string{
+	"counter.service":   "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -c 'echo start >> /run/counter'\nExecReload=/bin/sh -c 'echo reload >> /run/counter'\nExecStop=/bin/sh -c 'echo stop >> /run/counter'\n",
+	"sleeper@.service":  "[Service]\nExecStart=/bin/sleep 1000\n",
+	"hanging.service":   "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecReload=/bin/sleep 1000\n",
+	"failing.service":   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo the reason; exit 3'\n",
+	"verbose.service":   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'for i in 1 2 3 4 5 6 7 8; do head -c 5000 /dev/zero | tr \"\\\\0\" x; echo; done; exit 1'\n",
+	"forgotten.service": "[Service]\nExecStart=/bin/sleep 1000\n",
+}
+
+// bootHost boots a host with the units.
+func bootHost(ctx context.Context) *baremetal.Host {
+	GinkgoHelper()
+	bin, err := process.BinDir()
+	Expect(err).NotTo(HaveOccurred())
+	if _, err := os.Stat(filepath.Join(bin, "rootfs", "root")); err != nil || os.Geteuid() != 0 {
+		Skip("booting a host needs root, and its root file system: run make binaries")
+	}
+	rack, err := baremetal.NewRack(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(rack.Close)
+	host, err := rack.NewHost(baremetal.HostOptions{Name: "units", Dir: GinkgoT().TempDir(), Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(host.PowerCut)
+	var list []object
+	for name, contents := range units {
+		list = append(list, object{"name": name, "contents": contents})
+	}
+	list = append(list, object{"name": "masked.service", "mask": true})
+	Expect(host.Deploy(baremetal.KubeletImage, encode(object{"ignition": object{"version": "3.4.0"}, "systemd": object{"units": list}}))).To(Succeed())
+	Expect(host.PowerOn(ctx)).To(Succeed())
+	waitForBoot(ctx, host)
+	return host
+}
+
+func waitForBoot(ctx context.Context, host *baremetal.Host) {
+	GinkgoHelper()
+	Eventually(ctx, func() (string, error) {
+		if err := host.Err(); err != nil {
+			return "", StopTrying(err.Error())
+		}
+		return host.Run(ctx, "systemctl", "is-active", "multi-user.target")
+	}).WithTimeout(3 * time.Minute).WithPolling(200 * time.Millisecond).Should(Equal("active\n"))
+}
+
+const (
+	// callArgument is the first argument of the program of this suite when it runs on the host.
+	callArgument = "call-manager"
+	// program is the path of that program.
+	program = "/opt/systemd.test"
+)
+
+// result is what a method of the manager returned.
+type result struct {
+	Error      string
+	IsTimeout  bool
+	Exists     bool
+	FailedLogs string
+}
+
+// call calls a method of the manager, with a unit and a time limit, and prints the result.
+func call(arguments []string) {
+	limit, err := time.ParseDuration(arguments[2])
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	manager, r := systemd.Manager{}, result{}
+	switch method, unit := arguments[0], arguments[1]; method {
+	case "daemon-reload":
+		err = manager.DaemonReload(ctx)
+	case "reload":
+		err = manager.Reload(ctx, unit)
+	case "restart":
+		err = manager.Restart(ctx, unit)
+	case "stop":
+		err = manager.Stop(ctx, unit)
+	case "exists":
+		r.Exists, err = manager.Exists(ctx, unit)
+	case "logs":
+		r.FailedLogs = manager.FailedLogs(ctx)
+	case "reboot":
+		err = manager.Reboot(ctx)
+	default:
+		panic(method)
+	}
+	if err != nil {
+		r.Error, r.IsTimeout = err.Error(), errors.Is(err, context.DeadlineExceeded)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		panic(err)
+	}
+}
+
+var _ = Describe("The systemd of a host", Ordered, func() {
+	var host *baremetal.Host
+
+	BeforeAll(func(ctx SpecContext) {
+		host = bootHost(context.WithoutCancel(ctx))
+		self, err := os.ReadFile("/proc/self/exe")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(host.WriteFile(program, self, 0o755)).To(Succeed())
+	})
+
+	callWithin := func(ctx context.Context, limit time.Duration, method, unit string) (r result) {
+		GinkgoHelper()
+		output, err := host.Run(ctx, program, callArgument, method, unit, limit.String())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(json.Unmarshal([]byte(output), &r)).To(Succeed(), output)
+		return r
+	}
+	try := func(ctx context.Context, method, unit string) result {
+		GinkgoHelper()
+		return callWithin(ctx, time.Minute, method, unit)
+	}
+	succeed := func(ctx context.Context, method, unit string) {
+		GinkgoHelper()
+		Expect(try(ctx, method, unit).Error).To(BeEmpty())
+	}
+
+	state := func(ctx context.Context, unit string) string {
+		output, _ := host.Run(ctx, "systemctl", "is-active", unit) // fails if it is not active
+		return strings.TrimSpace(output)
+	}
+
+	It("restarts, reloads and stops a unit", func(ctx SpecContext) {
+		succeed(ctx, "restart", "counter.service")
+		succeed(ctx, "reload", "counter.service")
+		succeed(ctx, "restart", "counter.service")
+		succeed(ctx, "stop", "counter.service")
+		Expect(host.Run(ctx, "cat", "/run/counter")).To(Equal("start\nreload\nstop\nstart\nstop\n"))
+		Expect(try(ctx, "reload", "counter.service").Error).To(ContainSubstring("counter.service is not active"))
+	})
+
+	It("reads unit files again when it is told to", func(ctx SpecContext) {
+		succeed(ctx, "restart", "counter.service")
+		Expect(host.WriteFile("/etc/systemd/system/counter.service", []byte(units["counter.service"]+"ExecReload=/bin/touch /run/second\n"), 0o644)).To(Succeed())
+		succeed(ctx, "daemon-reload", "")
+		succeed(ctx, "reload", "counter.service")
+		_, err := host.ReadFile("/run/second")
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("stops a unit that does not exist without an error, and all instances of a template", func(ctx SpecContext) {
+		succeed(ctx, "stop", "none.service")
+		succeed(ctx, "stop", "none@.service")
+		for _, unit := range []string{"sleeper@a.service", "sleeper@b.service"} {
+			succeed(ctx, "restart", unit)
+		}
+		succeed(ctx, "stop", "sleeper@.service")
+		Expect(state(ctx, "sleeper@a.service")).To(Equal("inactive"))
+		Expect(state(ctx, "sleeper@b.service")).To(Equal("inactive"))
+	})
+
+	It("would not stop a unit any more whose file was removed, unless it is stopped before", func(ctx SpecContext) {
+		succeed(ctx, "restart", "forgotten.service")
+		succeed(ctx, "stop", "forgotten.service")
+		Expect(host.Remove("/etc/systemd/system/forgotten.service")).To(Succeed())
+		succeed(ctx, "daemon-reload", "")
+		Expect(state(ctx, "forgotten.service")).To(Equal("inactive"))
+		Expect(try(ctx, "exists", "forgotten.service")).To(Equal(result{}))
+	})
+
+	DescribeTable("knows whether a unit exists:",
+		func(ctx SpecContext, unit string, want bool) {
+			Expect(try(ctx, "exists", unit)).To(Equal(result{Exists: want}))
+		},
+		Entry("a unit", "counter.service", true),
+		Entry("a unit of the image", "systemd-journald.service", true),
+		Entry("an instance of a template", "sleeper@other.service", true),
+		Entry("no unit", "none.service", false),
+		Entry("a masked unit", "masked.service", false),
+	)
+
+	It("ends a reload that hangs when the time is over, and cancels its job", func(ctx SpecContext) {
+		succeed(ctx, "restart", "hanging.service")
+		Expect(callWithin(ctx, time.Second, "reload", "hanging.service").IsTimeout).To(BeTrue())
+		Eventually(ctx, func() (string, error) { return host.Run(ctx, "systemctl", "list-jobs", "--no-legend") }).WithTimeout(20 * time.Second).Should(BeEmpty())
+	})
+
+	It("says why units failed, in a limited size", func(ctx SpecContext) {
+		Expect(try(ctx, "logs", "")).To(Equal(result{}))
+		Expect(try(ctx, "restart", "failing.service").Error).To(HavePrefix("systemctl restart -- failing.service: exit status 1: Job for failing.service failed"))
+		Expect(try(ctx, "logs", "").FailedLogs).To(And(HavePrefix("failing.service failed:\n"), ContainSubstring("\n  the reason\n")))
+		Expect(try(ctx, "restart", "verbose.service").Error).NotTo(BeEmpty())
+		logs := try(ctx, "logs", "").FailedLogs
+		Expect(logs).To(ContainSubstring("\nverbose.service failed:\n  xxx"))
+		Expect(len(logs)).To(BeNumerically("<", 2*8*170))
+		_, err := host.Run(ctx, "systemctl", "reset-failed")
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("reboots", func(ctx SpecContext) {
+		boot, err := host.Run(ctx, "cat", "/proc/sys/kernel/random/boot_id")
+		Expect(err).NotTo(HaveOccurred())
+		succeed(ctx, "reboot", "")
+		Eventually(ctx, func() string {
+			now, _ := host.Run(ctx, "cat", "/proc/sys/kernel/random/boot_id") // an error between the boots
+			return now
+		}).WithTimeout(time.Minute).ShouldNot(Or(BeEmpty(), Equal(boot)))
+		waitForBoot(ctx, host)
+	})
+})

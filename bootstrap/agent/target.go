@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// target is an assignment with the whole configuration of the host.
+type target struct {
+	assignment.Assignment
+	revision string
+	// config is the rendered config with the machine's own part.
+	config update.Config
+}
+
+// newTarget returns the target of an assignment. Its rendered config was verified.
+func newTarget(revision string, a assignment.Assignment, rendered []byte) (*target, error) {
+	_, config, err := update.ParseServed(rendered)
+	if err != nil {
+		return nil, fmt.Errorf("rendered config %s: %w", a.Config.Name, err)
+	}
+	machine, err := ignition.Parse(a.Machine)
+	if err != nil {
+		return nil, fmt.Errorf("the machine's part of the assignment: %w", err)
+	}
+	config.Ignition = ignition.Merge(config.Ignition, machine)
+	// The agent replaces its own program, and not as a part of the configuration.
+	config.Ignition.Storage.Files = slices.DeleteFunc(config.Ignition.Storage.Files, func(file types.File) bool {
+		return path.Clean(file.Path) == assignment.ProgramPath
+	})
+	return &target{Assignment: a, revision: revision, config: config}, nil
+}
+
+// load returns a stored target.
+func (a *Agent) load(revision string) (*target, error) {
+	stored, rendered, err := a.store.get(revision)
+	if err != nil {
+		return nil, err
+	}
+	return newTarget(revision, stored, rendered)
+}
+
+// fetch returns the target of a revision, and stores it if it was not stored yet.
+func (a *Agent) fetch(ctx context.Context, revision string) (*target, error) {
+	document, assigned, err := a.fetchAssignment(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	return a.fetchTarget(ctx, revision, document, assigned)
+}
+
+// fetchAssignment returns the document of a revision and the assignment in it, from the store or else from the config
+// server.
+func (a *Agent) fetchAssignment(ctx context.Context, revision string) (document []byte, assigned assignment.Assignment, err error) {
+	if document, err = a.store.read(revision + assignmentEnding); err == nil {
+		if assigned, err = assignment.Decode(document, revision); err == nil {
+			return document, assigned, nil
+		}
+	}
+	if document, err = a.source.Assignment(ctx); err != nil {
+		return nil, assigned, fmt.Errorf("download the assignment: %w", err)
+	}
+	assigned, err = assignment.Decode(document, revision)
+	return document, assigned, err
+}
+
+// fetchTarget returns the target of an assignment, and stores it if it was not stored yet.
+func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byte, assigned assignment.Assignment) (*target, error) {
+	stored, err := a.load(revision)
+	if !errors.Is(err, errDocument) {
+		return stored, err
+	}
+	rendered, err := a.fetchRendered(ctx, assigned.Config)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTarget(revision, assigned, rendered)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.store.keep(a.journal.Current, a.journal.Target); err != nil { // what was accepted and replaced
+		return nil, err
+	}
+	return t, a.store.put(revision, document, rendered)
+}
+
+// fetchRendered downloads a rendered config and verifies it, unless its hash is empty.
+func (a *Agent) fetchRendered(ctx context.Context, want assignment.Rendered) ([]byte, error) {
+	rendered, err := a.source.Rendered(ctx, want.Name)
+	if err != nil {
+		return nil, fmt.Errorf("download the rendered config %s: %w", want.Name, err)
+	}
+	if want.SHA512 != "" && !hasSHA512(rendered, want.SHA512) {
+		return nil, fmt.Errorf("the rendered config %s that was downloaded has another SHA-512 than the assignment says: "+
+			"if a proxy is between this host and the config server, clear its cache", want.Name)
+	}
+	return rendered, nil
+}
+
+// fetchAdopted returns the target that describes what Ignition wrote, and stores it. It is the assignment of a
+// revision, but if its pool changed since the host booted, with the rendered config that the host booted with: the
+// machine's own part is the same in both. If the config server does not give that away any more, it is the assignment,
+// and what the host has otherwise is found as a difference.
+func (a *Agent) fetchAdopted(ctx context.Context, revision string) (*target, error) {
+	t, err := a.fetch(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	installed, err := a.installedConfig()
+	if err != nil || installed == "" || installed == t.Config.Name {
+		return t, err
+	}
+	assigned := t.Assignment
+	rendered, err := a.fetchRendered(ctx, assignment.Rendered{Name: installed})
+	if errors.Is(err, ErrRefused) {
+		a.Log.Warn("the config that the host booted with is not available any more: files that only it has are not managed", "config", installed, "error", err)
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := sha512.Sum512(rendered)
+	assigned.Config = assignment.Rendered{Name: installed, SHA512: hex.EncodeToString(sum[:])}
+	document, err := assignment.Encode(assigned)
+	if err != nil {
+		return nil, err
+	}
+	if t, err = newTarget(assignment.Revision(document), assigned, rendered); err != nil {
+		return nil, err
+	}
+	return t, a.store.put(t.revision, document, rendered)
+}
+
+// installedConfig returns the name of the rendered config in the file that Ignition wrote, "" if there is none.
+func (a *Agent) installedConfig() (string, error) {
+	raw, err := a.root.ReadFile(strings.TrimPrefix(ignition.MachineConfigPath, "/"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	var file ignition.MachineConfigFile
+	if err == nil {
+		err = json.Unmarshal(raw, &file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", ignition.MachineConfigPath, err)
+	}
+	return file.Name, nil
+}
+
+// host returns what trees depend on.
+func (a *Agent) host(ctx context.Context) (hosttree.Host, error) {
+	passwd, err := a.root.ReadFile("etc/passwd")
+	if err != nil {
+		return hosttree.Host{}, err
+	}
+	group, err := a.root.ReadFile("etc/group")
+	return hosttree.Host{
+		Accounts:       hosttree.ParseAccounts(passwd, group),
+		SingleKeysFile: a.journal.SingleKeysFile,
+		Fetch: func(resource types.Resource) ([]byte, error) {
+			return a.source.Contents(ctx, resource)
+		},
+	}, err
+}
+
+// treeOn returns what the configuration of a target writes to a host. Files that are only appended to are not part of
+// it: their contents depend on what was there.
+func treeOn(t *target, host hosttree.Host) (hosttree.Tree, error) {
+	tree := hosttree.New(t.config.Ignition)
+	maps.DeleteFunc(tree, func(_ string, entry hosttree.Entry) bool { return entry.Appends })
+	return tree.On(host)
+}
+
+// pathChanges returns the changes of the operations of kind update.ChangePath on a host.
+func pathChanges(operations []update.Operation, host hosttree.Host) ([]hosttree.Change, error) {
+	written, removed := hosttree.Tree{}, hosttree.Tree{}
+	for _, operation := range operations {
+		switch {
+		case operation.Kind != update.ChangePath:
+		case operation.After.Path != nil:
+			written[operation.Name] = *operation.After.Path
+		case operation.Before.Path != nil:
+			removed[operation.Name] = hosttree.Entry{Type: operation.Before.Path.Type} // only its path matters
+		}
+	}
+	written, err := written.On(host)
+	if err != nil {
+		return nil, err
+	}
+	if removed, err = removed.On(host); err != nil {
+		return nil, err
+	}
+	var changes []hosttree.Change
+	for _, name := range removed.Paths() {
+		if _, stays := written[name]; !stays {
+			changes = append(changes, hosttree.Change{Path: name})
+		}
+	}
+	for _, name := range written.Paths() {
+		entry := written[name]
+		changes = append(changes, hosttree.Change{Path: name, To: &entry})
+	}
+	return changes, nil
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// readiness is what the agent saw of the Node while it verifies an update.
+type readiness struct {
+	update *hostUpdate
+	// isAlive is set when the kubelet has reported after the change.
+	isAlive bool
+	// isReady is set while the Node is Ready, since an uptime.
+	isReady bool
+	since   time.Duration
+}
+
+// verify waits until the Node is Ready for long enough. If it is not in time, the update is undone.
+func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
+	a.continued = false
+	if boot := a.Clock.BootID(); boot != a.journal.Boot {
+		if a.journal.Boots >= maxBoots {
+			return a.fail("the host booted %d times before its Node was Ready for long enough", maxBoots+1)
+		}
+		return a.enter(verifying, func(j *journal) { j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots = boot, 0, a.Clock.Uptime(), j.Boots+1 })
+	}
+	u := a.ready.update
+	if u == nil {
+		var err error
+		if u, err = a.loadUpdate(); err != nil {
+			return now, err
+		}
+		a.ready.update = u
+		switch why, err := a.whyNotBooted(ctx, u); {
+		case err != nil:
+			return now, err
+		case why != "":
+			return a.fail("%s", why)
+		}
+	}
+	uptime := a.Clock.Uptime()
+	passed := uptime - a.journal.ChangedAt
+	why := a.whyNotReady(ctx, node, u, passed)
+	a.report.set(a.journal.Target, agentv1.Verifying, why)
+	if why != "" {
+		a.ready.isReady = false
+	} else if !a.ready.isReady {
+		a.ready.isReady, a.ready.since = true, uptime
+	}
+	deadline, minReady := u.after.ReadyDeadline()-(uptime-a.journal.VerifiedSince), forever
+	if a.ready.isReady {
+		minReady = u.after.MinReady() - (uptime - a.ready.since)
+	}
+	switch {
+	case minReady <= 0:
+		return a.enter(committing, nil)
+	case deadline <= 0:
+		if why == "" {
+			why = "the Node was not Ready for long enough"
+		}
+		return a.fail("the update was not complete within %s: %s\n%s", u.after.ReadyDeadline(), why, a.Executors.Units.FailedLogs(ctx))
+	}
+	wait := min(deadline, minReady)
+	if !a.ready.isAlive && node.Known {
+		wait = min(wait, leaseInterval)
+	}
+	return wait, nil
+}
+
+// whyNotBooted returns what the host should have booted with and has not, "" if there is nothing.
+func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error) {
+	changes := func(kind update.OperationKind) bool {
+		return slices.ContainsFunc(u.plan.Operations, func(o update.Operation) bool { return o.Kind == kind })
+	}
+	if changes(update.ChangeKernelArguments) {
+		missing, err := a.Executors.KernelArguments.Missing(argumentsOf(u.after.config))
+		if err != nil {
+			return "", err
+		}
+		if len(missing) > 0 {
+			return "the host booted without the kernel arguments " + strings.Join(missing, " "), nil
+		}
+	}
+	if changes(update.ChangeOS) {
+		limited, cancel := context.WithTimeout(ctx, actionTimeout)
+		defer cancel()
+		difference, err := a.Executors.OS.Difference(limited, u.after.config.OS)
+		if err != nil {
+			return "", err
+		}
+		if difference != "" {
+			return "the host booted another operating system: " + difference, nil
+		}
+	}
+	return "", nil
+}
+
+// whyNotReady returns why the Node does not count as Ready, "" if it does. It reads the lease of the Node only if the
+// kubelet was not restarted: a restarted one reports at once, another one only every few minutes.
+func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passed time.Duration) string {
+	if !node.Known {
+		return strings.TrimSuffix("the agent can't read its Node from the API server: "+node.Problem, ": ")
+	}
+	a.ready.isAlive = a.ready.isAlive || !node.Heartbeat.Equal(a.journal.Heartbeat) && a.isAfterChange(node.Heartbeat, passed)
+	if !a.ready.isAlive && !restartsKubelet(u.plan.Actions) {
+		renewed, err := a.Cluster.Renewed(ctx)
+		if err != nil {
+			return fmt.Sprintf("the lease of the Node can't be read: %v", err)
+		}
+		a.ready.isAlive = a.isAfterChange(renewed, passed)
+	}
+	switch {
+	case !a.ready.isAlive:
+		return "the kubelet has not reported to the API server since the host was changed"
+	case !node.Ready:
+		return "the Node is not Ready: " + node.ReadyMessage
+	}
+	return ""
+}
+
+// isAfterChange reports whether a time of day is after the change of the host. The change is as long ago as the uptime
+// says: the time of day can have jumped since. Times in the API have no fractions of a second.
+func (a *Agent) isAfterChange(t time.Time, passed time.Duration) bool {
+	return t.After(a.Clock.Now().Add(-passed).Truncate(time.Second))
+}
+
+// restartsKubelet reports whether a restart of the kubelet is among actions, or a reboot.
+func restartsKubelet(actions []update.Action) bool {
+	return slices.ContainsFunc(actions, func(action update.Action) bool {
+		return action.Type == update.Reboot || action.Type == update.Restart && action.Unit == ignition.KubeletUnit
+	})
+}

@@ -1,0 +1,599 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// interruption is the value of a panic that stands for a killed agent.
+type interruption struct{ at string }
+
+// booted is the value of a panic that ends the agent with a reboot.
+type booted struct{}
+
+// world is a host with everything around it: disk, systemd, kubelet, API server, manager and config server. It survives
+// the agent.
+type world struct {
+	directory string
+
+	// State of the host that is not in files.
+	enablement map[string]update.Enablement
+	accounts   map[string]string
+	arguments  []string
+	os         update.OperatingSystem
+	flags      bool // whether the kubelet's flags follow from the file
+	// running are the arguments of the running kernel, and runningOS is its image.
+	running   []string
+	runningOS string
+	// losesArguments is set if the boot loader does not use what is configured.
+	losesArguments bool
+
+	boots     int
+	bootTime  time.Duration // the uptime at which a boot begins
+	uptime    time.Duration
+	wallclock time.Time
+	lease     time.Time
+	// losesPower is set if the host boots when the agent is killed.
+	losesPower bool
+
+	node Node
+	// isBroken reports whether the kubelet can't become Ready with what is on the host.
+	isBroken func() bool
+	// drains is set if the manager drains.
+	drains bool
+	// hasLeaseOnly is set if the kubelet renews its lease and does not report the Node.
+	hasLeaseOnly bool
+
+	documents map[string][]byte // by revision
+	offered   string            // the revision that the config server has
+	rendered  map[string][]byte // by name
+	contents  map[string][]byte // by URL
+	programs  map[string][]byte // by hash
+	fails     map[string]error  // by call
+	program   *fakeProgram
+
+	calls    []string // actions on the host
+	steps    []string // everything that can be interrupted
+	stopAt   int      // the step before which the agent is killed, 0 for none
+	killedAt string   // the step before which every agent is killed
+	states   []string // reported states, each once in a row
+	watched  []string
+	// prepared are the operations that were prepared.
+	prepared []string
+}
+
+func newWorld() *world {
+	GinkgoHelper()
+	parent := "/dev/shm"
+	if _, err := os.Stat(parent); err != nil {
+		parent = ""
+	}
+	directory, err := os.MkdirTemp(parent, "agent-")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(os.RemoveAll, directory)
+	w := &world{
+		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, uptime: time.Hour,
+		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, drains: true,
+		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
+		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
+	}
+	for name, contents := range map[string]string{
+		"etc/passwd":     "root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n",
+		"etc/group":      "root:x:0:\ncore:x:1000:\n",
+		"etc/image.conf": "of the image\n",
+	} {
+		w.write(name, contents)
+	}
+	Expect(os.MkdirAll(filepath.Join(directory, "usr/etc"), 0o755)).To(Succeed())
+	w.write("usr/etc/image.conf", "of the image\n")
+	return w
+}
+
+func (w *world) write(name, contents string) {
+	GinkgoHelper()
+	name = filepath.Join(w.directory, name)
+	Expect(os.MkdirAll(filepath.Dir(name), 0o755)).To(Succeed())
+	Expect(os.WriteFile(name, []byte(contents), 0o644)).To(Succeed())
+}
+
+func (w *world) read(name string) string {
+	raw, err := os.ReadFile(filepath.Join(w.directory, name))
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// step is a point at which the agent can be killed.
+func (w *world) step(name string) {
+	w.steps = append(w.steps, name)
+	if len(w.steps) == w.stopAt || name == w.killedAt {
+		panic(interruption{name})
+	}
+}
+
+// change is a change of the host. The agent can be killed before and after it.
+func (w *world) change(name string, do func() error) error {
+	w.step("before " + name)
+	if err := w.fails[name]; err != nil {
+		return err
+	}
+	err := do()
+	w.step("after " + name)
+	return err
+}
+
+// boot boots the host: the kubelet starts, and the kernel has new arguments.
+func (w *world) boot() {
+	w.boots++
+	w.uptime = w.bootTime + 30*time.Second
+	if !w.losesArguments {
+		w.running, w.runningOS = slices.Clone(w.arguments), w.os.Image
+	}
+}
+
+// pass lets time pass: the kubelet reports, and the manager drains.
+func (w *world) pass(d time.Duration) {
+	w.uptime += d
+	w.wallclock = w.wallclock.Add(d)
+	if !w.isBroken() {
+		w.lease = w.wallclock
+		if !w.hasLeaseOnly {
+			w.node.Heartbeat = w.wallclock
+		}
+	}
+	w.node.Ready = !w.isBroken()
+	if w.drains && w.node.Annotations[agentv1.StateAnnotation] == string(agentv1.Draining) {
+		w.node.Annotations[agentv1.DrainedAnnotation] = w.node.Annotations[agentv1.TargetAnnotation]
+	}
+}
+
+// begin starts an agent. It returns nil if it was killed.
+func (w *world) begin() (a *Agent, stop func()) {
+	GinkgoHelper()
+	root, err := os.OpenRoot(w.directory)
+	Expect(err).NotTo(HaveOccurred())
+	files, err := hostfiles.Open(root, hostfiles.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	stop = func() { _, _ = files.Close(), root.Close() }
+	options := Options{
+		Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: &fakeFiles{files, w}, Capabilities: update.AllCapabilities,
+		Executors: Executors{
+			Accounts: &fakeExecutor{w, "accounts"}, KubeletFlags: &fakeExecutor{w, "flags"}, Enablement: &fakeExecutor{w, "enablement"}, KernelArguments: &fakeExecutor{w, "arguments"},
+			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w},
+		},
+		Source: fakeSource{w}, Cluster: fakeCluster{w}, Clock: fakeClock{w}, Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)),
+		Watch: func(paths []string) { w.watched = paths },
+	}
+	if w.program != nil {
+		options.Program = w.program
+	}
+	a, err = New(options)
+	if err != nil {
+		stop()
+		Expect(err).NotTo(HaveOccurred())
+	}
+	a.store.before = w.step
+	return a, stop
+}
+
+// errStuck means that the agent waits for something that does not happen.
+var errStuck = errors.New("the agent waits")
+
+// run runs agents until one has nothing to do for more than a minute. An agent that is killed is started again.
+func (w *world) run() error {
+	GinkgoHelper()
+	for range 100 {
+		done, err := w.runOne()
+		if done {
+			return err
+		}
+	}
+	return errors.New("the agent does not end")
+}
+
+// runOne runs one agent. It returns false if it was killed or the host booted.
+func (w *world) runOne() (done bool, err error) {
+	GinkgoHelper()
+	a, stop := w.begin()
+	defer stop()
+	defer func() {
+		if reason := recover(); reason != nil {
+			switch reason.(type) {
+			case booted:
+			case interruption:
+				if w.losesPower {
+					w.boot()
+				}
+			default:
+				panic(reason)
+			}
+			done, err = false, nil
+		}
+	}()
+	for range 1000 {
+		node := w.node
+		node.Annotations = maps.Clone(w.node.Annotations)
+		wait, err := a.Step(context.Background(), node)
+		if errors.Is(err, ErrReplaced) {
+			return true, err
+		}
+		if err == nil && wait > rebootTimeout && maps.Equal(node.Annotations, w.node.Annotations) {
+			return true, nil
+		}
+		if err != nil && !errors.Is(err, errTemporary) {
+			return true, err
+		}
+		w.pass(min(max(wait, time.Second), 10*time.Second))
+	}
+	return true, errStuck
+}
+
+// errTemporary is an error after which the agent is expected to try again.
+var errTemporary = errors.New("temporary")
+
+// offer offers an assignment to the host, and returns its revision.
+func (w *world) offer(a assignment.Assignment) string {
+	GinkgoHelper()
+	revision := w.put(a)
+	w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = revision, revision
+	return revision
+}
+
+func (w *world) put(a assignment.Assignment) string {
+	GinkgoHelper()
+	document, err := assignment.Encode(a)
+	Expect(err).NotTo(HaveOccurred())
+	revision := assignment.Revision(document)
+	w.documents[revision] = document
+	return revision
+}
+
+// assign returns an assignment with a configuration.
+func (w *world) assign(name string, config update.Config, changes ...func(*assignment.Assignment)) assignment.Assignment {
+	GinkgoHelper()
+	file, err := json.Marshal(ignition.MachineConfigFile{
+		Name: name, KernelType: cmp.Or(config.OS.KernelType, "default"), OSImageURL: config.OS.Image, KernelArguments: config.KernelArguments, FIPS: config.FIPS,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	served := config.Ignition
+	served.Ignition.Version = ignition.Version
+	served.Storage.Files = append(slices.Clone(served.Storage.Files), newFile(ignition.MachineConfigPath, string(file)))
+	document, err := ignition.Marshal(served)
+	Expect(err).NotTo(HaveOccurred())
+	w.rendered[name] = document
+	sum := sha512.Sum512(document)
+	a := assignment.Assignment{
+		Node: "edge-7", Config: assignment.Rendered{Name: name, SHA512: hex.EncodeToString(sum[:])}, Machine: json.RawMessage(`{"ignition":{"version":"3.5.0"}}`),
+		Policy: update.DefaultPolicy(), MinReadySeconds: 10, ReadyDeadlineSeconds: 600,
+	}
+	a.Policy.Paths["/etc/none"] = rule(update.Action{Type: update.None})
+	a.Policy.Paths["/etc/image.conf"] = rule(update.Action{Type: update.None})
+	a.Policy.Paths["/etc/reload"] = rule(update.Action{Type: update.Reload, Unit: "web.service"})
+	a.Policy.Paths["/etc/restart"] = rule(update.Action{Type: update.Restart, Unit: "kubelet.service"})
+	a.Policy.Paths["/etc/drain"] = rule(update.Action{Type: update.Drain}, update.Action{Type: update.Restart, Unit: "web.service"})
+	a.Policy.Units["web.service"] = rule(update.Action{Type: update.DaemonReload}, update.Action{Type: update.Restart, Unit: "web.service"})
+	for _, change := range changes {
+		change(&a)
+	}
+	return a
+}
+
+func rule(actions ...update.Action) update.Rule {
+	return update.Rule{Actions: actions, Reason: "a test"}
+}
+
+// install boots a new host with an assignment, as Ignition does, and offers it.
+func (w *world) install(a assignment.Assignment) string {
+	GinkgoHelper()
+	t, err := newTarget("", a, w.rendered[a.Config.Name])
+	Expect(err).NotTo(HaveOccurred())
+	host := hosttree.Host{Accounts: hosttree.ParseAccounts([]byte(w.read("etc/passwd")), []byte(w.read("etc/group")))}
+	host.Fetch = func(r types.Resource) ([]byte, error) { return w.contents[*r.Source], nil }
+	tree, err := treeOn(t, host)
+	Expect(err).NotTo(HaveOccurred())
+	for _, name := range tree.Paths() {
+		real, entry := filepath.Join(w.directory, name), tree[name]
+		switch entry.Type {
+		case hosttree.Directory:
+			Expect(os.MkdirAll(real, 0o755)).To(Succeed())
+		case hosttree.Link:
+			Expect(os.MkdirAll(filepath.Dir(real), 0o755)).To(Succeed())
+			Expect(os.Symlink(entry.Target, real)).To(Succeed())
+		default:
+			w.write(name, string(entry.Contents))
+			Expect(os.Chmod(real, fs.FileMode(ptr.Deref(entry.Mode, 0o644)))).To(Succeed())
+		}
+	}
+	for _, operation := range update.Desired(t.config) {
+		w.apply(operation)
+	}
+	w.running, w.runningOS = slices.Clone(w.arguments), w.os.Image
+	w.calls = nil
+	return w.offer(a)
+}
+
+// apply carries out an operation that does not change files.
+func (w *world) apply(operation update.Operation) {
+	switch operation.Kind {
+	case update.ChangeEnablement:
+		w.enablement[operation.Name] = operation.After.Enablement
+		if operation.After.Enablement == update.Preset {
+			delete(w.enablement, operation.Name)
+		}
+	case update.ChangeUser, update.ChangeGroup:
+		raw, err := json.Marshal(operation.After)
+		Expect(err).NotTo(HaveOccurred())
+		w.accounts[operation.Name] = string(raw)
+		if operation.After.User == nil && operation.After.Group == nil {
+			delete(w.accounts, operation.Name)
+		}
+	case update.ChangeKernelArguments:
+		w.arguments = slices.DeleteFunc(w.arguments, func(argument string) bool {
+			return slices.Contains(operation.Before.KernelArguments, argument) || slices.Contains(operation.After.KernelArguments, argument)
+		})
+		w.arguments = append(w.arguments, operation.After.KernelArguments...)
+	case update.ChangePath:
+		w.flags = operation.After.Path != nil
+	case update.ChangeOS:
+		w.os = *operation.After.OS
+	}
+}
+
+// snapshot describes everything on the host that a configuration decides.
+func (w *world) snapshot() map[string]string {
+	GinkgoHelper()
+	entries := map[string]string{"kernel arguments": fmt.Sprint(w.arguments), "running": fmt.Sprint(w.running, w.runningOS), "os": w.os.Image}
+	for name, value := range w.enablement {
+		entries["unit "+name] = string(value)
+	}
+	for name, value := range w.accounts {
+		entries["account "+name] = value
+	}
+	Expect(filepath.WalkDir(w.directory, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, _ := filepath.Rel(w.directory, name)
+		if relative == "var/lib/poolboot" {
+			return fs.SkipDir
+		}
+		if entry.Type().IsRegular() {
+			info, err := entry.Info()
+			Expect(err).NotTo(HaveOccurred())
+			entries[relative] = info.Mode().String() + " " + w.read(relative)
+		} else if entry.Type()&fs.ModeSymlink != 0 {
+			entries[relative], _ = os.Readlink(name)
+		}
+		return nil
+	})).To(Succeed())
+	return entries
+}
+
+// state returns the reported state of a revision.
+func (w *world) state() string {
+	return w.node.Annotations[agentv1.StateAnnotation] + " " + w.node.Annotations[agentv1.TargetAnnotation]
+}
+
+func (w *world) reason() string { return w.node.Annotations[agentv1.ReasonAnnotation] }
+
+// Fakes.
+
+type fakeFiles struct {
+	*hostfiles.Updater
+	w *world
+}
+
+func (f *fakeFiles) Adopt(tree hosttree.Tree) error {
+	return f.w.change("adopt", func() error { return f.Updater.Adopt(tree) })
+}
+
+func (f *fakeFiles) Apply(changes []hosttree.Change, force bool) error {
+	return f.w.change("apply files", func() error { return f.Updater.Apply(changes, force) })
+}
+
+func (f *fakeFiles) Recover(policy hostfiles.Policy) (outcome hostfiles.Outcome, err error) {
+	return outcome, f.w.change("recover files", func() error { outcome, err = f.Updater.Recover(policy); return err })
+}
+
+func (f *fakeFiles) Confirm() error { return f.w.change("confirm files", f.Updater.Confirm) }
+
+func (f *fakeFiles) RollBack() error { return f.w.change("roll back files", f.Updater.RollBack) }
+
+type fakeExecutor struct {
+	w    *world
+	name string
+}
+
+func (f *fakeExecutor) Apply(_ context.Context, operations []update.Operation) error {
+	for _, operation := range operations {
+		if operation.Kind == update.ChangePath && operation.Name != ignition.KubeadmJoinPath {
+			continue
+		}
+		name := f.name + " " + operation.Name
+		if operation.Kind == update.ChangeKernelArguments {
+			name += strings.Join(operation.After.KernelArguments, " ")
+		}
+		Expect(f.w.prepared).To(Or(BeNil(), ContainElement(f.name+" "+operation.Name)), "each operation is prepared")
+		err := f.w.change(name, func() error {
+			f.w.apply(operation)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeExecutor) Missing(arguments []string) (missing []string, _ error) {
+	for _, argument := range arguments {
+		if !slices.Contains(f.w.running, argument) {
+			missing = append(missing, argument)
+		}
+	}
+	return missing, nil
+}
+
+// Prepare fails if anything was changed before it for the first time.
+func (f *fakeExecutor) Prepare(_ context.Context, operations []update.Operation) error {
+	return f.w.change("prepare "+f.name, func() error {
+		for _, operation := range operations {
+			f.w.prepared = append(f.w.prepared, f.name+" "+operation.Name)
+		}
+		return nil
+	})
+}
+
+func (f *fakeExecutor) Difference(_ context.Context, want update.OperatingSystem) (string, error) {
+	if f.w.runningOS != want.Image {
+		return "it runs " + f.w.runningOS, nil
+	}
+	return "", nil
+}
+
+type fakeUnits struct{ w *world }
+
+func (f fakeUnits) call(name string) error {
+	return f.w.change(name, func() error {
+		f.w.calls = append(f.w.calls, name)
+		return nil
+	})
+}
+
+func (f fakeUnits) DaemonReload(context.Context) error           { return f.call("daemon-reload") }
+func (f fakeUnits) Reload(_ context.Context, unit string) error  { return f.call("reload " + unit) }
+func (f fakeUnits) Restart(_ context.Context, unit string) error { return f.call("restart " + unit) }
+func (f fakeUnits) Stop(_ context.Context, unit string) error    { return f.call("stop " + unit) }
+func (f fakeUnits) FailedLogs(context.Context) string            { return "web.service: it does not start" }
+func (f fakeUnits) Exists(_ context.Context, unit string) (bool, error) {
+	return unit != "crio.service", f.w.fails["exists"]
+}
+
+type fakeRebooter struct{ w *world }
+
+func (f fakeRebooter) Reboot(context.Context) error {
+	return f.w.change("reboot", func() error {
+		f.w.calls = append(f.w.calls, "reboot")
+		f.w.boot()
+		panic(booted{}) // nothing after it runs
+	})
+}
+
+type fakeSource struct{ w *world }
+
+func (f fakeSource) Assignment(context.Context) ([]byte, error) {
+	if err := f.w.fails["download"]; err != nil {
+		return nil, err
+	}
+	return f.w.documents[f.w.offered], nil
+}
+
+func (f fakeSource) Rendered(_ context.Context, name string) ([]byte, error) {
+	if document, ok := f.w.rendered[name]; ok {
+		return document, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, ErrRefused)
+}
+
+func (f fakeSource) Contents(_ context.Context, resource types.Resource) ([]byte, error) {
+	return f.w.contents[*resource.Source], f.w.fails["contents"]
+}
+
+func (f fakeSource) Program(_ context.Context, sum string) ([]byte, error) {
+	return f.w.programs[sum], nil
+}
+
+type fakeCluster struct{ w *world }
+
+func (f fakeCluster) Annotate(_ context.Context, annotations map[string]*string) error {
+	if err := f.w.fails["annotate"]; err != nil {
+		return err
+	}
+	f.w.step("annotate")
+	for name, value := range annotations {
+		if value == nil {
+			delete(f.w.node.Annotations, name)
+		} else {
+			f.w.node.Annotations[name] = *value
+		}
+	}
+	if state := f.w.node.Annotations[agentv1.StateAnnotation]; len(f.w.states) == 0 || f.w.states[len(f.w.states)-1] != state {
+		f.w.states = append(f.w.states, state)
+	}
+	return nil
+}
+
+func (f fakeCluster) Renewed(context.Context) (time.Time, error) {
+	return f.w.lease, f.w.fails["lease"]
+}
+
+type fakeClock struct{ w *world }
+
+func (f fakeClock) Now() time.Time        { return f.w.wallclock }
+func (f fakeClock) Uptime() time.Duration { return f.w.uptime }
+func (f fakeClock) BootID() string        { return fmt.Sprint("boot-", f.w.boots) }
+
+type fakeProgram struct {
+	version, sum string
+	err          error
+	replaced     []byte
+}
+
+func (f *fakeProgram) Running() (version, sum, architecture string) { return f.version, f.sum, "amd64" }
+func (f *fakeProgram) Replace(_ context.Context, contents []byte) error {
+	if f.err == nil {
+		f.replaced = contents
+	}
+	return f.err
+}
+
+// Entries of configurations.
+
+func newFile(name, contents string) types.File {
+	return types.File{
+		Node:          types.Node{Path: name, Overwrite: ptr.To(true)},
+		FileEmbedded1: types.FileEmbedded1{Mode: ptr.To(0o644), Contents: types.Resource{Source: ptr.To("data:," + strings.ReplaceAll(escaped(contents), " ", "%20"))}},
+	}
+}
+
+func escaped(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return b.String()
+}
+
+func withFiles(pairs ...string) update.Config {
+	config := update.Config{}
+	for i := 0; i < len(pairs); i += 2 {
+		config.Ignition.Storage.Files = append(config.Ignition.Storage.Files, newFile(pairs[i], pairs[i+1]))
+	}
+	return config
+}

@@ -1,0 +1,124 @@
+package join
+
+import (
+	"encoding/json"
+
+	"github.com/coreos/go-systemd/v22/unit"
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// Agent is the agent of a host: the program that keeps the host in the configuration of its pool after it joined.
+type Agent struct {
+	// Settings are what the agent needs to reach the config server.
+	Settings assignment.Settings
+	// Program is what the host installs at its first boot. Later, the agent replaces itself.
+	Program Program
+}
+
+// Program is a program that a host downloads.
+type Program struct {
+	// URL is where the gzip file of the program is.
+	URL string
+	// SHA512 is the hash of the uncompressed program in hex.
+	SHA512 string
+}
+
+// registerTimeout limits, in seconds, how long the registration can delay the kubelet. The program itself stops after a
+// minute.
+const registerTimeout = "75"
+
+// addUnits adds the settings and the units of the agent. It adds nothing if there is no agent.
+func (a *Agent) addUnits(config *ignition.Config) {
+	if a == nil {
+		return
+	}
+	settings, _ := json.Marshal(a.Settings) // strings always encode
+	config.Storage.Files = append(config.Storage.Files, newFile(assignment.SettingsPath, 0o644, append(settings, '\n')))
+	config.Systemd.Units = append(config.Systemd.Units,
+		newEnabledUnit(assignment.AgentUnit, agentUnit()),
+		newEnabledUnit(assignment.RegisterUnit, registerUnit()))
+}
+
+// addProgram adds the program of the agent, in a directory that only root can read. Ignition downloads it, and verifies
+// it before the host starts. It adds nothing if there is no agent.
+func (a *Agent) addProgram(config *ignition.Config) {
+	if a == nil {
+		return
+	}
+	state := newDirectory(ignition.StateDirectory)
+	state.Mode = ptr.To(0o700)
+	config.Storage.Directories = append(config.Storage.Directories, state)
+	config.Storage.Files = append(config.Storage.Files, types.File{
+		Node: types.Node{Path: assignment.ProgramPath, Overwrite: ptr.To(true)},
+		FileEmbedded1: types.FileEmbedded1{
+			Mode: ptr.To(0o755),
+			Contents: types.Resource{
+				Source:       ptr.To(a.Program.URL),
+				Compression:  ptr.To("gzip"),
+				Verification: types.Verification{Hash: ptr.To("sha512-" + a.Program.SHA512)},
+			},
+		},
+	})
+}
+
+// agentUnit returns the unit of the agent. The agent changes files, users and units of the host, and runs programs of
+// the image that change the boot loader or the operating system. So it has the rights of root and the mounts of the
+// host, and the unit only takes away what neither of them needs.
+func agentUnit() []*unit.UnitOption {
+	options := []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Keep this host in the configuration of its pool"),
+		unit.NewUnitOption("Unit", "Wants", "network-online.target"),
+		unit.NewUnitOption("Unit", "After", "network-online.target "+assignment.RegisterUnit),
+		unit.NewUnitOption("Unit", "ConditionPathExists", assignment.ProgramPath),
+		unit.NewUnitOption("Unit", "StartLimitIntervalSec", "0"), // it is restarted without a limit, every RestartSec
+		unit.NewUnitOption("Service", "ExecStart", agentCommand("run")),
+		unit.NewUnitOption("Service", "Restart", "always"),
+		unit.NewUnitOption("Service", "RestartSec", "10"),
+		unit.NewUnitOption("Service", "KillMode", "mixed"),
+		unit.NewUnitOption("Service", "TimeoutStopSec", "30"),
+	}
+	return append(append(options, hardening()...), wantedByMultiUser())
+}
+
+// registerUnit returns the unit that has the Node pre-registered before the kubelet starts, in case that it was
+// deleted. The kubelet starts after it, but does not require it, so it also starts if the registration fails. The unit
+// is skipped while the kubelet has no certificate: then the host has not joined, and its Node was pre-registered for
+// its first boot.
+func registerUnit() []*unit.UnitOption {
+	options := []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Register the Node of this host before its kubelet starts"),
+		unit.NewUnitOption("Unit", "Wants", "network-online.target"),
+		unit.NewUnitOption("Unit", "After", "network-online.target"),
+		unit.NewUnitOption("Unit", "Before", ignition.KubeletUnit),
+		unit.NewUnitOption("Unit", "ConditionPathExists", assignment.ProgramPath),
+		unit.NewUnitOption("Unit", "ConditionPathExists", kubeletCertificate),
+		unit.NewUnitOption("Service", "Type", "oneshot"),
+		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+		unit.NewUnitOption("Service", "TimeoutStartSec", registerTimeout),
+		unit.NewUnitOption("Service", "ExecStart", agentCommand("register")),
+		unit.NewUnitOption("Service", "ProtectSystem", "strict"),
+		unit.NewUnitOption("Service", "PrivateDevices", "yes"),
+		unit.NewUnitOption("Service", "CapabilityBoundingSet", ""),
+	}
+	return append(append(options, hardening()...), wantedByMultiUser())
+}
+
+// agentCommand returns the command line that runs the agent. A shell starts it, because the policies of SELinux in
+// images do not allow systemd itself to run programs in /var/lib.
+func agentCommand(subcommand string) string {
+	return `/bin/sh -c "exec ` + assignment.ProgramPath + " " + subcommand + `"`
+}
+
+// hardening returns the settings of both units.
+func hardening() []*unit.UnitOption {
+	return []*unit.UnitOption{
+		unit.NewUnitOption("Service", "LockPersonality", "yes"),
+		unit.NewUnitOption("Service", "RestrictRealtime", "yes"),
+		unit.NewUnitOption("Service", "RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK"),
+		unit.NewUnitOption("Service", "SystemCallArchitectures", "native"),
+	}
+}

@@ -1,0 +1,175 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Progress is how far a host is with the revision that it is told to have.
+type Progress int
+
+const (
+	// Done means that the host has the revision, or was never told to have one.
+	Done Progress = iota
+	// InUpdate means that the host reports that it is working on the revision.
+	InUpdate
+	// Unknown means that the host reports nothing about the revision. It was just told, or does not answer, or its Node
+	// registered again and lost what it reported.
+	Unknown
+	// Failed means that the host reported that it can't have the revision, and runs its previous one.
+	Failed
+)
+
+// Host is a host of a pool.
+type Host struct {
+	// Name identifies the host within the pool.
+	Name string
+	// Zone is the zone of its Node, or "".
+	Zone string
+	// CreationTime is that of its Node.
+	CreationTime time.Time
+	// Desired is the revision that is recorded for the host. Target is the revision that it should have according to
+	// its pool.
+	Desired, Target string
+	// IsPending is true if Desired is recorded and the host was not told yet.
+	IsPending bool
+	// Progress is how far the host is with the revision that it was told to have.
+	Progress Progress
+	// IsUnavailable is true if the host is unavailable for any reason other than Progress: its Node does not exist, is
+	// not Ready or is cordoned, or its Machine is being deleted.
+	IsUnavailable bool
+	// IsExcluded is true for a host that is never chosen, such as one that runs no agent. It counts like any other.
+	IsExcluded bool
+}
+
+// isActive reports whether the host is unavailable, or can be at any time because of its update.
+func (h *Host) isActive() bool {
+	return h.IsUnavailable || h.Progress == InUpdate || h.Progress == Unknown
+}
+
+// DefaultMaxUnavailable is the number of hosts if a pool has no maxUnavailable.
+const DefaultMaxUnavailable = 1
+
+// MaxUnavailable returns how many of a number of hosts can be unavailable. Percentages are rounded down, and 0 is 1, so
+// that a rollout never stops because a pool is small. The error is that of a value which is neither a number nor a
+// percentage.
+func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
+	if value == nil {
+		return DefaultMaxUnavailable, nil
+	}
+	number, err := intstr.GetScaledValueFromIntOrPercent(value, hosts, false)
+	if err != nil {
+		return 0, fmt.Errorf("maxUnavailable %q: %w", value.String(), err)
+	}
+	return max(number, 1), nil
+}
+
+// Count returns how many hosts count against maxUnavailable: those that are unavailable, in an update or about to be,
+// and those whose last update failed.
+func Count(hosts []Host) (count int) {
+	for i := range hosts {
+		if h := &hosts[i]; h.isActive() || h.IsPending || h.Progress == Failed {
+			count++
+		}
+	}
+	return count
+}
+
+// Next returns the names of the hosts for which their Target should be recorded now, where it differs from Desired.
+//
+//   - A host in an update gets its Target at once, whatever the others do: it counts already, and the new revision may
+//     be the one that helps it. The agent ends what it can't interrupt first.
+//   - So does a pending host. It counts like one in an update only if Confirm allows to tell it. Otherwise it could
+//     stop a pool for good: it waits for hosts whose update failed, and these would wait for it.
+//   - A host that reports nothing gets it if no more hosts are unavailable or in an update than allowed.
+//   - A host whose last update failed gets it as soon as that number allows another host.
+//   - Any other host gets it only if the hosts whose last update failed leave room for it as well. So a revision that
+//     fails stops at maxUnavailable hosts.
+//
+// Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
+// their zones, and within a zone the oldest first. Those without a zone are last.
+func Next(hosts []Host, maxUnavailable int) []string {
+	confirmed := Confirm(hosts, maxUnavailable)
+	isNext := func(h *Host) bool { return h.Desired != h.Target && !h.IsExcluded }
+	var chosen []string
+	others := slices.Clone(hosts)
+	for i := range others {
+		h := &others[i]
+		if !h.IsPending {
+			continue
+		}
+		if isNext(h) {
+			chosen = append(chosen, h.Name)
+		}
+		if slices.Contains(confirmed, h.Name) {
+			h.Progress = InUpdate
+		}
+		h.IsExcluded = true // it is decided
+	}
+	slices.Sort(chosen)
+	return append(chosen, choose(others, maxUnavailable, isNext)...)
+}
+
+// Confirm returns the names of the pending hosts that can be told, by the rules of Next. Pending hosts count only once
+// they are chosen, so the answer does not depend on who recorded them.
+func Confirm(hosts []Host, maxUnavailable int) []string {
+	return choose(hosts, maxUnavailable, func(h *Host) bool { return h.IsPending })
+}
+
+// choose chooses from the hosts that are wanted. A pending host counts like one that is told nothing.
+func choose(hosts []Host, maxUnavailable int, isWanted func(*Host) bool) (chosen []string) {
+	var active, stopped int
+	var unknown []string
+	var failed, waiting []*Host
+	for i := range hosts {
+		h := &hosts[i]
+		switch {
+		case h.isActive():
+			active++
+			switch {
+			case !isWanted(h):
+			case h.Progress == InUpdate:
+				chosen = append(chosen, h.Name)
+			case h.Progress == Unknown || h.IsPending:
+				unknown = append(unknown, h.Name)
+			}
+		case h.Progress == Failed:
+			stopped++
+			if isWanted(h) {
+				failed = append(failed, h)
+			}
+		case isWanted(h):
+			waiting = append(waiting, h)
+		}
+	}
+	if active <= maxUnavailable {
+		chosen = append(chosen, unknown...)
+	}
+	slices.Sort(chosen)
+	chosen = append(chosen, first(failed, maxUnavailable-active)...)
+	return append(chosen, first(waiting, maxUnavailable-active-stopped)...)
+}
+
+// first returns the names of the first hosts in the order of a rollout.
+func first(hosts []*Host, number int) []string {
+	slices.SortFunc(hosts, func(a, b *Host) int {
+		return cmp.Or(compareZones(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
+	})
+	var names []string
+	for _, h := range hosts[:min(max(number, 0), len(hosts))] {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+// compareZones sorts "" last.
+func compareZones(a, b string) int {
+	if (a == "") != (b == "") {
+		return cmp.Compare(len(b), len(a))
+	}
+	return cmp.Compare(a, b)
+}

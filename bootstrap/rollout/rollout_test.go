@@ -1,0 +1,238 @@
+package rollout_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+)
+
+func TestRollout(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Rollout")
+}
+
+var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// waiting returns a host that waits for the revision "new". Its age follows its name.
+func waiting(name string) rollout.Host {
+	return rollout.Host{Name: name, Desired: "old", Target: "new", CreationTime: start.Add(time.Duration(name[0]) * time.Second)}
+}
+
+func in(zone string, h rollout.Host) rollout.Host {
+	h.Zone = zone
+	return h
+}
+
+func unavailable(h rollout.Host) rollout.Host {
+	h.IsUnavailable = true
+	return h
+}
+
+func pending(h rollout.Host) rollout.Host {
+	h.IsPending = true
+	return h
+}
+
+func excluded(h rollout.Host) rollout.Host {
+	h.IsExcluded = true
+	return h
+}
+
+// told returns the host after it was told to have a revision.
+func told(revision string, progress rollout.Progress, h rollout.Host) rollout.Host {
+	h.Desired, h.Progress = revision, progress
+	return h
+}
+
+var _ = DescribeTable("The next hosts are", func(maxUnavailable int, hosts []rollout.Host, expected ...string) {
+	slices.Reverse(hosts)
+	Expect(rollout.Next(hosts, maxUnavailable)).To(HaveExactElements(expected))
+},
+	Entry("the oldest", 1, []rollout.Host{waiting("a"), waiting("b")}, "a"),
+	Entry("those of the first zone, and those without a zone last", 3,
+		[]rollout.Host{waiting("a"), in("zone-2", waiting("b")), in("zone-1", waiting("c")), in("zone-1", waiting("d"))}, "c", "d", "b"),
+	Entry("all, if enough may be unavailable", 2, []rollout.Host{waiting("a"), waiting("b")}, "a", "b"),
+	Entry("fewer by those in an update", 2, []rollout.Host{told("new", rollout.InUpdate, waiting("a")), waiting("b"), waiting("c")}, "b"),
+	Entry("fewer by those that are unavailable", 2, []rollout.Host{unavailable(waiting("a")), waiting("b"), waiting("c")}, "b"),
+	Entry("fewer by those that are unavailable after their update", 1,
+		[]rollout.Host{unavailable(told("new", rollout.Done, waiting("a"))), waiting("b")}),
+	Entry("fewer by those whose update failed, so a bad config stops there", 1,
+		[]rollout.Host{told("new", rollout.Failed, waiting("a")), waiting("b")}),
+	Entry("none if more are unavailable than allowed", 1, []rollout.Host{unavailable(waiting("a")), unavailable(waiting("b")), waiting("c")}),
+	Entry("none that have the revision already", 2, []rollout.Host{told("new", rollout.Done, waiting("a")), waiting("b")}, "b"),
+	Entry("none that are excluded", 2, []rollout.Host{excluded(waiting("a")), waiting("b")}, "b"),
+	Entry("also those in an update to an older revision, which count already", 1,
+		[]rollout.Host{told("bad", rollout.InUpdate, waiting("a")), waiting("b")}, "a"),
+	Entry("also an unavailable one in an update to an older revision", 1,
+		[]rollout.Host{unavailable(told("bad", rollout.InUpdate, waiting("a"))), waiting("b")}, "a"),
+	Entry("also those that report nothing, if they are the only ones that count", 1,
+		[]rollout.Host{told("bad", rollout.Unknown, waiting("a")), waiting("b")}, "a"),
+	Entry("none of those that report nothing if there are more than allowed, as after all Nodes registered again", 1,
+		[]rollout.Host{told("old", rollout.Unknown, waiting("a")), told("old", rollout.Unknown, waiting("b"))}),
+	Entry("those that were not told yet, with a newer revision", 1,
+		[]rollout.Host{pending(told("bad", rollout.Done, waiting("a"))), waiting("b")}, "a"),
+	Entry("also those whose update failed, although a host that was not told yet waits for them", 1,
+		[]rollout.Host{told("bad", rollout.Failed, waiting("a")), pending(told("bad", rollout.Done, waiting("b")))}, "b", "a"),
+	Entry("none but those that were not told yet, if these can be told", 1,
+		[]rollout.Host{pending(told("bad", rollout.Done, waiting("b"))), waiting("a")}, "b"),
+	Entry("first those whose update to an older revision failed", 1,
+		[]rollout.Host{waiting("a"), told("bad", rollout.Failed, waiting("b"))}, "b"),
+	Entry("not all of those whose update failed if maxUnavailable is lower now", 1,
+		[]rollout.Host{told("bad", rollout.Failed, waiting("a")), told("bad", rollout.Failed, waiting("b"))}, "a"),
+)
+
+var _ = DescribeTable("The pending hosts that are told are", func(maxUnavailable int, hosts []rollout.Host, expected ...string) {
+	Expect(rollout.Confirm(hosts, maxUnavailable)).To(HaveExactElements(expected))
+},
+	Entry("the first ones that are allowed", 1, []rollout.Host{pending(waiting("a")), pending(waiting("b")), waiting("c")}, "a"),
+	Entry("none while others are unavailable", 1, []rollout.Host{pending(waiting("a")), unavailable(waiting("b"))}),
+	Entry("none while others are in an update", 1, []rollout.Host{pending(waiting("a")), told("new", rollout.InUpdate, waiting("b"))}),
+	Entry("those in an update to an older revision, at once", 1,
+		[]rollout.Host{pending(told("newer", rollout.InUpdate, waiting("a"))), unavailable(waiting("b"))}, "a"),
+	Entry("one that is unavailable itself, if it is the only one", 1, []rollout.Host{pending(unavailable(waiting("a")))}, "a"),
+	Entry("none of the hosts that are not pending", 2, []rollout.Host{waiting("a"), told("new", rollout.InUpdate, waiting("b"))}),
+)
+
+var _ = DescribeTable("maxUnavailable is", func(value *intstr.IntOrString, hosts, expected int) {
+	Expect(rollout.MaxUnavailable(value, hosts)).To(Equal(expected))
+},
+	Entry("1 by default", nil, 10, 1),
+	Entry("a number", ptr.To(intstr.FromInt32(3)), 10, 3),
+	Entry("a percentage, rounded down", ptr.To(intstr.FromString("33%")), 10, 3),
+	Entry("1 if the percentage is less than a host", ptr.To(intstr.FromString("10%")), 9, 1),
+	Entry("1 for 0%", ptr.To(intstr.FromString("0%")), 100, 1),
+	Entry("all hosts for 100%", ptr.To(intstr.FromString("100%")), 7, 7),
+)
+
+var _ = It("A value that is neither a number nor a percentage is refused", func() {
+	_, err := rollout.MaxUnavailable(ptr.To(intstr.FromString("some")), 3)
+	Expect(err).To(MatchError(ContainSubstring(`maxUnavailable "some"`)))
+})
+
+// reference is a second implementation of Next: it chooses hosts one by one, each time the best one that the rules
+// allow.
+func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
+	hosts, chosen := slices.Clone(hosts), map[string]bool{}
+	confirmed := rollout.Confirm(hosts, maxUnavailable)
+	for i := range hosts { // a pending host that can't be told counts as if nothing was recorded
+		if h := &hosts[i]; h.IsPending {
+			if h.Desired != h.Target && !h.IsExcluded {
+				chosen[h.Name] = true
+			}
+			h.IsPending, h.IsExcluded = slices.Contains(confirmed, h.Name), true
+		}
+	}
+	tell := func(h *rollout.Host) { h.Desired, h.IsPending, chosen[h.Name] = h.Target, true, true }
+	active := func() (count int) {
+		for _, h := range hosts {
+			if h.IsUnavailable || h.IsPending || h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown {
+				count++
+			}
+		}
+		return count
+	}
+	best := func(allowed func(rollout.Host) bool) *rollout.Host {
+		var found *rollout.Host
+		rank := func(h *rollout.Host) string {
+			zone := h.Zone
+			if zone == "" {
+				zone = "~"
+			}
+			return fmt.Sprintf("%s/%020d/%s", zone, h.CreationTime.UnixNano(), h.Name)
+		}
+		for i := range hosts {
+			h := &hosts[i]
+			if h.Desired != h.Target && !h.IsExcluded && allowed(*h) && (found == nil || rank(h) < rank(found)) {
+				found = h
+			}
+		}
+		return found
+	}
+	for _, rule := range []struct {
+		allowed func(rollout.Host) bool
+		has     func() bool
+	}{
+		{func(h rollout.Host) bool { return h.Progress == rollout.InUpdate }, func() bool { return true }},
+		{func(h rollout.Host) bool { return h.Progress == rollout.Unknown }, func() bool { return active() <= maxUnavailable }},
+		{func(h rollout.Host) bool { return !h.IsUnavailable && h.Progress == rollout.Failed }, func() bool { return active() < maxUnavailable }},
+		{func(h rollout.Host) bool { return !h.IsUnavailable && h.Progress == rollout.Done }, func() bool { return rollout.Count(hosts) < maxUnavailable }},
+	} {
+		for h := best(rule.allowed); h != nil && rule.has(); h = best(rule.allowed) {
+			tell(h)
+		}
+	}
+	return chosen
+}
+
+// random returns a pool in any state.
+func random(r *rand.Rand) []rollout.Host {
+	hosts := make([]rollout.Host, r.IntN(12))
+	revisions, zones := []string{"", "1", "2", "3"}, []string{"", "a", "b"}
+	for i := range hosts {
+		h := &hosts[i]
+		*h = rollout.Host{
+			Name: fmt.Sprintf("host-%02d", r.IntN(1000)*100+i), Zone: zones[r.IntN(3)],
+			CreationTime: start.Add(time.Duration(r.IntN(3)) * time.Hour),
+			Desired:      revisions[r.IntN(4)], Target: revisions[1+r.IntN(3)],
+			Progress: rollout.Progress(r.IntN(4)), IsUnavailable: r.IntN(4) == 0, IsPending: r.IntN(6) == 0, IsExcluded: r.IntN(5) == 0,
+		}
+	}
+	return hosts
+}
+
+var _ = Describe("In any state of a pool", func() {
+	// forEach calls a function with many pools. A failure names the seed.
+	forEach := func(check func(r *rand.Rand, hosts []rollout.Host, maxUnavailable int)) {
+		seed := uint64(GinkgoRandomSeed())
+		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
+		for range 5000 {
+			check(r, random(r), 1+r.IntN(5))
+		}
+	}
+
+	It("the decision is that of an implementation that tells one host at a time", func() {
+		forEach(func(_ *rand.Rand, hosts []rollout.Host, maxUnavailable int) {
+			chosen := map[string]bool{}
+			for _, name := range rollout.Next(hosts, maxUnavailable) {
+				chosen[name] = true
+			}
+			Expect(chosen).To(Equal(reference(hosts, maxUnavailable)), "%d of %+v", maxUnavailable, hosts)
+		})
+	})
+
+	It("no decision makes more hosts unavailable than allowed, whatever the hosts report next", func() {
+		forEach(func(r *rand.Rand, hosts []rollout.Host, maxUnavailable int) {
+			for i := range hosts { // a healthy pool at the start
+				hosts[i].Desired, hosts[i].Progress, hosts[i].IsUnavailable, hosts[i].IsPending = "old", rollout.Done, false, false
+			}
+			for range 30 {
+				for _, name := range rollout.Next(hosts, maxUnavailable) {
+					i := slices.IndexFunc(hosts, func(h rollout.Host) bool { return h.Name == name })
+					hosts[i].Desired, hosts[i].IsPending = hosts[i].Target, true
+				}
+				for _, name := range rollout.Confirm(hosts, maxUnavailable) {
+					i := slices.IndexFunc(hosts, func(h rollout.Host) bool { return h.Name == name })
+					hosts[i].Progress, hosts[i].IsPending = rollout.Unknown, false
+				}
+				Expect(rollout.Count(hosts)).To(BeNumerically("<=", maxUnavailable), "%+v", hosts)
+				for i := range hosts {
+					if h := &hosts[i]; (h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown) && r.IntN(2) == 0 {
+						h.Progress = rollout.Progress(r.IntN(4))
+					}
+					if r.IntN(10) == 0 {
+						hosts[i].Target = fmt.Sprint(r.IntN(4))
+					}
+				}
+			}
+		})
+	})
+})

@@ -1,0 +1,47 @@
+// Package assignments stores the assignments of hosts as Secrets in the namespace of the config server, which reads
+// them there. The boot controller stores the first one of a host, before the host gets its overlay. The update
+// controller stores the later ones.
+package assignments
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+)
+
+// fieldOwner is the field manager of server-side apply.
+const fieldOwner = client.FieldOwner("poolboot")
+
+// Secrets are the assignment Secrets in a namespace.
+type Secrets struct {
+	// Client writes them.
+	Client client.Client
+	// Namespace is that of the config server.
+	Namespace string
+}
+
+// Key returns the key of the assignment Secret of the PoolbootConfig with a UID.
+func (s Secrets) Key(config types.UID) client.ObjectKey {
+	return client.ObjectKey{Namespace: s.Namespace, Name: record.AssignmentName(config)}
+}
+
+// Store creates or replaces the assignment of a PoolbootConfig. clientCA is the PEM bundle that verifies the client
+// certificates of the kubelets of its Cluster. The same assignment can be stored again.
+func (s Secrets) Store(ctx context.Context, config types.UID, document, clientCA []byte) error {
+	key := s.Key(config)
+	secret := corev1apply.Secret(key.Name, key.Namespace).
+		WithType(corev1.SecretTypeOpaque).
+		WithLabels(map[string]string{bootstrapv1.AssignmentLabel: string(config)}).
+		WithData(map[string][]byte{bootstrapv1.AssignmentKey: document, bootstrapv1.AssignmentClientCAKey: clientCA})
+	if err := s.Client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("assignment Secret %s: %w", key, err)
+	}
+	return nil
+}

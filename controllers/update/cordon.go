@@ -1,0 +1,132 @@
+package update
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+)
+
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinedrainrules,verbs=list;watch
+
+// drainRetry is how often the Pods of a Node are looked at while it is drained. Cluster API waits as long when it
+// deletes a Machine.
+const drainRetry = 20 * time.Second
+
+const cordoned = "true"
+
+// isCordonedByUpdate reports whether this package cordoned a Node.
+func isCordonedByUpdate(node *corev1.Node) bool {
+	return node.Annotations[agentv1.CordonedAnnotation] == cordoned
+}
+
+// mustDrain reports whether the agent waits until its Node is drained.
+func (h *host) mustDrain() bool {
+	return h.node != nil && !h.isDeleting() && h.report.state == agentv1.Draining &&
+		h.report.target == h.desired() && h.told() == h.desired() && h.node.Annotations[agentv1.DrainedAnnotation] != h.desired()
+}
+
+// drainer drains Nodes of one Cluster.
+type drainer struct {
+	// management reads MachineDrainRules. workload reads live, so that no Pods are cached.
+	management, workload client.Client
+	cluster              *clusterv1.Cluster
+	now                  time.Time
+}
+
+// drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
+// its agent was told. Users control it as they control the drain of a Machine that is deleted: with MachineDrainRules,
+// labels of Pods, the annotation machine.cluster.x-k8s.io/exclude-node-draining, and the Machine's
+// spec.deletion.nodeDrainTimeoutSeconds.
+func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
+	machine := h.machine
+	if machine == nil { // only rules for all Machines apply
+		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: h.config.Namespace, Name: h.config.Name}}
+	}
+	if _, isExcluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; isExcluded {
+		return "", d.finish(ctx, h)
+	}
+	started, err := d.cordon(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	if timeout := machine.Spec.Deletion.NodeDrainTimeoutSeconds; timeout != nil && *timeout > 0 &&
+		d.now.Sub(started) >= time.Duration(*timeout)*time.Second {
+		return "", d.finish(ctx, h)
+	}
+	helper := &drain.Helper{Client: d.management, RemoteClient: d.workload, GracePeriodSeconds: -1}
+	pods, err := helper.GetPodsForEviction(ctx, d.cluster, machine, h.node.Name)
+	if err != nil {
+		return "", fmt.Errorf("drain Node %s: %w", h.node.Name, err)
+	}
+	if len(pods.Pods()) == 0 {
+		return "", d.finish(ctx, h)
+	}
+	result := helper.EvictPods(ctx, pods)
+	if result.DrainCompleted() {
+		return "", d.finish(ctx, h)
+	}
+	return clean(result.ConditionMessage(metav1.NewTime(started)), agentv1.MaxReason), nil
+}
+
+// cordon cordons the Node, and records in the same write who did it and when the drain started.
+func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err error) {
+	started, malformed := time.Parse(time.RFC3339, h.node.Annotations[agentv1.DrainStartedAnnotation])
+	if h.node.Spec.Unschedulable && malformed == nil {
+		return started, nil
+	}
+	node := h.node.DeepCopy()
+	if !node.Spec.Unschedulable {
+		node.Spec.Unschedulable = true
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, cordoned)
+	}
+	if malformed != nil {
+		started = d.now
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainStartedAnnotation, started.UTC().Format(time.RFC3339))
+	}
+	return started, d.patch(ctx, h, node)
+}
+
+// finish tells the agent that its Node is drained.
+func (d drainer) finish(ctx context.Context, h *host) error {
+	node := h.node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.desired())
+	return d.patch(ctx, h, node)
+}
+
+// release ends what drain began, after an update that is complete or was undone. A Node that was cordoned by someone
+// else stays cordoned.
+func (d drainer) release(ctx context.Context, h *host) error {
+	if h.node == nil || h.isDeleting() || h.progress() != rollout.Done && h.progress() != rollout.Failed {
+		return nil
+	}
+	node := h.node.DeepCopy()
+	if isCordonedByUpdate(node) {
+		node.Spec.Unschedulable = false
+	}
+	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DrainedAnnotation} {
+		delete(node.Annotations, key)
+	}
+	if len(node.Annotations) == len(h.node.Annotations) {
+		return nil
+	}
+	return d.patch(ctx, h, node)
+}
+
+// patch writes a Node, locked to the version that was read.
+func (d drainer) patch(ctx context.Context, h *host, node *corev1.Node) error {
+	if err := d.workload.Patch(ctx, node, status.Locked(h.node)); err != nil {
+		return fmt.Errorf("patch Node %s: %w", node.Name, err)
+	}
+	h.node = node
+	return nil
+}

@@ -1,0 +1,105 @@
+package update
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+)
+
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+
+// errNoAgent means that the manager offers no agent, so it can't say which one hosts should run.
+var errNoAgent = errors.New("the manager offers no agent: start it with --agent-directory")
+
+// newDocument builds the assignment of a host in its pool.
+func (r *Reconciler) newDocument(ctx context.Context, h *host, in surroundings) ([]byte, error) {
+	if len(in.offer.Agent.SHA512) == 0 {
+		return nil, errNoAgent
+	}
+	key := client.ObjectKey{Namespace: in.pool.Namespace, Name: in.pool.Status.Configuration.Name}
+	rendered, err := r.rendered.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("MachineConfig %s, the rendered config of MachineConfigPool %s: %w", key, in.pool.Name, err)
+	}
+	registered, err := r.registrationOf(ctx, h, in, "")
+	if err != nil {
+		return nil, err
+	}
+	return desired.Document(desired.Input{
+		Config: h.config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer,
+	})
+}
+
+// registrationOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what
+// its pool and its Machine declare now.
+func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surroundings, cloudProviderSource string) (registration.Registration, error) {
+	input := registration.Input{
+		NodeName:       h.config.Status.NodeRef.Name,
+		Cluster:        in.identity,
+		HostUID:        h.config.Status.HostRef.UID,
+		Pool:           *in.pool,
+		Pools:          in.pools,
+		Config:         h.config,
+		RenderedConfig: cmp.Or(h.config.Status.Configuration.Name, in.pool.Status.Configuration.Name),
+		SyncedLabels:   r.SyncedLabels,
+
+		CloudProviderSource: cloudProviderSource,
+	}
+	if name := record.MachineName(h.config); name != "" && h.machine == nil {
+		return registration.Registration{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels of the Machine",
+			h.config.Namespace, name, h.config.Name)
+	}
+	if h.machine != nil {
+		input.MachineLabels = h.machine.Labels
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.config.Status.DerivedNodeLabels)) {
+		input.DerivedLabels = append(input.DerivedLabels, registration.DerivedLabel{
+			Key: key, Value: h.config.Status.DerivedNodeLabels[key], Source: "the derivedNodeLabels in the status of PoolbootConfig " + h.config.Name,
+		})
+	}
+	found, err := barehost.ForConfig(ctx, r.Client, h.config, h.machine)
+	_, isNotReady := errors.AsType[*barehost.NotReadyError](err)
+	switch {
+	case err != nil && !isNotReady:
+		return registration.Registration{}, err
+	case found != nil:
+		input.ProviderID = found.ProviderID
+	}
+	if (found != nil || isNotReady) && h.machine != nil && h.node != nil && h.node.Spec.ProviderID != "" {
+		input.ProviderID = h.node.Spec.ProviderID // it never changes, and the kubelet was started with it
+	}
+	return registration.Register(input)
+}
+
+// cloudProviderOf returns the field that starts the kubelet of a host with --cloud-provider=external, or "". The
+// rendered config can be gone, because the host has it already.
+func (r *Reconciler) cloudProviderOf(ctx context.Context, h *host) (string, error) {
+	source, err := join.FindExternalCloudProvider(h.config)
+	if err != nil || source != "" || h.config.Status.Configuration.Name == "" {
+		return source, err
+	}
+	rendered := &poolv1.MachineConfig{}
+	key := client.ObjectKey{Namespace: h.config.Namespace, Name: h.config.Status.Configuration.Name}
+	if err := r.Client.Get(ctx, key, rendered); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	return pool.FindExternalCloudProvider(rendered)
+}

@@ -1,0 +1,215 @@
+package update
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+// errPDB is the answer of an API server to an eviction that a PodDisruptionBudget does not allow.
+var errPDB = apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+
+func newPod(host int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Spec: corev1.PodSpec{NodeName: hostName(host)}}
+}
+
+var _ = Describe("A Node whose agent asks for a drain", func() {
+	// draining returns a world with a host that waits for its drain, and a Pod on it.
+	draining := func(ctx SpecContext) *world {
+		GinkgoHelper()
+		w := newWorld(2)
+		Expect(w.workload.Create(ctx, newPod(0))).To(Succeed())
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		return w
+	}
+	drained := HaveKeyWithValue(agentv1.DrainedAnnotation, revisionOf(0, "rendered-worker-2"))
+
+	It("is cordoned and drained, then the agent is told, and after the update it is uncordoned", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.settle(ctx)
+		node := w.node(ctx, 0)
+		Expect(node.Spec.Unschedulable).To(BeTrue())
+		Expect(node.Annotations).To(drained)
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
+		for _, state := range []agentv1.State{agentv1.Applying, agentv1.Rebooting, agentv1.Verifying} {
+			w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
+			w.settle(ctx)
+			Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
+		}
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		node = w.node(ctx, 0)
+		Expect(node.Spec.Unschedulable).To(BeFalse())
+		Expect(node.Annotations).NotTo(Or(HaveKey(agentv1.DrainedAnnotation), HaveKey(agentv1.CordonedAnnotation), HaveKey(agentv1.DrainStartedAnnotation)))
+	})
+
+	It("is uncordoned too after an update that failed", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
+	It("stays cordoned after the update if someone else had cordoned it", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(And(drained, Not(HaveKey(agentv1.CordonedAnnotation))))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
+	})
+
+	It("waits for PodDisruptionBudgets, and says so", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.evict = func(*corev1.Pod) error { return errPDB }
+		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", drainRetry))
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateDrainingReason),
+			HaveField("Message", And(ContainSubstring("default/app"), ContainSubstring("disruption budget")))))
+		w.evict = nil
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(drained)
+	})
+
+	It("waits no longer than the Machine's nodeDrainTimeoutSeconds", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.evict = func(*corev1.Pod) error { return errPDB }
+		machine := w.machine(ctx, 0)
+		machine.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](600)
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.DrainStartedAnnotation] = time.Now().Add(-11 * time.Minute).UTC().Format(time.RFC3339)
+		})
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(drained)
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Succeed())
+	})
+
+	It("is not drained if its Machine excludes that", func(ctx SpecContext) {
+		w := draining(ctx)
+		machine := w.machine(ctx, 0)
+		machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation] = ""
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(drained)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Succeed())
+	})
+
+	It("respects MachineDrainRules", func(ctx SpecContext) {
+		w := draining(ctx)
+		rule := &clusterv1.MachineDrainRule{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "keep"}}
+		rule.Spec.Drain.Behavior = clusterv1.MachineDrainRuleDrainBehaviorSkip
+		Expect(w.management.Create(ctx, rule)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(drained)
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Succeed())
+	})
+
+	It("is not drained for a revision that it was not told", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.reports(ctx, 1, agentv1.Draining, revisionOf(1, "rendered-worker-2"), "I want to")
+		w.settle(ctx)
+		Expect(w.node(ctx, 1).Spec.Unschedulable).To(BeFalse())
+		Expect(w.node(ctx, 1).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+	})
+
+	It("is not drained for a revision that is recorded, as long as other hosts of the pool are updated", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.settle(ctx)
+		config := w.config(ctx, 1)
+		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", revisionOf(1, "rendered-worker-2")
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		w.reports(ctx, 1, agentv1.Draining, revisionOf(1, "rendered-worker-2"), "I want to")
+		w.settle(ctx)
+		Expect(w.node(ctx, 1).Spec.Unschedulable).To(BeFalse())
+	})
+
+	It("is drained again for a newer revision", func(ctx SpecContext) {
+		w := draining(ctx)
+		w.settle(ctx)
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-3"), "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DrainedAnnotation, revisionOf(0, "rendered-worker-3")))
+	})
+})
+
+var _ = Describe("Health checks of the Machine of a host", func() {
+	paused := HaveField("Annotations", HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, remediationSkipper))
+
+	updating := func(ctx SpecContext) *world {
+		GinkgoHelper()
+		w := newWorld(2)
+		w.adopt(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).To(paused)
+		Expect(w.machine(ctx, 1)).NotTo(paused)
+		return w
+	}
+
+	DescribeTable("are paused during an update, and not after", func(ctx SpecContext, state agentv1.State) {
+		w := updating(ctx)
+		w.reports(ctx, 0, agentv1.Applying, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).To(paused)
+		w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+	},
+		Entry("that is done", agentv1.Done),
+		Entry("that failed", agentv1.Degraded),
+		Entry("that is not possible", agentv1.Unreconcilable),
+	)
+
+	It("are not paused for longer than a host needs to come back", func(ctx SpecContext) {
+		w := updating(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
+		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically(">", 20*time.Minute)))
+		Expect(w.machine(ctx, 0)).To(paused)
+		node := w.node(ctx, 0)
+		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-31 * time.Minute))
+		Expect(w.workload.Status().Update(ctx, node)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+	})
+
+	It("stay paused if a user has paused them", func(ctx SpecContext) {
+		w := newWorld(1)
+		machine := w.machine(ctx, 0)
+		machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0).Annotations).To(HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, ""))
+	})
+})

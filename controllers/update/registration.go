@@ -1,0 +1,93 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// isRegistrationRequested reports whether a host that starts again waits for its Node.
+func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
+	update := config.Status.Update
+	return update.RegistrationRequestedTime != nil && (update.RegisteredTime == nil || update.RegisteredTime.Before(update.RegistrationRequestedTime))
+}
+
+// register answers the request of a host that starts again: the Node exists, with the labels and taints of the
+// recorded pool, before its kubelet starts. Most of the time it exists, and only the time is recorded. A Node that was
+// deleted is created as for the first boot. The node controller records its UID.
+func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) error {
+	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.config))
+	if err != nil {
+		return err
+	}
+	key := client.ObjectKey{Name: h.config.Status.NodeRef.Name}
+	node, err := workload.GetIfExists[corev1.Node](ctx, w, key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read Node %s: %w", key.Name, err)
+	case node != nil && !node.DeletionTimestamp.IsZero():
+		return errNodeDeleting
+	case node != nil:
+		if owner, found := record.ConfigOfNode(node); found && !record.IsNodeOf(node, h.config) {
+			return fmt.Errorf("the Node %s belongs to PoolbootConfig %s: delete it", key.Name, owner)
+		}
+	default:
+		if err := r.createNode(ctx, w, h, in); err != nil {
+			return fmt.Errorf("pre-register Node %s again: %w", key.Name, err)
+		}
+	}
+	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.config, func(config *bootstrapv1.PoolbootConfig) {
+		now, requested := metav1.NowMicro(), config.Status.Update.RegistrationRequestedTime
+		if requested != nil && now.Before(requested) { // the config server's clock is ahead
+			now = *requested
+		}
+		config.Status.Update.RegisteredTime = &now
+	})
+	if err == nil {
+		h.config = changed
+		r.written.Record(changed)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// errNodeDeleting means that a Node is being deleted. It is created again when it is gone.
+var errNodeDeleting = errors.New("the Node is being deleted")
+
+// createNode pre-registers the Node of a host that has joined before.
+func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, in surroundings) error {
+	source, err := r.cloudProviderOf(ctx, h)
+	if err != nil {
+		return err
+	}
+	registered, err := r.registrationOf(ctx, h, in, source)
+	if err != nil {
+		return err
+	}
+	rules, err := r.readinessRules.List(ctx, w, in.cluster.UID)
+	if err != nil {
+		return err
+	}
+	node := registered.Node()
+	registration.AddTaints(node, readiness.Taints(rules, node))
+	err = w.Create(ctx, node)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // its kubelet was first, or an earlier try
+	}
+	if err == nil {
+		metrics.PreRegistered(h.config, in.pool.Spec.PoolRole, metrics.NodeCreated)
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package update
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+)
+
+var _ = Describe("A host that asks for its Node before its kubelet starts", func() {
+	requested := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
+
+	ask := func(ctx context.Context, w *world, at metav1.MicroTime) {
+		GinkgoHelper()
+		config := w.config(ctx, 0)
+		config.Status.Update.RegistrationRequestedTime = &at
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+	}
+	deleteNode := func(ctx context.Context, w *world) {
+		GinkgoHelper()
+		Expect(w.workload.Delete(ctx, w.node(ctx, 0))).To(Succeed())
+	}
+	registeredTime := func(ctx context.Context, w *world) *metav1.MicroTime {
+		return w.config(ctx, 0).Status.Update.RegisteredTime
+	}
+
+	It("is answered at once if the Node exists, and the Node does not change", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		before := w.node(ctx, 0)
+		ask(ctx, w, requested)
+		w.settle(ctx)
+		Expect(w.node(ctx, 0)).To(Equal(before))
+		Expect(registeredTime(ctx, w).Before(&requested)).To(BeFalse())
+	})
+
+	It("gets the Node of its recorded pool, with its labels and taints, if the Node was deleted", func(ctx SpecContext) {
+		w := newWorld(1)
+		infra := controllertest.NewPool(clusterKey, "infra")
+		infra.Status.Configuration.Name = "rendered-infra-1"
+		infra.Spec.NodeLabels = nodev1.Labels{"example.com/team": "infra"}
+		infra.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}
+		Expect(w.management.Create(ctx, infra)).To(Succeed())
+		config := w.config(ctx, 0)
+		config.Status.PoolRole = "infra" // the Node has moved there after its first boot
+		config.Status.DerivedNodeLabels = map[string]string{"example.com/rack": "12"}
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		node := w.node(ctx, 0)
+		Expect(node.Labels).To(And(HaveKeyWithValue("node-role.kubernetes.io/infra", ""), HaveKeyWithValue("example.com/team", "infra"),
+			HaveKeyWithValue("example.com/rack", "12"), HaveKeyWithValue(poolv1.NodePoolLabel, "infra")))
+		Expect(node.Spec.Taints).To(ContainElements(
+			HaveField("Key", "infra"), HaveField("Key", poolv1.NodeUnassignedTaint)))
+		Expect(node.Annotations).To(HaveKeyWithValue(poolv1.NodeConfigAnnotation, "edge/host-0"))
+		Expect(registeredTime(ctx, w).Before(&requested)).To(BeFalse())
+	})
+
+	It("waits while the Node can't be created, and is answered later", func(ctx SpecContext) {
+		w := newWorld(1)
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(controllertest.ErrCrash))
+		Expect(registeredTime(ctx, w)).To(BeNil())
+		w.CrashesAt, w.Crashed = nil, false
+		Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		Expect(registeredTime(ctx, w)).NotTo(BeNil())
+	})
+
+	It("is answered although the manager crashed between both writes", func(ctx SpecContext) {
+		w := newWorld(1)
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		w.CrashAt = w.Writes + 2
+		Expect(w.reconcileHost(ctx, 0)).Error().To(HaveOccurred())
+		Expect(w.node(ctx, 0)).NotTo(BeNil())
+		w.Crashed = false
+		Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		Expect(registeredTime(ctx, w)).NotTo(BeNil())
+	})
+
+	It("waits while the Node is being deleted", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Finalizers = []string{"example.com/slow"} })
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(errNodeDeleting))
+		Expect(registeredTime(ctx, w)).To(BeNil())
+	})
+
+	It("does not get the Node of another host", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[poolv1.NodeConfigAnnotation] = "edge/another" })
+		ask(ctx, w, requested)
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("belongs to PoolbootConfig edge/another")))
+		Expect(registeredTime(ctx, w)).To(BeNil())
+	})
+
+	It("is answered once for each request, also if the clock of the config server is ahead", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		ahead := metav1.NewMicroTime(requested.Add(time.Hour))
+		ask(ctx, w, ahead)
+		w.settle(ctx)
+		Expect(registeredTime(ctx, w).Equal(&ahead)).To(BeTrue())
+		deleteNode(ctx, w)
+		w.settle(ctx)
+		Expect(w.workload.Get(ctx, client.ObjectKey{Name: hostName(0)}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
+		ask(ctx, w, metav1.NewMicroTime(ahead.Add(time.Second)))
+		Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		Expect(w.workload.Get(ctx, client.ObjectKey{Name: hostName(0)}, &corev1.Node{})).To(Succeed())
+	})
+})

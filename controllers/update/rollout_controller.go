@@ -1,0 +1,326 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// rolloutRetry is how soon a pool is looked at again while hosts that are recorded can't be told, or another manager
+// has recorded others. Usually an event comes first.
+const rolloutRetry = 10 * time.Second
+
+// rollouts reconciles MachineConfigPools. One pool is never reconciled twice at the same time by one manager.
+type rollouts struct{ *Reconciler }
+
+// poolScope has the objects of one reconcile of a pool.
+type poolScope struct {
+	surroundings
+	// nodes reads Nodes from the cache, and writes them.
+	nodes client.Client
+	// maxUnavailable is the limit for the hosts.
+	maxUnavailable int
+	// hosts are the hosts of the pool, and revisions are those of what they should run, by name. A host for which that
+	// can't be determined has none.
+	hosts     []*host
+	revisions map[string]string
+}
+
+// Reconcile tells the hosts of one pool what to run. A host is told in three writes: the Secret with the assignment,
+// then the record in the PoolbootConfig, then the annotation of its Node. After a crash between any two of them, the
+// record is there and the annotation is not, so the host is pending: it counts as soon as it can be told. What fails
+// for one host does not stop the others.
+func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s, err := r.newScope(ctx, req.NamespacedName)
+	if err != nil || s == nil {
+		return r.result(ctx, err)
+	}
+	if err := r.gather(ctx, s, r.Client); err != nil || !s.hasWork() {
+		return r.result(ctx, err)
+	}
+	// Each decision is made with what is recorded now, and not with what the cache knows.
+	if err := r.gather(ctx, s, r.APIReader); err != nil {
+		return r.result(ctx, err)
+	}
+	if err := errors.Join(r.adopt(ctx, s), r.tellRecorded(ctx, s), r.start(ctx, s)); err != nil {
+		return r.result(ctx, err)
+	}
+	if len(s.pending()) > 0 || len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0 {
+		return ctrl.Result{RequeueAfter: rolloutRetry}, nil
+	}
+	return ctrl.Result{}, nil
+}
+
+// result returns the result for an error.
+func (r rollouts) result(ctx context.Context, err error) (ctrl.Result, error) {
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return ctrl.Result{}, nil // the cluster source triggers every pool when there is a connection
+	}
+	if workload.IsUnreachable(err) {
+		ctrl.LoggerFrom(ctx).V(2).Info("Workload cluster can't be reached, waiting", "error", err.Error())
+		return ctrl.Result{RequeueAfter: rolloutRetry}, nil
+	}
+	return status.RetryConflict(ctx, ctrl.Result{}, err)
+}
+
+// newScope returns nil if there is nothing to do for a pool.
+func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScope, error) {
+	p, err := workload.GetIfExists[poolv1.MachineConfigPool](ctx, r.Client, key)
+	if err != nil || p == nil || !p.DeletionTimestamp.IsZero() {
+		return nil, err
+	}
+	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, workload.ClusterOfPool(p), r.WatchFilterValue)
+	if err != nil || pools == nil || capiannotations.HasPaused(p) {
+		return nil, err
+	}
+	if only, err := pool.OfRole(pools, p.Spec.PoolRole); err != nil || only.Name != p.Name {
+		return nil, nil //nolint:nilerr // Two pools would take the hosts from each other. Their conditions report it.
+	}
+	s := &poolScope{surroundings: r.surroundingsOf(ctx, cluster, p, pools)}
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.poolController, Name: poolWatchName, Configs: r.Client}
+	if err := watch.NodesOfPools(ctx, workload.ClusterOfPool(p), nodeChanged()); err != nil {
+		return nil, err
+	}
+	s.nodes, err = workload.Client(ctx, r.ClusterCache, workload.ClusterOfPool(p))
+	return s, err
+}
+
+// gather reads the hosts, and determines what they should run.
+func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reader) (err error) {
+	if s.hosts, err = hostsOfPool(ctx, configs, r.Client, s.nodes, workload.ClusterOfPool(s.pool), s.pool.Spec.PoolRole); err != nil {
+		return err
+	}
+	if s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)); err != nil {
+		return err
+	}
+	s.revisions = map[string]string{}
+	if s.pool.Spec.IsPaused() {
+		return nil
+	}
+	for _, h := range s.hosts {
+		if h.isExcluded() {
+			continue
+		}
+		revision, err := r.revisionOf(ctx, h, s.surroundings)
+		switch {
+		case workload.IsUnreachable(err):
+			return err
+		case err != nil: // the condition Updated of the host has the same error
+			ctrl.LoggerFrom(ctx).V(2).Info("The target of a host can't be determined", "PoolbootConfig", h.name(), "error", err.Error())
+		default:
+			s.revisions[h.name()] = revision
+		}
+	}
+	return nil
+}
+
+// forRollout returns the hosts as the rollout sees them. A host that must be adopted first is left alone.
+func (s *poolScope) forRollout() []rollout.Host {
+	hosts := make([]rollout.Host, len(s.hosts))
+	for i, h := range s.hosts {
+		hosts[i] = h.forRollout(s.revisions[h.name()])
+	}
+	return hosts
+}
+
+// hasWork reports whether a host must be adopted or told something.
+func (s *poolScope) hasWork() bool {
+	return slices.ContainsFunc(s.hosts, func(h *host) bool { return h.isUntold() || h.mustBeAdopted() }) ||
+		len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0
+}
+
+// pending returns the names of the hosts that are recorded and were not told.
+func (s *poolScope) pending() (names []string) {
+	for _, h := range s.forRollout() {
+		if h.IsPending {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+func (s *poolScope) host(name string) *host {
+	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.name() == name })]
+}
+
+// mustBeAdopted reports whether nothing is recorded for a host with an agent.
+func (h *host) mustBeAdopted() bool { return h.desired() == "" && !h.isExcluded() }
+
+// adopt records what hosts run that were never told anything: those that booted for the first time have what was stored
+// for them before that, and the agents of others report it, as after clusterctl move. This disrupts nothing, so it also
+// happens in a paused pool. A host that reports another revision is updated like any other.
+//
+// A host that was told its target and has it keeps it, also if something else is recorded, as after the restore of a
+// backup.
+func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
+	var errs []error
+	for _, h := range s.hosts {
+		revision := s.revisions[h.name()]
+		if revision != h.desired() && revision == h.told() && h.report.isDone(revision) {
+			_, err := r.storeAndRecord(ctx, h, s.surroundings)
+			errs = append(errs, err)
+			continue
+		}
+		if !h.mustBeAdopted() {
+			continue
+		}
+		stored, err := r.storedOf(ctx, h.config)
+		switch {
+		case err != nil:
+		case stored != nil && (h.report.current == "" || h.report.current == stored.revision):
+			err = r.record(ctx, h, *stored)
+		case revision != "" && h.report.current == revision:
+			_, err = r.storeAndRecord(ctx, h, s.surroundings)
+		}
+		if err != nil {
+			delete(s.revisions, h.name()) // nothing else is recorded before
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tellRecorded tells the hosts what is recorded for them: all for which that disrupts nothing, and of the others as
+// many as the pool allows.
+func (r rollouts) tellRecorded(ctx context.Context, s *poolScope) error {
+	var errs []error
+	for _, h := range s.hosts {
+		if h.isUntold() && h.canBeTold() {
+			errs = append(errs, r.tell(ctx, s, h))
+		}
+	}
+	return errors.Join(append(errs, r.tellPending(ctx, s, s.pending()))...)
+}
+
+// tellPending tells those of the pending hosts which the pool allows.
+func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string) error {
+	if s.pool.Spec.IsPaused() {
+		return nil
+	}
+	var errs []error
+	for _, name := range rollout.Confirm(s.forRollout(), s.maxUnavailable) {
+		if slices.Contains(names, name) {
+			errs = append(errs, r.tell(ctx, s, s.host(name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// start records the next hosts, and tells them. It reads all records again in between: if another manager has recorded
+// hosts at the same time, which is possible for a moment when the leader changes, it withdraws its own records, and
+// tries again later. Hosts that were pending before stay so: each manager counts them.
+func (r rollouts) start(ctx context.Context, s *poolScope) error {
+	next, known := rollout.Next(s.forRollout(), s.maxUnavailable), s.pending()
+	if len(next) == 0 || s.pool.Spec.IsPaused() {
+		return nil
+	}
+	var errs []error
+	before, own := map[string]bootstrapv1.UpdateStatus{}, map[string]string{}
+	for _, name := range next {
+		h := s.host(name)
+		before[name] = *h.config.Status.Update.DeepCopy()
+		revision, err := r.storeAndRecord(ctx, h, s.surroundings)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		own[name] = revision
+	}
+	if err := r.gather(ctx, s, r.APIReader); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	isForeign := func(name string) bool { return !slices.Contains(next, name) && !slices.Contains(known, name) }
+	if !slices.ContainsFunc(s.pending(), isForeign) {
+		if err := r.tellPending(ctx, s, next); err != nil {
+			return errors.Join(append(errs, err)...) // told later
+		}
+	}
+	for name, revision := range own {
+		if slices.Contains(known, name) || !slices.Contains(s.pending(), name) {
+			continue
+		}
+		errs = append(errs, r.change(ctx, s.host(name), func(update *bootstrapv1.UpdateStatus) {
+			if update.DesiredRevision == revision {
+				update.Desired, update.DesiredRevision = before[name].Desired, before[name].DesiredRevision
+			}
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// storeAndRecord stores and records what a host should run, and returns its revision.
+func (r rollouts) storeAndRecord(ctx context.Context, h *host, in surroundings) (string, error) {
+	t, err := r.targetOf(ctx, h, in)
+	if err != nil {
+		return "", err
+	}
+	if err := r.store(ctx, h.config, t); err != nil {
+		return "", err
+	}
+	return t.revision, r.record(ctx, h, t)
+}
+
+// record records what a host should run, unless something else was recorded in the meantime.
+func (r rollouts) record(ctx context.Context, h *host, t target) error {
+	previous := h.desired()
+	return r.change(ctx, h, func(update *bootstrapv1.UpdateStatus) {
+		if update.DesiredRevision == previous {
+			update.Desired, update.DesiredRevision = bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
+		}
+	})
+}
+
+// change changes status.update of a host. It does nothing if the PoolbootConfig is being deleted.
+func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.UpdateStatus)) error {
+	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.config.DeepCopy(), func(config *bootstrapv1.PoolbootConfig) {
+		change(&config.Status.Update)
+	})
+	if err == nil {
+		h.config = changed
+		r.written.Record(changed)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// tell tells a host what is recorded for it. Health checks of its Machine are paused before. The Node counts as drained
+// for no other revision than the one that it was drained for.
+func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
+	if h.machine != nil && !h.canBeTold() {
+		if err := setRemediation(ctx, r.Client, h.machine, true); err != nil {
+			return err
+		}
+	}
+	isStart := !h.canBeTold()
+	node := h.node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.desired())
+	delete(node.Annotations, agentv1.DrainedAnnotation)
+	delete(node.Annotations, agentv1.DrainStartedAnnotation)
+	if err := s.nodes.Patch(ctx, node, status.Locked(h.node)); err != nil {
+		return fmt.Errorf("patch Node %s: %w", node.Name, err)
+	}
+	*h = *newHost(h.config, h.machine, node)
+	if isStart {
+		metrics.UpdateStarted(h.config)
+		r.Recorder.Eventf(h.config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,
+			"Node %s is told to run %s", node.Name, h.config.Status.Update.Desired.Name)
+	}
+	return nil
+}

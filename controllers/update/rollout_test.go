@@ -1,0 +1,364 @@
+package update
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+)
+
+func revisionOf(i int, rendered string) string {
+	config, _, _ := newObjects(hostName(i))
+	return assignment.Revision(newDocument(config, rendered, ""))
+}
+
+var _ = Describe("A host that has booted for the first time", func() {
+	It("is told the revision that was stored before its boot, also if its pool renders another one by now", func(ctx SpecContext) {
+		w := newWorld(3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		for i := range 3 {
+			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(i, "rendered-worker-1")))
+			Expect(w.config(ctx, i).Status.Update.Desired.Name).To(Equal("rendered-worker-1"))
+		}
+	})
+
+	It("is told it in a paused pool too, because that changes nothing", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) })
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DesiredAnnotation))
+	})
+
+	It("is told nothing if it has no agent", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { delete(node.Annotations, agentv1.AgentAnnotation) })
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
+		Expect(w.config(ctx, 0).Status.Update).To(BeZero())
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.NoAgentReason)))
+	})
+
+	It("is recognized by what it reports if both the record and the Secret are lost", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		config := w.config(ctx, 0)
+		config.Status.Update = bootstrapv1.UpdateStatus{}
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		Expect(w.management.Delete(ctx, secretOf(config, nil))).To(Succeed())
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-1")))
+		Expect(w.management.Get(ctx, client.ObjectKeyFromObject(secretOf(config, nil)), &corev1.Secret{})).To(Succeed())
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+	})
+})
+
+var _ = Describe("A rollout", func() {
+	It("updates one host after the other by default, the oldest first, and records what they run", func(ctx SpecContext) {
+		w := newWorld(3)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		for i := range 3 {
+			w.settle(ctx)
+			Expect(w.told(ctx)).To(Equal([]int{i}))
+			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(i, "rendered-worker-2")))
+			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+			w.complete(ctx, i)
+			w.settle(ctx)
+			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-worker-2"))
+			Expect(w.updated(ctx, i)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", bootstrapv1.UpdateDoneReason)))
+		}
+		Expect(w.told(ctx)).To(BeEmpty())
+	})
+
+	It("stores the assignment that it tells a host", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		secret := &corev1.Secret{}
+		Expect(w.management.Get(ctx, w.reconciler.secrets().Key("host-0-config"), secret)).To(Succeed())
+		Expect(assignment.Revision(secret.Data[bootstrapv1.AssignmentKey])).To(Equal(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]))
+		Expect(secret.Labels).To(HaveKeyWithValue(bootstrapv1.AssignmentLabel, "host-0-config"))
+	})
+
+	It("updates as many hosts at a time as the pool allows", func(ctx SpecContext) {
+		w := newWorld(5)
+		w.adopt(ctx)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaxUnavailable, p.Status.Configuration.Name = ptr.To(intstr.FromString("40%")), "rendered-worker-2"
+		})
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0, 1}))
+	})
+
+	DescribeTable("waits while", func(ctx SpecContext, change func(context.Context, *world)) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		change(ctx, w)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+	},
+		Entry("a Node is not Ready", func(ctx context.Context, w *world) {
+			w.changeNode(ctx, 1, func(node *corev1.Node) { setReady(node, false) })
+		}),
+		Entry("a user has cordoned a Node", func(ctx context.Context, w *world) {
+			w.changeNode(ctx, 1, func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		}),
+		Entry("a Node does not exist", func(ctx context.Context, w *world) {
+			Expect(w.workload.Delete(ctx, w.node(ctx, 1))).To(Succeed())
+		}),
+		Entry("the pool is paused", func(ctx context.Context, w *world) {
+			w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) })
+		}),
+		Entry("Cluster API pauses the pool", func(ctx context.Context, w *world) {
+			w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+		}),
+		Entry("the Cluster is paused", func(ctx context.Context, w *world) {
+			cluster := &clusterv1.Cluster{}
+			Expect(w.management.Get(ctx, clusterKey, cluster)).To(Succeed())
+			cluster.Spec.Paused = ptr.To(true)
+			Expect(w.management.Update(ctx, cluster)).To(Succeed())
+		}),
+		Entry("a Machine is being deleted", func(ctx context.Context, w *world) {
+			machine := w.machine(ctx, 1)
+			machine.Finalizers = []string{clusterv1.MachineFinalizer}
+			Expect(w.management.Update(ctx, machine)).To(Succeed())
+			Expect(w.management.Delete(ctx, machine)).To(Succeed())
+		}),
+		Entry("all agents' reports are lost", func(ctx context.Context, w *world) {
+			for i := range 2 {
+				w.changeNode(ctx, i, func(node *corev1.Node) { delete(node.Annotations, agentv1.TargetAnnotation) })
+			}
+		}),
+	)
+
+	It("stops at a config that fails, and goes on with the one that corrects it", func(ctx SpecContext) {
+		w := newWorld(3)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "chronyd.service failed")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.UpdateDegradedReason),
+			HaveField("Message", And(ContainSubstring("chronyd.service failed"), ContainSubstring("rendered-worker-2"), ContainSubstring("runs rendered-worker-1")))))
+		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-3")))
+	})
+
+	It("tells a host that is drained the newer config at once", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.evict = func(*corev1.Pod) error { return errPDB }
+		Expect(w.workload.Create(ctx, newPod(0))).To(Succeed())
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-3")))
+	})
+
+	It("tells a host again what is recorded if the annotation is changed, and gives the host nothing else", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Annotations[agentv1.DesiredAnnotation] = revisionOf(1, "rendered-worker-1")
+		})
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-1")))
+	})
+
+	It("follows a Node into another pool, by the rules of that pool", func(ctx SpecContext) {
+		w := newWorld(2)
+		infra := controllertest.NewPool(clusterKey, "infra")
+		infra.Status.Configuration.Name = "rendered-infra-1"
+		Expect(w.management.Create(ctx, infra)).To(Succeed())
+		w.adopt(ctx)
+		config := w.config(ctx, 1)
+		config.Status.PoolRole = "infra"
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		Expect(rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(infra)})).Error().NotTo(HaveOccurred())
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+		Expect(w.node(ctx, 1).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(1, "rendered-infra-1")))
+	})
+
+	It("creates an event when a host is told, and when it is done", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		Expect(w.eventsOf(bootstrapv1.EventUpdateStarted)).To(BeEmpty())
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.eventsOf(bootstrapv1.EventUpdateStarted)).To(HaveLen(1))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.eventsOf("Normal " + bootstrapv1.EventUpdated)).To(HaveLen(1))
+	})
+})
+
+// expectLimit fails if more hosts were told than the pool allows. It is called after each write.
+func (w *world) expectLimit(ctx context.Context, maxUnavailable int) func() {
+	return func() { Expect(len(w.told(ctx))).To(BeNumerically("<=", maxUnavailable)) }
+}
+
+var _ = Describe("A manager that crashes", func() {
+	for n := 1; n <= 8; n++ {
+		for _, late := range []bool{false, true} {
+			It(fmt.Sprintf("never tells more hosts than allowed, and goes on later: write %d, which takes effect: %t", n, late), func(ctx SpecContext) {
+				w := newWorld(4)
+				w.adopt(ctx)
+				w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+					p.Spec.MaxUnavailable, p.Status.Configuration.Name = ptr.To(intstr.FromInt32(2)), "rendered-worker-2"
+				})
+				w.afterWrite = w.expectLimit(ctx, 2)
+				w.CrashAt, w.Late = w.Writes+n, late
+				w.settle(ctx)
+				Expect(w.told(ctx)).To(Equal([]int{0, 1}))
+				for i := range 4 {
+					w.complete(ctx, i)
+					w.settle(ctx)
+				}
+				Expect(w.told(ctx)).To(BeEmpty())
+				for i := range 4 {
+					Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+				}
+			})
+		}
+	}
+
+	It("leaves hosts that can't be told any more, and the next manager waits for its turn", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
+		_, err := w.reconcilePool(ctx)
+		Expect(err).To(MatchError(controllertest.ErrCrash))
+		w.CrashesAt, w.Crashed = nil, false
+		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-2")))
+		w.changeNode(ctx, 1, func(node *corev1.Node) { setReady(node, false) })
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		w.changeNode(ctx, 1, func(node *corev1.Node) { setReady(node, true) })
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+})
+
+var _ = Describe("Two managers at the same time", func() {
+	for n := 1; n <= 6; n++ {
+		It(fmt.Sprintf("never tell more hosts than allowed: the second one works after write %d of the first one", n), func(ctx SpecContext) {
+			w := newWorld(3)
+			w.adopt(ctx)
+			w.render(ctx, "rendered-worker-2")
+			second := rollouts{w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })}
+			// The second manager sees Nodes in another order.
+			first, isInside := w.Writes, false
+			w.afterWrite = func() {
+				w.expectLimit(ctx, 1)()
+				if w.Writes-first == n && !isInside {
+					isInside = true
+					_, _ = second.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+				}
+			}
+			w.settle(ctx)
+			Expect(w.told(ctx)).To(HaveLen(1))
+		})
+	}
+
+	It("are not misled by a cache that does not have the records of the other one yet", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		stale := &bootstrapv1.PoolbootConfigList{}
+		Expect(w.management.List(ctx, stale)).To(Succeed())
+		w.reconciler.Client = interceptor.NewClient(w.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if configs, is := list.(*bootstrapv1.PoolbootConfigList); is {
+					stale.DeepCopyInto(configs)
+					return nil
+				}
+				return c.List(ctx, list, opts...)
+			},
+		})
+		config := w.config(ctx, 1)
+		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", revisionOf(1, "rendered-worker-2")
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-1")))
+	})
+
+	It("withdraw what they have recorded if the other one has recorded another host in the meantime", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.afterWrite = func() {
+			w.afterWrite = nil // the first write is the Secret of host 0
+			config := w.config(ctx, 1)
+			config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", revisionOf(1, "rendered-worker-2")
+			Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		}
+		_, err := w.reconcilePool(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-1")))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+	})
+})
+
+var _ = It("In any order of events, at most maxUnavailable hosts are told, at every write", func(ctx SpecContext) {
+	r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // not for secrets
+	for range 5 {
+		const hosts, maxUnavailable = 5, 2
+		w := newWorld(hosts)
+		w.adopt(ctx)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(maxUnavailable)) })
+		w.afterWrite = w.expectLimit(ctx, maxUnavailable)
+		for range 150 {
+			w.CrashAt, w.Late, w.Crashed = 0, r.IntN(2) == 0, false
+			if r.IntN(3) == 0 {
+				w.CrashAt = w.Writes + 1 + r.IntN(4)
+			}
+			i := r.IntN(hosts)
+			switch r.IntN(8) {
+			case 0:
+				w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
+			case 1, 2, 3:
+				_, _ = w.reconcilePool(ctx)
+			case 4, 5:
+				_, _ = w.reconcileHost(ctx, i)
+			case 6:
+				states := []agentv1.State{agentv1.Draining, agentv1.Applying, agentv1.Verifying, agentv1.Done, agentv1.Done}
+				w.reports(ctx, i, states[r.IntN(len(states))], w.node(ctx, i).Annotations[agentv1.DesiredAnnotation], "")
+			case 7:
+				w.changeNode(ctx, i, func(node *corev1.Node) { setReady(node, r.IntN(4) > 0) })
+			}
+		}
+	}
+})

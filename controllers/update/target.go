@@ -1,0 +1,149 @@
+package update
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// surroundings are what the targets of all hosts of a pool depend on.
+type surroundings struct {
+	cluster *clusterv1.Cluster
+	pool    *poolv1.MachineConfigPool
+	pools   []poolv1.MachineConfigPool
+
+	// facts are what hosts need to join the cluster. identity is what its Nodes can't be named like. offer is the agent
+	// that hosts should run.
+	facts    join.Cluster
+	identity identity.Cluster
+	offer    desired.Offer
+	// err is why no target can be determined, or nil.
+	err error
+	// version identifies all of this.
+	version string
+}
+
+// surroundingsOf gathers the surroundings of the hosts of a pool.
+func (r *Reconciler) surroundingsOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) surroundings {
+	in := surroundings{cluster: cluster, pool: p, pools: pools, identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+	if in.facts, in.err = workload.JoinCluster(ctx, r.ClusterCache, cluster); in.err != nil {
+		return in
+	}
+	if p.Status.Configuration.Name == "" {
+		in.err = errNothingToRun
+		return in
+	}
+	if in.offer, in.err = r.Offer(); in.err != nil {
+		return in
+	}
+	version := sha256.New()
+	for i := range pools {
+		fmt.Fprintf(version, "%s %d %v ", pools[i].UID, pools[i].Generation, pools[i].DeletionTimestamp)
+	}
+	fmt.Fprintf(version, "%s %s %d %+v %+v", p.UID, p.Status.Configuration.Name, cluster.Generation, in.facts, in.offer)
+	in.version = string(version.Sum(nil))
+	return in
+}
+
+// target is what a host should run according to its pool.
+type target struct {
+	// document is the assignment. revision is its revision, and configuration its rendered config.
+	document                []byte
+	revision, configuration string
+	// clientCA is the PEM bundle that verifies the client certificates of the Cluster's kubelets.
+	clientCA []byte
+}
+
+// errNothingToRun means that the pool of a host hands out no configuration yet.
+var errNothingToRun = errors.New("the pool has no status.configuration yet: see its conditions")
+
+// targetOf returns what a host should run.
+func (r *Reconciler) targetOf(ctx context.Context, h *host, in surroundings) (target, error) {
+	if in.err != nil {
+		return target{}, in.err
+	}
+	document, err := r.document(ctx, h, in)
+	if err != nil {
+		return target{}, err
+	}
+	return target{
+		document: document, revision: assignment.Revision(document), configuration: in.pool.Status.Configuration.Name, clientCA: in.facts.CA,
+	}, nil
+}
+
+// maxRevisions limits the hosts whose revisions are remembered.
+const maxRevisions = 20000
+
+// knownRevision is the revision of a host's target as long as nothing changes that it depends on.
+type knownRevision struct{ version, revision string }
+
+// revisionOf returns the revision of what a host should run. It builds the assignment only if something has changed
+// that it depends on: a pool can have thousands of hosts, and each of them causes many decisions.
+func (r *Reconciler) revisionOf(ctx context.Context, h *host, in surroundings) (string, error) {
+	version := h.version(in)
+	if known, ok := r.revisions.Get(h.config.UID); ok && version != "" && known.(knownRevision).version == version {
+		return known.(knownRevision).revision, nil
+	}
+	t, err := r.targetOf(ctx, h, in)
+	if err == nil {
+		r.revisions.Add(h.config.UID, knownRevision{version: version, revision: t.revision})
+	}
+	return t.revision, err
+}
+
+// version identifies everything that the target of a host depends on. It returns "" if the target also depends on a
+// host of Metal3, which is not among the arguments.
+func (h *host) version(in surroundings) string {
+	if in.err != nil || h.machine != nil && (h.node == nil || h.node.Spec.ProviderID == "") {
+		return ""
+	}
+	c := h.config
+	version := sha256.New()
+	fmt.Fprintf(version, "%q %d %q %q %q %q ", in.version, c.Generation, c.Annotations, c.Status.NodeRef.Name, c.Status.HostRef.UID, c.Status.DerivedNodeLabels)
+	if h.machine != nil {
+		fmt.Fprintf(version, "%q %q", h.machine.Labels, h.node.Spec.ProviderID)
+	}
+	return string(version.Sum(nil))
+}
+
+func (r *Reconciler) secrets() assignments.Secrets {
+	return assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}
+}
+
+// storedOf returns the assignment that is stored for a host, or nil if there is none that can be read. It is read live:
+// it is what the host can download now.
+func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
+	secret, err := workload.GetIfExists[corev1.Secret](ctx, r.APIReader, r.secrets().Key(config.UID))
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	document := secret.Data[bootstrapv1.AssignmentKey]
+	a, err := assignment.Read(document)
+	if err != nil {
+		return nil, nil //nolint:nilerr // what can't be read is replaced
+	}
+	return &target{
+		document: document, revision: assignment.Revision(document), configuration: a.Config.Name,
+		clientCA: secret.Data[bootstrapv1.AssignmentClientCAKey],
+	}, nil
+}
+
+// store writes the Secret from which the config server serves a host's assignment.
+func (r *Reconciler) store(ctx context.Context, config *bootstrapv1.PoolbootConfig, t target) error {
+	return r.secrets().Store(ctx, config.UID, t.document, t.clientCA)
+}

@@ -1,0 +1,291 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+const (
+	// action is the action in the events of this controller.
+	action = "UpdateHost"
+
+	// hostWatchName and poolWatchName identify the watches on Nodes in the manager.
+	hostWatchName = "update-nodes"
+	poolWatchName = "rollout-nodes"
+)
+
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
+// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles the hosts that have joined, and the pools that they are in.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// APIReader reads from the API server, for decisions which must not be made with a stale cache.
+	APIReader client.Reader
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
+	Recorder events.EventRecorder
+
+	// Offer returns the agent that hosts should run.
+	Offer func() (desired.Offer, error)
+	// OverlayNamespace is the namespace of the assignment Secrets: that of the config server.
+	OverlayNamespace string
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
+	SyncedLabels []*regexp.Regexp
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	WatchFilterValue string
+
+	// hostController and poolController receive the events of the watches in workload clusters.
+	hostController, poolController controller.Controller
+	// document builds the assignment of a host. SetupWithManager sets it to newDocument.
+	document func(context.Context, *host, surroundings) ([]byte, error)
+	// revisions remembers the knownRevision of each host by the UID of its PoolbootConfig.
+	revisions *lru.Cache
+	// rendered remembers the references to rendered configs.
+	rendered *assignments.RenderedConfigs
+	// readinessRules caches the readiness rules of workload clusters.
+	readinessRules workload.ReadinessRules
+	// written tracks the versions of PoolbootConfigs that this package wrote.
+	written ownwrites.Tracker
+}
+
+// Reconcile does for one host what it and its Node need during and after an update.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	config := &bootstrapv1.PoolbootConfig{}
+	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.written.IsStale(config) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
+	}
+	if !isFollowed(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	key := record.ClusterKey(config)
+	if err := r.Client.Get(ctx, key, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if capiannotations.IsPaused(cluster, config) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return ctrl.Result{}, nil
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KObj(cluster))
+	result, err := r.reconcile(ctrl.LoggerInto(ctx, log), cluster, config)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return ctrl.Result{}, nil // the cluster source triggers every config when there is a connection
+	}
+	return status.RetryConflict(ctx, result, err)
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.hostController, Name: hostWatchName, Configs: r.Client}
+	if err := watch.NodesOfConfigs(ctx, key, nodeChanged()); err != nil {
+		return ctrl.Result{}, err
+	}
+	pools, err := workload.PoolsOfCluster(ctx, r.Client, key)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var in surroundings
+	p, missing := pool.OfRole(pools, config.Status.PoolRole)
+	if missing == nil {
+		in = r.surroundingsOf(ctx, cluster, p, pools)
+	} else { // what an update began ends without its pool, too
+		in = surroundings{cluster: cluster, pool: &poolv1.MachineConfigPool{}, pools: pools, err: missing}
+		in.pool.Name = config.Status.PoolRole
+	}
+	h, err := r.hostOf(ctx, config)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if isRegistrationRequested(config) && missing == nil {
+		if err := r.register(ctx, h, in); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return r.follow(ctx, h, in)
+}
+
+// hostOf reads a host.
+func (r *Reconciler) hostOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*host, error) {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	w, err := workload.Client(ctx, r.ClusterCache, record.ClusterKey(config))
+	if err != nil {
+		return nil, err
+	}
+	node, err := workload.GetIfExists[corev1.Node](ctx, w, client.ObjectKey{Name: config.Status.NodeRef.Name})
+	if err != nil {
+		return nil, err
+	}
+	return newHost(config, machine, node), nil
+}
+
+// follow drains the Node if the agent asks for it, ends what an update began when it is over, and records what the
+// agent reports.
+func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
+	var result ctrl.Result
+	o := outcome{in: in}
+	if h.hasAgent() && h.node != nil {
+		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.config))
+		if err != nil {
+			return result, err
+		}
+		d := drainer{management: r.Client, workload: w, cluster: in.cluster, now: time.Now()}
+		if h.mustDrain() {
+			if o.remaining, err = d.drain(ctx, h); err != nil {
+				return result, err
+			}
+			if o.remaining != "" {
+				result.RequeueAfter = drainRetry
+			}
+		}
+		if err := d.release(ctx, h); err != nil {
+			return result, err
+		}
+		if err := r.followConfiguration(ctx, d, h); err != nil {
+			return result, err
+		}
+		if o.revision, o.err = r.ensureStored(ctx, h, in); isTransient(o.err) {
+			return result, o.err
+		}
+	}
+	if h.machine != nil {
+		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, time.Now())
+		if err := setRemediation(ctx, r.Client, h.machine, isPaused); err != nil {
+			return result, err
+		}
+		if again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
+			result.RequeueAfter = again
+		}
+	}
+	return result, r.report(ctx, h, o)
+}
+
+// isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried. A
+// rendered config that was deleted is also created again.
+func isTransient(err error) bool {
+	var status apierrors.APIStatus
+	return workload.IsUnreachable(err) || errors.As(err, &status)
+}
+
+// runsDesired reports whether the host has what is recorded for it.
+func (h *host) runsDesired() bool {
+	return h.config.Status.Update.Desired.Name != "" && h.told() == h.desired() && h.report.isDone(h.desired())
+}
+
+// followConfiguration sets the annotation of a Node that names the rendered config of its host. clusterctl move drops
+// the status, and the annotation replaces it.
+func (r *Reconciler) followConfiguration(ctx context.Context, d drainer, h *host) error {
+	name := h.config.Status.Update.Desired.Name
+	if !h.runsDesired() || h.node.Annotations[poolv1.NodeCurrentConfigAnnotation] == name {
+		return nil
+	}
+	node := h.node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, name)
+	return d.patch(ctx, h, node)
+}
+
+// ensureStored returns the revision of what a host should run. If the Secret with its assignment is missing, or
+// verifies its certificate with another CA, it is written again, also if a crash separated it from the record. A host
+// that has its revision needs the Secret too, to register its Node again. If the document that is recorded can't be
+// built any more, the host gets the next one when it is told to have it.
+func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings) (string, error) {
+	revision, err := r.revisionOf(ctx, h, in)
+	if h.desired() == "" || len(in.facts.CA) == 0 { // a host that must be adopted has what is stored
+		return revision, err
+	}
+	stored, failed := r.storedOf(ctx, h.config)
+	switch {
+	case failed != nil:
+		return revision, failed
+	case err == nil && (stored == nil || stored.revision != h.desired() && revision == h.desired()):
+		t, err := r.targetOf(ctx, h, in)
+		if err != nil {
+			return revision, err
+		}
+		return revision, r.store(ctx, h.config, t)
+	case stored != nil && string(stored.clientCA) != string(in.facts.CA): // also if there is no target
+		stored.clientCA = in.facts.CA
+		if failed := r.store(ctx, h.config, *stored); failed != nil {
+			return revision, failed
+		}
+	}
+	return revision, err
+}
+
+// report records what the agent reports: the rendered config that the host runs now, and the condition Updated.
+func (r *Reconciler) report(ctx context.Context, h *host, o outcome) error {
+	before := h.config.DeepCopy()
+	if h.runsDesired() {
+		h.config.Status.Configuration = h.config.Status.Update.Desired
+	}
+	if condition := h.updated(o); condition != nil {
+		conditions.Set(h.config, *condition)
+	}
+	if err := status.Update.Patch(ctx, r.Client, before, h.config); err != nil {
+		return err
+	}
+	r.written.Record(h.config)
+	r.reportChanges(before, h.config)
+	return nil
+}
+
+// maxNote is the maximum size of the note of an event in bytes. The API server refuses an event with a longer one.
+const maxNote = 1024
+
+// reportChanges counts the end of an update and creates events for it.
+func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
+	old, condition := conditions.Get(before, bootstrapv1.UpdatedCondition), conditions.Get(after, bootstrapv1.UpdatedCondition)
+	if condition == nil || old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
+		return
+	}
+	switch {
+	case condition.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
+		metrics.UpdateEnded(after, metrics.UpdateDone)
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", clean(condition.Message, maxNote))
+	case outlook.IsWrong(condition):
+		if condition.Reason != bootstrapv1.AssignmentFailedReason {
+			metrics.UpdateEnded(after, condition.Reason)
+		}
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", clean(condition.Message, maxNote))
+	}
+}

@@ -1,0 +1,128 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// SetupWithManager adds both controllers to a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" || r.Offer == nil {
+		return errors.New("update controller: Client, APIReader, ClusterCache, OverlayNamespace and Offer must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("update-controller")
+	}
+	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
+	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
+		predicates.ClusterUnpaused(mgr.GetScheme(), log),
+		predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))
+
+	hosts := workload.MapToConfigs(r.Client, isFollowed)
+	var err error
+	r.hostController, err = ctrl.NewControllerManagedBy(mgr).
+		Named("update").
+		For(&bootstrapv1.PoolbootConfig{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(hosts), clusterChanged).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Or(
+			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{}))).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(hosts),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
+		Build(r)
+	if err != nil {
+		return err
+	}
+	pools := r.requestPools
+	r.poolController, err = ctrl.NewControllerManagedBy(mgr).
+		Named("rollout").
+		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
+												predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}))).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(pools), // others inherit from the worker pool
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(pools), clusterChanged).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPool),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.requestPoolOfMachine), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("rollout", pools)).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client))).
+		Build(rollouts{r})
+	return err
+}
+
+// requestPools returns requests for the pools of a Cluster, or for those of the Cluster of a pool.
+func (r *Reconciler) requestPools(ctx context.Context, object client.Object) []ctrl.Request {
+	cluster := client.ObjectKeyFromObject(object)
+	if _, isPool := object.(*poolv1.MachineConfigPool); isPool {
+		cluster = workload.ClusterOfPool(object)
+	}
+	return workload.PoolRequests(ctx, r.Client, cluster, "")
+}
+
+// requestPool returns a request for the pool of a host that has joined.
+func (r *Reconciler) requestPool(ctx context.Context, object client.Object) []ctrl.Request {
+	config, ok := object.(*bootstrapv1.PoolbootConfig)
+	if !ok {
+		return nil
+	}
+	return workload.PoolOfConfig(ctx, r.Client, config)
+}
+
+// requestPoolOfMachine returns a request for the pool of a Machine.
+func (r *Reconciler) requestPoolOfMachine(ctx context.Context, object client.Object) []ctrl.Request {
+	for _, request := range workload.ConfigOfMachine(ctx, object) {
+		config := &bootstrapv1.PoolbootConfig{}
+		if err := r.Client.Get(ctx, request.NamespacedName, config); err == nil {
+			return workload.PoolOfConfig(ctx, r.Client, config)
+		}
+	}
+	return nil
+}
+
+// nodeChanged selects the changes of a Node that a decision depends on. It ignores the heartbeats of the kubelet.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.UID != after.UID ||
+			before.ResourceVersion == after.ResourceVersion ||
+			util.IsNodeReady(before) != util.IsNodeReady(after) ||
+			before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			before.Labels[corev1.LabelTopologyZone] != after.Labels[corev1.LabelTopologyZone] ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			!maps.Equal(before.Annotations, after.Annotations)
+	}}
+}
+
+// configChanged selects the changes of a PoolbootConfig that a decision about its pool depends on.
+func configChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*bootstrapv1.PoolbootConfig), e.ObjectNew.(*bootstrapv1.PoolbootConfig)
+	return before.Generation != after.Generation ||
+		isFollowed(before) != isFollowed(after) ||
+		!maps.Equal(before.Annotations, after.Annotations) ||
+		before.Status.PoolRole != after.Status.PoolRole ||
+		before.Status.NodeRef != after.Status.NodeRef ||
+		before.Status.Update.Desired != after.Status.Update.Desired ||
+		before.Status.Update.DesiredRevision != after.Status.Update.DesiredRevision
+}
