@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +29,7 @@ var _ = Describe("the images", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred(), "%s", output)
 	})
 
-	DescribeTable("have only their program, run it as an unprivileged user, and have the name in the Deployment",
+	DescribeTable("have only their program and the agents of hosts, run it as an unprivileged user, and have the name in the Deployment",
 		func(ctx SpecContext, program, deployment string) {
 			var manifest []struct {
 				Config           string
@@ -51,11 +53,14 @@ var _ = Describe("the images", Ordered, func() {
 			Expect(config.Config.Entrypoint).To(Equal(container.Command))
 			Expect(config.Config.User).To(Equal("65532:65532"))
 
-			Expect(manifest[0].Layers).To(HaveLen(1))
-			layer := filepath.Join(out, program+".tar.gz")
-			Expect(os.WriteFile(layer, files[manifest[0].Layers[0]], 0o600)).To(Succeed())
-			inside := readTar(layer)
-			Expect(inside).To(HaveLen(1))
+			inside := map[string][]byte{}
+			for i, layer := range manifest[0].Layers {
+				path := filepath.Join(out, fmt.Sprintf("%s-%d.tar.gz", program, i))
+				Expect(os.WriteFile(path, files[layer], 0o600)).To(Succeed())
+				maps.Copy(inside, readTar(path))
+			}
+			Expect(inside).To(And(HaveLen(3), HaveKey(program), HaveKey("agents/poolboot-agent-amd64"), HaveKey("agents/poolboot-agent-arm64")))
+			Expect(container.Args).To(ContainElement("--agent-directory=/agents"))
 			copied := filepath.Join(out, program)
 			Expect(os.WriteFile(copied, inside[program], 0o700)).To(Succeed())
 			Expect(exec.CommandContext(ctx, copied, "--version").Output()).To(ContainSubstring(releaseVersion))

@@ -45,15 +45,16 @@ func startPrograms(ctx SpecContext) {
 	} {
 		Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
 	}
+	agents := filepath.Join(binDir, "agents")
 	webhook := findFreePort()
 	diagnosticsAddress = loopback.Address(findFreePort())
 	managerHealth, configHealth := loopback.Address(findFreePort()), loopback.Address(findFreePort())
 	startProgram(ctx, dir, "poolboot-controller-manager", managerHealth,
-		"--config-server-ca-file="+caFile, "--webhook-cert-dir="+dir,
+		"--config-server-ca-file="+caFile, "--webhook-cert-dir="+dir, "--agent-directory="+agents,
 		"--webhook-host="+loopback.Host, fmt.Sprint("--webhook-port=", webhook),
 		"--health-addr="+managerHealth, "--diagnostics-address="+diagnosticsAddress)
 	startProgram(ctx, dir, "poolboot-config-server", configHealth,
-		"--tls-cert-dir="+dir, "--bind-address="+loopback.Address(findFreePort()),
+		"--tls-cert-dir="+dir, "--agent-directory="+agents, "--bind-address="+loopback.Address(findFreePort()),
 		"--health-bind-address="+configHealth, "--metrics-bind-address="+loopback.Address(findFreePort()))
 	redirectWebhooks(ctx, "https://"+loopback.Address(webhook), authority.PEM())
 }

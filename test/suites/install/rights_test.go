@@ -166,7 +166,7 @@ var _ = Describe("the ServiceAccounts", func() {
 		Entry("change a CRD of another provider", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
 		Entry("change the status of a CRD of another provider", "poolboot-manager", right{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", subresource: "status", name: "baremetalhosts.metal3.io", verbs: []string{"update", "patch"}}),
 		Entry("replace a PoolbootConfig, or delete many", "poolboot-manager", right{group: "bootstrap.cluster.x-k8s.io", resource: "poolbootconfigs", verbs: []string{"update", "deletecollection"}}),
-		Entry("change a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "patch", "delete"}}),
+		Entry("create, replace or delete a Machine", "poolboot-manager", right{group: "cluster.x-k8s.io", resource: "machines", verbs: []string{"create", "update", "delete"}}),
 		Entry("create, replace or delete a host", "poolboot-manager", right{group: "metal3.io", resource: "baremetalhosts", verbs: []string{"create", "update", "delete"}}),
 	)
 })

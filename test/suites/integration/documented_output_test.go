@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -18,13 +19,25 @@ import (
 )
 
 var (
-	outputBlock = regexp.MustCompile("(?ms)^```console (boots|explain)\n(.*?)^```")
+	outputBlock = regexp.MustCompile("(?ms)^```console (boots|explain|failed)\n(.*?)^```")
 	// These differ between runs.
 	outputTime     = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 	outputDuration = regexp.MustCompile(`(\s)-?(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h|d))+(:|\s|$)`)
 	outputUUID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	outputSpaces   = regexp.MustCompile(` +`)
 )
+
+// documentedOutput returns the blocks of commands and their output in a document, by name.
+func documentedOutput(document string) map[string]string {
+	GinkgoHelper()
+	text, err := os.ReadFile(sourcetree.Path("docs", document))
+	Expect(err).NotTo(HaveOccurred())
+	blocks := map[string]string{}
+	for _, block := range outputBlock.FindAllStringSubmatch(string(text), -1) {
+		blocks[block[1]] = block[2]
+	}
+	return blocks
+}
 
 // documentedSite is the state that the documentation of boots and explain shows: a Machine whose host boots, and a
 // Machine with the labels of two pools.
@@ -55,6 +68,15 @@ func newDocumentedSite(ctx context.Context) *documentedSite {
 	return s
 }
 
+// waitForServed waits until the config server has recorded that the host got its configuration.
+func (s *documentedSite) waitForServed(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (bool, error) {
+		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
+		return s.infra.Status.Boot.ServedTime != nil, err
+	}).Should(BeTrue())
+}
+
 // expectOutput expects the commands of a block to print the output that the block shows.
 func (s *documentedSite) expectOutput(ctx context.Context, block string) {
 	GinkgoHelper()
@@ -74,18 +96,10 @@ func (s *documentedSite) expectOutput(ctx context.Context, block string) {
 
 var _ = Describe("The documented output", func() {
 	It("is the output of kubectl poolboot boots and explain", func(ctx SpecContext) {
-		document, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
-		Expect(err).NotTo(HaveOccurred())
-		blocks := map[string]string{}
-		for _, block := range outputBlock.FindAllStringSubmatch(string(document), -1) {
-			blocks[block[1]] = block[2]
-		}
+		blocks := documentedOutput("kubectl-poolboot.md")
 		s := newDocumentedSite(ctx)
 		Eventually(ctx, s.Condition(s.infra, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
-		Eventually(ctx, func(ctx context.Context) (bool, error) {
-			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
-			return s.infra.Status.Boot.ServedTime != nil, err
-		}).Should(BeTrue())
+		s.waitForServed(ctx)
 		s.expectOutput(ctx, blocks["boots"])
 
 		By("making the Node Ready")
@@ -95,8 +109,23 @@ var _ = Describe("The documented output", func() {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
 			return s.infra.Status.Boot.TokenRevokedTime != nil, err
 		}).Should(BeTrue())
-		_, err = lab.Kubectl(ctx, lab.Workload, "label", "node", s.infra.Name, "example.com/tier=gold", "--overwrite")
+		_, err := lab.Kubectl(ctx, lab.Workload, "label", "node", s.infra.Name, "example.com/tier=gold", "--overwrite")
 		Expect(err).NotTo(HaveOccurred())
 		s.expectOutput(ctx, blocks["explain"])
+	})
+
+	It("is what kubectl prints about a first boot that fails", func(ctx SpecContext) {
+		s := newDocumentedSite(ctx)
+		Eventually(ctx, s.Condition(s.infra, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
+		s.waitForServed(ctx)
+		// In the way of Ignition 2.27 on a host that has no such disk.
+		failure := "device unit dev-sda.device timeout"
+		before := s.infra.DeepCopy()
+		s.infra.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: metav1.NowMicro(), Stage: "disks",
+			Log: "disks: createPartitions: op(1): [started]  waiting for devices [/dev/sda]\n" +
+				"disks: createPartitions: op(1): [failed]   waiting for devices [/dev/sda]: " + failure + "\n" +
+				"Ignition failed: create partitions failed: failed to wait on disks devs: " + failure}
+		Expect(lab.ManagementClient.Status().Patch(ctx, s.infra, client.MergeFrom(before))).To(Succeed())
+		s.expectOutput(ctx, documentedOutput("conditions.md")["failed"])
 	})
 })

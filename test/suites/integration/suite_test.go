@@ -4,6 +4,8 @@
 package integration
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -37,9 +39,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	// Without streaming lists, as with older API servers, Poolboot needs the right to list. Other suites use streaming
 	// lists.
 	GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
+	agents := GinkgoT().TempDir()
+	for _, architecture := range []string{"amd64", "arm64"} {
+		Expect(os.WriteFile(filepath.Join(agents, "poolboot-agent-"+architecture), []byte("never started"), 0o600)).To(Succeed())
+	}
 	lab = tenant.StartSite(ctx, site.Options{Hardware: stormHardware, GarbageCollector: true,
-		// The hosts have no kubelet that sends heartbeats.
-		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=1h"}},
+		Flags: site.Flags{
+			Manager: []string{"--agent-directory=" + agents},
+			// The hosts have no kubelet that sends heartbeats.
+			ControllerManager: []string{"--node-monitor-grace-period=1h"},
+		},
 	})
 }, NodeTimeout(5*time.Minute))
 
