@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
@@ -25,7 +26,7 @@ type outcome struct {
 
 // updated returns the condition Updated of a host, or nil if it should stay as it is.
 func (h *host) updated(o outcome) *metav1.Condition {
-	runs := h.config.Status.Update.Desired.Name
+	runs := h.Config.Status.Update.Desired.Name
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}
@@ -33,42 +34,42 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, reason, format, args...)
 	}
 	switch {
-	case h.node == nil:
-		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
-	case !h.hasAgent():
+	case h.Node == nil:
+		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.Config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
+	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
-			h.node.Name, remedy.Renew(h.config))
-	case h.told() != h.desired() || h.desired() == "":
-		if o.err != nil && h.progress() == rollout.Done {
+			h.Node.Name, remedy.Renew(h.Config))
+	case h.Told() != h.Desired() || h.Desired() == "":
+		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
 		}
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is told what to run as soon as other hosts of the pool allow it%s", h.node.Name, o.limit())
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is told what to run as soon as other hosts of the pool allow it%s", h.Node.Name, o.limit())
 	}
-	switch h.progress() {
+	switch h.Progress() {
 	case rollout.InUpdate:
 		return h.inUpdate(o)
 	case rollout.Failed:
 		return h.stopped()
 	case rollout.Unknown:
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s was told to run %s, and its agent has not answered: if it does not, check %s on the host",
-			h.node.Name, runs, "poolboot-agent.service")
+			h.Node.Name, runs, "poolboot-agent.service")
 	}
 	switch {
-	case h.report.drift != "":
+	case h.Report.Drift != "":
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host, set spec.driftPolicy of the pool to Repair, "+
-			"or change the annotation %s of the PoolbootConfig to apply everything again", h.node.Name, runs, h.report.drift, bootstrapv1.ForceUpdateAnnotation)
-	case h.report.state == agentv1.Degraded:
-		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.node.Name, runs, h.why())
+			"or change the annotation %s of the PoolbootConfig to apply everything again", h.Node.Name, runs, h.Report.Drift, bootstrapv1.ForceUpdateAnnotation)
+	case h.Report.State == agentv1.Degraded:
+		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
 		return h.failed(o.err)
-	case o.revision != h.desired() && o.in.pool.Spec.IsPaused():
+	case o.revision != h.Desired() && o.in.pool.Spec.IsPaused():
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and the pool is paused: set spec.paused of MachineConfigPool %s to false to update it",
-			h.node.Name, runs, o.in.pool.Name)
-	case o.revision != h.desired():
+			h.Node.Name, runs, o.in.pool.Name)
+	case o.revision != h.Desired():
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and waits for other hosts of the pool before its update to %s%s",
-			h.node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())
+			h.Node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())
 	}
-	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s", h.node.Name, runs)
+	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s", h.Node.Name, runs)
 }
 
 // inUpdate returns the condition of a host that is being updated.
@@ -78,42 +79,42 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 		agentv1.Applying:  "is being changed",
 		agentv1.Rebooting: "was changed, and its host reboots",
 		agentv1.Verifying: "was changed, and must stay Ready",
-	}[h.report.state]
-	message := fmt.Sprintf("Node %s %s to run %s", h.node.Name, doing, h.config.Status.Update.Desired.Name)
-	if h.report.reason != "" {
-		message += ": " + h.report.reason
+	}[h.Report.State]
+	message := fmt.Sprintf("Node %s %s to run %s", h.Node.Name, doing, h.Config.Status.Update.Desired.Name)
+	if h.Report.Reason != "" {
+		message += ": " + h.Report.Reason
 	}
-	if h.report.state == agentv1.Draining && o.remaining != "" {
+	if h.Report.State == agentv1.Draining && o.remaining != "" {
 		message += ". " + o.remaining
 	}
-	return newUpdated(metav1.ConditionFalse, string(h.report.state), "%s", message)
+	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)
 }
 
 // stopped returns the condition of a host whose update failed, or is not possible.
 func (h *host) stopped() *metav1.Condition {
-	desired, runs := h.config.Status.Update.Desired.Name, h.config.Status.Configuration.Name
-	if h.report.state == agentv1.Unreconcilable {
+	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Configuration.Name
+	if h.Report.State == agentv1.Unreconcilable {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s",
-			h.node.Name, runs, desired, h.why(), remedy.Renew(h.config))
+			h.Node.Name, runs, desired, h.why(), remedy.Renew(h.Config))
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
-		"or change the annotation %s of the PoolbootConfig to try it again", h.node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation)
+		"or change the annotation %s of the PoolbootConfig to try it again", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation)
 }
 
 // failed returns the condition of a host whose target is not known.
 func (h *host) failed(err error) *metav1.Condition {
 	if errors.Is(err, errNothingToRun) {
-		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s: %s", h.node.Name, err)
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s: %s", h.Node.Name, err)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.node.Name, clean(err.Error(), agentv1.MaxReason))
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.Node.Name, hoststate.Clean(err.Error(), agentv1.MaxReason))
 }
 
 // why returns the reason that the agent reports.
 func (h *host) why() string {
-	if h.report.reason == "" {
+	if h.Report.Reason == "" {
 		return "the agent reports no reason; see the journal of poolboot-agent.service on the host"
 	}
-	return h.report.reason
+	return h.Report.Reason
 }
 
 // limit describes how many hosts of the pool are updated at a time.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -31,8 +32,8 @@ func isCordonedByUpdate(node *corev1.Node) bool {
 
 // mustDrain reports whether the agent waits until its Node is drained.
 func (h *host) mustDrain() bool {
-	return h.node != nil && !h.isDeleting() && h.report.state == agentv1.Draining &&
-		h.report.target == h.desired() && h.told() == h.desired() && h.node.Annotations[agentv1.DrainedAnnotation] != h.desired()
+	return h.Node != nil && !h.IsDeleting() && h.Report.State == agentv1.Draining &&
+		h.Report.Target == h.Desired() && h.Told() == h.Desired() && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired()
 }
 
 // drainer drains Nodes of one Cluster.
@@ -48,9 +49,9 @@ type drainer struct {
 // labels of Pods, the annotation machine.cluster.x-k8s.io/exclude-node-draining, and the Machine's
 // spec.deletion.nodeDrainTimeoutSeconds.
 func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
-	machine := h.machine
+	machine := h.Machine
 	if machine == nil { // only rules for all Machines apply
-		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: h.config.Namespace, Name: h.config.Name}}
+		machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: h.Config.Namespace, Name: h.Config.Name}}
 	}
 	if _, isExcluded := machine.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]; isExcluded {
 		return "", d.finish(ctx, h)
@@ -64,9 +65,9 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 		return "", d.finish(ctx, h)
 	}
 	helper := &drain.Helper{Client: d.management, RemoteClient: d.workload, GracePeriodSeconds: -1}
-	pods, err := helper.GetPodsForEviction(ctx, d.cluster, machine, h.node.Name)
+	pods, err := helper.GetPodsForEviction(ctx, d.cluster, machine, h.Node.Name)
 	if err != nil {
-		return "", fmt.Errorf("drain Node %s: %w", h.node.Name, err)
+		return "", fmt.Errorf("drain Node %s: %w", h.Node.Name, err)
 	}
 	if len(pods.Pods()) == 0 {
 		return "", d.finish(ctx, h)
@@ -75,16 +76,16 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	if result.DrainCompleted() {
 		return "", d.finish(ctx, h)
 	}
-	return clean(result.ConditionMessage(metav1.NewTime(started)), agentv1.MaxReason), nil
+	return hoststate.Clean(result.ConditionMessage(metav1.NewTime(started)), agentv1.MaxReason), nil
 }
 
 // cordon cordons the Node, and records in the same write who did it and when the drain started.
 func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err error) {
-	started, malformed := time.Parse(time.RFC3339, h.node.Annotations[agentv1.DrainStartedAnnotation])
-	if h.node.Spec.Unschedulable && malformed == nil {
+	started, malformed := time.Parse(time.RFC3339, h.Node.Annotations[agentv1.DrainStartedAnnotation])
+	if h.Node.Spec.Unschedulable && malformed == nil {
 		return started, nil
 	}
-	node := h.node.DeepCopy()
+	node := h.Node.DeepCopy()
 	if !node.Spec.Unschedulable {
 		node.Spec.Unschedulable = true
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, cordoned)
@@ -98,25 +99,25 @@ func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err er
 
 // finish tells the agent that its Node is drained.
 func (d drainer) finish(ctx context.Context, h *host) error {
-	node := h.node.DeepCopy()
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.desired())
+	node := h.Node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.Desired())
 	return d.patch(ctx, h, node)
 }
 
 // release ends what drain began, after an update that is complete or was undone. A Node that was cordoned by someone
 // else stays cordoned.
 func (d drainer) release(ctx context.Context, h *host) error {
-	if h.node == nil || h.isDeleting() || h.progress() != rollout.Done && h.progress() != rollout.Failed {
+	if h.Node == nil || h.IsDeleting() || h.Progress() != rollout.Done && h.Progress() != rollout.Failed {
 		return nil
 	}
-	node := h.node.DeepCopy()
+	node := h.Node.DeepCopy()
 	if isCordonedByUpdate(node) {
 		node.Spec.Unschedulable = false
 	}
 	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DrainedAnnotation} {
 		delete(node.Annotations, key)
 	}
-	if len(node.Annotations) == len(h.node.Annotations) {
+	if len(node.Annotations) == len(h.Node.Annotations) {
 		return nil
 	}
 	return d.patch(ctx, h, node)
@@ -124,9 +125,9 @@ func (d drainer) release(ctx context.Context, h *host) error {
 
 // patch writes a Node, locked to the version that was read.
 func (d drainer) patch(ctx context.Context, h *host, node *corev1.Node) error {
-	if err := d.workload.Patch(ctx, node, status.Locked(h.node)); err != nil {
+	if err := d.workload.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
-	h.node = node
+	h.Node = node
 	return nil
 }

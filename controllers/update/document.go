@@ -42,7 +42,7 @@ func (r *Reconciler) newDocument(ctx context.Context, h *host, in surroundings) 
 		return nil, err
 	}
 	return desired.Document(desired.Input{
-		Config: h.config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer,
+		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer,
 	})
 }
 
@@ -50,30 +50,30 @@ func (r *Reconciler) newDocument(ctx context.Context, h *host, in surroundings) 
 // its pool and its Machine declare now.
 func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surroundings, cloudProviderSource string) (registration.Registration, error) {
 	input := registration.Input{
-		NodeName:       h.config.Status.NodeRef.Name,
+		NodeName:       h.Config.Status.NodeRef.Name,
 		Cluster:        in.identity,
-		HostUID:        h.config.Status.HostRef.UID,
+		HostUID:        h.Config.Status.HostRef.UID,
 		Pool:           *in.pool,
 		Pools:          in.pools,
-		Config:         h.config,
-		RenderedConfig: cmp.Or(h.config.Status.Configuration.Name, in.pool.Status.Configuration.Name),
+		Config:         h.Config,
+		RenderedConfig: cmp.Or(h.Config.Status.Configuration.Name, in.pool.Status.Configuration.Name),
 		SyncedLabels:   r.SyncedLabels,
 
 		CloudProviderSource: cloudProviderSource,
 	}
-	if name := record.MachineName(h.config); name != "" && h.machine == nil {
+	if name := record.MachineName(h.Config); name != "" && h.Machine == nil {
 		return registration.Registration{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels of the Machine",
-			h.config.Namespace, name, h.config.Name)
+			h.Config.Namespace, name, h.Config.Name)
 	}
-	if h.machine != nil {
-		input.MachineLabels = h.machine.Labels
+	if h.Machine != nil {
+		input.MachineLabels = h.Machine.Labels
 	}
-	for _, key := range slices.Sorted(maps.Keys(h.config.Status.DerivedNodeLabels)) {
+	for _, key := range slices.Sorted(maps.Keys(h.Config.Status.DerivedNodeLabels)) {
 		input.DerivedLabels = append(input.DerivedLabels, registration.DerivedLabel{
-			Key: key, Value: h.config.Status.DerivedNodeLabels[key], Source: "the derivedNodeLabels in the status of PoolbootConfig " + h.config.Name,
+			Key: key, Value: h.Config.Status.DerivedNodeLabels[key], Source: "the derivedNodeLabels in the status of PoolbootConfig " + h.Config.Name,
 		})
 	}
-	found, err := barehost.ForConfig(ctx, r.Client, h.config, h.machine)
+	found, err := barehost.ForConfig(ctx, r.Client, h.Config, h.Machine)
 	_, isNotReady := errors.AsType[*barehost.NotReadyError](err)
 	switch {
 	case err != nil && !isNotReady:
@@ -81,8 +81,8 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 	case found != nil:
 		input.ProviderID = found.ProviderID
 	}
-	if (found != nil || isNotReady) && h.machine != nil && h.node != nil && h.node.Spec.ProviderID != "" {
-		input.ProviderID = h.node.Spec.ProviderID // it never changes, and the kubelet was started with it
+	if (found != nil || isNotReady) && h.Machine != nil && h.Node != nil && h.Node.Spec.ProviderID != "" {
+		input.ProviderID = h.Node.Spec.ProviderID // it never changes, and the kubelet was started with it
 	}
 	return registration.Register(input)
 }
@@ -90,12 +90,12 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 // cloudProviderOf returns the field that starts the kubelet of a host with --cloud-provider=external, or "". The
 // rendered config can be gone, because the host has it already.
 func (r *Reconciler) cloudProviderOf(ctx context.Context, h *host) (string, error) {
-	source, err := join.FindExternalCloudProvider(h.config)
-	if err != nil || source != "" || h.config.Status.Configuration.Name == "" {
+	source, err := join.FindExternalCloudProvider(h.Config)
+	if err != nil || source != "" || h.Config.Status.Configuration.Name == "" {
 		return source, err
 	}
 	rendered := &poolv1.MachineConfig{}
-	key := client.ObjectKey{Namespace: h.config.Namespace, Name: h.config.Status.Configuration.Name}
+	key := client.ObjectKey{Namespace: h.Config.Namespace, Name: h.Config.Status.Configuration.Name}
 	if err := r.Client.Get(ctx, key, rendered); apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {

@@ -29,11 +29,11 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 // recorded pool, before its kubelet starts. Most of the time it exists, and only the time is recorded. A Node that was
 // deleted is created as for the first boot. The node controller records its UID.
 func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) error {
-	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.config))
+	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 	if err != nil {
 		return err
 	}
-	key := client.ObjectKey{Name: h.config.Status.NodeRef.Name}
+	key := client.ObjectKey{Name: h.Config.Status.NodeRef.Name}
 	node, err := workload.GetIfExists[corev1.Node](ctx, w, key)
 	switch {
 	case err != nil:
@@ -41,7 +41,7 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 	case node != nil && !node.DeletionTimestamp.IsZero():
 		return errNodeDeleting
 	case node != nil:
-		if owner, found := record.ConfigOfNode(node); found && !record.IsNodeOf(node, h.config) {
+		if owner, found := record.ConfigOfNode(node); found && !record.IsNodeOf(node, h.Config) {
 			return fmt.Errorf("the Node %s belongs to PoolbootConfig %s: delete it", key.Name, owner)
 		}
 	default:
@@ -49,7 +49,7 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 			return fmt.Errorf("pre-register Node %s again: %w", key.Name, err)
 		}
 	}
-	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.config, func(config *bootstrapv1.PoolbootConfig) {
+	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.Config, func(config *bootstrapv1.PoolbootConfig) {
 		now, requested := metav1.NowMicro(), config.Status.Update.RegistrationRequestedTime
 		if requested != nil && now.Before(requested) { // the config server's clock is ahead
 			now = *requested
@@ -57,7 +57,7 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 		config.Status.Update.RegisteredTime = &now
 	})
 	if err == nil {
-		h.config = changed
+		h.Config = changed
 		r.written.Record(changed)
 	}
 	return client.IgnoreNotFound(err)
@@ -87,7 +87,7 @@ func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, i
 		return nil // its kubelet was first, or an earlier try
 	}
 	if err == nil {
-		metrics.PreRegistered(h.config, in.pool.Spec.PoolRole, metrics.NodeCreated)
+		metrics.PreRegistered(h.Config, in.pool.Spec.PoolRole, metrics.NodeCreated)
 	}
 	return err
 }

@@ -26,12 +26,12 @@ const remediationPatience = 10 * time.Minute
 // remediation returns whether health checks of a host's Machine are paused because of an update, and when that must be
 // decided again, or 0. A host that does not come back is remediated like any other.
 func (h *host) remediation(deadline time.Duration, now time.Time) (isPaused bool, again time.Duration) {
-	progress := h.progress()
-	if h.machine == nil || h.isDeleting() || h.node == nil || progress != rollout.InUpdate && progress != rollout.Unknown && !h.isUntold() {
+	progress := h.Progress()
+	if h.Machine == nil || h.IsDeleting() || h.Node == nil || progress != rollout.InUpdate && progress != rollout.Unknown && !h.IsUntold() {
 		return false, 0
 	}
-	for i := range h.node.Status.Conditions {
-		ready := &h.node.Status.Conditions[i]
+	for i := range h.Node.Status.Conditions {
+		ready := &h.Node.Status.Conditions[i]
 		if ready.Type != corev1.NodeReady || ready.Status == corev1.ConditionTrue {
 			continue
 		}

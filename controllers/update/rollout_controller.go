@@ -116,7 +116,7 @@ func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reade
 		return nil
 	}
 	for _, h := range s.hosts {
-		if h.isExcluded() {
+		if h.IsExcluded() {
 			continue
 		}
 		revision, err := r.revisionOf(ctx, h, s.surroundings)
@@ -124,9 +124,9 @@ func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reade
 		case workload.IsUnreachable(err):
 			return err
 		case err != nil: // the condition Updated of the host has the same error
-			ctrl.LoggerFrom(ctx).V(2).Info("The target of a host can't be determined", "PoolbootConfig", h.name(), "error", err.Error())
+			ctrl.LoggerFrom(ctx).V(2).Info("The target of a host can't be determined", "PoolbootConfig", h.Name(), "error", err.Error())
 		default:
-			s.revisions[h.name()] = revision
+			s.revisions[h.Name()] = revision
 		}
 	}
 	return nil
@@ -136,14 +136,14 @@ func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reade
 func (s *poolScope) forRollout() []rollout.Host {
 	hosts := make([]rollout.Host, len(s.hosts))
 	for i, h := range s.hosts {
-		hosts[i] = h.forRollout(s.revisions[h.name()])
+		hosts[i] = h.ForRollout(s.revisions[h.Name()])
 	}
 	return hosts
 }
 
 // hasWork reports whether a host must be adopted or told something.
 func (s *poolScope) hasWork() bool {
-	return slices.ContainsFunc(s.hosts, func(h *host) bool { return h.isUntold() || h.mustBeAdopted() }) ||
+	return slices.ContainsFunc(s.hosts, func(h *host) bool { return h.IsUntold() || h.mustBeAdopted() }) ||
 		len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0
 }
 
@@ -158,11 +158,11 @@ func (s *poolScope) pending() (names []string) {
 }
 
 func (s *poolScope) host(name string) *host {
-	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.name() == name })]
+	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Name() == name })]
 }
 
 // mustBeAdopted reports whether nothing is recorded for a host with an agent.
-func (h *host) mustBeAdopted() bool { return h.desired() == "" && !h.isExcluded() }
+func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded() }
 
 // adopt records what hosts run that were never told anything: those that booted for the first time have what was stored
 // for them before that, and the agents of others report it, as after clusterctl move. This disrupts nothing, so it also
@@ -173,8 +173,8 @@ func (h *host) mustBeAdopted() bool { return h.desired() == "" && !h.isExcluded(
 func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
 	var errs []error
 	for _, h := range s.hosts {
-		revision := s.revisions[h.name()]
-		if revision != h.desired() && revision == h.told() && h.report.isDone(revision) {
+		revision := s.revisions[h.Name()]
+		if revision != h.Desired() && revision == h.Told() && h.Report.IsDone(revision) {
 			_, err := r.storeAndRecord(ctx, h, s.surroundings)
 			errs = append(errs, err)
 			continue
@@ -182,16 +182,16 @@ func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
 		if !h.mustBeAdopted() {
 			continue
 		}
-		stored, err := r.storedOf(ctx, h.config)
+		stored, err := r.storedOf(ctx, h.Config)
 		switch {
 		case err != nil:
-		case stored != nil && (h.report.current == "" || h.report.current == stored.revision):
+		case stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision):
 			err = r.record(ctx, h, *stored)
-		case revision != "" && h.report.current == revision:
+		case revision != "" && h.Report.Current == revision:
 			_, err = r.storeAndRecord(ctx, h, s.surroundings)
 		}
 		if err != nil {
-			delete(s.revisions, h.name()) // nothing else is recorded before
+			delete(s.revisions, h.Name()) // nothing else is recorded before
 			errs = append(errs, err)
 		}
 	}
@@ -203,7 +203,7 @@ func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
 func (r rollouts) tellRecorded(ctx context.Context, s *poolScope) error {
 	var errs []error
 	for _, h := range s.hosts {
-		if h.isUntold() && h.canBeTold() {
+		if h.IsUntold() && h.CanBeTold() {
 			errs = append(errs, r.tell(ctx, s, h))
 		}
 	}
@@ -236,7 +236,7 @@ func (r rollouts) start(ctx context.Context, s *poolScope) error {
 	before, own := map[string]bootstrapv1.UpdateStatus{}, map[string]string{}
 	for _, name := range next {
 		h := s.host(name)
-		before[name] = *h.config.Status.Update.DeepCopy()
+		before[name] = *h.Config.Status.Update.DeepCopy()
 		revision, err := r.storeAndRecord(ctx, h, s.surroundings)
 		if err != nil {
 			errs = append(errs, err)
@@ -272,7 +272,7 @@ func (r rollouts) storeAndRecord(ctx context.Context, h *host, in surroundings) 
 	if err != nil {
 		return "", err
 	}
-	if err := r.store(ctx, h.config, t); err != nil {
+	if err := r.store(ctx, h.Config, t); err != nil {
 		return "", err
 	}
 	return t.revision, r.record(ctx, h, t)
@@ -280,7 +280,7 @@ func (r rollouts) storeAndRecord(ctx context.Context, h *host, in surroundings) 
 
 // record records what a host should run, unless something else was recorded in the meantime.
 func (r rollouts) record(ctx context.Context, h *host, t target) error {
-	previous := h.desired()
+	previous := h.Desired()
 	return r.change(ctx, h, func(update *bootstrapv1.UpdateStatus) {
 		if update.DesiredRevision == previous {
 			update.Desired, update.DesiredRevision = bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
@@ -290,11 +290,11 @@ func (r rollouts) record(ctx context.Context, h *host, t target) error {
 
 // change changes status.update of a host. It does nothing if the PoolbootConfig is being deleted.
 func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.UpdateStatus)) error {
-	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.config.DeepCopy(), func(config *bootstrapv1.PoolbootConfig) {
+	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.Config.DeepCopy(), func(config *bootstrapv1.PoolbootConfig) {
 		change(&config.Status.Update)
 	})
 	if err == nil {
-		h.config = changed
+		h.Config = changed
 		r.written.Record(changed)
 	}
 	return client.IgnoreNotFound(err)
@@ -303,24 +303,24 @@ func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.
 // tell tells a host what is recorded for it. Health checks of its Machine are paused before. The Node counts as drained
 // for no other revision than the one that it was drained for.
 func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
-	if h.machine != nil && !h.canBeTold() {
-		if err := setRemediation(ctx, r.Client, h.machine, true); err != nil {
+	if h.Machine != nil && !h.CanBeTold() {
+		if err := setRemediation(ctx, r.Client, h.Machine, true); err != nil {
 			return err
 		}
 	}
-	isStart := !h.canBeTold()
-	node := h.node.DeepCopy()
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.desired())
+	isStart := !h.CanBeTold()
+	node := h.Node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
 	delete(node.Annotations, agentv1.DrainedAnnotation)
 	delete(node.Annotations, agentv1.DrainStartedAnnotation)
-	if err := s.nodes.Patch(ctx, node, status.Locked(h.node)); err != nil {
+	if err := s.nodes.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
-	*h = *newHost(h.config, h.machine, node)
+	*h = *newHost(h.Config, h.Machine, node)
 	if isStart {
-		metrics.UpdateStarted(h.config)
-		r.Recorder.Eventf(h.config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,
-			"Node %s is told to run %s", node.Name, h.config.Status.Update.Desired.Name)
+		metrics.UpdateStarted(h.Config)
+		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,
+			"Node %s is told to run %s", node.Name, h.Config.Status.Update.Desired.Name)
 	}
 	return nil
 }

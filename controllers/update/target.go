@@ -96,12 +96,12 @@ type knownRevision struct{ version, revision string }
 // that it depends on: a pool can have thousands of hosts, and each of them causes many decisions.
 func (r *Reconciler) revisionOf(ctx context.Context, h *host, in surroundings) (string, error) {
 	version := h.version(in)
-	if known, ok := r.revisions.Get(h.config.UID); ok && version != "" && known.(knownRevision).version == version {
+	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil
 	}
 	t, err := r.targetOf(ctx, h, in)
 	if err == nil {
-		r.revisions.Add(h.config.UID, knownRevision{version: version, revision: t.revision})
+		r.revisions.Add(h.Config.UID, knownRevision{version: version, revision: t.revision})
 	}
 	return t.revision, err
 }
@@ -109,14 +109,14 @@ func (r *Reconciler) revisionOf(ctx context.Context, h *host, in surroundings) (
 // version identifies everything that the target of a host depends on. It returns "" if the target also depends on a
 // host of Metal3, which is not among the arguments.
 func (h *host) version(in surroundings) string {
-	if in.err != nil || h.machine != nil && (h.node == nil || h.node.Spec.ProviderID == "") {
+	if in.err != nil || h.Machine != nil && (h.Node == nil || h.Node.Spec.ProviderID == "") {
 		return ""
 	}
-	c := h.config
+	c := h.Config
 	version := sha256.New()
 	fmt.Fprintf(version, "%q %d %q %q %q %q ", in.version, c.Generation, c.Annotations, c.Status.NodeRef.Name, c.Status.HostRef.UID, c.Status.DerivedNodeLabels)
-	if h.machine != nil {
-		fmt.Fprintf(version, "%q %q", h.machine.Labels, h.node.Spec.ProviderID)
+	if h.Machine != nil {
+		fmt.Fprintf(version, "%q %q", h.Machine.Labels, h.Node.Spec.ProviderID)
 	}
 	return string(version.Sum(nil))
 }

@@ -68,26 +68,26 @@ var _ = Describe("The assignment of a host", func() {
 		Entry("the CA of the cluster", func(s *scene) {
 			s.ClusterCache.(*controllertest.ClusterCache).RESTConfig.CAData = []byte("another")
 		}),
-		Entry("the PoolbootConfig", func(s *scene) { s.h.config.Generation++ }),
-		Entry("an annotation", func(s *scene) { s.h.config.Annotations[bootstrapv1.ForceUpdateAnnotation] = "1" }),
-		Entry("the derived labels", func(s *scene) { s.h.config.Status.DerivedNodeLabels = map[string]string{"a": "b"} }),
-		Entry("the BareMetalHost", func(s *scene) { s.h.config.Status.HostRef.UID = "another" }),
-		Entry("the labels of the Machine", func(s *scene) { s.h.machine.Labels["a"] = "b" }),
+		Entry("the PoolbootConfig", func(s *scene) { s.h.Config.Generation++ }),
+		Entry("an annotation", func(s *scene) { s.h.Config.Annotations[bootstrapv1.ForceUpdateAnnotation] = "1" }),
+		Entry("the derived labels", func(s *scene) { s.h.Config.Status.DerivedNodeLabels = map[string]string{"a": "b"} }),
+		Entry("the BareMetalHost", func(s *scene) { s.h.Config.Status.HostRef.UID = "another" }),
+		Entry("the labels of the Machine", func(s *scene) { s.h.Machine.Labels["a"] = "b" }),
 	)
 
 	It("is remembered in a few bytes, whatever annotations users write, and distinguishes all of them", func(ctx SpecContext) {
 		s := newScene()
-		s.h.config.Annotations = map[string]string{"a": "b c:d"}
+		s.h.Config.Annotations = map[string]string{"a": "b c:d"}
 		Expect(builds(ctx, s)).To(Equal(1))
-		s.h.config.Annotations = map[string]string{"a": "b", "c": "d"}
+		s.h.Config.Annotations = map[string]string{"a": "b", "c": "d"}
 		Expect(builds(ctx, s)).To(Equal(1))
-		s.h.config.Annotations = map[string]string{"a": strings.Repeat("b", 200_000)}
+		s.h.Config.Annotations = map[string]string{"a": strings.Repeat("b", 200_000)}
 		Expect(len(s.h.version(surroundings{}))).To(BeNumerically("<", 100))
 	})
 
 	It("is built each time if it depends on a BareMetalHost", func(ctx SpecContext) {
 		s := newScene()
-		s.h.node.Spec.ProviderID = ""
+		s.h.Node.Spec.ProviderID = ""
 		Expect(builds(ctx, s)).To(Equal(2))
 	})
 })

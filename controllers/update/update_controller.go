@@ -25,6 +25,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -93,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.written.IsStale(config) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
-	if !isFollowed(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+	if !hoststate.IsFollowed(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	cluster := &clusterv1.Cluster{}
@@ -164,8 +165,8 @@ func (r *Reconciler) hostOf(ctx context.Context, config *bootstrapv1.PoolbootCon
 func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
 	var result ctrl.Result
 	o := outcome{in: in}
-	if h.hasAgent() && h.node != nil {
-		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.config))
+	if h.HasAgent() && h.Node != nil {
+		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 		if err != nil {
 			return result, err
 		}
@@ -188,9 +189,9 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 			return result, o.err
 		}
 	}
-	if h.machine != nil {
+	if h.Machine != nil {
 		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, time.Now())
-		if err := setRemediation(ctx, r.Client, h.machine, isPaused); err != nil {
+		if err := setRemediation(ctx, r.Client, h.Machine, isPaused); err != nil {
 			return result, err
 		}
 		if again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
@@ -209,17 +210,17 @@ func isTransient(err error) bool {
 
 // runsDesired reports whether the host has what is recorded for it.
 func (h *host) runsDesired() bool {
-	return h.config.Status.Update.Desired.Name != "" && h.told() == h.desired() && h.report.isDone(h.desired())
+	return h.Config.Status.Update.Desired.Name != "" && h.Told() == h.Desired() && h.Report.IsDone(h.Desired())
 }
 
 // followConfiguration sets the annotation of a Node that names the rendered config of its host. clusterctl move drops
 // the status, and the annotation replaces it.
 func (r *Reconciler) followConfiguration(ctx context.Context, d drainer, h *host) error {
-	name := h.config.Status.Update.Desired.Name
-	if !h.runsDesired() || h.node.Annotations[poolv1.NodeCurrentConfigAnnotation] == name {
+	name := h.Config.Status.Update.Desired.Name
+	if !h.runsDesired() || h.Node.Annotations[poolv1.NodeCurrentConfigAnnotation] == name {
 		return nil
 	}
-	node := h.node.DeepCopy()
+	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, name)
 	return d.patch(ctx, h, node)
 }
@@ -230,22 +231,22 @@ func (r *Reconciler) followConfiguration(ctx context.Context, d drainer, h *host
 // built any more, the host gets the next one when it is told to have it.
 func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings) (string, error) {
 	revision, err := r.revisionOf(ctx, h, in)
-	if h.desired() == "" || len(in.facts.CA) == 0 { // a host that must be adopted has what is stored
+	if h.Desired() == "" || len(in.facts.CA) == 0 { // a host that must be adopted has what is stored
 		return revision, err
 	}
-	stored, failed := r.storedOf(ctx, h.config)
+	stored, failed := r.storedOf(ctx, h.Config)
 	switch {
 	case failed != nil:
 		return revision, failed
-	case err == nil && (stored == nil || stored.revision != h.desired() && revision == h.desired()):
+	case err == nil && (stored == nil || stored.revision != h.Desired() && revision == h.Desired()):
 		t, err := r.targetOf(ctx, h, in)
 		if err != nil {
 			return revision, err
 		}
-		return revision, r.store(ctx, h.config, t)
+		return revision, r.store(ctx, h.Config, t)
 	case stored != nil && string(stored.clientCA) != string(in.facts.CA): // also if there is no target
 		stored.clientCA = in.facts.CA
-		if failed := r.store(ctx, h.config, *stored); failed != nil {
+		if failed := r.store(ctx, h.Config, *stored); failed != nil {
 			return revision, failed
 		}
 	}
@@ -254,18 +255,18 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 
 // report records what the agent reports: the rendered config that the host runs now, and the condition Updated.
 func (r *Reconciler) report(ctx context.Context, h *host, o outcome) error {
-	before := h.config.DeepCopy()
+	before := h.Config.DeepCopy()
 	if h.runsDesired() {
-		h.config.Status.Configuration = h.config.Status.Update.Desired
+		h.Config.Status.Configuration = h.Config.Status.Update.Desired
 	}
 	if condition := h.updated(o); condition != nil {
-		conditions.Set(h.config, *condition)
+		conditions.Set(h.Config, *condition)
 	}
-	if err := status.Update.Patch(ctx, r.Client, before, h.config); err != nil {
+	if err := status.Update.Patch(ctx, r.Client, before, h.Config); err != nil {
 		return err
 	}
-	r.written.Record(h.config)
-	r.reportChanges(before, h.config)
+	r.written.Record(h.Config)
+	r.reportChanges(before, h.Config)
 	return nil
 }
 
@@ -281,11 +282,11 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	switch {
 	case condition.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
 		metrics.UpdateEnded(after, metrics.UpdateDone)
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", clean(condition.Message, maxNote))
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", hoststate.Clean(condition.Message, maxNote))
 	case outlook.IsWrong(condition):
 		if condition.Reason != bootstrapv1.AssignmentFailedReason {
 			metrics.UpdateEnded(after, condition.Reason)
 		}
-		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", clean(condition.Message, maxNote))
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", hoststate.Clean(condition.Message, maxNote))
 	}
 }

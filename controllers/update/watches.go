@@ -20,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -39,7 +40,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),
 		predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))
 
-	hosts := workload.MapToConfigs(r.Client, isFollowed)
+	hosts := workload.MapToConfigs(r.Client, hoststate.IsFollowed)
 	var err error
 	r.hostController, err = ctrl.NewControllerManagedBy(mgr).
 		Named("update").
@@ -119,7 +120,7 @@ func nodeChanged() predicate.Predicate {
 func configChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bootstrapv1.PoolbootConfig), e.ObjectNew.(*bootstrapv1.PoolbootConfig)
 	return before.Generation != after.Generation ||
-		isFollowed(before) != isFollowed(after) ||
+		hoststate.IsFollowed(before) != hoststate.IsFollowed(after) ||
 		!maps.Equal(before.Annotations, after.Annotations) ||
 		before.Status.PoolRole != after.Status.PoolRole ||
 		before.Status.NodeRef != after.Status.NodeRef ||

@@ -110,7 +110,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 		Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100),
 	}
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
-		return newDocument(h.config, in.pool.Status.Configuration.Name, w.force), nil
+		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
 	}
 	return r
 }

@@ -1,0 +1,117 @@
+package hoststate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+)
+
+// Host is a host that has joined.
+type Host struct {
+	Config *bootstrapv1.PoolbootConfig
+	// Machine owns Config. It is nil for a host without a Machine.
+	Machine *clusterv1.Machine
+	// Node is the recorded Node. It is nil if it does not exist, or was replaced by another one that is not recorded
+	// yet.
+	Node *corev1.Node
+	// Report is what the Node says.
+	Report Report
+}
+
+// Of returns the state of a host. The Machine and the Node can be nil. A Node with another UID than the recorded one is
+// another Node.
+func Of(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *Host {
+	if node != nil && string(node.UID) != config.Status.NodeRef.UID {
+		node = nil
+	}
+	return &Host{Config: config, Machine: machine, Node: node, Report: ReportOf(node)}
+}
+
+// IsFollowed reports whether a PoolbootConfig is that of a host that has joined, which updates are for.
+func IsFollowed(config *bootstrapv1.PoolbootConfig) bool {
+	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && record.HasNode(config)
+}
+
+// OfPool returns the hosts that are recorded in a pool and have joined, in the order of the PoolbootConfigs of the
+// Cluster. A host that has not joined yet is not among them: it was never available. It keeps pointers to the objects.
+func OfPool(role string, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine, nodes []corev1.Node) (hosts []*Host) {
+	machineOf, nodeOf := map[string]*clusterv1.Machine{}, map[string]*corev1.Node{}
+	for i := range machines {
+		machineOf[machines[i].Name] = &machines[i]
+	}
+	for i := range nodes {
+		nodeOf[nodes[i].Name] = &nodes[i]
+	}
+	for i := range configs {
+		if c := &configs[i]; IsFollowed(c) && c.Status.PoolRole == role {
+			hosts = append(hosts, Of(c, machineOf[record.MachineName(c)], nodeOf[c.Status.NodeRef.Name]))
+		}
+	}
+	return hosts
+}
+
+// Name returns the name of the PoolbootConfig.
+func (h *Host) Name() string { return h.Config.Name }
+
+// Desired returns the revision that is recorded for the host.
+func (h *Host) Desired() string { return h.Config.Status.Update.DesiredRevision }
+
+// Told returns the revision that the host was told to have.
+func (h *Host) Told() string {
+	if h.Node == nil {
+		return ""
+	}
+	return h.Node.Annotations[agentv1.DesiredAnnotation]
+}
+
+// HasAgent reports whether the host runs an agent, or did when it was told something.
+func (h *Host) HasAgent() bool { return h.Report.Version != "" || h.Desired() != "" }
+
+// Progress returns how far the host is with what it was told.
+func (h *Host) Progress() rollout.Progress { return h.Report.Progress(h.Told()) }
+
+// IsDeleting reports whether the Machine is being deleted. Cluster API drains its Node.
+func (h *Host) IsDeleting() bool { return h.Machine != nil && !h.Machine.DeletionTimestamp.IsZero() }
+
+// IsUnavailable reports whether the Node can't run Pods. After an update, this is so until it is uncordoned.
+func (h *Host) IsUnavailable() bool {
+	return h.IsDeleting() || h.Node == nil || !h.Node.DeletionTimestamp.IsZero() || !util.IsNodeReady(h.Node) || h.Node.Spec.Unschedulable
+}
+
+// CanBeTold reports whether telling the host what is recorded disrupts nothing: it has that revision already, or its
+// agent has adopted nothing yet and has nothing to compare it with.
+func (h *Host) CanBeTold() bool {
+	return h.Report.IsDone(h.Desired()) || h.Told() == "" && h.Report.Current == "" && h.Report.Version != ""
+}
+
+// IsUntold reports whether the host must be told what is recorded.
+func (h *Host) IsUntold() bool {
+	return h.Node != nil && h.Desired() != "" && h.Told() != h.Desired() && !h.IsExcluded()
+}
+
+// IsAdopting reports whether the agent has not adopted yet what its host booted with. It must not get another revision
+// before: the config server serves only one, and the agent begins with the one that Ignition wrote.
+func (h *Host) IsAdopting() bool { return h.Desired() != "" && h.Report.Current == "" }
+
+// IsExcluded reports whether the host is left alone.
+func (h *Host) IsExcluded() bool {
+	return h.IsDeleting() || !h.HasAgent() || h.Node == nil || capiannotations.HasPaused(h.Config)
+}
+
+// ForRollout returns the host as the rollout sees it. target is "" if its target is not known.
+func (h *Host) ForRollout(target string) rollout.Host {
+	in := rollout.Host{
+		Name: h.Name(), Desired: h.Desired(), Target: target, Progress: h.Progress(),
+		IsPending: h.IsUntold() && !h.CanBeTold(), IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded() || h.IsAdopting(),
+	}
+	if h.Node != nil {
+		in.Zone, in.CreationTime = h.Node.Labels[corev1.LabelTopologyZone], h.Node.CreationTimestamp.Time
+	}
+	return in
+}

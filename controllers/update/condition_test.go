@@ -1,0 +1,90 @@
+package update
+
+import (
+	"errors"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+)
+
+var (
+	oldRevision = strings.Repeat("0", 64)
+	newRevision = strings.Repeat("1", 64)
+)
+
+var _ = Describe("The condition Updated", func() {
+	It("has the states of the API as reasons of the condition", func() {
+		Expect([]string{
+			bootstrapv1.UpdateDoneReason, bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason,
+			bootstrapv1.UpdateVerifyingReason, bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason,
+		}).To(Equal([]string{
+			string(agentv1.Done), string(agentv1.Draining), string(agentv1.Applying), string(agentv1.Rebooting),
+			string(agentv1.Verifying), string(agentv1.Degraded), string(agentv1.Unreconcilable),
+		}))
+	})
+})
+
+var _ = DescribeTable("The condition Updated says what is, why, and what to do:",
+	func(change func(h *host, o *outcome), status metav1.ConditionStatus, reason string, parts ...string) {
+		config, machine, node := newObjects(hostName(0))
+		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", newRevision
+		node.Annotations[agentv1.DesiredAnnotation] = newRevision
+		h := newHost(config, machine, node)
+		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
+		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+		o := outcome{in: surroundings{pool: p}, revision: newRevision}
+		change(h, &o)
+		condition := h.updated(o)
+		Expect(condition.Status).To(Equal(status))
+		Expect(condition.Reason).To(Equal(reason))
+		for _, part := range parts {
+			Expect(condition.Message).To(ContainSubstring(part))
+		}
+	},
+	Entry("done", func(*host, *outcome) {}, metav1.ConditionTrue, "Done", "Node host-0 runs rendered-worker-2"),
+	Entry("no Node", func(h *host, _ *outcome) { h.Node = nil }, metav1.ConditionUnknown, "NodeMissing", "NodeInPool"),
+	Entry("no agent", func(h *host, _ *outcome) {
+		h.Report, h.Config.Status.Update = hoststate.Report{}, bootstrapv1.UpdateStatus{}
+	},
+		metav1.ConditionUnknown, "NoAgent", "keeps the configuration"),
+	Entry("no answer", func(h *host, _ *outcome) { h.Report.Target = oldRevision }, metav1.ConditionFalse, "Waiting", "poolboot-agent.service"),
+	Entry("not told", func(h *host, _ *outcome) { h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision },
+		metav1.ConditionFalse, "Waiting", "spec.maxUnavailable of MachineConfigPool worker is 1"),
+	Entry("other hosts first", func(_ *host, o *outcome) {
+		o.revision, o.in.pool.Status.Configuration.Name = oldRevision, "rendered-worker-3"
+	},
+		metav1.ConditionFalse, "Waiting", "update to rendered-worker-3", "spec.maxUnavailable"),
+	Entry("a paused pool", func(_ *host, o *outcome) {
+		paused := true
+		o.revision, o.in.pool.Spec.Paused = oldRevision, &paused
+	}, metav1.ConditionFalse, "Waiting", "set spec.paused of MachineConfigPool worker to false"),
+	Entry("draining", func(h *host, o *outcome) {
+		h.Report.Current, h.Report.State, o.remaining = oldRevision, agentv1.Draining, "Pod default/app"
+	}, metav1.ConditionFalse, "Draining", "is drained to run rendered-worker-2", "Pod default/app"),
+	Entry("applying", func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Applying, "restarting chronyd.service"
+	}, metav1.ConditionFalse, "Applying", "restarting chronyd.service"),
+	Entry("failed", func(h *host, _ *outcome) { h.Report.Current, h.Report.State = oldRevision, agentv1.Degraded },
+		metav1.ConditionFalse, "Degraded", "was undone", "force-update", "journal of poolboot-agent.service"),
+	Entry("not possible", func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Unreconcilable, "disks changed"
+	}, metav1.ConditionFalse, "Unreconcilable", "disks changed", "Correct the configuration"),
+	Entry("drift", func(h *host, _ *outcome) {
+		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/chrony.conf: content"
+	},
+		metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: content", "driftPolicy"),
+	Entry("an unknown target", func(_ *host, o *outcome) { o.revision, o.err = "", errors.New("spec.extraConfig: no") },
+		metav1.ConditionFalse, "AssignmentFailed", "spec.extraConfig: no"),
+	Entry("a pool that hands out nothing yet", func(_ *host, o *outcome) { o.revision, o.err = "", errNothingToRun },
+		metav1.ConditionFalse, "Waiting", "see its conditions"),
+	Entry("an unknown target during an update", func(h *host, o *outcome) {
+		h.Report.Current, h.Report.State, o.revision, o.err = oldRevision, agentv1.Rebooting, "", errors.New("no")
+	}, metav1.ConditionFalse, "Rebooting", "reboots"),
+)
