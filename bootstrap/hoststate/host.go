@@ -8,6 +8,8 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
@@ -22,15 +24,23 @@ type Host struct {
 	Node *corev1.Node
 	// Report is what the Node says.
 	Report Report
+	// Follows is the role of the pool that the labels of the Node name. It is "" if they name none, or several.
+	Follows string
 }
 
-// Of returns the state of a host. The Machine and the Node can be nil. A Node with another UID than the recorded one is
-// another Node.
-func Of(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *Host {
+// Of returns the state of a host of a Cluster with these pools. The Machine and the Node can be nil. A Node with
+// another UID than the recorded one is another Node.
+func Of(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *Host {
 	if node != nil && string(node.UID) != config.Status.NodeRef.UID {
 		node = nil
 	}
-	return &Host{Config: config, Machine: machine, Node: node, Report: ReportOf(node)}
+	h := &Host{Config: config, Machine: machine, Node: node, Report: ReportOf(node)}
+	if node != nil {
+		if byLabels, err := pool.Decide(node.Labels, pools); err == nil {
+			h.Follows = byLabels.Role
+		}
+	}
+	return h
 }
 
 // IsFollowed reports whether a PoolbootConfig is that of a host that has joined, which updates are for.
@@ -38,9 +48,12 @@ func IsFollowed(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && record.HasNode(config)
 }
 
-// OfPool returns the hosts that are recorded in a pool and have joined, in the order of the PoolbootConfigs of the
-// Cluster. A host that has not joined yet is not among them: it was never available. It keeps pointers to the objects.
-func OfPool(role string, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine, nodes []corev1.Node) (hosts []*Host) {
+// OfPool returns the hosts that are recorded in the pool with a role, one of these pools, and have joined, in the order
+// of the PoolbootConfigs of the Cluster. A host that has not joined yet is not among them: it was never available. It
+// keeps pointers to the objects.
+func OfPool(
+	role string, pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine, nodes []corev1.Node,
+) (hosts []*Host) {
 	machineOf, nodeOf := map[string]*clusterv1.Machine{}, map[string]*corev1.Node{}
 	for i := range machines {
 		machineOf[machines[i].Name] = &machines[i]
@@ -50,7 +63,7 @@ func OfPool(role string, configs []bootstrapv1.PoolbootConfig, machines []cluste
 	}
 	for i := range configs {
 		if c := &configs[i]; IsFollowed(c) && c.Status.PoolRole == role {
-			hosts = append(hosts, Of(c, machineOf[record.MachineName(c)], nodeOf[c.Status.NodeRef.Name]))
+			hosts = append(hosts, Of(pools, c, machineOf[record.MachineName(c)], nodeOf[c.Status.NodeRef.Name]))
 		}
 	}
 	return hosts
@@ -99,9 +112,14 @@ func (h *Host) IsUntold() bool {
 // before: the config server serves only one, and the agent begins with the one that Ignition wrote.
 func (h *Host) IsAdopting() bool { return h.Desired() != "" && h.Report.Current == "" }
 
+// IsLeaving reports whether the labels of the Node do not name the pool in which the host is recorded: they name
+// another one and the record follows in a moment, or they name none or several, and a user must correct them. The host
+// completes what it has begun. It begins nothing else, because that would be for a pool that it is about to leave.
+func (h *Host) IsLeaving() bool { return h.Node != nil && h.Follows != h.Config.Status.PoolRole }
+
 // IsExcluded reports whether the host is left alone.
 func (h *Host) IsExcluded() bool {
-	return h.IsDeleting() || !h.HasAgent() || h.Node == nil || capiannotations.HasPaused(h.Config)
+	return h.IsDeleting() || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
 // ForRollout returns the host as the rollout sees it. target is "" if its target is not known.

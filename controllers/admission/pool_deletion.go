@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,9 +29,9 @@ const maxNames = 10
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
 
-// ValidateDelete refuses to delete a pool that has Machines or into which Machines would boot, and the worker pool
-// while other pools inherit from it. It allows the deletion if the pool has the annotation ForceDeleteAnnotation, if
-// its Cluster is deleted or moved, or if another pool has the same role.
+// ValidateDelete refuses to delete a pool that has Machines which no other pool takes, or into which Machines would
+// boot, and the worker pool while other pools inherit from it. It allows the deletion if the pool has the annotation
+// ForceDeleteAnnotation, if its Cluster is deleted or moved, or if another pool has the same role.
 func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
 	if _, isMoved := p.Annotations[clusterctlv1.DeleteForMoveAnnotation]; isMoved || p.Annotations[poolv1.ForceDeleteAnnotation] == "true" {
 		return nil, nil
@@ -46,14 +47,14 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 	if slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool { return pool.SameRole(&other, p) }) {
 		return nil, nil
 	}
-	machines, err := w.machineNames(ctx, p, others)
+	machines, taken, err := w.machineNames(ctx, p, others)
 	if err != nil {
 		return nil, err
 	}
 	const force = "annotate the pool with " + poolv1.ForceDeleteAnnotation + "=true to delete it anyway"
 	var why []string
 	if len(machines) > 0 {
-		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it: %s; give them the labels of another pool, "+
+		why = append(why, fmt.Sprintf("%d Machine(s) and their Nodes are in it or would boot into it, and no other pool takes them: %s; give them the labels of another pool, "+
 			"or delete the Machines (of hosts without one, the PoolbootConfigs)", len(machines), joinNames(machines)))
 	}
 	if !pool.IsCustom(p.Spec.PoolRole) && len(others) > 0 {
@@ -64,7 +65,7 @@ func (w *MachineConfigPool) ValidateDelete(ctx context.Context, p *poolv1.Machin
 		why = append(why, fmt.Sprintf("%d pool(s) of Cluster %s inherit from it: %s; delete those first", len(names), p.Spec.ClusterName, joinNames(names)))
 	}
 	if len(why) == 0 {
-		return nil, nil
+		return takenWarnings(taken), nil
 	}
 	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigpools").GroupResource(), p.Name,
 		fmt.Errorf("%s; or %s", strings.Join(why, "; "), force))
@@ -87,19 +88,30 @@ func clusterOf(ctx context.Context, reader client.Reader, p *poolv1.MachineConfi
 	return cluster, nil
 }
 
+// takenWarnings says what happens to the hosts that other pools take. The argument has their names by these pools.
+func takenWarnings(taken map[string][]string) (warnings admission.Warnings) {
+	for _, role := range slices.Sorted(maps.Keys(taken)) {
+		warnings = append(warnings, fmt.Sprintf("%d Machine(s) change to the pool with role %s, under its spec.maxUnavailable: %s",
+			len(taken[role]), role, joinNames(taken[role])))
+	}
+	return warnings
+}
+
 // machineNames returns the names of the Machines whose recorded pool is this pool, and of those without a recorded pool
-// that would boot into it. The name of the Node follows, if it exists. A host without a Machine has the name of its
-// PoolbootConfig.
-func (w *MachineConfigPool) machineNames(ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) ([]string, error) {
+// that would boot into it. Those whose running hosts another pool takes are taken, by the role of that pool. The name
+// of the Node follows, if it exists. A host without a Machine has the name of its PoolbootConfig.
+func (w *MachineConfigPool) machineNames(
+	ctx context.Context, p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool,
+) (names []string, taken map[string][]string, err error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := w.Reader.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}); err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("PoolbootConfigs of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
+		return nil, nil, apierrors.NewInternalError(fmt.Errorf("PoolbootConfigs of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err))
 	}
 	bootingInto, err := w.configsBootingInto(ctx, p, configs.Items, append(slices.Clone(others), *p))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var names []string
+	taken = map[string][]string{}
 	for i := range configs.Items {
 		c := &configs.Items[i]
 		if c.Status.PoolRole != p.Spec.PoolRole && !bootingInto[c.Name] {
@@ -109,9 +121,21 @@ func (w *MachineConfigPool) machineNames(ctx context.Context, p *poolv1.MachineC
 		if record.HasNode(c) {
 			name += " (Node " + c.Status.NodeRef.Name + ")"
 		}
+		if role := c.Status.FallbackPoolRole; isTaken(c, others) {
+			taken[role] = append(taken[role], name)
+			continue
+		}
 		names = append(names, name)
 	}
-	return names, nil
+	return names, taken, nil
+}
+
+// isTaken reports whether one of the other pools takes a running host when its pool is deleted. A host that has not
+// joined yet boots into its recorded pool, or not at all.
+func isTaken(c *bootstrapv1.PoolbootConfig, others []poolv1.MachineConfigPool) bool {
+	return record.HasJoined(c) && c.Status.FallbackPoolRole != "" && slices.ContainsFunc(others, func(other poolv1.MachineConfigPool) bool {
+		return other.Spec.PoolRole == c.Status.FallbackPoolRole
+	})
 }
 
 // configsBootingInto returns the names of the PoolbootConfigs without a recorded pool that would boot into a pool.

@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -56,6 +57,41 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		bySpec.Spec.PoolRole, elsewhere.Spec.PoolRole = "infra", "gpu"
 		err := deletion(newPool("infra", "infra"), cluster(), newPool("worker", "worker"), newPool("gpu", "gpu"), labeled, byLabel, bySpec, elsewhere, ofTemplate, machine("plain", "c1", ""))
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("by-label, by-spec;"))))
+	})
+
+	Describe("with running hosts", func() {
+		joined := func(name, fallback string) *bootstrapv1.PoolbootConfig {
+			m := machine(name, "c1", "infra")
+			m.Status.NodeRef, m.Status.FallbackPoolRole = bootstrapv1.NodeReference{Name: name, UID: "1"}, fallback
+			record.RevokeToken(m)
+			return m
+		}
+		It("is allowed if other pools take all of them, and says which", func() {
+			warnings, err := (&MachineConfigPool{Reader: builder(cluster(), newPool("worker", "worker"), newPool("gpu", "gpu"),
+				joined("infra-a", "worker"), joined("infra-b", "worker"), joined("infra-c", "gpu")).Build()}).ValidateDelete(ctx(), newPool("infra", "infra"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(warnings).To(ConsistOf(
+				"1 Machine(s) change to the pool with role gpu, under its spec.maxUnavailable: infra-c (Node infra-c)",
+				"2 Machine(s) change to the pool with role worker, under its spec.maxUnavailable: infra-a (Node infra-a), infra-b (Node infra-b)"))
+		})
+
+		It("is refused for those that no pool takes", func() {
+			Expect(deletion(newPool("infra", "infra"), cluster(), newPool("worker", "worker"), joined("infra-a", "worker"), joined("infra-b", ""))).
+				To(MatchError(And(ContainSubstring("1 Machine(s)"), ContainSubstring("no other pool takes them: infra-b (Node infra-b);"))))
+		})
+
+		It("is refused if the pool that would take them does not exist any more, or is deleted too", func() {
+			gpu := newPool("gpu", "gpu")
+			gpu.DeletionTimestamp, gpu.Finalizers = &now, []string{"example.com/keep"}
+			Expect(deletion(newPool("infra", "infra"), cluster(), gpu, joined("infra-a", "gpu"))).To(MatchError(ContainSubstring("infra-a")))
+			Expect(deletion(newPool("infra", "infra"), cluster(), joined("infra-a", "gpu"))).To(MatchError(ContainSubstring("infra-a")))
+		})
+
+		It("is refused while a host boots, which could not join any more", func() {
+			booting := machine("infra-a", "c1", "infra")
+			booting.Status.FallbackPoolRole = "worker"
+			Expect(deletion(newPool("infra", "infra"), cluster(), newPool("worker", "worker"), booting)).To(MatchError(ContainSubstring("infra-a")))
+		})
 	})
 
 	It("names the Nodes of the Machines", func() {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,6 +45,9 @@ type decision struct {
 	node *corev1.Node
 	// record is the pool and the Node to record, or nil if the record needs no change.
 	record *nodeRecord
+	// fallback is the role of the pool to which the labels of the Node belong without its pool, or "" if there is none.
+	// It is nil if the Node is not known.
+	fallback *string
 	// hasJoined is true if the kubelet is Ready in its pool, which completes the boot.
 	hasJoined bool
 }
@@ -89,6 +93,7 @@ func decide(f facts) *decision {
 	}
 	followHost(node, f.host)
 	d := decidePool(node, isReregistered, f)
+	d.fallback = new(fallbackRole(cmp.Or(d.node, node), d.role(f), f.pools))
 	if d.node == nil {
 		d.node = node
 	}
@@ -96,6 +101,26 @@ func decide(f facts) *decision {
 		d.node = nil
 	}
 	return d
+}
+
+// role returns the role of the pool in which a host is recorded after a decision.
+func (d *decision) role(f facts) string {
+	if d.record != nil {
+		return d.record.pool
+	}
+	return f.config.Status.PoolRole
+}
+
+// fallbackRole returns the role of the pool to which the labels of a Node belong if the pool of its role is deleted. It
+// returns "" if they belong to none, or to several.
+func fallbackRole(node *corev1.Node, role string, pools []poolv1.MachineConfigPool) string {
+	byLabels, err := pool.Decide(node.Labels, slices.DeleteFunc(slices.Clone(pools), func(p poolv1.MachineConfigPool) bool {
+		return p.Spec.PoolRole == role
+	}))
+	if err != nil {
+		return ""
+	}
+	return byLabels.Role
 }
 
 // registeredWithoutRecord reports whether a Node registered again while the record was lost, as during clusterctl move:

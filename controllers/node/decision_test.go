@@ -219,6 +219,22 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(d.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
 	})
 
+	DescribeTable("names the pool that takes the host if its pool is deleted:", func(fallback string, labels map[string]string, changes ...any) {
+		d := decide(situation(append([]any{ready, revoked, labeled(labels)}, changes...)...))
+		Expect(d.fallback).To(HaveValue(Equal(fallback)))
+	},
+		Entry("worker", "worker", role("infra", "worker")),
+		Entry("a custom pool, also if the host is in the worker pool by its record", "", role("worker"), func(c *bootstrapv1.PoolbootConfig) { c.Status.PoolRole = "worker" }),
+		Entry("the other one of two custom pools", "edge", role("infra", "edge", "worker")),
+		Entry("none", "", role("infra")),
+		Entry("none that would be the control plane", "", role("infra", "worker", "control-plane")),
+		Entry("the one besides the new one for a Node that was relabeled", "worker", role("edge", "worker")),
+	)
+
+	It("does not know the pool that takes a host without a Node", func() {
+		Expect(decide(situation(revoked, func(f *facts) { f.node = nil })).fallback).To(BeNil())
+	})
+
 	It("does not follow the pool label alone, which a kubelet can set, but corrects it", func() {
 		d := decide(situation(ready, func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "edge" }))
 		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))

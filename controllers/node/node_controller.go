@@ -174,6 +174,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, d *dec
 		recorded.PoolRole, recorded.NodeRef = d.record.pool, d.record.node
 		recorded.Configuration.Name = cmp.Or(d.record.configuration, recorded.Configuration.Name)
 	}
+	if d.fallback != nil && record.HasNode(f.config) {
+		recorded.FallbackPoolRole = *d.fallback
+	}
 	if d.condition != nil {
 		conditions.Set(f.config, *d.condition)
 	}

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -39,6 +40,12 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
 			h.Node.Name, remedy.Renew(h.Config))
+	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
+			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), bootstrapv1.NodeInPoolCondition)
+	case h.Told() != h.Desired() && o.in.pool.Spec.IsPaused():
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and the pool is paused: set spec.paused of MachineConfigPool %s to false to update it",
+			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), o.in.pool.Name)
 	case h.Told() != h.Desired() || h.Desired() == "":
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)

@@ -12,6 +12,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var (
@@ -36,9 +37,9 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		config, machine, node := newObjects(hostName(0))
 		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", newRevision
 		node.Annotations[agentv1.DesiredAnnotation] = newRevision
-		h := newHost(config, machine, node)
+		p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
+		h := newHost([]poolv1.MachineConfigPool{*p}, config, machine, node)
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
-		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 		o := outcome{in: surroundings{pool: p}, revision: newRevision}
 		change(h, &o)
 		condition := h.updated(o)
@@ -65,6 +66,15 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		paused := true
 		o.revision, o.in.pool.Spec.Paused = oldRevision, &paused
 	}, metav1.ConditionFalse, "Waiting", "set spec.paused of MachineConfigPool worker to false"),
+	Entry("a paused pool that did not tell it yet", func(h *host, o *outcome) {
+		h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision
+		h.Config.Status.Configuration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
+	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-1", "set spec.paused of MachineConfigPool worker to false"),
+	Entry("labels of no pool", func(h *host, _ *outcome) { h.Follows = "" },
+		metav1.ConditionFalse, "Waiting", "follows no pool until its labels name one", "NodeInPool"),
+	Entry("labels of another pool during an update", func(h *host, _ *outcome) {
+		h.Follows, h.Report.Current, h.Report.State = "infra", oldRevision, agentv1.Rebooting
+	}, metav1.ConditionFalse, "Rebooting", "reboots"),
 	Entry("draining", func(h *host, o *outcome) {
 		h.Report.Current, h.Report.State, o.remaining = oldRevision, agentv1.Draining, "Pod default/app"
 	}, metav1.ConditionFalse, "Draining", "is drained to run rendered-worker-2", "Pod default/app"),

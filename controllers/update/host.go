@@ -10,19 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 )
 
 // host is a host that has joined.
 type host struct{ *hoststate.Host }
 
-func newHost(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *host {
-	return &host{hoststate.Of(config, machine, node)}
+// newHost returns a host of a Cluster with these pools.
+func newHost(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *host {
+	return &host{hoststate.Of(pools, config, machine, node)}
 }
 
 // hostsOfPool lists the hosts that are recorded in a pool and have joined, by name. A host that has not joined yet is
 // not among them: it was never available.
-func hostsOfPool(ctx context.Context, reader client.Reader, cached, workload client.Reader, cluster client.ObjectKey, role string) ([]*host, error) {
+func hostsOfPool(ctx context.Context, reader client.Reader, cached, workload client.Reader, cluster client.ObjectKey, role string, pools []poolv1.MachineConfigPool) ([]*host, error) {
 	ofCluster := []client.ListOption{
 		client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy,
 	}
@@ -39,7 +41,7 @@ func hostsOfPool(ctx context.Context, reader client.Reader, cached, workload cli
 		return nil, fmt.Errorf("read the Nodes of Cluster %s: %w", cluster, err)
 	}
 	var hosts []*host
-	for _, h := range hoststate.OfPool(role, configs.Items, machines.Items, nodes.Items) {
+	for _, h := range hoststate.OfPool(role, pools, configs.Items, machines.Items, nodes.Items) {
 		hosts = append(hosts, &host{h})
 	}
 	return slices.Clip(hosts), nil

@@ -199,7 +199,7 @@ var _ = It("A host whose Machine can't be found is neither updated nor registere
 	cluster := controllertest.NewCluster(clusterKey)
 	p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 	in := surroundings{cluster: cluster, pool: p, pools: []poolv1.MachineConfigPool{*p}}
-	registered, err := r.registrationOf(ctx, newHost(config, nil, node), in, "")
+	registered, err := r.registrationOf(ctx, newHost(in.pools, config, nil, node), in, "")
 	Expect(err).To(MatchError(ContainSubstring("Machine edge/host-0")))
 	Expect(registered).To(Equal(registration.Registration{}))
 })

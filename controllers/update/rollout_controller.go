@@ -105,7 +105,7 @@ func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScop
 
 // gather reads the hosts, and determines what they should run.
 func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reader) (err error) {
-	if s.hosts, err = hostsOfPool(ctx, configs, r.Client, s.nodes, workload.ClusterOfPool(s.pool), s.pool.Spec.PoolRole); err != nil {
+	if s.hosts, err = hostsOfPool(ctx, configs, r.Client, s.nodes, workload.ClusterOfPool(s.pool), s.pool.Spec.PoolRole, s.pools); err != nil {
 		return err
 	}
 	if s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)); err != nil {
@@ -316,7 +316,7 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	if err := s.nodes.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
-	*h = *newHost(h.Config, h.Machine, node)
+	*h = *newHost(s.pools, h.Config, h.Machine, node)
 	if isStart {
 		metrics.UpdateStarted(h.Config)
 		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,

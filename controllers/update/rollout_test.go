@@ -194,20 +194,6 @@ var _ = Describe("A rollout", func() {
 		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-1")))
 	})
 
-	It("follows a Node into another pool, by the rules of that pool", func(ctx SpecContext) {
-		w := newWorld(2)
-		infra := controllertest.NewPool(clusterKey, "infra")
-		infra.Status.Configuration.Name = "rendered-infra-1"
-		Expect(w.management.Create(ctx, infra)).To(Succeed())
-		w.adopt(ctx)
-		config := w.config(ctx, 1)
-		config.Status.PoolRole = "infra"
-		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
-		Expect(rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(infra)})).Error().NotTo(HaveOccurred())
-		Expect(w.told(ctx)).To(Equal([]int{1}))
-		Expect(w.node(ctx, 1).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(1, "rendered-infra-1")))
-	})
-
 	It("creates an event when a host is told, and when it is done", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.adopt(ctx)

@@ -37,7 +37,7 @@ var _ = Describe("The assignment of a host", func() {
 		}
 		config, machine, node := newObjects(hostName(0))
 		node.Spec.ProviderID = "metal3://edge/host-0/m"
-		s.h = newHost(config, machine, node)
+		s.h = newHost(s.pools, config, machine, node)
 		return s
 	}
 	// builds returns how often the assignment is built when its revision is needed twice.

@@ -131,7 +131,7 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 		in = surroundings{cluster: cluster, pool: &poolv1.MachineConfigPool{}, pools: pools, err: missing}
 		in.pool.Name = config.Status.PoolRole
 	}
-	h, err := r.hostOf(ctx, config)
+	h, err := r.hostOf(ctx, pools, config)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -144,7 +144,7 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 }
 
 // hostOf reads a host.
-func (r *Reconciler) hostOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*host, error) {
+func (r *Reconciler) hostOf(ctx context.Context, pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (*host, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (r *Reconciler) hostOf(ctx context.Context, config *bootstrapv1.PoolbootCon
 	if err != nil {
 		return nil, err
 	}
-	return newHost(config, machine, node), nil
+	return newHost(pools, config, machine, node), nil
 }
 
 // follow drains the Node if the agent asks for it, ends what an update began when it is over, and records what the

@@ -110,7 +110,7 @@ func nodeChanged() predicate.Predicate {
 			before.ResourceVersion == after.ResourceVersion ||
 			util.IsNodeReady(before) != util.IsNodeReady(after) ||
 			before.Spec.Unschedulable != after.Spec.Unschedulable ||
-			before.Labels[corev1.LabelTopologyZone] != after.Labels[corev1.LabelTopologyZone] ||
+			!maps.Equal(before.Labels, after.Labels) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			!maps.Equal(before.Annotations, after.Annotations)
 	}}

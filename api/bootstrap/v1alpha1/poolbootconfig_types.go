@@ -159,6 +159,13 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	PoolRole string `json:"poolRole,omitempty"`
 
+	// fallbackPoolRole is the role of the pool that takes the running host if its pool is deleted: the pool that the
+	// labels of its Node name then. It is absent if they name none, or several.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	FallbackPoolRole string `json:"fallbackPoolRole,omitempty"`
+
 	// configuration is the rendered config that the host was served.
 	// +optional
 	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`

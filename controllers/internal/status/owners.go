@@ -68,6 +68,7 @@ var parts = map[string]part{
 	"dataSecretName":                   {owner: PoolbootConfig},
 	"poolRole":                         {owner: PoolbootConfig, handover: record},
 	"configuration":                    {owner: PoolbootConfig, handover: configuration},
+	"fallbackPoolRole":                 {owner: Node},
 	"nodeRef":                          {owner: Boot, handover: record},
 	"hostRef":                          {owner: Boot},
 	"hostAddresses":                    {owner: Token},

@@ -35,6 +35,7 @@ var samples = map[string]func(*configStatus){
 	"poolRole":                         func(s *configStatus) { s.PoolRole = "other" },
 	"configuration":                    func(s *configStatus) { s.Configuration.Name = "other" },
 	"nodeRef":                          func(s *configStatus) { s.NodeRef.UID = "other" },
+	"fallbackPoolRole":                 func(s *configStatus) { s.FallbackPoolRole = "other" },
 	"hostRef":                          func(s *configStatus) { s.HostRef.UID = "other" },
 	"hostAddresses":                    func(s *configStatus) { s.HostAddresses = []string{"192.0.2.9"} },
 	"derivedNodeLabels":                func(s *configStatus) { s.DerivedNodeLabels = map[string]string{"a": "b"} },
