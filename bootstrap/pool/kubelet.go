@@ -62,8 +62,15 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 		return nil, err
 	}
 	merged := own.Section
+	var inherited kubelet.Section
 	if len(base) > 0 {
-		if merged, err = own.MergeOver(base[0].Section); err != nil {
+		inherited = base[0].Section
+	}
+	if errs := own.CheckOver(inherited, kubeletField); len(errs) > 0 {
+		return nil, &KubeletError{Pool: p.Name, Errs: errs}
+	}
+	if len(base) > 0 {
+		if merged, err = own.MergeOver(inherited); err != nil {
 			return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
 		}
 	}

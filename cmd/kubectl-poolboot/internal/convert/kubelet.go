@@ -132,6 +132,7 @@ func convertSection(k *input.KubeletConfig, remark func(string, ...any)) (map[st
 		section = map[string]any{}
 	}
 	maps.DeleteFunc(section, func(_ string, value any) bool { return value == nil })
+	kubelet.DropZeroValues(section)
 	for _, name := range refusedFields {
 		if value, has := section[name]; has && !input.IsEmpty(value) {
 			leaveOut("kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")

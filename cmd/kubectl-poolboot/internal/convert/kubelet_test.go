@@ -36,6 +36,17 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
+	It("drops the zero values that a tool wrote, as OpenShift does, and keeps decisions", func() {
+		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("performance-a", "role: infra", `kubeletConfig: {
+			apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, cpuManagerPolicy: static, reservedSystemCPUs: 0-1,
+			containerRuntimeEndpoint: "", streamingConnectionIdleTimeout: 0s, syncFrequency: 0s, maxPods: 0, evictionHard: {},
+			authentication: {anonymous: {}, webhook: {cacheTTL: 0s}, x509: {}}, authorization: {webhook: {cacheAuthorizedTTL: 0s}},
+			logging: {flushFrequency: 0, verbosity: 0, options: {text: {infoBufferSize: "0"}, json: {infoBufferSize: "0"}}}, memorySwap: {},
+			serializeImagePulls: false, eventRecordQPS: 0}`)))
+		Expect(out).To(ContainSubstring("  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    cpuManagerPolicy: static\n    eventRecordQPS: 0\n" +
+			"    kind: KubeletConfiguration\n    reservedSystemCPUs: 0-1\n    serializeImagePulls: false\n  machineConfigSelector"))
+	})
+
 	It("does not change other pools, and renders their fields", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
 		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
@@ -56,7 +67,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		},
 		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot computes no reservation"),
 		Entry("a TLS profile", "tlsSecurityProfile: {type: Modern}", "tlsSecurityProfile is left out: set tlsMinVersion and tlsCipherSuites"),
-		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: []}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
+		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
 		Entry("a field that OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
 		Entry("an unknown field", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: spec.kubeletConfig.maxPod a KubeletConfiguration has no such field"),
