@@ -391,6 +391,23 @@ var _ = Describe("An update", func() {
 		Expect(w.state()).To(Equal("Degraded " + second))
 	})
 
+	It("is verified by the only heartbeat of a kubelet that restarts in less than a second: it has no fractions of a second", func() {
+		w := install(withFiles("/etc/restart/f", "a"))
+		w.wallclock = w.wallclock.Truncate(time.Second).Add(700 * time.Millisecond)
+		w.node.Heartbeat = w.wallclock.Add(-time.Minute)
+		w.hasLeaseOnly = true
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
+		changed := w.wallclock.Truncate(time.Second)
+		w.isBroken = func() bool {
+			if w.read("etc/restart/f") == "b" {
+				w.node.Heartbeat = changed
+			}
+			return false
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+	})
+
 	It("with a reboot is verified on a host whose uptime is that of a machine that booted long ago", func() {
 		w := install(withFiles("/etc/f", "a"))
 		w.bootTime = 100 * time.Hour

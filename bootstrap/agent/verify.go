@@ -108,13 +108,14 @@ func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passe
 	if !node.Known {
 		return strings.TrimSuffix("the agent can't read its Node from the API server: "+node.Problem, ": ")
 	}
-	a.ready.isAlive = a.ready.isAlive || !node.Heartbeat.Equal(a.journal.Heartbeat) && a.isAfterChange(node.Heartbeat, passed)
+	// A heartbeat has no fractions of a second. One in the second of the change is after it, unless it was seen before.
+	a.ready.isAlive = a.ready.isAlive || !node.Heartbeat.Equal(a.journal.Heartbeat) && !node.Heartbeat.Before(a.changedAt(passed).Truncate(time.Second))
 	if !a.ready.isAlive && !restartsKubelet(u.plan.Actions) {
 		renewed, err := a.Cluster.Renewed(ctx)
 		if err != nil {
 			return fmt.Sprintf("the lease of the Node can't be read: %v", err)
 		}
-		a.ready.isAlive = a.isAfterChange(renewed, passed)
+		a.ready.isAlive = renewed.After(a.changedAt(passed))
 	}
 	switch {
 	case !a.ready.isAlive:
@@ -125,11 +126,9 @@ func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passe
 	return ""
 }
 
-// isAfterChange reports whether a time of day is after the change of the host. The change is as long ago as the uptime
-// says: the time of day can have jumped since. Times in the API have no fractions of a second.
-func (a *Agent) isAfterChange(t time.Time, passed time.Duration) bool {
-	return t.After(a.Clock.Now().Add(-passed).Truncate(time.Second))
-}
+// changedAt returns when the host was changed, as the clock counts now. The change is as long ago as the uptime says:
+// the time of day can have jumped since.
+func (a *Agent) changedAt(passed time.Duration) time.Time { return a.Clock.Now().Add(-passed) }
 
 // restartsKubelet reports whether a restart of the kubelet is among actions, or a reboot.
 func restartsKubelet(actions []update.Action) bool {
