@@ -46,8 +46,8 @@ type Host struct {
 	IsExcluded bool
 }
 
-// isActive reports whether the host is unavailable, or can be at any time because of its update.
-func (h *Host) isActive() bool {
+// IsActive reports whether the host is unavailable, or can be at any time because of its update.
+func (h *Host) IsActive() bool {
 	return h.IsUnavailable || h.Progress == InUpdate || h.Progress == Unknown
 }
 
@@ -55,15 +55,15 @@ func (h *Host) isActive() bool {
 const DefaultMaxUnavailable = 1
 
 // MaxUnavailable returns how many of a number of hosts can be unavailable. Percentages are rounded down, and 0 is 1, so
-// that a rollout never stops because a pool is small. The error is that of a value which is neither a number nor a
-// percentage.
+// that a rollout never stops because a pool is small. The error is that of a value which is negative,
+// or neither a number nor a percentage.
 func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 	if value == nil {
 		return DefaultMaxUnavailable, nil
 	}
 	number, err := intstr.GetScaledValueFromIntOrPercent(value, hosts, false)
-	if err != nil {
-		return 0, fmt.Errorf("maxUnavailable %q: %w", value.String(), err)
+	if err != nil || number < 0 {
+		return 0, fmt.Errorf("maxUnavailable: is %q: set a number of at least 1, or a percentage such as \"10%%\"", value.String())
 	}
 	return max(number, 1), nil
 }
@@ -72,7 +72,7 @@ func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 // and those whose last update failed.
 func Count(hosts []Host) (count int) {
 	for i := range hosts {
-		if h := &hosts[i]; h.isActive() || h.IsPending || h.Progress == Failed {
+		if h := &hosts[i]; h.IsActive() || h.IsPending || h.Progress == Failed {
 			count++
 		}
 	}
@@ -128,7 +128,7 @@ func choose(hosts []Host, maxUnavailable int, isWanted func(*Host) bool) (chosen
 	for i := range hosts {
 		h := &hosts[i]
 		switch {
-		case h.isActive():
+		case h.IsActive():
 			active++
 			switch {
 			case !isWanted(h):

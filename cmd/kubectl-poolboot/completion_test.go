@@ -83,6 +83,7 @@ var _ = Describe("The shell's completion", func() {
 			Expect(completed(live(), command, "-f", pools, "--cluster", "")).To(Equal(words("infra-1")), command)
 		}
 		Expect(completed(live(), "which", "--pools", pools, "--cluster", "")).To(Equal(words("infra-1")))
+		Expect(completed(live(), "rollout", "plan", "--pools", pools, "--cluster", "")).To(Equal(words("infra-1")))
 		Expect(completed(live(), "explain", "host", "a", "-f", pools, "--pool", "s")).To(Equal(words("storage")))
 	})
 

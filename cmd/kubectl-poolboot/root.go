@@ -17,6 +17,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/movecheck"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/plan"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/render"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/which"
 )
 
@@ -24,7 +25,7 @@ import (
 func newRoot(streams genericiooptions.IOStreams, connect func() input.Connection) *cobra.Command {
 	cmd := cli.NewRoot(streams,
 		which.New(streams), render.New(streams, connect()), labels.New(streams), convert.New(streams), diff.New(streams, connect()),
-		plan.New(streams), explain.New(streams, connect()), boots.New(streams, connect()), movecheck.New(streams, connect()),
+		plan.New(streams), rollout.New(streams, connect), explain.New(streams, connect()), boots.New(streams, connect()), movecheck.New(streams, connect()),
 		enroll.New(streams, connect()), enroll.NewPointer(streams, connect()), newVersion())
 	cmd.Short = "Ask files what Poolboot would do"
 	cmd.Long = `Ask files what Poolboot would do, without a cluster; only diff, explain, boots, move-check and render --live read the

@@ -89,6 +89,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		w.complete(ctx, 0)
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-2")))
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredConfigAnnotation, "rendered-worker-2"))
 	})
 
 	It("tells no host another revision than that of its first boot while this one can't be read", func(ctx SpecContext) {

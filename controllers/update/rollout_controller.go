@@ -311,6 +311,7 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	isStart := !h.CanBeTold()
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
 	delete(node.Annotations, agentv1.DrainedAnnotation)
 	delete(node.Annotations, agentv1.DrainStartedAnnotation)
 	if err := s.nodes.Patch(ctx, node, status.Locked(h.Node)); err != nil {

@@ -78,6 +78,15 @@ spec:
 		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftInfra, clitest.OpenShiftWorker))).To(MatchRegexp(`(?s)name: worker.*name: infra`), "custom pools need worker")
 	})
 
+	It("keeps maxUnavailable, and refuses a value that Poolboot would not store", func() {
+		for _, value := range []string{"2", "10%", "100%"} {
+			Expect(clitest.ExpectSuccess(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)))).To(ContainSubstring("maxUnavailable: " + value))
+		}
+		for _, value := range []string{"0", "-1", `"2"`, "101%"} {
+			clitest.ExpectError(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)), 1, `MachineConfigPool "infra": spec.maxUnavailable: is `, "set a number of at least 1")
+		}
+	})
+
 	It("keeps labels, annotations and spec.paused, and no field of the other cluster", func() {
 		live := strings.Replace(withSpec(clitest.OpenShiftInfra, "paused: true"), "  name: infra\n", `  name: infra
   uid: 8a4f
@@ -104,8 +113,8 @@ spec:
 			Expect(r.Out).To(ContainSubstring("name: worker"))
 			Expect(r.ErrOut).To(Equal(remark + "\n"))
 		},
-		Entry("a pool's field", withSpec(clitest.OpenShiftInfra, "maxUnavailable: 2"),
-			"warning: MachineConfigPool infra: spec.maxUnavailable is left out: Poolboot does not have this field"),
+		Entry("a pool's field", withSpec(clitest.OpenShiftInfra, "configuration: {name: rendered-infra-0, source: [{name: a}]}"),
+			"warning: MachineConfigPool infra: spec.configuration is left out: Poolboot does not have this field"),
 		Entry("images of a pool", withSpec(clitest.OpenShiftInfra, "pinnedImageSets: [{name: a}]"),
 			"warning: MachineConfigPool infra: spec.pinnedImageSets is left out: Poolboot does not have this field"),
 		Entry("a stream of a pool", withSpec(clitest.OpenShiftInfra, "osImageStream: {name: rhel-10}"),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,6 +57,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
 		pools[i].Spec.ClusterName = cluster
+		pools[i].Status = poolv1.MachineConfigPoolStatus{}
 	}
 	for i := range pools {
 		keep(&pools[i], input.PoolKind, checkPool(pools[i], pools))
@@ -159,6 +162,9 @@ func checkPool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) err
 		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: "+
 			"set node-role.kubernetes.io/%[1]s, or leave the pool out", p.Name)
 	}
+	if err := checkMaxUnavailable(p); err != nil {
+		return err
+	}
 	worker, _ := pool.OfRole(pools, poolv1.RoleWorker) // nil when the files do not have it
 	if err := pool.CheckKubelet(&p, worker); err != nil {
 		return err
@@ -178,4 +184,16 @@ func checkPool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) err
 		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: Nodes with these labels are in the pool %q: select another label", p.Name, decision.Role)
 	}
 	return nil
+}
+
+// percentage matches what spec.maxUnavailable can be besides a number.
+var percentage = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
+
+// checkMaxUnavailable returns an error for a value that the API refuses.
+func checkMaxUnavailable(p poolv1.MachineConfigPool) error {
+	value := p.Spec.MaxUnavailable
+	if value == nil || value.Type == intstr.Int && value.IntVal >= 1 || value.Type == intstr.String && percentage.MatchString(value.StrVal) {
+		return nil
+	}
+	return fmt.Errorf("MachineConfigPool %q: spec.maxUnavailable: is %s: set a number of at least 1, or a percentage such as \"10%%\"", p.Name, value)
 }

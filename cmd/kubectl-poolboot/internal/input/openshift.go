@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -30,7 +31,8 @@ func IsOpenShift(object metav1.TypeMeta) bool {
 }
 
 // addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
-// node selector it matches nothing. The control plane's pool selects no Node: see pool.Decide.
+// node selector it matches nothing. The control plane's pool selects no Node: see pool.Decide. What Nodes should run is
+// in OpenShift's spec.configuration, and in Poolboot's status.configuration.
 func (o *Objects) addOpenShiftPool(raw []byte) error {
 	var theirs struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -39,6 +41,8 @@ func (o *Objects) addOpenShiftPool(raw []byte) error {
 			MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector"`
 			NodeSelector          *metav1.LabelSelector `json:"nodeSelector"`
 			Paused                bool                  `json:"paused"`
+			MaxUnavailable        *intstr.IntOrString   `json:"maxUnavailable"`
+			Configuration         map[string]any        `json:"configuration"`
 		} `json:"spec"`
 		Status json.RawMessage `json:"status"`
 	}
@@ -58,6 +62,11 @@ func (o *Objects) addOpenShiftPool(raw []byte) error {
 	}
 	if theirs.Spec.Paused {
 		ours.Spec.Paused = new(true)
+	}
+	ours.Spec.MaxUnavailable = theirs.Spec.MaxUnavailable
+	if len(theirs.Spec.Configuration) > 0 {
+		ours.Status.Configuration.Name, _ = theirs.Spec.Configuration["name"].(string)
+		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration")
 	}
 	o.items = append(o.items, &ours)
 	return nil

@@ -60,7 +60,7 @@ print it. The policy is the disruptionPolicy of a pool or the nodeDisruptionPoli
 contains several pools, that of the config --to counts, and it inherits from worker. Without a policy, only the defaults count.
 
 The plan assumes a host with every program that can change kernel arguments, the operating system and extensions, unless --programs
-names those that it has. Nothing is written, and Poolboot does not change running hosts by itself yet.`,
+names those that it has. Nothing is written.`,
 		Example: `  # Does a host of the pool infra reboot?
   kubectl poolboot plan --from rendered/old.yaml --to rendered/new.yaml --policy pools/infra.yaml
 

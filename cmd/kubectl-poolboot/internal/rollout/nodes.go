@@ -1,0 +1,129 @@
+package rollout
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// Annotations by which OpenShift's operator and its daemons tell each other what a Node should run and runs.
+const (
+	openShiftCurrent = "machineconfiguration.openshift.io/currentConfig"
+	openShiftDesired = "machineconfiguration.openshift.io/desiredConfig"
+	openShiftState   = "machineconfiguration.openshift.io/state"
+)
+
+// Values of openShiftState that count.
+const (
+	openShiftDone           = "Done"
+	openShiftDegraded       = "Degraded"
+	openShiftUnreconcilable = "Unreconcilable"
+)
+
+// speaksOpenShift reports whether the annotations of OpenShift count for a Node of a pool. If it has those of both
+// projects or of neither, the pool decides.
+func speaksOpenShift(node *corev1.Node, p *poolv1.MachineConfigPool) bool {
+	hasAny := func(keys ...string) bool {
+		for _, key := range keys {
+			if _, has := node.Annotations[key]; has {
+				return true
+			}
+		}
+		return false
+	}
+	theirs := hasAny(openShiftCurrent, openShiftDesired, openShiftState)
+	if ours := hasAny(append([]string{agentv1.DesiredAnnotation}, agentv1.Reports...)...); ours == theirs {
+		return input.IsOpenShift(p.TypeMeta)
+	}
+	return theirs
+}
+
+// openShiftMember returns a Node as OpenShift's operator sees it. A Node that is not done and did not fail counts as
+// one in an update, also without annotations. It gets another config in its turn like the others.
+func openShiftMember(node *corev1.Node, target string) member {
+	current, desired, state := node.Annotations[openShiftCurrent], node.Annotations[openShiftDesired], node.Annotations[openShiftState]
+	isDone := current != "" && current == desired && state == openShiftDone
+	hasFailed := current != desired && (state == openShiftDegraded || state == openShiftUnreconcilable)
+	isReady := isReadyInOpenShift(node)
+	m := member{
+		Host: rollout.Host{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], CreationTime: node.CreationTimestamp.Time,
+			Desired: desired, Target: target, IsUnavailable: !isReady, IsExcluded: target == "" || !isReady},
+		isUnavailable: !isReady || !isDone && !hasFailed,
+	}
+	switch {
+	case hasFailed && desired == target:
+		m.Progress, m.note = rollout.Failed, "its update failed: its state is "+state
+		if !isReady { // counts as both
+			m.extra = 1
+		}
+	case !isReady:
+		m.note = "it is not Ready, or cordoned"
+	case !m.isUnavailable:
+	case desired == target || target == "":
+		m.Progress, m.note = rollout.InUpdate, "it is in an update"
+	default: // counts, and gets another config in its turn
+		m.takesTurn, m.extra = true, 1
+	}
+	return m
+}
+
+// isReadyInOpenShift reports whether OpenShift's operator counts a Node as ready: it is not cordoned, and no condition
+// says otherwise. A condition that does not exist says nothing.
+func isReadyInOpenShift(node *corev1.Node) bool {
+	good := map[corev1.NodeConditionType]corev1.ConditionStatus{
+		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
+	}
+	for _, condition := range node.Status.Conditions {
+		if status, counts := good[condition.Type]; counts && condition.Status != status {
+			return false
+		}
+	}
+	return !node.Spec.Unschedulable
+}
+
+// poolbootMember returns a Node as the manager sees it that told the Node what to run. The file contains no record of
+// what it should run, so that is what it was told.
+func poolbootMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, node *corev1.Node) member {
+	config := &bootstrapv1.PoolbootConfig{}
+	config.Name = node.Name
+	config.Status.PoolRole = p.Spec.PoolRole
+	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
+	config.Status.Update.DesiredRevision = node.Annotations[agentv1.DesiredAnnotation]
+	config.Status.Update.Desired.Name = node.Annotations[agentv1.DesiredConfigAnnotation]
+	return memberOf(hoststate.Of(pools, config, nil, node), p.Status.Configuration.Name)
+}
+
+// memberOf returns a host whose pool hands out a rendered config. A host that was told to run this config has its
+// target.
+func memberOf(h *hoststate.Host, configuration string) member {
+	told := h.Config.Status.Update.Desired.Name
+	target := configuration
+	if told == configuration {
+		target = h.Desired()
+	}
+	if told == "" {
+		target = ""
+	}
+	m := member{Host: h.ForRollout(target)}
+	m.isUnavailable = m.IsActive()
+	switch {
+	case !h.HasAgent():
+		m.note = "it runs no agent"
+	case h.Desired() == "":
+		m.note = "it was not told yet what it runs"
+	case m.Progress == rollout.InUpdate:
+		m.note = "it is in an update: " + string(h.Report.State)
+	case m.Progress == rollout.Unknown:
+		m.note = "it was told what to run, and has not answered"
+	case m.IsUnavailable:
+		m.note = "its Node is missing, not Ready, cordoned or being deleted"
+	case m.Progress == rollout.Failed:
+		m.note = "its update failed: " + h.Report.Reason
+	}
+	return m
+}

@@ -1,0 +1,195 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// planFiles returns the plan of each pool in the files, by role. The second error is that of Nodes with the labels of
+// several custom pools: they are in no pool, and the plans are those of the others.
+func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, conflicts, err error) {
+	found, err := o.files.Read(o.files.Names...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--pools: %w", err)
+	}
+	ofCluster, err := found.Source().Pools(ctx, "", o.cluster)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--pools: %w", err)
+	}
+	pools := ofCluster.Items
+	if len(pools) == 0 {
+		return nil, nil, fmt.Errorf("--pools %s: it contains no MachineConfigPool: name a file with one, of Poolboot or OpenShift", strings.Join(o.files.Names, ","))
+	}
+	objects, err := o.files.Read(o.nodes...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--nodes: %w", err)
+	}
+	nodesOf, conflicts, err := o.assign(input.Of[*corev1.Node](objects), pools)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--nodes: %w", err)
+	}
+	plans = map[string]plan{}
+	for i := range pools {
+		p := &pools[i]
+		if input.IsControlPlane(p.Spec.PoolRole) {
+			continue
+		}
+		if _, err := pool.OfRole(pools, p.Spec.PoolRole); err != nil {
+			return nil, nil, fmt.Errorf("--pools: %w", err)
+		}
+		if plans[p.Spec.PoolRole], err = planOf(p, pools, nodesOf[p.Spec.PoolRole]); err != nil {
+			return nil, nil, fmt.Errorf("--pools: %w", err)
+		}
+		if p.Status.Configuration.Name == "" && len(nodesOf[p.Spec.PoolRole]) > 0 {
+			fmt.Fprintf(o.streams.ErrOut, "note: no host of the pool %s is next: %s\n", p.Spec.PoolRole, missingConfiguration(p))
+		}
+	}
+	return plans, conflicts, nil
+}
+
+// missingConfiguration returns why nothing is rolled out in a pool.
+func missingConfiguration(p *poolv1.MachineConfigPool) string {
+	field := "status.configuration.name"
+	if input.IsOpenShift(p.TypeMeta) {
+		field = "spec.configuration.name"
+	}
+	return fmt.Sprintf("MachineConfigPool %q has no %s, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it", p.Name, field)
+}
+
+// assign returns the Nodes of each role, in the order of the files. A Node that is in no pool is noted.
+func (o *planOptions) assign(nodes []*corev1.Node, pools []poolv1.MachineConfigPool) (nodesOf map[string][]*corev1.Node, conflicts, err error) {
+	nodesOf = map[string][]*corev1.Node{}
+	seen := map[string]bool{}
+	for _, node := range nodes {
+		if seen[node.Name] {
+			return nil, nil, fmt.Errorf("the files contain Node %q twice: remove one", node.Name)
+		}
+		seen[node.Name] = true
+		decision, err := pool.Decide(node.Labels, pools)
+		switch conflict := (*pool.ConflictError)(nil); {
+		case errors.As(err, &conflict):
+			conflicts = errors.Join(conflicts, fmt.Errorf("--nodes: Node %q: %w", node.Name, err))
+		case err != nil:
+			return nil, nil, err
+		case decision.Role == "" && !decision.ControlPlane:
+			fmt.Fprintf(o.streams.ErrOut, "note: Node %q is in no pool of the files\n", node.Name)
+		case decision.Role != "":
+			nodesOf[decision.Role] = append(nodesOf[decision.Role], node)
+		}
+	}
+	return nodesOf, conflicts, nil
+}
+
+// planOf returns the plan of one of the pools, with its Nodes.
+func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes []*corev1.Node) (plan, error) {
+	limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(nodes))
+	if err != nil {
+		return plan{}, fmt.Errorf("MachineConfigPool %q: spec.%w", p.Name, err)
+	}
+	members := make([]member, len(nodes))
+	for i, node := range nodes {
+		if speaksOpenShift(node, p) {
+			members[i] = openShiftMember(node, p.Status.Configuration.Name)
+		} else {
+			members[i] = poolbootMember(p, pools, node)
+		}
+	}
+	return decide(members, limit, p.Spec.IsPaused()), nil
+}
+
+// member is a host as the rollout decides about it.
+type member struct {
+	rollout.Host
+	// isUnavailable is true if the host is unavailable, or can be at any time because of its update.
+	isUnavailable bool
+	// takesTurn is true for a host in an update that gets another config in its turn and not at once, as in OpenShift.
+	takesTurn bool
+	// extra is how many of maxUnavailable the host takes besides what Host says.
+	extra int
+	// note is why the host is left alone, or "".
+	note string
+}
+
+// decide returns the plan for hosts, in their order.
+func decide(members []member, limit int, isPaused bool) plan {
+	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
+	allowed := limit
+	hosts := make([]rollout.Host, len(members))
+	for i, m := range members {
+		hosts[i] = m.Host
+		allowed -= m.extra
+		if m.isUnavailable {
+			p.Unavailable = append(p.Unavailable, m.Name)
+		}
+	}
+	p.Capacity = max(allowed-rollout.Count(hosts), 0)
+	if !isPaused {
+		p.Next = nextOf(members, rollout.Next(hosts, allowed))
+	}
+	for _, m := range members {
+		if note := m.whyNot(p, isPaused); note != "" {
+			p.notes[m.Name] = note
+		}
+	}
+	return p
+}
+
+// nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files, as in
+// OpenShift.
+func nextOf(members []member, chosen []string) []string {
+	isNext := func(m member) bool { return slices.Contains(chosen, m.Name) && (m.takesTurn || !m.isUnavailable) }
+	byName, waits := map[string]member{}, false
+	for _, m := range members {
+		byName[m.Name] = m
+		waits = waits || m.isWaiting() && !isNext(m)
+	}
+	next := []string{}
+	if !waits {
+		for _, m := range members {
+			if isNext(m) {
+				next = append(next, m.Name)
+			}
+		}
+		return next
+	}
+	for _, name := range chosen {
+		if isNext(byName[name]) {
+			next = append(next, name)
+		}
+	}
+	return next
+}
+
+// isWaiting reports whether the host could be next.
+func (m *member) isWaiting() bool {
+	return m.Desired != m.Target && !m.IsExcluded && (m.takesTurn || !m.isUnavailable)
+}
+
+// whyNot returns why the host is not next, or "" if it is, or needs no update.
+func (m *member) whyNot(p plan, isPaused bool) string {
+	switch {
+	case slices.Contains(p.Next, m.Name):
+		return ""
+	case m.note != "":
+		return m.note
+	case m.Desired == m.Target:
+		return ""
+	case isPaused:
+		return "the pool is paused: spec.paused is true"
+	case m.isWaiting() && p.Capacity == 0:
+		return fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and others hold these places", p.MaxUnavailable)
+	case m.isWaiting():
+		return "others are first, by zone and age"
+	}
+	return ""
+}

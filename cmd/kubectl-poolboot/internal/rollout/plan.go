@@ -1,0 +1,114 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// planOptions are those of the command line.
+type planOptions struct {
+	streams    genericiooptions.IOStreams
+	connection input.Connection
+	files      input.Files
+	nodes      []string
+	cluster    string
+	output     cli.Output
+}
+
+// plan is the plan of one pool, as it is printed as JSON. Lists are never null.
+type plan struct {
+	MaxUnavailable int `json:"maxUnavailable"`
+	// Unavailable are the hosts that are unavailable, or can be at any time because they are updated.
+	Unavailable []string `json:"unavailable"`
+	// Capacity is how many further hosts can be updated now.
+	Capacity int `json:"capacity"`
+	// Next are the hosts that are updated now, in order.
+	Next []string `json:"next"`
+
+	// notes are why other hosts wait or are left alone, by name.
+	notes map[string]string
+}
+
+func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &planOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	cmd := &cobra.Command{
+		Use:   "plan --pools FILE... --nodes FILE...",
+		Short: "Print which hosts of a pool are updated next",
+		Long: `Print for each pool how many hosts can be unavailable at a time, which hosts are unavailable, how many further hosts can be updated
+now, and which hosts are next. Nothing is written.
+
+A pool's Nodes should run its status.configuration or, for a pool of OpenShift, its spec.configuration. What a Node runs and does is
+in its annotations: those of Poolboot, or machineconfiguration.openshift.io/currentConfig, desiredConfig and state. For Nodes with
+OpenShift's annotations, the answer is that of OpenShift's operator.`,
+		Example: `  # From the files of a Git repository and a cluster
+  kubectl get nodes -o yaml | kubectl poolboot rollout plan --pools pools.yaml --nodes -
+
+  # For a script
+  kubectl poolboot rollout plan --pools pools.yaml --nodes nodes.yaml -o json`,
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.NoArgs,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&o.files.Names, "pools", nil, "file or directory with MachineConfigPools of Poolboot or OpenShift, or - for standard input; may be repeated")
+	flags.StringSliceVar(&o.nodes, "nodes", nil, "file or directory with Nodes, or - for standard input; may be repeated")
+	for _, name := range []string{"pools", "nodes"} {
+		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
+		utilruntime.Must(cmd.MarkFlagRequired(name))
+	}
+	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
+	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+func (o *planOptions) run(ctx context.Context) error {
+	plans, conflicts, err := o.planFiles(ctx)
+	if err != nil {
+		return err
+	}
+	err = o.output.Print(o.streams.Out, plans, func(out io.Writer) error { return printPlans(out, plans) })
+	return errors.Join(err, conflicts)
+}
+
+// printPlans prints a table of the pools, and the hosts that wait.
+func printPlans(out io.Writer, plans map[string]plan) error {
+	table := printers.GetNewTabWriter(out)
+	fmt.Fprintln(table, "POOL\tMAXUNAVAILABLE\tUNAVAILABLE\tCAPACITY\tNEXT")
+	notes := false
+	for _, role := range slices.Sorted(maps.Keys(plans)) {
+		p := plans[role]
+		notes = notes || len(p.notes) > 0
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\n", role, p.MaxUnavailable, joinHosts(p.Unavailable), p.Capacity, joinHosts(p.Next))
+	}
+	if err := table.Flush(); err != nil || !notes {
+		return err
+	}
+	table = printers.GetNewTabWriter(out)
+	fmt.Fprintln(table, "\nPOOL\tHOST\tWHY IT IS NOT NEXT")
+	for _, role := range slices.Sorted(maps.Keys(plans)) {
+		for _, name := range slices.Sorted(maps.Keys(plans[role].notes)) {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", role, cli.Printable(name), cli.Printable(plans[role].notes[name]))
+		}
+	}
+	return table.Flush()
+}
+
+func joinHosts(names []string) string {
+	if len(names) == 0 {
+		return cli.None
+	}
+	return cli.Printable(strings.Join(names, ","))
+}

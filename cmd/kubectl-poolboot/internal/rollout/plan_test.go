@@ -1,0 +1,184 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// newNode returns a Node with roles and annotations, created so many minutes after the others.
+func newNode(name string, roles []string, minute int, annotations ...string) string {
+	labels := make([]string, len(roles))
+	for i, role := range roles {
+		labels[i] = "node-role.kubernetes.io/" + role + `: ""`
+	}
+	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata:\n  name: %s\n  uid: %[1]s\n  creationTimestamp: 2026-01-01T00:%02d:00Z\n  labels: {%s}\n  annotations: {%s}\nstatus: {conditions: [{type: Ready, status: \"True\"}]}\n",
+		name, minute, strings.Join(labels, ", "), strings.Join(annotations, ", "))
+}
+
+// theirs returns the annotations of OpenShift's operator.
+func theirs(current, desired, state string) string {
+	return fmt.Sprintf("%s: %s, %s: %s, %s: %s", openShiftCurrent, current, openShiftDesired, desired, openShiftState, state)
+}
+
+// ours returns Poolboot's annotations of a host that was told to run a rendered config. The revisions are a and b.
+func ours(told, config, current, target, state string) string {
+	revision := func(letter string) string { return `"` + strings.Repeat(letter, 64) + `"` }
+	return fmt.Sprintf("pool.cluster.x-k8s.io/desired-revision: %s, pool.cluster.x-k8s.io/desired-revision-config: %s, pool.cluster.x-k8s.io/current-revision: %s, "+
+		"pool.cluster.x-k8s.io/update-revision: %s, pool.cluster.x-k8s.io/update-state: %s, pool.cluster.x-k8s.io/agent-version: v1",
+		revision(told), config, revision(current), revision(target), state)
+}
+
+// withStatus returns Poolboot's pool with the rendered config that it hands out.
+func withStatus(role, configuration string, spec ...string) string {
+	return clitest.Pool("edge", role) + "  " + strings.Join(append(spec, ""), "\n  ") + "\nstatus: {configuration: {name: " + configuration + "}}\n"
+}
+
+var (
+	infra  = []string{"worker", "infra"}
+	worker = []string{"worker"}
+)
+
+var _ = Describe("plan of files", func() {
+	planning := func(pools []string, nodes []string, args ...string) clitest.Result {
+		GinkgoHelper()
+		return runRollout(strings.Join(nodes, "---\n"), append([]string{"plan", "--pools", clitest.WriteFile("pools.yaml", pools...), "--nodes", "-"}, args...)...)
+	}
+	asJSON := func(pools []string, nodes ...string) string {
+		GinkgoHelper()
+		return clitest.ExpectSuccess(planning(pools, nodes, "-o", "json"))
+	}
+	openShift := clitest.OpenShiftInfra + "  configuration: {name: new}\n"
+
+	It("prints each pool by its role, with lists that are never null", func() {
+		Expect(asJSON([]string{clitest.OpenShiftMaster, openShift, clitest.OpenShiftWorker})).To(Equal(`{
+  "infra": {
+    "maxUnavailable": 1,
+    "unavailable": [],
+    "capacity": 1,
+    "next": []
+  },
+  "worker": {
+    "maxUnavailable": 1,
+    "unavailable": [],
+    "capacity": 1,
+    "next": []
+  }
+}
+`))
+	})
+
+	It("counts a Node in its custom pool, and not in worker", func() {
+		Expect(asJSON([]string{openShift, strings.Replace(clitest.OpenShiftWorker, "configuration: {}", "configuration: {name: new}", 1)},
+			newNode("a", infra, 1, theirs("old", "old", "Done")), newNode("b", worker, 2, theirs("old", "new", "Working")))).To(MatchJSON(
+			`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]},"worker":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[]}}`))
+	})
+
+	DescribeTable("reads Nodes in any form", func(document string) {
+		Expect(asJSON([]string{openShift}, document)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]}}`))
+	},
+		Entry("a document", newNode("a", infra, 1, theirs("old", "old", "Done"))),
+		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, theirs("old", "old", "Done")), "\n", "\n  ")),
+		Entry("a list of Nodes in JSON", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"a","labels":{"node-role.kubernetes.io/infra":""},"annotations":{`+
+			`"machineconfiguration.openshift.io/currentConfig":"old","machineconfiguration.openshift.io/desiredConfig":"old","machineconfiguration.openshift.io/state":"Done"}}}]}`),
+	)
+
+	It("reads pools of Poolboot with Nodes that OpenShift's operator annotates", func() {
+		Expect(asJSON([]string{withStatus("infra", "new", "maxUnavailable: 50%")},
+			newNode("a", infra, 4, theirs("old", "old", "Done")), newNode("b", infra, 3, theirs("old", "old", "Done")),
+			newNode("c", infra, 2, theirs("old", "new", "Degraded")), newNode("d", infra, 1, theirs("new", "new", "Done")))).To(MatchJSON(
+			`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":1,"next":["b"]}}`))
+	})
+
+	Describe("with Poolboot's annotations", func() {
+		pools := []string{withStatus("infra", "new", "maxUnavailable: 2")}
+		waiting := newNode("a", infra, 9, ours("a", "old", "a", "a", "Done"))
+
+		It("prints the oldest hosts that run another config", func() {
+			Expect(asJSON(pools, waiting, newNode("b", infra, 1, ours("b", "new", "b", "b", "Done")), newNode("c", infra, 3, ours("a", "old", "a", "a", "Done")),
+				newNode("d", infra, 2, ours("a", "old", "a", "a", "Done")))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":2,"next":["d","c"]}}`))
+		})
+
+		It("counts hosts in an update, those that have not answered, those whose update failed and those that are not Ready", func() {
+			for _, node := range []string{newNode("b", infra, 1, ours("b", "new", "a", "b", "Rebooting")), newNode("b", infra, 1, ours("b", "new", "a", "a", "Done")),
+				strings.Replace(waiting, `status: "True"`, `status: "False"`, 1), waiting + "spec: {unschedulable: true}\n"} {
+				node = strings.ReplaceAll(node, "name: a", "name: b")
+				Expect(asJSON(pools, waiting, node)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`), node)
+			}
+			failed := newNode("b", infra, 1, ours("b", "new", "a", "b", "Degraded"))
+			Expect(asJSON(pools, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":1,"next":["a"]}}`))
+			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":0,"next":[]}}`))
+		})
+
+		It("does not count a host that is told a newer config during its update as one that begins an update", func() {
+			Expect(asJSON(pools, waiting, newNode("b", infra, 1, ours("b", "bad", "a", "b", "Applying")))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["a"]}}`))
+		})
+
+		It("leaves hosts without an agent alone", func() {
+			Expect(asJSON(pools, waiting, newNode("b", infra, 1))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":2,"next":["a"]}}`))
+		})
+	})
+
+	It("prints no next host of a paused pool", func() {
+		Expect(asJSON([]string{openShift + "  paused: true\n"}, newNode("a", infra, 1, theirs("old", "old", "Done")))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
+	})
+
+	It("prints a table, with the reason why hosts are not next", func() {
+		Expect(clitest.ExpectSuccess(planning([]string{openShift + "  maxUnavailable: 2\n"}, []string{
+			newNode("a", infra, 1, theirs("old", "old", "Done")), newNode("b", infra, 2, theirs("old", "old", "Done")),
+			newNode("c", infra, 3, theirs("old", "new", "Working")), newNode("d", infra, 4, theirs("new", "new", "Done")),
+		}))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
+infra   2                c             1          a
+
+POOL    HOST   WHY IT IS NOT NEXT
+infra   b      others are first, by zone and age
+infra   c      it is in an update
+`))
+		Expect(clitest.ExpectSuccess(planning([]string{openShift + "  paused: true\n"}, []string{newNode("a", infra, 1, theirs("old", "old", "Done"))}))).To(ContainSubstring("infra   a      the pool is paused: spec.paused is true"))
+		Expect(clitest.ExpectSuccess(planning([]string{openShift}, []string{newNode("a", infra, 1, theirs("old", "new", "Degraded")), newNode("b", infra, 2, theirs("old", "old", "Done"))}))).To(And(
+			ContainSubstring("infra   1                <none>        0          <none>"), ContainSubstring("infra   a      its update failed: its state is Degraded"),
+			ContainSubstring("infra   b      1 of the pool's hosts can be unavailable at a time, and others hold these places")))
+	})
+
+	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {
+		r := planning([]string{clitest.OpenShiftInfra}, []string{newNode("a", infra, 1, theirs("old", "old", "Done")), newNode("b", nil, 1), newNode("c", []string{"master"}, 1)}, "-o", "json")
+		Expect(r.Code).To(BeZero())
+		Expect(r.Out).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
+		Expect(r.ErrOut).To(Equal("note: Node \"b\" is in no pool of the files\n" +
+			"note: no host of the pool infra is next: MachineConfigPool \"infra\" has no spec.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it\n"))
+	})
+
+	It("prints the answer and fails with 2 if a Node has the labels of several custom pools", func() {
+		r := planning([]string{withStatus("infra", "new"), withStatus("gpu", "new")}, []string{newNode("a", []string{"infra", "gpu"}, 1), newNode("b", infra, 1, theirs("old", "old", "Done"))}, "-o", "json")
+		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"]}}`))
+		Expect(r.ErrOut).To(ContainSubstring(`error: --nodes: Node "a": the labels belong to the pools gpu and infra`))
+		Expect(r.Code).To(Equal(2))
+	})
+
+	DescribeTable("refuses", func(pools, nodes []string, why ...string) {
+		clitest.ExpectError(planning(pools, nodes), 1, why...)
+	},
+		Entry("a maxUnavailable in quotes", []string{openShift + "  maxUnavailable: \"2\"\n"}, nil,
+			`--pools: MachineConfigPool "infra": spec.maxUnavailable: is "2": set a number of at least 1, or a percentage such as "10%"`),
+		Entry("a negative maxUnavailable", []string{withStatus("infra", "new", "maxUnavailable: -1")}, nil, `MachineConfigPool "infra": spec.maxUnavailable: is "-1"`),
+		Entry("files without a pool", []string{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"}, nil, "pools.yaml: it contains no MachineConfigPool"),
+		Entry("two pools of one role", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "name: infra", "name: other", 1)}, nil, `infra`, `other`),
+		Entry("pools of two Clusters", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "clusterName: edge", "clusterName: far", 1)}, nil, "choose one with --cluster"),
+		Entry("a Node that is given twice", []string{openShift}, []string{newNode("a", infra, 1), newNode("a", infra, 1)}, `--nodes: the files contain Node "a" twice: remove one`),
+		Entry("what is no object", []string{openShift}, []string{"a: b"}, "--nodes: standard input: document 1: is no Kubernetes object"),
+	)
+
+	It("allows one host for 0%, and a percentage of all hosts", func() {
+		Expect(asJSON([]string{openShift + "  maxUnavailable: 0%\n"})).To(ContainSubstring(`"maxUnavailable": 1`))
+		Expect(asJSON([]string{openShift + "  maxUnavailable: 0\n"})).To(ContainSubstring(`"maxUnavailable": 1`))
+	})
+
+	It("requires both files, and reads standard input once", func() {
+		clitest.ExpectError(runRollout("", "plan", "--pools", "-"), 1, `"nodes" not set`)
+		clitest.ExpectError(runRollout(openShift, "plan", "--pools", "-", "--nodes", "-"), 1, "standard input (-) can be read only once")
+	})
+})

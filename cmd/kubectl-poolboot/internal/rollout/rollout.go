@@ -1,0 +1,22 @@
+// Package rollout has the commands kubectl poolboot rollout: they print which hosts of a pool are updated next and how
+// far a rollout is, pause and resume it, and list the rendered configs of a pool.
+package rollout
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// New returns the command rollout. Each of its commands has a connection of its own.
+func New(streams genericiooptions.IOStreams, connect func() input.Connection) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Show and control how running hosts follow their pool",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPlan(streams, connect()))
+	return cmd
+}
