@@ -201,6 +201,29 @@ var _ = Describe("The assignment of a host", func() {
 		}
 	})
 
+	It("reboots no host when another version of Poolboot writes its files and units in another way", func() {
+		for _, joinType := range joinTypes {
+			in := newInput(joinType)
+			in.Config.Spec.ExtraConfig = nil // of the user
+			before := assignmentOf(in)
+			other := machineOf(before)
+			for i := range other.Storage.Files {
+				other.Storage.Files[i].Contents.Source = ptr.To("data:,another%20version")
+			}
+			for i := range other.Systemd.Units {
+				u := &other.Systemd.Units[i]
+				u.Contents = ptr.To(ptr.Deref(u.Contents, "") + "# another version\n")
+				for j := range u.Dropins {
+					u.Dropins[j].Contents = ptr.To("# another version\n")
+				}
+			}
+			plan := update.New(update.Config{Ignition: machineOf(before)}, update.Config{Ignition: other}, before.Policy, update.Capabilities{})
+			Expect(plan.Obstacles).To(BeEmpty())
+			Expect(plan.Changes).To(HaveLen(len(other.Storage.Files) + len(other.Systemd.Units)))
+			Expect(plan.Reboots()).To(BeFalse(), "%v", plan.Changes)
+		}
+	})
+
 	It("has the same bytes for the same input, and others when any input changes", func() {
 		first, err := desired.Document(newInput(bootstrapv1.JoinTypeKubelet))
 		Expect(err).NotTo(HaveOccurred())

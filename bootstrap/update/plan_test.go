@@ -75,6 +75,10 @@ var _ = Describe("The actions after a change", func() {
 		Entry("only the extensions image", "{baseOSExtensionsContainerImage: a}", "{baseOSExtensionsContainerImage: b}", "{}", "None"),
 		Entry("the kubelet section of a pool", nothing, file("/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", "mode: 0644"), "{}", "Restart kubelet.service"),
 		Entry("the kubelet section of worker", nothing, file("/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "mode: 0644"), "{}", "Restart kubelet.service"),
+		Entry("a drop-in of the kubelet", nothing, withIgnition("systemd: {units: [{name: kubelet.service, dropins: [{name: 20-a.conf, contents: x}]}]}"),
+			"{}", "DaemonReload", "Restart kubelet.service"),
+		Entry("a drop-in of the kubelet with a policy", nothing, withIgnition("systemd: {units: [{name: kubelet.service, dropins: [{name: 20-a.conf, contents: x}]}]}"),
+			"{units: [{name: kubelet.service, actions: [{type: Reboot}]}]}", "Reboot"),
 		Entry("registries", nothing, file("/etc/containers/registries.conf", "mode: 0644"), "{}", "Drain", "Reload crio.service"),
 	)
 

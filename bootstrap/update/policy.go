@@ -48,6 +48,8 @@ func DefaultPolicy() Policy {
 	for name, actions := range paths {
 		policy.Paths[name] = Rule{Actions: actions, Reason: "the default for " + name}
 	}
+	// Poolboot writes the unit, and another version of Poolboot can write it in another way.
+	policy.Units[ignition.KubeletUnit] = Rule{Actions: []Action{{Type: DaemonReload}, restartKubelet}, Reason: "the default for " + ignition.KubeletUnit}
 	return policy
 }
 

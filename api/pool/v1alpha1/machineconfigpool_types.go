@@ -82,7 +82,7 @@ type MachineConfigPoolSpec struct {
 	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
 	// its own policies for the same path or unit, or for SSH keys, replace them. Defaults, which a policy for the same
 	// path replaces, are: None for SSH keys, password hashes and /var/lib/kubelet/config.json; Restart kubelet.service
-	// for kubeletConfiguration and /etc/kubernetes/credential-providers; Reload crio.service for
+	// for kubeletConfiguration, /etc/kubernetes/credential-providers, and the unit itself; Reload crio.service for
 	// /etc/containers/policy.json, /etc/containers/registries.d and /etc/crio/policies, and after a Drain for
 	// /etc/containers/registries.conf. kubectl poolboot plan and diff show what a change needs.
 	// +optional

@@ -230,8 +230,8 @@ func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
 	if pid == 0 {
 		return "", h.errorf("run %v: systemd has not started", argv)
 	}
-	// nsenter without --no-fork stops itself when its child is stopped, and systemd stops all processes for a moment when
-	// the host shuts down. A shell only waits. Its child is in the PID namespace, so it must not exec the program.
+	// nsenter without --no-fork stops itself when its child is stopped, and systemd stops all processes for a moment
+	// when the host shuts down. A shell only waits. Its child is in the PID namespace, so it must not exec the program.
 	command := exec.CommandContext(ctx, "nsenter", append([]string{"--all", "--no-fork", "--target", strconv.Itoa(pid), "--",
 		"/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "/bin/sh", "-c", `"$@"; exit $?`, "sh"}, argv...)...)
 	// The program runs in the host's PID namespace, and ends with the host or with this process.
