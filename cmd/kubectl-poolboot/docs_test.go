@@ -74,6 +74,7 @@ var _ = Describe("The documentation", func() {
 			Expect(commands).To(BeNumerically(">=", atLeast))
 		},
 		Entry("of this plugin", "kubectl-poolboot.md", 10),
+		Entry("of the migration from OpenShift", "migration.md", 1),
 		Entry("of labels that are derived from hosts", "node-labels.md", 2),
 	)
 

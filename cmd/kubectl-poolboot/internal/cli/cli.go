@@ -65,6 +65,8 @@ const (
 	// ExitActionRequired means that the command printed its result, and that a person must act on it: labels of several
 	// custom pools, a pool in which no Node can be registered, rules that block a host, or tasks.
 	ExitActionRequired = 2
+	// ExitIncomplete means that the command printed the result for a part of its input, and refused the rest.
+	ExitIncomplete = 3
 )
 
 // failureCode is the annotation of a command whose errors have another exit code than ExitFailure.
@@ -77,6 +79,9 @@ func SetFailureCode(cmd *cobra.Command, code int) {
 
 // ActionRequired returns an error with the exit code ExitActionRequired.
 func ActionRequired(err error) error { return exec.CodeExitError{Code: ExitActionRequired, Err: err} }
+
+// Incomplete returns an error with the exit code ExitIncomplete.
+func Incomplete(err error) error { return exec.CodeExitError{Code: ExitIncomplete, Err: err} }
 
 // exitCode returns the exit code of a command that returned an error or nil.
 func exitCode(cmd *cobra.Command, err error) int {

@@ -41,12 +41,16 @@ Names, labels, annotations, selectors and the Ignition with its spec version are
 standard error names everything that is left out: fields that Poolboot does not have, other kinds, rendered MachineConfigs, and pools
 of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of each pool that it
 selects; a warning names fields that a pool can't set or that OpenShift computes. The node disruption policies of a MachineConfiguration
-become those of the pool "worker", from which all pools inherit them. What Poolboot would refuse to store is an error, and then nothing
-is printed.
+become those of the pool "worker", from which all pools inherit them. What OpenShift's controllers generate is left out, and the pool
+"worker" is added or completed as OpenShift's built-in one if the files do not contain it. What Poolboot would refuse to store is an
+error, and then nothing is printed; with --skip-refused, everything else is printed, and the exit code is 3.
 
 With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses.`,
 		Example: `  # Pools and MachineConfigs of the cluster infra-1 from files, for the namespace edge
   kubectl poolboot convert -f pools.yaml -f machineconfigs --cluster infra-1 -n edge
+
+  # Everything that Poolboot accepts, and a list of the rest
+  kubectl poolboot convert -f pools.yaml -f machineconfigs --skip-refused --cluster infra-1 -n edge
 
   # Only the MachineConfig 51-infra
   kubectl poolboot convert -f machineconfigs/51-infra.yaml --cluster infra-1 -n edge
@@ -61,6 +65,7 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	}
 	flags := cmd.Flags()
 	o.files.AddFlag(cmd, "filename", "f", "OpenShift's MachineConfigPools and MachineConfigs")
+	flags.BoolVar(&o.files.SkipRefused, "skip-refused", false, "convert everything else if an object is refused, list it, and exit with 3")
 	flags.StringVar(&o.cluster, "cluster", "", "the Cluster of the pools")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
@@ -91,14 +96,24 @@ func (o *options) convertObjects(args []string) error {
 	if err != nil {
 		return err
 	}
-	converted, remarks, err := fromOpenShift(found, o.cluster, o.namespace)
+	converted, remarks, errs := fromOpenShift(found, o.cluster, o.namespace)
 	for _, remark := range remarks {
 		fmt.Fprintln(o.streams.ErrOut, remark)
 	}
-	if err != nil {
+	if len(errs) > 0 && !o.files.SkipRefused {
+		return errors.Join(errs...)
+	}
+	if err := cli.PrintManifest(o.streams.Out, converted...); err != nil {
 		return err
 	}
-	return cli.PrintManifest(o.streams.Out, converted...)
+	refused := append(found.Refused, errs...)
+	for _, err := range refused {
+		fmt.Fprintln(o.streams.ErrOut, "refused:", err)
+	}
+	if len(refused) > 0 {
+		return cli.Incomplete(fmt.Errorf("%d refused and left out: correct what is listed above, and convert again", len(refused)))
+	}
+	return nil
 }
 
 // convertDocument prints the Ignition that a parser returns for a file's text.

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -21,7 +22,7 @@ var _ = Describe("convert", func() {
 	withSpec := func(pool, field string) string { return strings.Replace(pool, "spec:\n", "spec:\n  "+field+"\n", 1) }
 
 	It("converts a pool and its MachineConfig, and keeps the text where it can", func() {
-		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfig
 metadata:
   labels:
@@ -39,6 +40,21 @@ spec:
         filesystem: root
         mode: 420
         path: /etc/infratest
+---
+apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfigPool
+metadata:
+  name: worker
+  namespace: edge
+spec:
+  clusterName: infra-1
+  machineConfigSelector:
+    matchLabels:
+      machineconfiguration.openshift.io/role: worker
+  nodeSelector:
+    matchLabels:
+      node-role.kubernetes.io/worker: ""
+  poolRole: worker
 ---
 apiVersion: pool.cluster.x-k8s.io/v1alpha1
 kind: MachineConfigPool
@@ -95,7 +111,7 @@ spec:
   labels: {pools.operator.machineconfiguration.openshift.io/infra: ""}
   annotations: {example.com/why: stays, kubectl.kubernetes.io/last-applied-configuration: "{}"}
 `, 1)
-		Expect(clitest.ExpectSuccess(converting(live))).To(And(
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, live))).To(And(
 			ContainSubstring(`pools.operator.machineconfiguration.openshift.io/infra: ""`), ContainSubstring("example.com/why: stays"),
 			ContainSubstring("paused: true"), Not(ContainSubstring("last-applied")), Not(ContainSubstring("8a4f")), Not(ContainSubstring("2026"))))
 	})
@@ -103,7 +119,8 @@ spec:
 	It("leaves out an empty machineConfigSelector, which selects nothing in OpenShift", func() {
 		empty := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: storage}\n" +
 			"spec: {machineConfigSelector: {}, nodeSelector: {matchLabels: {node-role.kubernetes.io/storage: \"\"}}}\n"
-		Expect(clitest.ExpectSuccess(converting(empty))).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
+		_, storage, _ := strings.Cut(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, empty)), "---\n")
+		Expect(storage).To(And(ContainSubstring("poolRole: storage"), Not(ContainSubstring("machineConfigSelector"))))
 	})
 
 	DescribeTable("warns of everything that it leaves out",
@@ -132,7 +149,7 @@ spec:
 	)
 
 	It("ignores empty fields", func() {
-		Expect(clitest.ExpectSuccess(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
 	})
 
 	It("warns of kinds that it does not convert, with their file and document", func() {
@@ -149,7 +166,12 @@ spec:
 	})
 
 	DescribeTable("refuses objects that Poolboot would refuse, and prints nothing",
-		func(why string, documents ...string) { clitest.ExpectError(converting(documents...), 1, why) },
+		func(why string, documents ...string) {
+			if !slices.Contains(documents, clitest.OpenShiftWorker) {
+				documents = append(documents, clitest.OpenShiftWorker)
+			}
+			clitest.ExpectError(converting(documents...), 1, why)
+		},
 		Entry("a file of Poolboot on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
 		Entry("invalid Ignition", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
@@ -166,7 +188,7 @@ spec:
 	)
 
 	It("reports all errors together", func() {
-		r := converting(theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`), theirs("50-b", "worker", `{config: {ignition: {version: 9.9.9}}}`))
+		r := converting(clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`), theirs("50-b", "worker", `{config: {ignition: {version: 9.9.9}}}`))
 		clitest.ExpectError(r, 1, "50-a", "50-b")
 	})
 

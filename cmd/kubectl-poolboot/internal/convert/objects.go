@@ -26,13 +26,15 @@ import (
 )
 
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
-// applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The error names
-// every object that Poolboot would refuse to store.
-func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []runtime.Object, remarks []string, err error) {
+// applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The errors name
+// every object that Poolboot would refuse to store; these objects are not returned.
+func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []runtime.Object, remarks []string, errs []error) {
 	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
 	pools, controlPlane := selectPools(objects, remark)
-	errs := setKubeletSections(objects.KubeletConfigs, pools, controlPlane, remark)
-	errs = append(errs, setDisruptionPolicy(objects.MachineConfigurations, pools, remark))
+	errs = setKubeletSections(objects.KubeletConfigs, pools, controlPlane, remark)
+	if err := setDisruptionPolicy(objects.MachineConfigurations, pools, remark); err != nil {
+		errs = append(errs, err)
+	}
 	configs := selectConfigs(objects, pools, controlPlane, remark)
 	kept := sets.New[string]()
 	for _, config := range objects.KubeletConfigs {
@@ -44,11 +46,15 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	keep := func(object client.Object, kind schema.GroupVersionKind, err error) {
 		key := kind.Kind + " " + object.GetName()
 		if kept.Has(key) {
-			errs = append(errs, fmt.Errorf("%s %q is given twice: remove one", kind.Kind, object.GetName()))
+			err = fmt.Errorf("%s %q is given twice: remove one", kind.Kind, object.GetName())
 		}
 		kept.Insert(key)
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
 		object.GetObjectKind().SetGroupVersionKind(kind)
-		converted, errs = append(converted, object), append(errs, err)
+		converted = append(converted, object)
 	}
 	for i := range configs {
 		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
@@ -67,8 +73,11 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 			remark("warning: %s: %s is left out: Poolboot does not have this field", field.Object, field.Path)
 		}
 	}
-	return converted, remarks, errors.Join(errs...)
+	return converted, remarks, errs
 }
+
+// roleMaster is the name of OpenShift's pool of control plane machines.
+const roleMaster = "master"
 
 // selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane.
 func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool) {
@@ -82,6 +91,20 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 		default:
 			pools = append(pools, *p)
 		}
+	}
+	if !slices.ContainsFunc(controlPlane, func(p poolv1.MachineConfigPool) bool { return p.Name == roleMaster }) {
+		controlPlane = append(controlPlane, newBuiltIn(roleMaster))
+	}
+	hasWorker := false
+	for i := range pools {
+		if pools[i].Name == poolv1.RoleWorker {
+			hasWorker = true
+			completeWorker(&pools[i], remark)
+		}
+	}
+	if why := needsWorker(objects, pools); !hasWorker && why != "" {
+		remark("note: MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", poolv1.RoleWorker, why)
+		pools = append(pools, newBuiltIn(poolv1.RoleWorker))
 	}
 	rank := map[bool]int{false: 0, true: 1} // by whether a pool is custom
 	slices.SortFunc(pools, func(a, b poolv1.MachineConfigPool) int {
@@ -100,23 +123,19 @@ func selectConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineC
 		switch {
 		case !input.IsOpenShift(config.TypeMeta):
 			remark("note: MachineConfig %q is left out: it is a Poolboot object already", config.Name)
-		case strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix):
-			remark("note: MachineConfig %q is left out: it is rendered, and Poolboot renders its own", config.Name)
-		case slices.ContainsFunc(config.OwnerReferences, isKubeletConfig):
-			remark("note: MachineConfig %q is left out: OpenShift generated it from a KubeletConfig, which is converted", config.Name)
+		case whyGenerated(config) != "":
+			remark("note: MachineConfig %q is left out: %s", config.Name, whyGenerated(config))
 		case slices.ContainsFunc(controlPlane, isIn) && !slices.ContainsFunc(pools, isIn):
 			remark("warning: MachineConfig %q is left out: only the control plane's pool selects it", config.Name)
+		case input.IsControlPlane(config.Labels[roleLabel]) && !slices.ContainsFunc(pools, isIn):
+			remark("warning: MachineConfig %q is left out: its role is the control plane", config.Name)
 		default:
+			dropReleaseImages(config, remark)
 			configs = append(configs, *config)
 		}
 	}
 	slices.SortFunc(configs, func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) })
 	return configs
-}
-
-// isKubeletConfig reports whether an owner is a KubeletConfig of OpenShift.
-func isKubeletConfig(owner metav1.OwnerReference) bool {
-	return owner.Kind == input.OpenShiftKubeletKind.Kind && owner.APIVersion == input.OpenShift.String()
 }
 
 // matchesSelector reports whether a selector of OpenShift selects an object. An empty or malformed one selects nothing.

@@ -26,8 +26,6 @@ func setDisruptionPolicy(configurations []input.MachineConfiguration, pools []po
 	}
 	if worker, err := pool.OfRole(pools, poolv1.RoleWorker); err == nil { // several are reported as given twice
 		worker.Spec.DisruptionPolicy = policy
-		return nil
 	}
-	remark("warning: MachineConfiguration %q is left out: the files do not contain the pool worker, which gets its policies", configurations[0].Name)
 	return nil
 }

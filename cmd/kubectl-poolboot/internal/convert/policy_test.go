@@ -50,7 +50,7 @@ var _ = Describe("convert, of node disruption policies", func() {
 
 	DescribeTable("changes nothing without one",
 		func(spec string) {
-			r := converting(clitest.OpenShiftInfra, newMachineConfiguration(spec))
+			r := converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, newMachineConfiguration(spec))
 			Expect(r.ErrOut).To(BeEmpty())
 			Expect(r.Out).NotTo(ContainSubstring("disruptionPolicy"))
 		},
@@ -60,12 +60,10 @@ var _ = Describe("convert, of node disruption policies", func() {
 
 	DescribeTable("warns of what it leaves out",
 		func(spec, warning string) {
-			r := converting(clitest.OpenShiftInfra, newMachineConfiguration(spec))
+			r := converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, newMachineConfiguration(spec))
 			Expect(r.Code).To(BeZero())
 			Expect(r.ErrOut).To(ContainSubstring(warning))
 		},
-		Entry("without the pool worker", "nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}]}]}",
-			`warning: MachineConfiguration "cluster" is left out: the files do not contain the pool worker, which gets its policies`),
 		Entry("a path that matches nothing in OpenShift", "nodeDisruptionPolicy: {files: [{path: /, actions: [{type: None}]}]}", `spec.nodeDisruptionPolicy.files[0] is left out`),
 		Entry("a relative path", "nodeDisruptionPolicy: {files: [{path: etc, actions: [{type: None}]}]}", `"etc" matches none`),
 		Entry("other fields", "managedBootImages: {machineManagers: [{resource: machinesets}]}", "warning: MachineConfiguration cluster: spec.managedBootImages is left out: Poolboot does not have this field"),
@@ -73,7 +71,7 @@ var _ = Describe("convert, of node disruption policies", func() {
 
 	DescribeTable("refuses",
 		func(why string, documents ...string) {
-			clitest.ExpectError(converting(append(documents, clitest.OpenShiftInfra)...), 1, why)
+			clitest.ExpectError(converting(append(documents, clitest.OpenShiftInfra, clitest.OpenShiftWorker)...), 1, why)
 		},
 		Entry("several", "the files contain several MachineConfigurations", newMachineConfiguration(""), newMachineConfiguration("")),
 		Entry("an invalid one", `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0].actions: Invalid value: None and Reboot must be the only action`,

@@ -23,6 +23,9 @@ import (
 // Stdin is the file name for standard input.
 const Stdin = "-"
 
+// templateMark begins an action in the templates of Helm and of Go.
+const templateMark = "{{"
+
 // extensions are those of the files that are read from a directory, as kubectl does.
 var extensions = []string{".json", ".yaml", ".yml"}
 
@@ -37,6 +40,8 @@ type Files struct {
 	ReadKubeletConfigs bool
 	// ReadPolicies has OpenShift's MachineConfigurations read too.
 	ReadPolicies bool
+	// SkipRefused has documents that can't be read listed in Objects.Refused, and the others read.
+	SkipRefused bool
 
 	recursive bool
 	stdinRead bool
@@ -63,12 +68,13 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 
 // Read reads all objects in files and directories.
 func (f *Files) Read(names ...string) (*Objects, error) {
-	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies}
+	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies, skipRefused: f.SkipRefused}
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {
 			return nil, err
 		}
+		objects.inDirectory = name != Stdin && !slices.Equal(paths, []string{name})
 		for _, path := range paths {
 			if err := f.readFile(path, objects); err != nil {
 				return nil, err
@@ -135,7 +141,18 @@ func (f *Files) readFile(path string, objects *Objects) error {
 			documents, err = toJSON(chunk)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: document %d: %w", path, number, err)
+			switch err = fmt.Errorf("%s: document %d: %w", path, number, err); {
+			case objects.inDirectory && bytes.Contains(chunk, []byte(templateMark)):
+				fmt.Fprintf(f.Streams.ErrOut, "note: %s: document %d is left out: it is a template and not YAML: render it, and convert the result\n", path, number)
+			case !f.SkipRefused:
+				return err
+			default:
+				objects.Refused = append(objects.Refused, err)
+			}
+			if chunk == nil { // the rest of the file can't be read
+				return nil
+			}
+			number++
 		}
 		for _, document := range documents {
 			if err := objects.add(schema.GroupVersionKind{}, place{file: path, document: number}, document); err != nil {

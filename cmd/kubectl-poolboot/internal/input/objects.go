@@ -40,6 +40,13 @@ type Objects struct {
 	// Dropped are the fields of OpenShift's objects that Poolboot's kinds don't have.
 	Dropped []DroppedField
 
+	// Refused are the errors of the documents and items that can't be read, if Files.SkipRefused is set.
+	Refused     []error
+	skipRefused bool
+
+	// inDirectory is true while the files of a directory are read, which may contain something else than objects.
+	inDirectory bool
+
 	// notes is where objects that are not read are mentioned.
 	notes io.Writer
 }
@@ -86,9 +93,26 @@ var (
 	lenient = serializer.NewCodecFactory(Scheme()).UniversalDeserializer()
 )
 
+// errNoObject is the error for a document that is no Kubernetes object.
+var errNoObject = errors.New("is no Kubernetes object")
+
 // add adds the object in a JSON document, or the objects in its list. Kind is that of an object that leaves out its
-// own, as the items of a list of one kind do.
+// own, as the items of a list of one kind do. In directories, what is no object is only noted, such as the values of a
+// Helm chart.
 func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error {
+	err := o.addObject(kind, at, raw)
+	switch {
+	case errors.Is(err, errNoObject) && o.inDirectory:
+		fmt.Fprintf(o.notes, "note: %v: it is left out\n", err)
+	case err != nil && o.skipRefused:
+		o.Refused = append(o.Refused, err)
+	default:
+		return err
+	}
+	return nil
+}
+
+func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) error {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        struct {
@@ -97,7 +121,7 @@ func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error 
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := kjson.Unmarshal(raw, &head); err != nil {
-		return fmt.Errorf("%s: is no Kubernetes object: %w", at, err)
+		return fmt.Errorf("%s: %w: %w", at, errNoObject, err)
 	}
 	if head.Kind != "" {
 		kind = head.GroupVersionKind()
@@ -105,7 +129,10 @@ func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error 
 	var err error
 	switch {
 	case kind.Kind == "" || kind.Version == "":
-		err = errors.New("is no Kubernetes object: apiVersion or kind is missing")
+		err = fmt.Errorf("%w: apiVersion or kind is missing", errNoObject)
+	case o.inDirectory && strings.Contains(head.Metadata.Name, templateMark):
+		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is a template: render it, and convert the result\n", at, kind.Kind, head.Metadata.Name)
+		return err
 	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
 		return o.addItems(kind, at, head.Items)
 	case head.Metadata.Name == "" && slices.Contains(namedKinds, kind):

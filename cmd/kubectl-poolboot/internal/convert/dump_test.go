@@ -1,0 +1,137 @@
+package convert
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("convert, of a whole cluster", func() {
+	flags := []string{"--cluster", "infra-1", "-n", "edge"}
+	converting := func(documents ...string) clitest.Result {
+		return runPoolboot(append([]string{"convert", "-f", clitest.WriteFile("objects.yaml", documents...)}, flags...)...)
+	}
+	// newMachineConfig returns an OpenShift MachineConfig of a role, with metadata and a spec in YAML's flow style.
+	newMachineConfig := func(name, role, metadata, spec string) string {
+		return "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: " + name +
+			", labels: {machineconfiguration.openshift.io/role: " + role + "}, " + metadata + "}\nspec: " + spec + "\n"
+	}
+	const (
+		reserved = "{config: {ignition: {version: 3.5.0}, systemd: {units: [{name: kubelet.service, enabled: true, contents: \"[Service]\"}]}}}"
+		own      = "{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/motd, contents: {source: \"data:,hi\"}}]}}}"
+		owned    = "ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: %, name: a, uid: b}]"
+	)
+
+	DescribeTable("leaves out what OpenShift's controllers generate",
+		func(name, metadata, why string) {
+			r := converting(clitest.OpenShiftWorker, newMachineConfig(name, "worker", metadata, reserved), newMachineConfig("50-motd", "worker", "", own))
+			Expect(r.ErrOut).To(Equal(`note: MachineConfig "` + name + `" is left out: ` + why + "\n"))
+			Expect(r.Out).To(ContainSubstring("name: 50-motd"))
+			Expect(r.Code).To(BeZero())
+		},
+		Entry("from templates", "00-worker", "", "OpenShift generated it for its own hosts"),
+		Entry("for the kubelet", "01-worker-kubelet", "", "OpenShift generated it for its own hosts"),
+		Entry("for CRI-O", "01-worker-container-runtime", "", "OpenShift generated it for its own hosts"),
+		Entry("as the property of its ControllerConfig", "50-a", strings.Replace(owned, "%", "ControllerConfig", 1), "OpenShift generated it for its own hosts"),
+		Entry("by the annotation of its controllers", "50-a", `annotations: {machineconfiguration.openshift.io/generated-by-controller-version: 0a}`, "OpenShift generated it for its own hosts"),
+		Entry("from features", "98-worker-generated-kubelet", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
+		Entry("from the Node configuration", "97-worker-generated-kubelet", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
+		Entry("from image policies", "99-worker-generated-registries", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
+		Entry("from a second KubeletConfig", "99-worker-generated-kubelet-1", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
+		Entry("from a ContainerRuntimeConfig", "99-worker-a", strings.Replace(owned, "%", "ContainerRuntimeConfig", 1), "OpenShift generated it from a ContainerRuntimeConfig"),
+	)
+
+	DescribeTable("keeps the MachineConfigs of a user with similar names",
+		func(name string) {
+			Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, newMachineConfig(name, "worker", "", own)))).To(ContainSubstring("name: " + name + "\n"))
+		},
+		Entry(nil, "98-var-partition"), Entry(nil, "97-crio"), Entry(nil, "99-worker-ssh"), Entry(nil, "00-worker-proxy"), Entry(nil, "00-chrony"),
+	)
+
+	It("leaves out the image of an OpenShift release, and keeps an image of the user", func() {
+		r := converting(clitest.OpenShiftWorker, newMachineConfig("50-a", "worker", "", "{osImageURL: \"quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:0a\"}"),
+			newMachineConfig("50-b", "worker", "", "{osImageURL: \"quay.io/example/os@sha256:0a\"}"))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfig "50-a": spec.osImageURL is left out: it is the image of an OpenShift release`))
+		Expect(r.Out).To(And(ContainSubstring("osImageURL: quay.io/example/os"), Not(ContainSubstring("art-dev"))))
+	})
+
+	It("leaves out what is for the control plane, without its pool in the files", func() {
+		r := converting(clitest.OpenShiftWorker, newMachineConfig("99-master-ssh", "master", "", own), newMachineConfig("99-control-plane-ssh", "control-plane", "", own),
+			newKubeletConfig("m", `pools.operator.machineconfiguration.openshift.io/master: ""`, "kubeletConfig: {maxPods: 5}"))
+		Expect(r.Code).To(BeZero())
+		Expect(r.Out).NotTo(Or(ContainSubstring("ssh"), ContainSubstring("maxPods")))
+		Expect(r.ErrOut).To(And(ContainSubstring(`"99-master-ssh" is left out: only the control plane's pool selects it`),
+			ContainSubstring(`"99-control-plane-ssh" is left out: its role is the control plane`), ContainSubstring(`KubeletConfig "m" is left out for the control plane`)))
+	})
+
+	Describe("without the pool worker", func() {
+		builtIn := "  name: worker\n  namespace: edge\nspec:\n  clusterName: infra-1\n  machineConfigSelector:\n    matchLabels:\n      machineconfiguration.openshift.io/role: worker\n" +
+			"  nodeSelector:\n    matchLabels:\n      node-role.kubernetes.io/worker: \"\"\n  poolRole: worker\n"
+
+		DescribeTable("adds OpenShift's",
+			func(document, why string) {
+				r := converting(document)
+				Expect(r.Code).To(BeZero())
+				Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: " + why + "\n"))
+				Expect(r.Out).To(MatchRegexp(`(?m)^  poolRole: worker$`))
+			},
+			Entry("for a custom pool", clitest.OpenShiftInfra, `MachineConfigPool "infra" inherits from it`),
+			Entry("for a MachineConfig", newMachineConfig("50-a", "worker", "", own), `it selects MachineConfig "50-a"`),
+			Entry("for a KubeletConfig", newKubeletConfig("big", `pools.operator.machineconfiguration.openshift.io/worker: ""`, "kubeletConfig: {maxPods: 5}"), `KubeletConfig "big" selects it`),
+			Entry("for policies", newMachineConfiguration("nodeDisruptionPolicy: {units: [{name: a.service, actions: []}]}"), `it gets the policies of MachineConfiguration "cluster"`),
+		)
+
+		It("adds none for another pool's MachineConfig", func() {
+			Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftInfra51))).NotTo(ContainSubstring("kind: MachineConfigPool"))
+		})
+
+		It("completes a partial one", func() {
+			r := converting("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: worker, labels: {size: big}}\nspec: {paused: true}\n",
+				newKubeletConfig("big", `pools.operator.machineconfiguration.openshift.io/worker: ""`, "kubeletConfig: {maxPods: 5}"))
+			Expect(r.Code).To(BeZero())
+			Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\": the labels and spec.machineConfigSelector and spec.nodeSelector of OpenShift's built-in pool are added, which the files do not contain\n"))
+			Expect(r.Out).To(And(ContainSubstring("paused: true"), ContainSubstring("size: big"), ContainSubstring("maxPods: 5")))
+			for line := range strings.Lines(strings.TrimPrefix(builtIn, "  name: worker\n")) {
+				Expect(r.Out).To(ContainSubstring(line))
+			}
+		})
+	})
+
+	Describe("with --skip-refused", func() {
+		skipping := func(args ...string) clitest.Result {
+			return runPoolboot(append(append([]string{"convert", "--skip-refused"}, args...), flags...)...)
+		}
+
+		It("converts everything else, lists what is refused, and exits with 3", func() {
+			r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, newMachineConfig("50-a", "worker", "", reserved), "kind: [", newMachineConfig("50-b", "worker", "", own),
+				"{apiVersion: v1, kind: List, items: [{apiVersion: machineconfiguration.openshift.io/v1, kind: MachineConfig, metadata: {}}]}"))
+			Expect(r.Out).To(And(ContainSubstring("name: worker"), ContainSubstring("name: 50-b"), Not(ContainSubstring("50-a"))))
+			Expect(r.ErrOut).To(And(MatchRegexp(`(?m)^refused: .*a.yaml: document 3: `), MatchRegexp(`(?m)^refused: .*document 5: item 1: MachineConfig: metadata.name: is missing$`),
+				MatchRegexp(`(?m)^refused: .*MachineConfig "50-a": spec.config: systemd.units\[0\]`), HaveSuffix("error: 3 refused and left out: correct what is listed above, and convert again\n")))
+			Expect(r.Code).To(Equal(cli.ExitIncomplete))
+		})
+
+		It("exits with 0 when nothing is refused", func() {
+			Expect(clitest.ExpectSuccess(skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker)))).To(ContainSubstring("name: worker"))
+		})
+	})
+
+	It("leaves out the templates and values of Helm charts in directories", func() {
+		directory := GinkgoT().TempDir()
+		clitest.WriteFileIn(directory, "a.yaml", clitest.OpenShiftWorker)
+		clitest.WriteFileIn(directory, "values.yaml", "role: worker\nsize: 3\n")
+		clitest.WriteFileIn(directory, "template.yaml", "{{- range .Values.roles }}\nkind: MachineConfig\n{{- end }}\n")
+		clitest.WriteFileIn(directory, "named.yaml", newMachineConfig(`"50-{{ .Values.name }}"`, "worker", "", own))
+		r := runPoolboot(append([]string{"convert", "-f", directory}, flags...)...)
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(And(MatchRegexp(`note: .*values.yaml: document 1: is no Kubernetes object: apiVersion or kind is missing: it is left out\n`),
+			MatchRegexp(`note: .*/template.yaml: document 1 is left out: it is a template and not YAML`), MatchRegexp(`note: .*/named.yaml: document 1: MachineConfig .* is left out: it is a template`)))
+		Expect(r.Out).To(And(ContainSubstring("name: worker"), Not(ContainSubstring("Values"))))
+		clitest.ExpectError(converting("role: worker\n"), 1, "apiVersion or kind is missing")
+	})
+})

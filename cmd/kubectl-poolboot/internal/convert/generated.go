@@ -1,0 +1,135 @@
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// generatedByAnnotation is on every MachineConfig that a controller of OpenShift's Machine Config Operator writes. Its
+// value is the version of the controller.
+const generatedByAnnotation = "machineconfiguration.openshift.io/generated-by-controller-version"
+
+var (
+	// templateName matches the MachineConfigs that OpenShift renders from the templates of its release.
+	templateName = regexp.MustCompile(`^(00-[a-z0-9-]+|01-[a-z0-9-]+-(kubelet|container-runtime))$`)
+	// generatedName matches those that it renders from KubeletConfigs, ContainerRuntimeConfigs, image policies and
+	// features, as 98-worker-generated-kubelet.
+	generatedName = regexp.MustCompile(`^9[7-9]-.+-generated-[a-z-]+(-[0-9]+)?$`)
+)
+
+// whyGenerated returns why a MachineConfig is not converted because OpenShift writes it, or "" if a user wrote it.
+func whyGenerated(config *poolv1.MachineConfig) string {
+	owned := func(kind string) bool {
+		return slices.ContainsFunc(config.OwnerReferences, func(owner metav1.OwnerReference) bool {
+			return owner.Kind == kind && strings.HasPrefix(owner.APIVersion, input.OpenShift.Group+"/")
+		})
+	}
+	_, generated := config.Annotations[generatedByAnnotation]
+	switch {
+	case strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix):
+		return "it is rendered, and Poolboot renders its own"
+	case owned(input.OpenShiftKubeletKind.Kind):
+		return "OpenShift generated it from a KubeletConfig, which is converted"
+	case owned("ContainerRuntimeConfig"):
+		return "OpenShift generated it from a ContainerRuntimeConfig"
+	case owned("ControllerConfig"), generated, templateName.MatchString(config.Name) && isForRole(config):
+		return "OpenShift generated it for its own hosts"
+	case generatedName.MatchString(config.Name):
+		return "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"
+	}
+	return ""
+}
+
+// isForRole reports whether the name of a template has the role of its label, as all of OpenShift's have: 00-worker is
+// one, and 00-proxy is a user's.
+func isForRole(config *poolv1.MachineConfig) bool {
+	role := config.Labels[roleLabel]
+	_, of, _ := strings.Cut(config.Name, "-")
+	return role != "" && (of == role || strings.HasPrefix(config.Name, "01-") && strings.HasPrefix(of, role+"-"))
+}
+
+// releaseImage matches the images of the operating system in releases of OpenShift and OKD.
+var releaseImage = regexp.MustCompile(`^(quay[.]io/(openshift-release-dev/ocp-v4[.]0-art-dev|openshift/okd-content|okd/scos-content)|` +
+	`registry[.](ci|svc[.]ci)[.]openshift[.]org/[^@]+)(@|:)`)
+
+// dropReleaseImages removes images of an OpenShift release: they contain OpenShift's kubelet and configuration.
+func dropReleaseImages(config *poolv1.MachineConfig, remark func(string, ...any)) {
+	for _, image := range []struct {
+		field string
+		value *string
+	}{{"osImageURL", &config.Spec.OSImageURL}, {"baseOSExtensionsContainerImage", &config.Spec.BaseOSExtensionsContainerImage}} {
+		if releaseImage.MatchString(*image.value) {
+			remark("note: MachineConfig %q: spec.%s is left out: it is the image of an OpenShift release, and the host keeps the image that Metal3 wrote", config.Name, image.field)
+			*image.value = ""
+		}
+	}
+}
+
+// roleLabel is the label by which OpenShift's pools select MachineConfigs.
+const roleLabel = "machineconfiguration.openshift.io/role"
+
+// newBuiltIn returns one of the two pools that every OpenShift cluster has, as OpenShift installs it.
+func newBuiltIn(role string) poolv1.MachineConfigPool {
+	p := poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Labels: map[string]string{
+		"machineconfiguration.openshift.io/mco-built-in":                         "",
+		fmt.Sprintf("pools.operator.machineconfiguration.openshift.io/%s", role): "",
+	}}}
+	p.SetGroupVersionKind(input.OpenShiftPoolKind)
+	p.Spec.PoolRole = role
+	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{roleLabel: role}}
+	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + role: ""}}
+	return p
+}
+
+// completeWorker gives a pool worker what OpenShift's has and the files leave out, as GitOps repositories do: they have
+// only labels and spec.paused.
+func completeWorker(worker *poolv1.MachineConfigPool, remark func(string, ...any)) {
+	builtIn := newBuiltIn(poolv1.RoleWorker)
+	var added []string
+	if worker.Spec.MachineConfigSelector == nil {
+		worker.Spec.MachineConfigSelector = builtIn.Spec.MachineConfigSelector
+		added = append(added, "spec.machineConfigSelector")
+	}
+	if s := worker.Spec.NodeSelector; len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		worker.Spec.NodeSelector = builtIn.Spec.NodeSelector
+		added = append(added, "spec.nodeSelector")
+	}
+	if len(added) == 0 {
+		return
+	}
+	maps.Copy(builtIn.Labels, worker.Labels) // KubeletConfigs select the labels of the built-in pool
+	worker.Labels = builtIn.Labels
+	remark("note: MachineConfigPool %q: the labels and %s of OpenShift's built-in pool are added, which the files do not contain",
+		worker.Name, strings.Join(added, " and "))
+}
+
+// needsWorker returns the first object for which the pool worker must exist, or "": custom pools inherit from it, it
+// selects MachineConfigs and KubeletConfigs, and it has the policies of all pools.
+func needsWorker(objects *input.Objects, pools []poolv1.MachineConfigPool) string {
+	if len(pools) > 0 {
+		return fmt.Sprintf("MachineConfigPool %q inherits from it", pools[0].Name)
+	}
+	worker := newBuiltIn(poolv1.RoleWorker)
+	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
+		if input.IsOpenShift(config.TypeMeta) && whyGenerated(config) == "" && matchesSelector(worker.Spec.MachineConfigSelector, config.Labels) {
+			return fmt.Sprintf("it selects MachineConfig %q", config.Name)
+		}
+	}
+	for _, config := range objects.KubeletConfigs {
+		if matchesSelector(config.Spec.MachineConfigPoolSelector, worker.Labels) {
+			return fmt.Sprintf("KubeletConfig %q selects it", config.Name)
+		}
+	}
+	for _, config := range objects.MachineConfigurations {
+		return fmt.Sprintf("it gets the policies of MachineConfiguration %q", config.Name)
+	}
+	return ""
+}
