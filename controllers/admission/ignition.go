@@ -5,9 +5,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // maxExtraSize is the maximum size of the extra config of one Machine, in bytes of JSON. It is part of a Secret that
@@ -23,12 +25,27 @@ func validateIgnition(config *runtime.RawExtension, butaneText string, limit int
 		return field.ErrorList{field.TooLong(parent.Child("config"), field.OmitValueType{}, limit)}
 	case config != nil && len(config.Raw) > 0:
 		parsed, err := ignition.Parse(config.Raw)
+		if err == nil {
+			_, err = ignition.CheckKeys(config.Raw)
+		}
 		return ignitionErrors(parsed, err, guard, parent.Child("config"))
 	case butaneText != "":
 		parsed, err := butane.Parse(butaneText)
 		return ignitionErrors(parsed, err, guard, parent.Child("butane"))
 	}
 	return nil
+}
+
+// keyWarnings returns a warning for each key of config that Ignition ignores without a loss.
+func keyWarnings(config *runtime.RawExtension, parent *field.Path) (warnings admission.Warnings) {
+	if config == nil || len(config.Raw) > pool.MaxSize {
+		return nil
+	}
+	ignored, _ := ignition.CheckKeys(config.Raw) // validateIgnition returns the error
+	for _, problem := range ignored {
+		warnings = append(warnings, childPath(parent.Child("config"), problem.Path).String()+": "+problem.Message)
+	}
+	return warnings
 }
 
 // ignitionErrors converts the errors of a parser and of a guard to field errors.

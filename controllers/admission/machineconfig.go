@@ -36,7 +36,8 @@ func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineCo
 	}
 	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, guard, field.NewPath("spec"))
 	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), field.NewPath("spec"))...)
-	return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
+	return keyWarnings(config.Spec.Config, field.NewPath("spec")),
+		invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
 }
 
 // ValidateUpdate validates a changed spec as ValidateCreate does. So the spec of a rendered config cannot change,

@@ -51,6 +51,8 @@ var _ = Describe("MachineConfig webhook", func() {
 		},
 		Entry("an unknown version", `{"ignition":{"version":"9.9.0"}}`, "", "spec.config.ignition.version", "9.9.0"),
 		Entry("a relative path", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"etc/b"}]}}`, "", "spec.config.storage.files[1].path"),
+		Entry("a key that Ignition would ignore", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"inline":"hi"}}]}}`, "",
+			"spec.config.storage.files[0].contents.inline", "would ignore it with its content", "data URL"),
 		Entry("more bytes than a pool can render, but fewer characters", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,`+strings.Repeat("é", 750_000)+`"}}]}}`, "",
 			"spec.config", "1468006 bytes"),
 		Entry("Butane with an unknown key", "", "variant: fcos\nversion: 1.6.0\nstorage:\n  filez: []\n", "spec.butane.storage.filez", "line 4"),
@@ -60,6 +62,12 @@ var _ = Describe("MachineConfig webhook", func() {
 		Entry("the unit of the kubelet", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/bin/true\n"}]}}`, "",
 			"spec.config.systemd.units[0].contents", "kubelet.service"),
 	)
+
+	It("warns of keys that Ignition ignores without a loss", func() {
+		warnings, err := webhook.ValidateCreate(ctx(), machineConfig("50-a", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","filesystem":"root"}]}}`, ""))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(ConsistOf(HavePrefix("spec.config.storage.files[0].filesystem: Ignition 3.4.0 ignores this key")))
+	})
 
 	It("refuses kernel arguments that Poolboot manages", func() {
 		_, err := webhook.ValidateCreate(ctx(), &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{KernelArguments: []string{"quiet", "systemd.hostname=a"}}})

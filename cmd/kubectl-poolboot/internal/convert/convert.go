@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
-	types2 "github.com/coreos/ignition/config/v2_4/types"
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
@@ -106,7 +105,7 @@ func (o *options) convertObjects(args []string) error {
 	if err := cli.PrintManifest(o.streams.Out, converted...); err != nil {
 		return err
 	}
-	refused := append(found.Refused, errs...)
+	refused := slices.Concat(found.Refused, errs)
 	for _, err := range refused {
 		fmt.Fprintln(o.streams.ErrOut, "refused:", err)
 	}
@@ -141,33 +140,16 @@ func (o *options) convertDocument(name string, parse func(name string, text []by
 	return err
 }
 
-// parseIgnition parses Ignition and warns of the keys that Ignition does not know, which it ignores.
+// parseIgnition parses Ignition, refuses keys that Ignition would ignore with their content, and warns of other keys
+// that it ignores.
 func (o *options) parseIgnition(name string, text []byte) (ignition.Config, error) {
 	config, err := ignition.Parse(text)
 	if err != nil {
 		return config, err
 	}
-	var document struct {
-		Ignition struct {
-			Version string `json:"version"`
-		} `json:"ignition"`
+	warnings, err := ignition.CheckKeys(text)
+	for _, problem := range warnings {
+		fmt.Fprintf(o.streams.ErrOut, "warning: %s: %s\n", name, problem)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &document); err != nil {
-		return config, err
-	}
-	var known any = &ignition.Config{}
-	if strings.HasPrefix(document.Ignition.Version, "2.") {
-		known = &types2.Config{}
-	}
-	unknown, err := kjson.UnmarshalStrict(text, known, kjson.DisallowUnknownFields)
-	if err != nil {
-		return config, err
-	}
-	for _, strict := range unknown {
-		var field kjson.FieldError
-		if errors.As(strict, &field) {
-			fmt.Fprintf(o.streams.ErrOut, "warning: %s: %s is left out: Ignition does not know it\n", name, field.FieldPath())
-		}
-	}
-	return config, nil
+	return config, err
 }

@@ -174,6 +174,8 @@ spec:
 		},
 		Entry("a file of Poolboot on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
+		Entry("a key that Ignition would ignore", `MachineConfig "50-a": spec.config: storage.files[0].contents.inline: Ignition 3.2.0 does not have this key`,
+			theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /a, contents: {inline: a}}]}}}`)),
 		Entry("invalid Ignition", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
 		Entry("a pool without a node selector", `MachineConfigPool "infra": spec.nodeSelector: OpenShift selects no Node with an empty selector`,
 			strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]),
@@ -217,7 +219,9 @@ spec:
 			func(version string) {
 				r := runWithInput(`{"ignition":{"version":"`+version+`"},"storage":{"fils":[]}}`, "convert", "--ignition", "-")
 				Expect(r.Code).To(BeZero())
-				Expect(r.ErrOut).To(Equal("warning: standard input: storage.fils is left out: Ignition does not know it\n"))
+				Expect(r.ErrOut).To(Equal("warning: standard input: storage.fils: Ignition " + version + " ignores this key, and it has no content that a host would need: remove it\n"))
+				lost := runWithInput(`{"ignition":{"version":"`+version+`"},"storage":{"fils":[{"path":"/a"}]}}`, "convert", "--ignition", "-")
+				clitest.ExpectError(lost, 1, "standard input: storage.fils: Ignition "+version+" does not have this key, and would ignore it with its content")
 			},
 			Entry("in spec 2", "2.2.0"), Entry("in spec 3", "3.2.0"),
 		)

@@ -58,7 +58,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	}
 	for i := range configs {
 		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
-		keep(&configs[i], input.ConfigKind, checkConfig(configs[i]))
+		keep(&configs[i], input.ConfigKind, checkConfig(configs[i], remark))
 	}
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
@@ -152,7 +152,7 @@ func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta
 }
 
 // checkConfig refuses a MachineConfig as the webhook would.
-func checkConfig(config poolv1.MachineConfig) error {
+func checkConfig(config poolv1.MachineConfig, remark func(string, ...any)) error {
 	if err := ignition.GuardArguments(config.Spec.KernelArguments); err != nil {
 		return fmt.Errorf("MachineConfig %q: spec: %w", config.Name, err)
 	}
@@ -162,6 +162,13 @@ func checkConfig(config poolv1.MachineConfig) error {
 	parsed, err := ignition.Parse(config.Spec.Config.Raw)
 	if err == nil {
 		err = ignition.Guard(parsed)
+	}
+	if err == nil {
+		var warnings []ignition.Problem
+		warnings, err = ignition.CheckKeys(config.Spec.Config.Raw)
+		for _, problem := range warnings {
+			remark("warning: MachineConfig %q: spec.config.%s: %s", config.Name, problem.Path, problem.Message)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err)

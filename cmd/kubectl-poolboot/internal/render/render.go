@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -106,10 +109,34 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return source.ExplainMissing(err, o.role)
 	}
+	if err := o.checkKeys(configs, config.Source); err != nil {
+		return err
+	}
 	if o.explain {
 		return o.printOrigins(config)
 	}
 	return o.print(config)
+}
+
+// checkKeys warns of the keys of rendered MachineConfigs that Ignition ignores. Those with content are an error, as in
+// the webhook; of a cluster they are warnings, because its controllers render them.
+func (o *options) checkKeys(configs []poolv1.MachineConfig, rendered []string) (errs error) {
+	for _, config := range configs {
+		if config.Spec.Config == nil || !slices.Contains(rendered, config.Name) {
+			continue
+		}
+		ignored, err := ignition.CheckKeys(config.Spec.Config.Raw)
+		if lost := (*ignition.ParseError)(nil); o.live && errors.As(err, &lost) {
+			ignored, err = append(ignored, lost.Problems...), nil
+		}
+		for _, problem := range ignored {
+			fmt.Fprintf(o.streams.ErrOut, "warning: MachineConfig %q: spec.config.%s: %s\n", config.Name, problem.Path, problem.Message)
+		}
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err))
+		}
+	}
+	return errs
 }
 
 // open returns the files or, with --live, the management cluster.

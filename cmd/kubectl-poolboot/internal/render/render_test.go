@@ -128,12 +128,20 @@ var _ = Describe("render", func() {
 			`MachineConfig "51-infra": spec.config: ignition.version`),
 		Entry("a reserved path", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "/etc/infratest", "/etc/hostname", 1)),
 			`MachineConfig "51-infra": spec.config: storage.files[0].path: /etc/hostname`),
+		Entry("a key that Ignition would ignore", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "source: data:,infra", "inline: infra", 1)),
+			`MachineConfig "51-infra": spec.config: storage.files[0].contents.inline: Ignition 2.2.0 does not have this key`),
 		Entry("a MachineConfig that is there twice", "infra", append(ours, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51), `MachineConfig "51-infra" is given twice`),
 	)
 
 	It("reports that the files do not contain the pool, and how to print it from the cluster", func() {
 		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", ours...), "--pool", "gpu"), 1,
 			`the files contain no MachineConfigPool of role "gpu"`, "kubectl get pbpool,pbmconf -o yaml")
+	})
+
+	It("warns of keys that Ignition ignores without a loss", func() {
+		r := runPoolboot("render", "-f", clitest.WriteFile("all.yaml", append(ours[:len(ours):len(ours)], clitest.Config("60-a", "infra", "{config: {ignition: {version: 3.2.0}, networkd: {}}}"))...), "--pool", "infra")
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "60-a": spec.config.networkd: Ignition 3.2.0 ignores this key`))
 	})
 
 	Describe("with --live", func() {
