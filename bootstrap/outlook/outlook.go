@@ -94,6 +94,8 @@ var table = map[string]Outlook{
 
 	poolv1.AllMachinesUpdatedReason:         Fine,
 	poolv1.MachinesPendingReason:            Waits,
+	poolv1.MachinesUpdatingReason:           Waits,
+	poolv1.RolloutStoppedReason:             NeedsPerson,
 	poolv1.MachinesUnavailableReason:        Retries,
 	poolv1.MachinesDegradedReason:           NeedsPerson,
 	poolv1.NothingRenderedReason:            Retries,

@@ -36,6 +36,14 @@ var situations = map[string]struct {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", "rendered-infra-0", true)))).To(Succeed())
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
 	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments to renew them, see docs/pools\.md#renewing-machines`},
+	poolv1.MachinesUpdatingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateRebootingReason))).To(Succeed())
+		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
+	}, `1 of 2 Machines are being updated \(m1\): see the condition Updated .*wait for their update \(m2\): see`},
+	poolv1.RolloutStoppedReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateDegradedReason))).To(Succeed())
+		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
+	}, `1 of 2 Machines cannot be updated \(m1\): see the condition Updated of their PoolbootConfigs, and correct`},
 	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
 	}, `\(m1\): see the condition NodeInPool`},
@@ -192,7 +200,7 @@ var _ = Describe("The conditions of a pool", func() {
 		follows.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		Expect(s.Create(ctx(), follows)).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
-			"1 of 1 Machines run another configuration, and are updated (edge-7): see the condition Updated of their PoolbootConfigs"))
+			"1 of 1 Machines run another configuration, and wait for their update (edge-7): see the condition Updated of their PoolbootConfigs"))
 	})
 
 	It("do not wait for BareMetalHosts on which nothing is being installed, but name them", func() {

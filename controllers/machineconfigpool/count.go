@@ -27,6 +27,8 @@ type machineState struct {
 	problem string
 	// follows is true if the running host follows its pool, because it has an agent.
 	follows bool
+	// phase is how far such a host is, if it runs another configuration.
+	phase phase
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
@@ -39,6 +41,9 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
 		state.problem = c.Message
+	}
+	if state.follows {
+		state.phase = phaseOf(c)
 	}
 	state.free = !state.joined && state.problem == "" && isFree(c)
 	return state
@@ -59,8 +64,9 @@ type counts struct {
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
 	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
-	// such hosts without a Machine. following are those of both that change to it without being installed again.
-	outdated, outdatedHosts, following []string
+	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
+	// installed again, by their phase.
+	outdated, outdatedHosts, waiting, updating, stopped []string
 	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
 	// free are BareMetalHosts without a Machine that wait for an image. Nothing is being installed on them, so the pool
@@ -81,7 +87,14 @@ func (s *scope) countMachines() (n counts) {
 		case !state.joined:
 			n.booting = append(n.booting, name)
 		case !pool.HasSameContent(state.configuration, target) && state.follows:
-			n.following = append(n.following, name)
+			switch state.phase {
+			case updating:
+				n.updating = append(n.updating, name)
+			case stopped:
+				n.stopped = append(n.stopped, name)
+			default:
+				n.waiting = append(n.waiting, name)
+			}
 		case !pool.HasSameContent(state.configuration, target) && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
 		case !pool.HasSameContent(state.configuration, target):
@@ -130,7 +143,7 @@ func (n counts) pendingMessage() string {
 		}
 	}
 	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
-	add(n.following, "run another configuration, and are updated", "see the condition "+bootstrapv1.UpdatedCondition+" of their PoolbootConfigs")
+	n.addRollout(add)
 	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+remedy.Renewing)
 	add(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
 	add(n.notInPool, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")

@@ -102,6 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.written.Record(p)
 	}
 	r.reportChanges(before, s, created)
+	r.reportRollout(before, s)
 	return ctrl.Result{}, r.deleteUnused(ctx, s)
 }
 

@@ -34,6 +34,8 @@ type scope struct {
 
 	// cache has what the last reconcile of the pool computed.
 	cache *renderCache
+	// counted is the state of the Machines in the status.
+	counted counts
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
 	// pausedConfigurationInvalid is true if spec.pausedConfiguration cannot be handed out.

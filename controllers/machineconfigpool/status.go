@@ -18,9 +18,11 @@ func (s *scope) setStatus() {
 	status.ObservedGeneration = s.pool.Generation
 	status.Configuration = s.configuration()
 	n := s.countMachines()
+	s.counted = n
 	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready
 	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))
 	status.DegradedMachineCount = ptr.To(int32(len(n.degraded)))
+	s.setRollout(n, metav1.Now())
 	s.setUpdated(n)
 	s.setDegraded(n)
 }
@@ -43,7 +45,7 @@ func (s *scope) setUpdated(n counts) {
 		set(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
 			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+remedy.Renewing, c.Name, target))
 	case n.updated < n.total:
-		set(false, !paused, poolv1.MachinesPendingReason, n.pendingMessage())
+		set(false, !paused, s.pendingReason(n), n.pendingMessage())
 	case n.ready < n.total:
 		set(false, !paused, poolv1.MachinesUnavailableReason, n.pendingMessage())
 	default:

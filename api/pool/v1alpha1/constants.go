@@ -44,6 +44,13 @@ const (
 	EventCustomPoolUnsupported = "CustomPoolUnsupported"
 )
 
+// Reasons of events about a pool whose running hosts change to another configuration. RolloutStoppedReason is also the
+// reason of an event.
+const (
+	EventRolloutStarted   = "RolloutStarted"
+	EventRolloutCompleted = "RolloutCompleted"
+)
+
 // EventNodesUnguarded is the reason of an event about a Cluster whose Kubernetes version does not support the policy
 // that prevents kubelets from changing the labels that decide the pool of their Node.
 const EventNodesUnguarded = "NodesUnguarded"
@@ -122,6 +129,8 @@ const (
 const (
 	AllMachinesUpdatedReason         = "AllMachinesUpdated"
 	MachinesPendingReason            = "MachinesPending"
+	MachinesUpdatingReason           = "MachinesUpdating"
+	RolloutStoppedReason             = "RolloutStopped"
 	MachinesUnavailableReason        = "MachinesUnavailable"
 	MachinesDegradedReason           = "MachinesDegraded"
 	NothingRenderedReason            = "NothingRendered"

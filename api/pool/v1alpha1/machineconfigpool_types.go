@@ -302,6 +302,29 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
+
+	// rollout is the last change of the pool's running hosts to another configuration.
+	// +optional
+	Rollout PoolRollout `json:"rollout,omitempty,omitzero"`
+}
+
+// PoolRollout is a change of a pool's running hosts to another configuration, a few at a time.
+//
+// +kubebuilder:validation:MinProperties=1
+type PoolRollout struct {
+	// configuration is the name of the rendered config that the hosts change to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+
+	// startTime is when the update of the first host was observed.
+	// +required
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when no running host had to change any more. It is absent until then.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
 // MachineConfigPool is a group of machines of one cluster with the same configuration. A custom pool is a pool whose

@@ -4,6 +4,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -73,6 +75,12 @@ var (
 	}, []string{"cluster", "pool", "outcome"})
 )
 
+var rolloutSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+	Name:    "poolboot_rollout_seconds",
+	Help:    "Seconds from the update of the first running host of a pool until no host of the pool had to change any more.",
+	Buckets: []float64{10, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 72 * 3600, 168 * 3600},
+})
+
 // Outcomes of updates. Others are the reasons UpdateDegradedReason and UpdateUnreconcilableReason.
 const (
 	UpdateBegun = "Started" // a host was told to have another revision
@@ -92,7 +100,7 @@ var initialOutcomes = []struct {
 }
 
 func init() {
-	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, updates)
+	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, updates, rolloutSeconds)
 	for _, stage := range record.Stages() {
 		stageSeconds.WithLabelValues(string(stage))
 	}
@@ -184,3 +192,6 @@ func UpdateStarted(config *bootstrapv1.PoolbootConfig) { UpdateEnded(config, Upd
 func UpdateEnded(config *bootstrapv1.PoolbootConfig, outcome string) {
 	updates.WithLabelValues(clusterNameOf(config), config.Status.PoolRole, outcome).Inc()
 }
+
+// RolloutCompleted observes how long the rollout of a pool took.
+func RolloutCompleted(duration time.Duration) { rolloutSeconds.Observe(max(0, duration.Seconds())) }

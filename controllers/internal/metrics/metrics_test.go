@@ -67,6 +67,9 @@ var _ = Describe("The state collector", func() {
 	)
 	BeforeEach(func() {
 		ours := map[string]string{clusterv1.WatchLabel: "ours"}
+		draining := newConfig("b", bootstrapv1.NodeReadyInPoolReason, nil)
+		draining.Status.Conditions = append(draining.Status.Conditions, metav1.Condition{
+			Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateDrainingReason})
 		elected, unsynced = make(chan struct{}), false
 		pending := newConfig("d", "", nil)
 		pending.CreationTimestamp = metav1.NewTime(time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC))
@@ -78,7 +81,7 @@ var _ = Describe("The state collector", func() {
 		twin := newPool("infra-2", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason})
 		twin.Labels = ours
 		builder := fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(
-			newConfig("a", bootstrapv1.NodeReadyInPoolReason, ours), newConfig("b", bootstrapv1.NodeReadyInPoolReason, nil),
+			newConfig("a", bootstrapv1.NodeReadyInPoolReason, ours), draining,
 			newConfig("c", bootstrapv1.NodeMissingReason, nil), pending, younger, deleted,
 			newPool("infra", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason,
 				poolv1.NodeDegradedCondition: poolv1.MachinesDegradedReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason}),
@@ -108,6 +111,15 @@ poolboot_nodes{cluster="metal/edge",pool="infra",state="Ready"} 2
 `), "poolboot_boots", "poolboot_nodes")).To(Succeed())
 		collector.WatchFilterValue = "ours"
 		Expect(testutil.CollectAndCount(collector, "poolboot_boots", "poolboot_nodes", "poolboot_pools_degraded")).To(Equal(3))
+	})
+
+	It("counts hosts by the state of their update", func() {
+		close(elected)
+		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
+# HELP poolboot_hosts Hosts that have joined, by the state of their update: the reason of the condition Updated.
+# TYPE poolboot_hosts gauge
+poolboot_hosts{cluster="metal/edge",pool="infra",state="Draining"} 1
+`), "poolboot_hosts")).To(Succeed())
 	})
 
 	It("has one series per stage for the age of the oldest boot", func() {

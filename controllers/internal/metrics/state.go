@@ -26,6 +26,8 @@ var (
 		"PoolbootConfigs by the current stage of their boot.", []string{"cluster", "pool", "stage"}, nil)
 	nodesDesc = prometheus.NewDesc("poolboot_nodes",
 		"Nodes of PoolbootConfigs by state: Ready, or the reason of the condition NodeInPool.", []string{"cluster", "pool", "state"}, nil)
+	hostsDesc = prometheus.NewDesc("poolboot_hosts",
+		"Hosts that have joined, by the state of their update: the reason of the condition Updated.", []string{"cluster", "pool", "state"}, nil)
 	blockedDesc = prometheus.NewDesc("poolboot_boots_blocked",
 		"PoolbootConfigs whose host or Node needs an administrator to act, by the reason of the condition that describes what to do.",
 		[]string{"cluster", "pool", "reason"}, nil)
@@ -52,7 +54,7 @@ type StateCollector struct {
 
 // Describe implements prometheus.Collector.
 func (c *StateCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{bootsDesc, nodesDesc, blockedDesc, oldestDesc, degradedDesc} {
+	for _, desc := range []*prometheus.Desc{bootsDesc, nodesDesc, hostsDesc, blockedDesc, oldestDesc, degradedDesc} {
 		descs <- desc
 	}
 }
@@ -124,6 +126,9 @@ func (c *StateCollector) countConfigs(configs []bootstrapv1.PoolbootConfig, coun
 		}
 		if state := nodeStateOf(config); state != "" {
 			count(nodesDesc, state)
+		}
+		if updated := conditions.Get(config, bootstrapv1.UpdatedCondition); updated != nil {
+			count(hostsDesc, updated.Reason)
 		}
 		if condition := outlook.FindNeedsPerson(config); condition != nil {
 			count(blockedDesc, condition.Reason)

@@ -1,0 +1,107 @@
+package machineconfigpool
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+)
+
+// phase is how far a running host is that follows its pool and runs another configuration.
+type phase string
+
+const (
+	waits    phase = "waits"    // for other hosts, a gate or a pause
+	updating phase = "updating" // it is drained, changed, rebooted or verified
+	stopped  phase = "stopped"  // its update failed, or is not possible
+)
+
+// phaseOf returns the phase by the condition that the update controller writes.
+func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
+	condition := conditions.Get(c, bootstrapv1.UpdatedCondition)
+	if condition == nil {
+		return waits
+	}
+	switch condition.Reason {
+	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason:
+		return updating
+	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason:
+		return stopped
+	}
+	return waits
+}
+
+// following returns the number of running hosts that run another configuration and change to that of the pool.
+func (n counts) following() int { return len(n.waiting) + len(n.updating) + len(n.stopped) }
+
+// pendingReason returns the reason of Updated and Updating while Machines are not updated. The rollout has stopped if
+// no host is updated, and none is next: either there is none, or those whose update failed leave no room for it.
+func (s *scope) pendingReason(n counts) string {
+	limit, err := rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, int(n.total))
+	switch {
+	case len(n.updating) > 0:
+		return poolv1.MachinesUpdatingReason
+	case len(n.stopped) > 0 && (err != nil || len(n.stopped) >= limit || len(n.waiting) == 0):
+		return poolv1.RolloutStoppedReason
+	}
+	return poolv1.MachinesPendingReason
+}
+
+// setRollout sets when the last rollout began and ended. It begins when the first host is updated to what the pool
+// hands out, and ends when no running host has to change any more. A rollout of something else replaces it.
+func (s *scope) setRollout(n counts, now metav1.Time) {
+	last, name := &s.pool.Status.Rollout, s.pool.Status.Configuration.Name
+	isOver := last.StartTime == nil || last.CompletionTime != nil
+	switch {
+	case name == "":
+	case len(n.updating) > 0 && (isOver || last.Configuration != name):
+		*last = poolv1.PoolRollout{Configuration: name, StartTime: &now}
+	case n.following() == 0 && !isOver:
+		last.Configuration, last.CompletionTime = name, &now
+	}
+}
+
+// reportRollout creates the events and counts the duration when a rollout begins, stops at hosts whose update failed,
+// or ends.
+func (r *Reconciler) reportRollout(before *poolv1.MachineConfigPool, s *scope) {
+	old, last := before.Status.Rollout, s.pool.Status.Rollout
+	event := func(kind, reason, format string, args ...any) {
+		r.Recorder.Eventf(s.pool, nil, kind, reason, "Rollout", format, args...)
+	}
+	if last.StartTime != nil && !last.StartTime.Equal(old.StartTime) {
+		event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d Machines change to %s",
+			s.counted.following(), s.counted.total, last.Configuration)
+	}
+	if wasStopped := hasReason(before, poolv1.RolloutStoppedReason); !wasStopped && hasReason(s.pool, poolv1.RolloutStoppedReason) {
+		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d Machines cannot be updated to %s, and %d wait: see the condition %s of the pool",
+			len(s.counted.stopped), s.counted.total, last.Configuration, len(s.counted.waiting), poolv1.NodeDegradedCondition)
+	}
+	if last.CompletionTime != nil && !last.CompletionTime.Equal(old.CompletionTime) {
+		duration := last.CompletionTime.Sub(last.StartTime.Time)
+		metrics.RolloutCompleted(duration)
+		event(corev1.EventTypeNormal, poolv1.EventRolloutCompleted, "%d of %d Machines run %s, after %s",
+			s.counted.updated, s.counted.total, last.Configuration, duration.Round(time.Second))
+	}
+}
+
+// hasReason reports whether the condition Updating of a pool has a reason.
+func hasReason(p *poolv1.MachineConfigPool, reason string) bool {
+	return ptr.Deref(meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdatingCondition), metav1.Condition{}).Reason == reason
+}
+
+// addRollout adds to a message what the running hosts do that change their configuration.
+func (n counts) addRollout(add func(names []string, problem, next string)) {
+	next := fmt.Sprintf("see the condition %s of their PoolbootConfigs", bootstrapv1.UpdatedCondition)
+	add(n.updating, "are being updated", next)
+	add(n.stopped, "cannot be updated", next+", and correct the configuration or the host")
+	add(n.waiting, "run another configuration, and wait for their update", next)
+}

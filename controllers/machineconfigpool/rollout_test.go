@@ -1,0 +1,140 @@
+package machineconfigpool
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+)
+
+// follower returns the PoolbootConfig of a running host of infra that follows its pool and runs an earlier config. The
+// reason is that of its condition Updated.
+func follower(name, reason string) *bootstrapv1.PoolbootConfig {
+	c := joined(machine(name, "infra", "rendered-infra-0", true))
+	c.Status.Update.DesiredRevision = strings.Repeat("0", 64)
+	setPhase(c, reason)
+	return c
+}
+
+// setPhase sets the condition Updated of a running host.
+func setPhase(c *bootstrapv1.PoolbootConfig, reason string) {
+	status := metav1.ConditionFalse
+	if reason == bootstrapv1.UpdateDoneReason {
+		status = metav1.ConditionTrue
+	}
+	conditions.Set(c, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: status, Reason: reason, Message: reason + ": see the host"})
+}
+
+var _ = Describe("The rollout of a pool", func() {
+	var s *fixture
+	BeforeEach(func() {
+		s = newFixture(cluster(), newPool("worker", "worker", 2), newPool("infra", "infra", 1), config("50-infra", "infra", "0"),
+			follower("m1", bootstrapv1.UpdateWaitingReason), follower("m2", bootstrapv1.UpdateWaitingReason))
+		s.reconcile("infra")
+		controllertest.Events(s.events)
+	})
+	// becomes sets the condition Updated of a host, and what the host runs if it is done.
+	becomes := func(name, reason string) *poolv1.MachineConfigPool {
+		GinkgoHelper()
+		c := follower(name, "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		setPhase(c, reason)
+		if reason == bootstrapv1.UpdateDoneReason {
+			c.Status.Configuration.Name = s.pool("infra").Status.Configuration.Name
+		}
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		return s.reconcile("infra")
+	}
+	eventReasons := func() (reasons []string) {
+		for _, e := range controllertest.Events(s.events) {
+			reasons = append(reasons, strings.Fields(e)[1])
+		}
+		return reasons
+	}
+
+	It("begins with the first host that is updated, ends with the last one, and has an event for each", func() {
+		Expect(s.pool("infra").Status.Rollout).To(BeZero(), "no host is updated yet")
+		p := becomes("m1", bootstrapv1.UpdateDrainingReason)
+		name := p.Status.Configuration.Name
+		started := p.Status.Rollout.StartTime
+		Expect(started).NotTo(BeNil())
+		Expect(p.Status.Rollout).To(And(HaveField("Configuration", name), HaveField("CompletionTime", BeNil())))
+		Expect(controllertest.Events(s.events)).To(ConsistOf("Normal RolloutStarted 2 of 2 Machines change to " + name))
+
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		p = becomes("m2", bootstrapv1.UpdateVerifyingReason)
+		Expect(p.Status.Rollout.StartTime).To(Equal(started), "the second host belongs to the same rollout")
+		Expect(eventReasons()).To(BeEmpty())
+		p = becomes("m2", bootstrapv1.UpdateDoneReason)
+		Expect(p.Status.Rollout.CompletionTime).NotTo(BeNil())
+		Expect(controllertest.Events(s.events)).To(ConsistOf(HavePrefix("Normal RolloutCompleted 2 of 2 Machines run " + name + ", after ")))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+
+		writes := s.writes
+		s.reconcile("infra")
+		Expect(s.writes).To(Equal(writes))
+	})
+
+	It("stops when the hosts whose update failed leave no room for others, and ends when the change is reverted", func() {
+		becomes("m1", bootstrapv1.UpdateApplyingReason)
+		eventReasons()
+		p := becomes("m1", bootstrapv1.UpdateDegradedReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: Degraded: see the host"))
+		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(controllertest.Events(s.events)).To(ConsistOf("Warning RolloutStopped 1 of 2 Machines cannot be updated to " +
+			p.Status.Configuration.Name + ", and 1 wait: see the condition NodeDegraded of the pool"))
+		s.reconcile("infra")
+		Expect(eventReasons()).To(BeEmpty())
+
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		p = becomes("m2", bootstrapv1.UpdateDoneReason)
+		Expect(p.Status.Rollout.CompletionTime).NotTo(BeNil())
+		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
+	})
+
+	It("has not stopped while the limit leaves room for another host", func() {
+		p := s.pool("infra")
+		two := intstr.FromInt32(2)
+		p.Spec.MaxUnavailable = &two
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		Expect(becomes("m1", bootstrapv1.UpdateUnreconcilableReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
+		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason))
+	})
+
+	It("begins again if a newer config supersedes the one that is rolling out", func() {
+		first := becomes("m1", bootstrapv1.UpdateApplyingReason).Status.Rollout
+		eventReasons()
+		other := config("50-infra", "infra", "0")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(other), other)).To(Succeed())
+		s.set(other, "1")
+		p := s.reconcile("infra")
+		Expect(p.Status.Rollout.Configuration).To(And(Equal(p.Status.Configuration.Name), Not(Equal(first.Configuration))))
+		Expect(p.Status.Rollout.CompletionTime).To(BeNil())
+		Expect(eventReasons()).To(ContainElement("RolloutStarted"))
+	})
+
+	It("is never Updating while the pool is paused, also while a host completes what it began", func() {
+		s.pause(true)
+		Expect(becomes("m1", bootstrapv1.UpdateRebootingReason)).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.MachinesUpdatingReason))
+	})
+
+	It("is counted again when a host begins or ends its update, and not for each of its steps", func() {
+		changed := func(from, to string) bool {
+			return countsDiffer(event.UpdateEvent{ObjectOld: follower("m1", from), ObjectNew: follower("m1", to)})
+		}
+		Expect(changed(bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateDrainingReason)).To(BeTrue())
+		Expect(changed(bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason)).To(BeFalse())
+		Expect(changed(bootstrapv1.UpdateVerifyingReason, bootstrapv1.UpdateDegradedReason)).To(BeTrue())
+	})
+})
