@@ -67,6 +67,8 @@ type counts struct {
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
 	outdated, outdatedHosts, waiting, updating, stopped []string
+	// running has the names of the last three by the rendered config that they run.
+	running map[string][]string
 	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
 	// free are BareMetalHosts without a Machine that wait for an image. Nothing is being installed on them, so the pool
@@ -76,6 +78,7 @@ type counts struct {
 
 func (s *scope) countMachines() (n counts) {
 	target := s.target()
+	n.running = map[string][]string{}
 	for i := range s.machines {
 		name, state := s.machines[i].Name, stateOf(&s.machines[i])
 		if state.free {
@@ -87,6 +90,7 @@ func (s *scope) countMachines() (n counts) {
 		case !state.joined:
 			n.booting = append(n.booting, name)
 		case !pool.HasSameContent(state.configuration, target) && state.follows:
+			n.running[state.configuration] = append(n.running[state.configuration], name)
 			switch state.phase {
 			case updating:
 				n.updating = append(n.updating, name)

@@ -9,6 +9,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -31,6 +32,10 @@ type renderCache struct {
 	err      error
 	// verified has, by name, the versions of the rendered configs whose content was found to match their names.
 	verified map[string]version
+	// predictions has the effects of changes from one rendered config to another. They were predicted with the pools
+	// that predictedWith identifies.
+	predictions   map[[2]string]update.Effect
+	predictedWith string
 	// counters identify the counters of the pool.
 	counters metrics.PoolCounters
 }

@@ -23,6 +23,7 @@ func (s *scope) setStatus() {
 	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))
 	status.DegradedMachineCount = ptr.To(int32(len(n.degraded)))
 	s.setRollout(n, metav1.Now())
+	s.setPrediction(n)
 	s.setUpdated(n)
 	s.setDegraded(n)
 }

@@ -306,6 +306,61 @@ type MachineConfigPoolStatus struct {
 	// rollout is the last change of the pool's running hosts to another configuration.
 	// +optional
 	Rollout PoolRollout `json:"rollout,omitempty,omitzero"`
+
+	// prediction is what the change to the config that the pool rendered last does to the running hosts that run
+	// another one. It is absent if there are none. A paused pool has it too.
+	// +optional
+	Prediction PoolPrediction `json:"prediction,omitempty,omitzero"`
+}
+
+// PoolPrediction is the number of running hosts by the strongest thing that happens to them when they change their
+// configuration. It assumes hosts with every program that can change kernel arguments and the operating system.
+//
+// +kubebuilder:validation:MinProperties=1
+type PoolPrediction struct {
+	// configuration is the name of the rendered config that the hosts change to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+
+	// none is the number of hosts on which only files and other entries change.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	None *int32 `json:"none,omitempty"`
+
+	// reload is the number of hosts on which units or systemd reload.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Reload *int32 `json:"reload,omitempty"`
+
+	// restart is the number of hosts on which units restart, or that are drained without a reboot.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Restart *int32 `json:"restart,omitempty"`
+
+	// reboot is the number of hosts that are drained and reboot.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Reboot *int32 `json:"reboot,omitempty"`
+
+	// replace is the number of hosts that can't change to the configuration while they run.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replace *int32 `json:"replace,omitempty"`
+
+	// unknown is the number of hosts whose present rendered config does not exist any more.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Unknown *int32 `json:"unknown,omitempty"`
+
+	// replacedMachines are the names of the first PoolbootConfigs whose hosts must be replaced.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	ReplacedMachines []string `json:"replacedMachines,omitempty"`
 }
 
 // PoolRollout is a change of a pool's running hosts to another configuration, a few at a time.

@@ -1,0 +1,38 @@
+package update
+
+import "slices"
+
+// Effect is the strongest thing that happens to a running host when it changes to another configuration.
+type Effect string
+
+// Effects, the weakest first.
+const (
+	// EffectNone means that only files and other entries change.
+	EffectNone Effect = "None"
+	// EffectReload means that units or systemd itself reload.
+	EffectReload Effect = "Reload"
+	// EffectRestart means that units restart, or that the Node is drained without a reboot.
+	EffectRestart Effect = "Restart"
+	// EffectReboot means that the Node is drained and the host reboots.
+	EffectReboot Effect = "Reboot"
+	// EffectReplace means that a running host can't change to the configuration, and must be replaced.
+	EffectReplace Effect = "Replace"
+)
+
+// Effect returns the effect of the plan.
+func (p *Plan) Effect() Effect {
+	has := func(types ...ActionType) bool {
+		return slices.ContainsFunc(p.Actions, func(a Action) bool { return slices.Contains(types, a.Type) })
+	}
+	switch {
+	case !p.IsPossible():
+		return EffectReplace
+	case p.Reboots():
+		return EffectReboot
+	case has(Restart, Drain):
+		return EffectRestart
+	case has(Reload, DaemonReload):
+		return EffectReload
+	}
+	return EffectNone
+}

@@ -1,0 +1,95 @@
+package machineconfigpool
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var _ = Describe("The prediction of a pool", func() {
+	var (
+		s     *fixture
+		infra *poolv1.MachineConfig
+		first string
+	)
+	BeforeEach(func() {
+		infra = config("50-infra", "infra", "0")
+		s = newFixture(cluster(), newPool("worker", "worker", 2), newPool("infra", "infra", 1), infra)
+		first = s.reconcile("infra").Status.Configuration.Name
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+	})
+	// runs creates a running host of infra with a rendered config.
+	runs := func(name, configuration string) {
+		GinkgoHelper()
+		c := follower(name, bootstrapv1.UpdateWaitingReason)
+		c.Status.Configuration.Name = configuration
+		Expect(s.Create(ctx(), c)).To(Succeed())
+	}
+	// change renders another config with these MachineConfigs.
+	change := func(document string) *poolv1.MachineConfigPool {
+		GinkgoHelper()
+		infra.Spec.Config.Raw = []byte(document)
+		Expect(s.Update(ctx(), infra)).To(Succeed())
+		s.reconcile("infra")
+		return s.reconcile("infra") // the first one has created the rendered config
+	}
+	const file, disk = `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":"data:,x"}}]}}`,
+		`{"ignition":{"version":"3.4.0"},"storage":{"disks":[{"device":"/dev/vdb","wipeTable":true}]}}`
+	policy := func(action poolv1.DisruptionAction) {
+		GinkgoHelper()
+		p := s.pool("infra")
+		p.Generation++
+		p.Spec.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc", Actions: poolv1.DisruptionActions{action}}}
+		Expect(s.Update(ctx(), p)).To(Succeed())
+	}
+
+	It("is absent while all hosts run what the pool renders, and for hosts without an agent", func() {
+		runs("m1", first)
+		Expect(s.Create(ctx(), joined(machine("m2", "infra", "rendered-infra-0", true)))).To(Succeed())
+		Expect(s.reconcile("infra").Status.Prediction).To(BeZero())
+	})
+
+	It("counts the hosts by what happens to them, and follows the policy", func() {
+		runs("m1", first)
+		runs("m2", first)
+		runs("m3", "rendered-infra-gone")
+		p := change(fmt.Sprintf(file, "/etc/app.conf"))
+		Expect(p.Status.Prediction).To(And(HaveField("Configuration", p.Status.Configuration.Name),
+			HaveField("Reboot", HaveValue(BeEquivalentTo(2))), HaveField("Unknown", HaveValue(BeEquivalentTo(1))), HaveField("None", HaveValue(BeZero()))))
+
+		policy(poolv1.DisruptionAction{Type: poolv1.ActionReload, Unit: "app.service"})
+		Expect(s.reconcile("infra").Status.Prediction).To(And(HaveField("Reboot", HaveValue(BeZero())), HaveField("Reload", HaveValue(BeEquivalentTo(2)))))
+		policy(poolv1.DisruptionAction{Type: poolv1.ActionNone})
+		Expect(s.reconcile("infra").Status.Prediction.None).To(HaveValue(BeEquivalentTo(2)))
+	})
+
+	It("names the first hosts that must be replaced", func() {
+		for i := range 12 {
+			runs(fmt.Sprintf("m%02d", i), first)
+		}
+		p := change(disk)
+		Expect(p.Status.Prediction.Replace).To(HaveValue(BeEquivalentTo(12)))
+		Expect(p.Status.Prediction.ReplacedMachines).To(And(HaveLen(maxReplaced), HaveExactElements(HavePrefix("m00"), HavePrefix("m01"),
+			HavePrefix("m02"), HavePrefix("m03"), HavePrefix("m04"), HavePrefix("m05"), HavePrefix("m06"), HavePrefix("m07"), HavePrefix("m08"), HavePrefix("m09"))))
+	})
+
+	It("is known while the pool is paused, for what waits", func() {
+		runs("m1", first)
+		s.pause(true)
+		p := change(fmt.Sprintf(file, "/etc/app.conf"))
+		Expect(p.Status.Configuration.Name).To(Equal(first))
+		Expect(p.Status.Prediction).To(And(HaveField("Configuration", Not(Equal(first))), HaveField("Reboot", HaveValue(BeEquivalentTo(1)))))
+	})
+
+	It("includes the restart of the kubelet of a host that comes from another pool", func() {
+		other := s.reconcile("worker").Status.Configuration.Name
+		policy(poolv1.DisruptionAction{Type: poolv1.ActionNone})
+		runs("m1", other)
+		Expect(s.reconcile("infra").Status.Prediction.Restart).To(HaveValue(BeEquivalentTo(1)))
+	})
+})
