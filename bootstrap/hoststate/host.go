@@ -122,14 +122,15 @@ func (h *Host) IsExcluded() bool {
 	return h.IsDeleting() || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
-// ForRollout returns the host as the rollout sees it. target is "" if its target is not known.
-func (h *Host) ForRollout(target string) rollout.Host {
+// ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known.
+func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string) rollout.Host {
 	in := rollout.Host{
 		Name: h.Name(), Desired: h.Desired(), Target: target, Progress: h.Progress(),
 		IsPending: h.IsUntold() && !h.CanBeTold(), IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded() || h.IsAdopting(),
 	}
 	if h.Node != nil {
-		in.Zone, in.CreationTime = h.Node.Labels[corev1.LabelTopologyZone], h.Node.CreationTimestamp.Time
+		in.Domain, in.Zone = h.Node.Labels[p.Spec.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]
+		in.CreationTime = h.Node.CreationTimestamp.Time
 	}
 	return in
 }

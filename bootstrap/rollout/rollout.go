@@ -28,6 +28,9 @@ const (
 type Host struct {
 	// Name identifies the host within the pool.
 	Name string
+	// Domain is the failure domain of its Node, or "". Hosts of one domain are updated at a time. In a pool without
+	// failure domains, all hosts are in "".
+	Domain string
 	// Zone is the zone of its Node, or "".
 	Zone string
 	// CreationTime is that of its Node.
@@ -91,7 +94,8 @@ func Count(hosts []Host) (count int) {
 //     fails stops at maxUnavailable hosts.
 //
 // Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
-// their zones, and within a zone the oldest first. Those without a zone are last.
+// their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
+// zone are last. A host that is not in an update yet is chosen only if all hosts that count are in its domain.
 func Next(hosts []Host, maxUnavailable int) []string {
 	confirmed := Confirm(hosts, maxUnavailable)
 	isNext := func(h *Host) bool { return h.Desired != h.Target && !h.IsExcluded }
@@ -125,11 +129,13 @@ func choose(hosts []Host, maxUnavailable int, isWanted func(*Host) bool) (chosen
 	var active, stopped int
 	var unknown []string
 	var failed, waiting []*Host
+	unavailable, counted := domains{}, domains{}
 	for i := range hosts {
 		h := &hosts[i]
 		switch {
 		case h.IsActive():
 			active++
+			unavailable[h.Domain], counted[h.Domain] = true, true
 			switch {
 			case !isWanted(h):
 			case h.Progress == InUpdate:
@@ -139,6 +145,7 @@ func choose(hosts []Host, maxUnavailable int, isWanted func(*Host) bool) (chosen
 			}
 		case h.Progress == Failed:
 			stopped++
+			counted[h.Domain] = true
 			if isWanted(h) {
 				failed = append(failed, h)
 			}
@@ -150,24 +157,32 @@ func choose(hosts []Host, maxUnavailable int, isWanted func(*Host) bool) (chosen
 		chosen = append(chosen, unknown...)
 	}
 	slices.Sort(chosen)
-	chosen = append(chosen, first(failed, maxUnavailable-active)...)
-	return append(chosen, first(waiting, maxUnavailable-active-stopped)...)
+	chosen = append(chosen, first(failed, unavailable, maxUnavailable-active)...)
+	return append(chosen, first(waiting, counted, maxUnavailable-active-stopped)...)
 }
 
-// first returns the names of the first hosts in the order of a rollout.
-func first(hosts []*Host, number int) []string {
+// domains are failure domains.
+type domains map[string]bool
+
+// first returns the names of the first hosts in the order of a rollout, of one domain: the only busy one, or that of
+// the very first host if none is.
+func first(hosts []*Host, busy domains, number int) (names []string) {
 	slices.SortFunc(hosts, func(a, b *Host) int {
-		return cmp.Or(compareZones(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
 	})
-	var names []string
-	for _, h := range hosts[:min(max(number, 0), len(hosts))] {
-		names = append(names, h.Name)
+	for _, h := range hosts {
+		if len(busy) == 0 {
+			busy[h.Domain] = true
+		}
+		if len(names) < number && len(busy) == 1 && busy[h.Domain] {
+			names = append(names, h.Name)
+		}
 	}
 	return names
 }
 
-// compareZones sorts "" last.
-func compareZones(a, b string) int {
+// emptyLast sorts "" last.
+func emptyLast(a, b string) int {
 	if (a == "") != (b == "") {
 		return cmp.Compare(len(b), len(a))
 	}

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -29,6 +30,11 @@ func waiting(name string) rollout.Host {
 
 func in(zone string, h rollout.Host) rollout.Host {
 	h.Zone = zone
+	return h
+}
+
+func inDomain(domain string, h rollout.Host) rollout.Host {
+	h.Domain = domain
 	return h
 }
 
@@ -86,6 +92,20 @@ var _ = DescribeTable("The next hosts are", func(maxUnavailable int, hosts []rol
 		[]rollout.Host{pending(told("bad", rollout.Done, waiting("b"))), waiting("a")}, "b"),
 	Entry("first those whose update to an older revision failed", 1,
 		[]rollout.Host{waiting("a"), told("bad", rollout.Failed, waiting("b"))}, "b"),
+	Entry("those of one failure domain, also if more are allowed", 3,
+		[]rollout.Host{inDomain("rack-2", waiting("a")), inDomain("rack-1", waiting("b")), inDomain("rack-1", waiting("c"))}, "b", "c"),
+	Entry("those of the failure domain in which hosts are updated", 3,
+		[]rollout.Host{inDomain("rack-2", told("new", rollout.InUpdate, waiting("a"))), inDomain("rack-1", waiting("b")), inDomain("rack-2", waiting("c"))}, "c"),
+	Entry("none of another failure domain than that of an unavailable host", 3,
+		[]rollout.Host{inDomain("rack-2", unavailable(waiting("a"))), inDomain("rack-1", waiting("b"))}),
+	Entry("none of another failure domain than that of a host whose update failed", 3,
+		[]rollout.Host{inDomain("rack-2", told("new", rollout.Failed, waiting("a"))), inDomain("rack-1", waiting("b"))}),
+	Entry("none while hosts of two failure domains are unavailable", 4,
+		[]rollout.Host{inDomain("rack-2", unavailable(waiting("a"))), inDomain("rack-1", unavailable(waiting("b"))), inDomain("rack-1", waiting("c"))}),
+	Entry("those without a failure domain last, and on their own", 3,
+		[]rollout.Host{waiting("a"), inDomain("rack-1", waiting("b")), waiting("c")}, "b"),
+	Entry("those of one failure domain whose update to an older revision failed", 2,
+		[]rollout.Host{inDomain("rack-2", told("bad", rollout.Failed, waiting("a"))), inDomain("rack-1", told("bad", rollout.Failed, waiting("b")))}, "b"),
 	Entry("not all of those whose update failed if maxUnavailable is lower now", 1,
 		[]rollout.Host{told("bad", rollout.Failed, waiting("a")), told("bad", rollout.Failed, waiting("b"))}, "a"),
 )
@@ -137,22 +157,25 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 		}
 	}
 	tell := func(h *rollout.Host) { h.Desired, h.IsPending, chosen[h.Name] = h.Target, true, true }
+	isActive := func(h rollout.Host) bool {
+		return h.IsUnavailable || h.IsPending || h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown
+	}
 	active := func() (count int) {
 		for _, h := range hosts {
-			if h.IsUnavailable || h.IsPending || h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown {
+			if isActive(h) {
 				count++
 			}
 		}
 		return count
 	}
+	// areIn reports whether all hosts that count are in a domain.
+	areIn := func(domain string, counts func(rollout.Host) bool) bool {
+		return !slices.ContainsFunc(hosts, func(h rollout.Host) bool { return counts(h) && h.Domain != domain })
+	}
 	best := func(allowed func(rollout.Host) bool) *rollout.Host {
 		var found *rollout.Host
 		rank := func(h *rollout.Host) string {
-			zone := h.Zone
-			if zone == "" {
-				zone = "~"
-			}
-			return fmt.Sprintf("%s/%020d/%s", zone, h.CreationTime.UnixNano(), h.Name)
+			return fmt.Sprintf("%s/%s/%020d/%s", cmp.Or(h.Domain, "~"), cmp.Or(h.Zone, "~"), h.CreationTime.UnixNano(), h.Name)
 		}
 		for i := range hosts {
 			h := &hosts[i]
@@ -168,8 +191,12 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 	}{
 		{func(h rollout.Host) bool { return h.Progress == rollout.InUpdate }, func() bool { return true }},
 		{func(h rollout.Host) bool { return h.Progress == rollout.Unknown }, func() bool { return active() <= maxUnavailable }},
-		{func(h rollout.Host) bool { return !h.IsUnavailable && h.Progress == rollout.Failed }, func() bool { return active() < maxUnavailable }},
-		{func(h rollout.Host) bool { return !h.IsUnavailable && h.Progress == rollout.Done }, func() bool { return rollout.Count(hosts) < maxUnavailable }},
+		{func(h rollout.Host) bool {
+			return !h.IsUnavailable && h.Progress == rollout.Failed && areIn(h.Domain, isActive)
+		}, func() bool { return active() < maxUnavailable }},
+		{func(h rollout.Host) bool {
+			return !h.IsUnavailable && h.Progress == rollout.Done && areIn(h.Domain, func(o rollout.Host) bool { return isActive(o) || o.Progress == rollout.Failed })
+		}, func() bool { return rollout.Count(hosts) < maxUnavailable }},
 	} {
 		for h := best(rule.allowed); h != nil && rule.has(); h = best(rule.allowed) {
 			tell(h)
@@ -182,10 +209,11 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 func random(r *rand.Rand) []rollout.Host {
 	hosts := make([]rollout.Host, r.IntN(12))
 	revisions, zones := []string{"", "1", "2", "3"}, []string{"", "a", "b"}
+	domains := zones[:1+r.IntN(3)]
 	for i := range hosts {
 		h := &hosts[i]
 		*h = rollout.Host{
-			Name: fmt.Sprintf("host-%02d", r.IntN(1000)*100+i), Zone: zones[r.IntN(3)],
+			Name: fmt.Sprintf("host-%02d", r.IntN(1000)*100+i), Zone: zones[r.IntN(3)], Domain: domains[r.IntN(len(domains))],
 			CreationTime: start.Add(time.Duration(r.IntN(3)) * time.Hour),
 			Desired:      revisions[r.IntN(4)], Target: revisions[1+r.IntN(3)],
 			Progress: rollout.Progress(r.IntN(4)), IsUnavailable: r.IntN(4) == 0, IsPending: r.IntN(6) == 0, IsExcluded: r.IntN(5) == 0,
@@ -214,7 +242,7 @@ var _ = Describe("In any state of a pool", func() {
 		})
 	})
 
-	It("no decision makes more hosts unavailable than allowed, whatever the hosts report next", func() {
+	It("no decision makes more hosts unavailable than allowed, or those of two failure domains, whatever the hosts report next", func() {
 		forEach(func(r *rand.Rand, hosts []rollout.Host, maxUnavailable int) {
 			for i := range hosts { // a healthy pool at the start
 				hosts[i].Desired, hosts[i].Progress, hosts[i].IsUnavailable, hosts[i].IsPending = "old", rollout.Done, false, false
@@ -229,6 +257,13 @@ var _ = Describe("In any state of a pool", func() {
 					hosts[i].Progress, hosts[i].IsPending = rollout.Unknown, false
 				}
 				Expect(rollout.Count(hosts)).To(BeNumerically("<=", maxUnavailable), "%+v", hosts)
+				counted := map[string]bool{}
+				for _, h := range hosts {
+					if h.Progress != rollout.Done {
+						counted[h.Domain] = true
+					}
+				}
+				Expect(len(counted)).To(BeNumerically("<=", 1), "hosts of several failure domains: %+v", hosts)
 				for i := range hosts {
 					if h := &hosts[i]; (h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown) && r.IntN(2) == 0 {
 						h.Progress = rollout.Progress(r.IntN(4))

@@ -130,7 +130,11 @@ func (o outcome) limit() string {
 	if limit := o.in.pool.Spec.MaxUnavailable; limit != nil {
 		value = ptr.To(*limit).String()
 	}
-	return fmt.Sprintf("; spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Name, value)
+	text := fmt.Sprintf("; spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Name, value)
+	if label := o.in.pool.Spec.FailureDomainLabel; label != "" {
+		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
+	}
+	return text
 }
 
 func newUpdated(status metav1.ConditionStatus, reason, format string, args ...any) *metav1.Condition {

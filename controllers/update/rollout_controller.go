@@ -136,7 +136,7 @@ func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reade
 func (s *poolScope) forRollout() []rollout.Host {
 	hosts := make([]rollout.Host, len(s.hosts))
 	for i, h := range s.hosts {
-		hosts[i] = h.ForRollout(s.revisions[h.Name()])
+		hosts[i] = h.ForRollout(s.pool, s.revisions[h.Name()])
 	}
 	return hosts
 }

@@ -109,6 +109,28 @@ var _ = Describe("A rollout", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0, 1}))
 	})
 
+	It("updates the hosts of one failure domain at a time, also if more are allowed", func(ctx SpecContext) {
+		w := newWorld(4)
+		w.adopt(ctx)
+		const label = "example.com/rack"
+		for i, rack := range []string{"r2", "r1", "r2", "r1"} {
+			w.changeNode(ctx, i, func(node *corev1.Node) { node.Labels[label] = rack })
+		}
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), label
+			p.Status.Configuration.Name = "rendered-worker-2"
+		})
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1, 3}))
+		Expect(w.updated(ctx, 0).Message).To(HaveSuffix("is 3, and hosts with one value of example.com/rack are updated at a time"))
+		w.complete(ctx, 1)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{3}))
+		w.complete(ctx, 3)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0, 2}))
+	})
+
 	DescribeTable("waits while", func(ctx SpecContext, change func(context.Context, *world)) {
 		w := newWorld(2)
 		w.adopt(ctx)

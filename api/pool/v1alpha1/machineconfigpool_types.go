@@ -96,6 +96,16 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
+	// failureDomainLabel is the key of a Node label, such as example.com/rack. Only hosts with the same value are
+	// updated at a time. Others follow when these are complete, and none of them is unavailable for another reason.
+	// Hosts without the label are last. If it is not set, the values of topology.kubernetes.io/zone only order the
+	// hosts.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a label key, such as example.com/rack"
+	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
+
 	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
 	// Defaults to 10.
 	// +optional

@@ -38,6 +38,31 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a disruption policy for everything", newPolicyPatch("files: [{path: /, actions: [{type: None}]}, {path: /etc/.a/..b, actions: [{type: Reboot}]}], "+
 			"units: [{name: getty@tty1.service, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}")),
 	)
+	DescribeTable("is accepted with these fields for updates:", func(ctx SpecContext, spec string) {
+		expectAccepted("MachineConfigPool")(ctx, "spec: {"+spec+"}")
+	},
+		Entry(nil, `maxUnavailable: 3, failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, driftPolicy: Repair, architecture: arm64`),
+		Entry(nil, `maxUnavailable: "10%"`),
+		Entry("no host, which is one", `maxUnavailable: "0%"`),
+		Entry(nil, `maxUnavailable: "100%"`),
+	)
+	DescribeTable("is refused with these fields for updates:", func(ctx SpecContext, spec, field string, words ...string) {
+		expectRefused("MachineConfigPool")(ctx, "spec: {"+spec+"}", "spec."+field, words...)
+	},
+		Entry(nil, `maxUnavailable: 0`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
+		Entry(nil, `maxUnavailable: -1`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
+		Entry(nil, `maxUnavailable: "2"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
+		Entry(nil, `maxUnavailable: "101%"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
+		Entry(nil, `maxUnavailable: "0 %"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
+		Entry(nil, `failureDomainLabel: a b`, "failureDomainLabel", "it must be a label key"),
+		Entry(nil, `failureDomainLabel: ""`, "failureDomainLabel", "at least 1"),
+		Entry(nil, `minReadySeconds: -1`, "minReadySeconds", "greater than or equal to 0"),
+		Entry(nil, `readyDeadlineSeconds: 59`, "readyDeadlineSeconds", "greater than or equal to 60"),
+		Entry(nil, `readyDeadlineSeconds: 60, minReadySeconds: 60`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),
+		Entry("a minimum of more than the default deadline", `minReadySeconds: 1200`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),
+		Entry(nil, `driftPolicy: Undo`, "driftPolicy", `"Report", "Repair"`),
+		Entry(nil, `architecture: s390x`, "architecture", `"amd64", "arm64"`),
+	)
 	DescribeTable("is accepted with these fields for its Nodes:", func(ctx SpecContext, spec string) {
 		expectAccepted("MachineConfigPool")(ctx, nestPatch(spec, "spec"))
 	}, validNodeFields)

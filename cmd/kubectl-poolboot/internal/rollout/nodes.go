@@ -95,13 +95,13 @@ func poolbootMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPoo
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
 	config.Status.Update.DesiredRevision = node.Annotations[agentv1.DesiredAnnotation]
 	config.Status.Update.Desired.Name = node.Annotations[agentv1.DesiredConfigAnnotation]
-	return memberOf(hoststate.Of(pools, config, nil, node), p.Status.Configuration.Name)
+	return memberOf(p, hoststate.Of(pools, config, nil, node))
 }
 
-// memberOf returns a host whose pool hands out a rendered config. A host that was told to run this config has its
+// memberOf returns a host of a pool. A host that was told to run the rendered config that the pool hands out has its
 // target.
-func memberOf(h *hoststate.Host, configuration string) member {
-	told := h.Config.Status.Update.Desired.Name
+func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
+	configuration, told := p.Status.Configuration.Name, h.Config.Status.Update.Desired.Name
 	target := configuration
 	if told == configuration {
 		target = h.Desired()
@@ -109,7 +109,7 @@ func memberOf(h *hoststate.Host, configuration string) member {
 	if told == "" {
 		target = ""
 	}
-	m := member{Host: h.ForRollout(target)}
+	m := member{Host: h.ForRollout(p, target)}
 	m.isUnavailable = m.IsActive()
 	switch {
 	case !h.HasAgent():
