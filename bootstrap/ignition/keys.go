@@ -19,6 +19,7 @@ import (
 	types3_3 "github.com/coreos/ignition/v2/config/v3_3/types"
 	types3_4 "github.com/coreos/ignition/v2/config/v3_4/types"
 	types3_5 "github.com/coreos/ignition/v2/config/v3_5/types"
+	types3_6 "github.com/coreos/ignition/v2/config/v3_6/types"
 )
 
 // configTypes has the type of a document of each spec version, in their order.
@@ -30,6 +31,7 @@ var configTypes = []struct {
 	{"2.3.0", reflect.TypeFor[types2_3.Config]()}, {"2.4.0", reflect.TypeFor[types2_4.Config]()}, {"3.0.0", reflect.TypeFor[types3_0.Config]()},
 	{"3.1.0", reflect.TypeFor[types3_1.Config]()}, {"3.2.0", reflect.TypeFor[types3_2.Config]()}, {"3.3.0", reflect.TypeFor[types3_3.Config]()},
 	{"3.4.0", reflect.TypeFor[types3_4.Config]()}, {"3.5.0", reflect.TypeFor[types3_5.Config]()},
+	{version3_6, reflect.TypeFor[types3_6.Config]()},
 }
 
 // CheckKeys returns the keys of a document that Ignition ignores because its spec version does not have them. Those

@@ -10,7 +10,7 @@ import (
 )
 
 // VersionsRead names the spec versions that Parse reads, for error messages.
-const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"
+const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.6.0"
 
 // Parse reads an Ignition configuration in JSON, of one of VersionsRead, and converts it to Config. If Ignition would
 // refuse it, the error is a *ParseError with the path in the document. As in Ignition, unknown keys are ignored.
@@ -26,6 +26,9 @@ func Parse(raw []byte) (Config, error) {
 	}
 	if parse2, ok := parserOf2[version]; ok {
 		return parse2(raw)
+	}
+	if version == version3_6 {
+		return parse3_6(raw)
 	}
 	return parse3(raw, version)
 }

@@ -42,8 +42,12 @@ var _ = Describe("Parse", func() {
 			Expect(config.Systemd.Units[0].Enabled).To(HaveValue(BeTrue()))
 		},
 		Entry(nil, "2.0.0"), Entry(nil, "2.1.0"), Entry(nil, "2.2.0"), Entry(nil, "2.3.0"), Entry(nil, "2.4.0"),
-		Entry(nil, "3.0.0"), Entry(nil, "3.1.0"), Entry(nil, "3.2.0"), Entry(nil, "3.3.0"), Entry(nil, "3.4.0"), Entry(nil, "3.5.0"),
+		Entry(nil, "3.0.0"), Entry(nil, "3.1.0"), Entry(nil, "3.2.0"), Entry(nil, "3.3.0"), Entry(nil, "3.4.0"), Entry(nil, "3.5.0"), Entry(nil, "3.6.0"),
 	)
+
+	It("reads a whole document of 3.6 as one of 3.5", func() {
+		Expect(parse(strings.Replace(whole, `"version":"3.5.0"`, `"version":"3.6.0"`, 1))).To(Equal(parse(whole)))
+	})
 
 	It("reads every version as Ignition's own parser does", func() {
 		special := strings.Replace(whole, `"mode":420`, `"mode":2541`, 1)
@@ -114,8 +118,12 @@ var _ = Describe("Parse", func() {
 		Entry("no version", `{"ignition":{}}`, "ignition.version", "missing"),
 		Entry("invalid version", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not supported: use one of 2.0.0 to`),
 		Entry("version of the wrong type", `{"ignition":{"version":3}}`, "ignition.version", "must be a string"),
-		Entry("version too old", `{"ignition":{"version":"1.0.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"),
-		Entry("version too new", `{"ignition":{"version":"3.6.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.5.0"),
+		Entry("version too old", `{"ignition":{"version":"1.0.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.6.0"),
+		Entry("a value that only 3.6 accepts", `{"ignition":{"version":"3.6.0"},"storage":{"luks":[{"name":"a","device":"/dev/a","clevis":{"custom":{"pin":"pkcs11","config":"{}"}}}]}}`,
+			"storage.luks[0].clevis.custom.pin", "Ignition accepts this from spec 3.6 on, and the Ignition of a host can be older"),
+		Entry("a relative path, spec 3.6", `{"ignition":{"version":"3.6.0"},"storage":{"files":[{"path":"b"}]}}`, "storage.files[0].path", "path not absolute"),
+		Entry("mode as a string, spec 3.6", `{"ignition":{"version":"3.6.0"},"storage":{"files":[{"path":"/b","mode":"0644"}]}}`, "storage.files[0].mode", "0644 is 420"),
+		Entry("version too new", `{"ignition":{"version":"3.7.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.6.0"),
 		Entry("mode as a string", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/b","mode":"0644"}]}}`,
 			"storage.files[1].mode", "0644 is 420"),
 		Entry("mode as a string, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/b","mode":"0644"}]}}`,
@@ -173,9 +181,9 @@ var _ = Describe("Parse", func() {
 })
 
 var _ = Describe("Butane", func() {
-	It("is read", func() {
+	DescribeTable("is read in every version that becomes Ignition 3.0 to 3.6", func(version string) {
 		config, err := butane.Parse(`variant: fcos
-version: 1.5.0
+version: ` + version + `
 storage:
   files:
   - path: /etc/motd
@@ -185,7 +193,7 @@ storage:
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.Storage.Files[0].Mode).To(HaveValue(Equal(0o644)))
 		expectIgnitionReads([]byte(marshal(config)))
-	})
+	}, Entry(nil, "1.0.0"), Entry(nil, "1.5.0"), Entry(nil, "1.6.0"), Entry(nil, "1.7.0"))
 
 	It("is read in the variant openshift without its MachineConfig", func() {
 		config, err := butane.Parse("variant: openshift\nversion: 4.14.0\nmetadata:\n  name: a\n" +
@@ -204,7 +212,7 @@ storage:
 		Entry("no variant", "version: 1.5.0", "variant: missing"),
 		Entry("no version", "variant: fcos", "version: missing"),
 		Entry("unknown variant", "variant: flat\nversion: 1.0.0", "variant flat"),
-		Entry("a version that results in a newer Ignition spec", "variant: fcos\nversion: 1.7.0", `version: translates to Ignition that can't be read, use an older version: ignition.version: version "3.6.0"`),
+		Entry("a version that results in a newer Ignition spec", "variant: fcos\nversion: 1.8.0-experimental", `version: translates to Ignition that can't be read, use an older version: ignition.version: version "3.7.0-experimental"`),
 		Entry("broken YAML", "variant: fcos\nversion: 1.5.0\nstorage: [\n", "line 3"),
 		Entry("wrong type", "variant: fcos\nversion: 1.5.0\nstorage:\n  files: none\n", "line 4"),
 		Entry("wrong value", "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: etc/x\n", "storage.files[0].path (line 5): path not absolute"),

@@ -231,7 +231,7 @@ type KubeadmJoin struct {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.config), has(self.butane)].filter(x, x).size() == 1",message="set exactly one of config (Ignition), butane"
 type ExtraConfig struct {
-	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5.
+	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.6.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object

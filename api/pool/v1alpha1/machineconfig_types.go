@@ -18,7 +18,7 @@ const (
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both",fieldPath=".butane",reason=FieldValueForbidden
 type MachineConfigSpec struct {
-	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.5. It must be complete: references to
+	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.6. It must be complete: references to
 	// other configurations (ignition.config) are refused. Remote contents are refused for files that can hold the
 	// kubelet's flags or settings: units, drop-ins, environment files, kubelet configurations.
 	// +optional

@@ -54,7 +54,7 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
   # Only the MachineConfig 51-infra
   kubectl poolboot convert -f machineconfigs/51-infra.yaml --cluster infra-1 -n edge
 
-  # Ignition 2.0 to 2.4 and 3.0 to 3.5 to 3.5
+  # Ignition 2.0 to 2.4 and 3.0 to 3.6 to 3.5
   kubectl poolboot convert --ignition infra.ign
 
   # Butane to Ignition 3.5

@@ -59,7 +59,7 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 		Long: `Print what a pool renders from its MachineConfigs, as the controllers do.
 
 It merges the MachineConfigs that the pool "worker" selects, then the further ones that the pool itself selects, each in the
-order of their names; the later one wins. It reads Ignition 2.0 to 2.4 and 3.0 to 3.5, and Butane. The same content gets the
+order of their names; the later one wins. It reads Ignition 2.0 to 2.4 and 3.0 to 3.6, and Butane. The same content gets the
 same name.
 
 MachineConfigPools and MachineConfigs come from files or, with --live, from a namespace of the management cluster. kubectl get
