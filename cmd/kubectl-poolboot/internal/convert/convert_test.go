@@ -96,10 +96,10 @@ spec:
 
 	It("keeps maxUnavailable, and refuses a value that Poolboot would not store", func() {
 		for _, value := range []string{"2", "10%", "100%"} {
-			Expect(clitest.ExpectSuccess(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)))).To(ContainSubstring("maxUnavailable: " + value))
+			Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)))).To(ContainSubstring("maxUnavailable: " + value))
 		}
 		for _, value := range []string{"0", "-1", `"2"`, "101%"} {
-			clitest.ExpectError(converting(withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)), 1, `MachineConfigPool "infra": spec.maxUnavailable: is `, "set a number of at least 1")
+			clitest.ExpectError(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)), 1, `MachineConfigPool "infra": spec.maxUnavailable: is `, "set a number of at least 1")
 		}
 	})
 
