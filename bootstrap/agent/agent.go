@@ -361,7 +361,7 @@ func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 	if err != nil {
 		return now, err
 	}
-	a.report.set(a.journal.Target, agentv1.Draining, u.reason())
+	a.report.setUpdate(u, agentv1.Draining)
 	if !isDrained {
 		return forever, nil
 	}
@@ -370,7 +370,7 @@ func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 
 // start records that the host changes from now on.
 func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Duration, error) {
-	a.report.set(u.after.revision, agentv1.Applying, u.reason())
+	a.report.setUpdate(u, agentv1.Applying)
 	_ = a.publish(ctx, node) // the update does not depend on the API server
 	return a.enter(applying, func(j *journal) {
 		*j = journal{

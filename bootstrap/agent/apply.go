@@ -40,7 +40,7 @@ func (a *Agent) apply(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return now, err
 	}
-	a.report.set(a.journal.Target, agentv1.Applying, u.reason())
+	a.report.setUpdate(u, agentv1.Applying)
 	err = a.prepare(ctx, u)
 	if err == nil {
 		err = a.stopRemoved(ctx, u)
@@ -191,7 +191,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	if err != nil {
 		return now, err
 	}
-	a.report.set(a.journal.Target, agentv1.Applying, u.reason())
+	a.report.setUpdate(u, agentv1.Applying)
 	if _, err := a.enter(acting, func(j *journal) {
 		j.Boot, j.ChangedAt, j.HasActed = a.Clock.BootID(), a.Clock.Uptime(), true
 		j.VerifiedSince = j.ChangedAt
@@ -269,7 +269,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 		if err != nil {
 			return now, err
 		}
-		a.report.set(a.journal.Target, agentv1.Rebooting, u.reason())
+		a.report.setUpdate(u, agentv1.Rebooting)
 	}
 	_ = a.publish(ctx, node) // the reboot does not depend on the API server
 	if err := a.do(ctx, "reboot", a.Executors.Rebooter.Reboot); err != nil {

@@ -84,21 +84,22 @@ var _ = Describe("An update", func() {
 		return w
 	}
 
-	DescribeTable("does the actions of its policy, and only those", func(file string, calls, states []string) {
+	DescribeTable("does the actions of its policy, and only those", func(file string, calls, states []string, effect string) {
 		w := install(withFiles(file, "a", "/etc/none/other", "x"))
 		second := w.offer(w.assign("rendered-b", withFiles(file, "b", "/etc/none/other", "x")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + second))
 		Expect(w.calls).To(Equal(calls))
 		Expect(w.states).To(Equal(states))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.EffectAnnotation, second+" "+effect))
 		Expect(w.read(file)).To(Equal("b"))
 	},
-		Entry("nothing", "/etc/none/f", []string(nil), []string{"Applying", "Verifying", "Done"}),
-		Entry("a reload", "/etc/reload/f", []string{"reload web.service"}, []string{"Applying", "Verifying", "Done"}),
-		Entry("a restart of the kubelet", "/etc/restart/f", []string{"restart kubelet.service"}, []string{"Applying", "Verifying", "Done"}),
-		Entry("a drain and a restart", "/etc/drain/f", []string{"restart web.service"}, []string{"Draining", "Applying", "Verifying", "Done"}),
-		Entry("a reboot", "/etc/f", []string{"reboot"}, []string{"Draining", "Applying", "Rebooting", "Verifying", "Done"}),
-		Entry("nothing for a unit that the host does not have", "/etc/crio/policies/f", []string(nil), []string{"Applying", "Verifying", "Done"}),
+		Entry("nothing", "/etc/none/f", []string(nil), []string{"Applying", "Verifying", "Done"}, "None"),
+		Entry("a reload", "/etc/reload/f", []string{"reload web.service"}, []string{"Applying", "Verifying", "Done"}, "Reload"),
+		Entry("a restart of the kubelet", "/etc/restart/f", []string{"restart kubelet.service"}, []string{"Applying", "Verifying", "Done"}, "Restart"),
+		Entry("a drain and a restart", "/etc/drain/f", []string{"restart web.service"}, []string{"Draining", "Applying", "Verifying", "Done"}, "Restart"),
+		Entry("a reboot", "/etc/f", []string{"reboot"}, []string{"Draining", "Applying", "Rebooting", "Verifying", "Done"}, "Reboot"),
+		Entry("nothing for a unit that the host does not have", "/etc/crio/policies/f", []string(nil), []string{"Applying", "Verifying", "Done"}, "Reload"),
 	)
 
 	It("leaves the host as a new one would be", func() {

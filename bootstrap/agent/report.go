@@ -20,12 +20,20 @@ type report struct {
 	state  agentv1.State
 	reason string
 	drift  string
+	// effect is the value of agentv1.EffectAnnotation, or "" while no update was planned since the agent started.
+	effect string
 	// problem is why the agent can't go on at the moment, and tries again.
 	problem string
 }
 
 func (r *report) set(target string, state agentv1.State, reason string) {
 	r.target, r.state, r.reason = target, state, shorten(reason, agentv1.MaxReason)
+}
+
+// setUpdate sets what is reported about an update that is carried out.
+func (r *report) setUpdate(u *hostUpdate, state agentv1.State) {
+	r.set(u.after.revision, state, u.reason())
+	r.effect = u.after.revision + " " + string(u.plan.Effect())
 }
 
 func (r *report) is(target string, state agentv1.State) bool {
@@ -45,6 +53,9 @@ func (a *Agent) annotations() map[string]string {
 	}
 	if a.report.target != "" {
 		annotations[agentv1.TargetAnnotation], annotations[agentv1.StateAnnotation] = a.report.target, string(a.report.state)
+	}
+	if a.report.effect != "" {
+		annotations[agentv1.EffectAnnotation] = a.report.effect
 	}
 	if a.current != nil {
 		annotations[agentv1.DriftAnnotation] = a.report.drift

@@ -2,6 +2,7 @@ package hoststate
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,6 +11,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // Report is what the agent of a host claims with the annotations of its Node.
@@ -20,6 +22,8 @@ type Report struct {
 	// the agent has not reported them.
 	Current, Target string
 	State           agentv1.State
+	// Effect is what the agent says that the update to Target does to the host, or "" if it does not say it.
+	Effect update.Effect
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
 }
@@ -41,7 +45,7 @@ func ReportOf(node *corev1.Node) Report {
 		}
 		return ""
 	}
-	return Report{
+	r := Report{
 		Version: Clean(node.Annotations[agentv1.AgentAnnotation], MaxVersion),
 		Current: revision(agentv1.CurrentAnnotation),
 		Target:  revision(agentv1.TargetAnnotation),
@@ -49,7 +53,15 @@ func ReportOf(node *corev1.Node) Report {
 		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
 		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
 	}
+	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
+	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {
+		r.Effect = update.Effect(effect)
+	}
+	return r
 }
+
+// effects are the effects of updates that an agent carries out.
+var effects = []update.Effect{update.EffectNone, update.EffectReload, update.EffectRestart, update.EffectReboot}
 
 // IsDone reports whether the host has a revision. A host that differs from it because of a change by hand has it too.
 func (r Report) IsDone(revision string) bool {

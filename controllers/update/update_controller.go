@@ -256,6 +256,7 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 // report records what the agent reports: the rendered config that the host runs now, and the condition Updated.
 func (r *Reconciler) report(ctx context.Context, h *host, o outcome) error {
 	before := h.Config.DeepCopy()
+	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
 		h.Config.Status.Configuration = h.Config.Status.Update.Desired
 	}
@@ -267,6 +268,7 @@ func (r *Reconciler) report(ctx context.Context, h *host, o outcome) error {
 	}
 	r.written.Record(h.Config)
 	r.reportChanges(before, h.Config)
+	r.comparePrediction(h, predicted)
 	return nil
 }
 

@@ -30,6 +30,9 @@ const (
 	StateAnnotation = "pool.cluster.x-k8s.io/update-state"
 	// ReasonAnnotation says why the host is in that state, for people, in at most MaxReason bytes.
 	ReasonAnnotation = "pool.cluster.x-k8s.io/update-reason"
+	// EffectAnnotation is the revision of the last update that the agent began, a space, and the strongest thing that
+	// it does to the host for it: None, Reload, Restart or Reboot.
+	EffectAnnotation = "pool.cluster.x-k8s.io/update-effect"
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
 	DriftAnnotation = "pool.cluster.x-k8s.io/drift"
@@ -38,7 +41,7 @@ const (
 )
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, DriftAnnotation, AgentAnnotation}
+var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, AgentAnnotation}
 
 // MaxReason is the maximum size of ReasonAnnotation and DriftAnnotation in bytes.
 const MaxReason = 2048

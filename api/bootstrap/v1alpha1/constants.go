@@ -211,6 +211,7 @@ const (
 	EventLabelsRestored                = "LabelsRestored"
 	EventUpdateStarted                 = "UpdateStarted"
 	EventUpdated                       = "Updated"
+	EventPredictionDiffers             = "PredictionDiffers"          // an update did something else to the host than predicted
 	EventCertificateRequestApproved    = "CertificateRequestApproved" // not for the first key of a host
 	EventCertificateRequestDenied      = "CertificateRequestDenied"
 	EventCertificateRequestContested   = "CertificateRequestContested"

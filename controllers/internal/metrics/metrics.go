@@ -75,6 +75,16 @@ var (
 	}, []string{"cluster", "pool", "outcome"})
 )
 
+var predictionDifferences = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "poolboot_prediction_differences_total",
+	Help: "Updates of running hosts that did something else to the host than was predicted.",
+}, []string{"cluster", "pool"})
+
+// PredictionDiffers counts an update that did something else to the host than was predicted.
+func PredictionDiffers(config *bootstrapv1.PoolbootConfig) {
+	predictionDifferences.WithLabelValues(clusterNameOf(config), config.Status.PoolRole).Inc()
+}
+
 var rolloutSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 	Name:    "poolboot_rollout_seconds",
 	Help:    "Seconds from the update of the first running host of a pool until no host of the pool had to change any more.",
@@ -100,7 +110,7 @@ var initialOutcomes = []struct {
 }
 
 func init() {
-	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, updates, rolloutSeconds)
+	metrics.Registry.MustRegister(boots, stageSeconds, prepareSeconds, conflicts, preRegistrations, tokenEvents, updates, rolloutSeconds, predictionDifferences)
 	for _, stage := range record.Stages() {
 		stageSeconds.WithLabelValues(string(stage))
 	}
@@ -119,6 +129,7 @@ func NewPoolCounters(p *poolv1.MachineConfigPool) PoolCounters {
 	for _, outcome := range []string{UpdateBegun, UpdateDone, bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason} {
 		updates.WithLabelValues(cluster, p.Spec.PoolRole, outcome)
 	}
+	predictionDifferences.WithLabelValues(cluster, p.Spec.PoolRole)
 	for _, kind := range []string{ConflictMachine, ConflictNode} {
 		conflicts.WithLabelValues(cluster, kind)
 	}
@@ -137,6 +148,7 @@ func (p PoolCounters) Delete() {
 	boots.DeletePartialMatch(pool)
 	preRegistrations.DeletePartialMatch(pool)
 	updates.DeletePartialMatch(pool)
+	predictionDifferences.DeletePartialMatch(pool)
 }
 
 // clusterNameOf returns the label value for the Cluster of a PoolbootConfig: <namespace>/<name>.

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,6 +113,12 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 			Eventually(ctx, updated(f)).Should(HavePrefix("True"), f.Name())
 		}
 	}
+	// effect returns what the agent says that the last update did to the host.
+	effect := func(ctx context.Context, f *follower) string {
+		GinkgoHelper()
+		_, effect, _ := strings.Cut(t.Node(ctx, f.config).Annotations[agentv1.EffectAnnotation], " ")
+		return effect
+	}
 	// mostAway returns how many Nodes were away at a time since a moment, at every version of every Node.
 	mostAway := func(since time.Time) int {
 		away, most := map[string]bool{}, 0
@@ -181,6 +188,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 			Expect(f.Run(ctx, "stat", "--format=%a %u", quietFile)).To(Equal("640 0\n"))
 			Expect(f.bootID(ctx)).To(Equal(boots[f]))
 			Expect(f.started(ctx)).To(Equal(starts[f]))
+			Expect(effect(ctx, f)).To(Equal("None"))
 		}
 		Expect(mostAway(since)).To(BeZero())
 	}, SpecTimeout(3*time.Minute))
@@ -198,6 +206,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 			Expect(f.Run(ctx, "cat", serviceFile)).To(Equal("2"))
 			Expect(f.bootID(ctx)).To(Equal(boots[f]))
 			Expect(f.started(ctx)).NotTo(Equal(starts[f]))
+			Expect(effect(ctx, f)).To(Equal("Restart"))
 		}
 	}, SpecTimeout(3*time.Minute))
 
@@ -219,6 +228,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		for _, f := range hosts {
 			Expect(f.Run(ctx, "cat", rebootFile)).To(Equal("2"))
 			Expect(f.bootID(ctx)).NotTo(Or(BeEmpty(), Equal(boots[f])))
+			Expect(effect(ctx, f)).To(Equal("Reboot"))
 			Eventually(ctx, func() *corev1.Node { return t.Node(ctx, f.config) }).Should(And(
 				HaveField("Spec.Unschedulable", BeFalse()), Satisfy(util.IsNodeReady)))
 			Expect(slices.ContainsFunc(history.Of(f.node()), func(v site.NodeVersion) bool { return v.Node.Spec.Unschedulable })).To(BeTrue(), "it was cordoned")
@@ -226,6 +236,13 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Expect(mostAway(since)).To(Equal(1))
 		Expect(apierrors.IsNotFound(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(pod), pod))).To(BeTrue(), "the Pod was evicted")
 	}, SpecTimeout(5*time.Minute))
+
+	It("did what was predicted until now", func(ctx SpecContext) {
+		events := &eventsv1.EventList{}
+		Expect(lab.ManagementClient.List(ctx, events, client.InNamespace(t.Namespace))).To(Succeed())
+		Expect(events.Items).To(ContainElement(HaveField("Reason", bootstrapv1.EventUpdated)))
+		Expect(events.Items).NotTo(ContainElement(HaveField("Reason", bootstrapv1.EventPredictionDiffers)))
+	})
 
 	It("report a file that was changed by hand, without its contents, until it is corrected", func(ctx SpecContext) {
 		f := hosts[0]
