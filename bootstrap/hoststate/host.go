@@ -48,6 +48,11 @@ func IsFollowed(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && record.HasNode(config)
 }
 
+// IsInPool reports whether a PoolbootConfig is that of a host that has joined and is recorded in the pool with a role.
+func IsInPool(role string, config *bootstrapv1.PoolbootConfig) bool {
+	return IsFollowed(config) && config.Status.PoolRole == role
+}
+
 // OfPool returns the hosts that are recorded in the pool with a role, one of these pools, and have joined, in the order
 // of the PoolbootConfigs of the Cluster. A host that has not joined yet is not among them: it was never available. It
 // keeps pointers to the objects.
@@ -62,7 +67,7 @@ func OfPool(
 		nodeOf[nodes[i].Name] = &nodes[i]
 	}
 	for i := range configs {
-		if c := &configs[i]; IsFollowed(c) && c.Status.PoolRole == role {
+		if c := &configs[i]; IsInPool(role, c) {
 			hosts = append(hosts, Of(pools, c, machineOf[record.MachineName(c)], nodeOf[c.Status.NodeRef.Name]))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	outputBlock = regexp.MustCompile("(?ms)^```console (boots|explain|failed)\n(.*?)^```")
+	outputBlock = regexp.MustCompile("(?ms)^```console (boots|explain|failed|rollout)\n(.*?)^```")
 	// These differ between runs.
 	outputTime     = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 	outputDuration = regexp.MustCompile(`(\s)-?(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h|d))+(:|\s|$)`)
@@ -95,7 +95,7 @@ func (s *documentedSite) expectOutput(ctx context.Context, block string) {
 }
 
 var _ = Describe("The documented output", func() {
-	It("is the output of kubectl poolboot boots and explain", func(ctx SpecContext) {
+	It("is the output of kubectl poolboot boots, explain and rollout", func(ctx SpecContext) {
 		blocks := documentedOutput("kubectl-poolboot.md")
 		s := newDocumentedSite(ctx)
 		Eventually(ctx, s.Condition(s.infra, bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("False WaitingForKubelet"))
@@ -112,6 +112,7 @@ var _ = Describe("The documented output", func() {
 		_, err := lab.Kubectl(ctx, lab.Workload, "label", "node", s.infra.Name, "example.com/tier=gold", "--overwrite")
 		Expect(err).NotTo(HaveOccurred())
 		s.expectOutput(ctx, blocks["explain"])
+		s.expectOutput(ctx, blocks["rollout"])
 	})
 
 	It("is what kubectl prints about a first boot that fails", func(ctx SpecContext) {

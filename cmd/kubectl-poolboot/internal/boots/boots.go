@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -55,7 +57,11 @@ type boot struct {
 	// Since is when the stage began, Created when the boot began.
 	Since   time.Time `json:"since"`
 	Created time.Time `json:"created"`
-	// Message is what the boot waits for, or what is wrong.
+	// Update is the reason of the condition Updated of a host that has joined, and Desired the rendered config that the
+	// host was told to run.
+	Update  string `json:"update"`
+	Desired string `json:"desired"`
+	// Message is what the boot or the update of the host waits for, or what is wrong.
 	Message string `json:"message"`
 	// Timeline has the completed steps.
 	Timeline []record.Moment `json:"timeline"`
@@ -74,7 +80,8 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 
 Stages: Pending until the data Secret exists, WaitingForHost until a host is chosen, Provisioning until the host requests its
 configuration, Preparing until its Node and its join credential exist, Serving until the host has its configuration, Joining until the
-Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not in its pool.
+Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not in its pool. For a host that is being updated or
+differs from its configuration, the message describes the update.
 
 With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
 
@@ -206,6 +213,12 @@ func newBoot(config *bootstrapv1.PoolbootConfig) boot {
 		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),
 	}
 	b.Stage, b.Since = record.StageOf(config)
+	if updated := conditions.Get(config, bootstrapv1.UpdatedCondition); updated != nil {
+		b.Update, b.Desired = updated.Reason, config.Status.Update.Desired.Name
+		if (b.Stage == record.StageReady || b.Stage == record.StageNotReady) && updated.Status == metav1.ConditionFalse {
+			b.Message = "update " + updated.Reason + ": " + updated.Message
+		}
+	}
 	switch {
 	case config.Status.HostRef.IsDefined():
 		b.Host = config.Status.HostRef.Name

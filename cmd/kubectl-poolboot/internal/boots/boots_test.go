@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -118,9 +119,9 @@ var _ = Describe("boots", func() {
 
 	It("prints more columns with -o wide, and all times in JSON", func(ctx SpecContext) {
 		wide := table(ctx, "-o", "wide")
-		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG TOKEN FROM MESSAGE"))
-		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 192.0.2.7,192.0.2.8(refused) "))
-		Expect(wide[1]).To(HaveSuffix("<none> <none> <none>"))
+		Expect(wide[0]).To(Equal("MACHINE HOST POOL STAGE SINCE AGE CLUSTER NODE CONFIG DESIRED UPDATE TOKEN FROM MESSAGE"))
+		Expect(wide[2]).To(ContainSubstring("infra-1 <none> rendered-infra-1 <none> <none> 192.0.2.7,192.0.2.8(refused) "))
+		Expect(wide[1]).To(HaveSuffix("<none> <none> <none> <none> <none>"))
 		var boots []boot
 		Expect(json.Unmarshal([]byte(strings.Join(table(ctx, "-o", "json"), "\n")), &boots)).To(Succeed())
 		Expect(boots).To(HaveLen(3))
@@ -128,6 +129,18 @@ var _ = Describe("boots", func() {
 		Expect(boots[1].Addresses).To(Equal([]Address{{Address: "192.0.2.7"}, {Address: "192.0.2.8", Refused: true}}))
 		Expect(boots[1].Timeline).To(HaveLen(2))
 		Expect(boots[1].Message).To(Equal("it has not asked\x1b[31m"))
+	})
+
+	It("shows the update of a host that has joined", func(ctx SpecContext) {
+		updating := newBootConfig("edge", "infra-d", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.NodeRef.Name, c.Status.Configuration.Name, c.Status.Update.Desired.Name = "node-d", "rendered-infra-1", "rendered-infra-2"
+			record.RevokeToken(c)
+			c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeInPool"},
+				{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: "Draining", Message: "Node node-d is drained"}}
+		})
+		Expect(live.Create(ctx, updating)).To(Succeed())
+		Expect(table(ctx, "node-d")[1]).To(And(HavePrefix("infra-d <none> infra Ready"), HaveSuffix("update Draining: Node node-d is drained")))
+		Expect(table(ctx, "-o", "wide", "node-d")[1]).To(ContainSubstring("node-d rendered-infra-1 rendered-infra-2 Draining "))
 	})
 
 	It("prints a line for every visible change with --watch", func(ctx SpecContext) {

@@ -133,7 +133,7 @@ func (t *table) print(boots []boot) error {
 		{Name: "Machine", Type: "string"}, {Name: "Host", Type: "string"}, {Name: "Pool", Type: "string"}, {Name: "Stage", Type: "string"},
 		{Name: "Since", Type: "string"}, {Name: "Age", Type: "string"},
 		{Name: "Cluster", Type: "string", Priority: 1}, {Name: "Node", Type: "string", Priority: 1}, {Name: "Config", Type: "string", Priority: 1},
-		{Name: "Token From", Type: "string", Priority: 1},
+		{Name: "Desired", Type: "string", Priority: 1}, {Name: "Update", Type: "string", Priority: 1}, {Name: "Token From", Type: "string", Priority: 1},
 		{Name: "Message", Type: "string"},
 	}}
 	now := time.Now()
@@ -142,7 +142,8 @@ func (t *table) print(boots []boot) error {
 			Cells: []any{
 				cmp.Or(b.Machine, cli.None), cmp.Or(b.Host, cli.None), cmp.Or(b.Pool, cli.None), string(b.Stage),
 				duration.HumanDuration(now.Sub(b.Since)), duration.HumanDuration(now.Sub(b.Created)),
-				cmp.Or(b.Cluster, cli.None), cmp.Or(b.Node, cli.None), cmp.Or(b.Configuration, cli.None), cmp.Or(JoinAddresses(b.Addresses, ","), cli.None), cli.Printable(b.Message),
+				cmp.Or(b.Cluster, cli.None), cmp.Or(b.Node, cli.None), cmp.Or(b.Configuration, cli.None),
+				cmp.Or(b.Desired, cli.None), cmp.Or(b.Update, cli.None), cmp.Or(JoinAddresses(b.Addresses, ","), cli.None), cli.Printable(b.Message),
 			},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace}}},
 		})

@@ -28,6 +28,7 @@ type Names func(ctx context.Context, from client.Reader, namespace string) ([]st
 // Names of objects.
 var (
 	PoolRoles     = namesIn[poolv1.MachineConfigPoolList](func(p *poolv1.MachineConfigPool) string { return p.Spec.PoolRole })
+	PoolNames     = namesIn[poolv1.MachineConfigPoolList]((*poolv1.MachineConfigPool).GetName)
 	PoolClusters  = namesIn[poolv1.MachineConfigPoolList](func(p *poolv1.MachineConfigPool) string { return p.Spec.ClusterName })
 	Boots         = namesIn[bootstrapv1.PoolbootConfigList](func(c *bootstrapv1.PoolbootConfig) string { return cmp.Or(record.MachineName(c), c.Name) })
 	Machines      = namesIn[bootstrapv1.PoolbootConfigList](record.MachineName)

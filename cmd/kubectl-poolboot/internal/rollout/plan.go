@@ -45,37 +45,59 @@ type plan struct {
 func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	o := &planOptions{streams: streams, connection: to, files: input.Files{Streams: streams}}
 	cmd := &cobra.Command{
-		Use:   "plan --pools FILE... --nodes FILE...",
+		Use:   "plan POOL | --pools FILE... --nodes FILE...",
 		Short: "Print which hosts of a pool are updated next",
-		Long: `Print for each pool how many hosts can be unavailable at a time, which hosts are unavailable, how many further hosts can be updated
-now, and which hosts are next. Nothing is written.
+		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts are unavailable, how many further hosts can be updated now,
+which hosts are next, and why others are not. Nothing is written.
 
-A pool's Nodes should run its status.configuration or, for a pool of OpenShift, its spec.configuration. What a Node runs and does is
-in its annotations: those of Poolboot, or machineconfiguration.openshift.io/currentConfig, desiredConfig and state. For Nodes with
-OpenShift's annotations, the answer is that of OpenShift's operator.`,
-		Example: `  # From the files of a Git repository and a cluster
+With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with the Cluster's
+kubeconfig Secret.
+
+With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration or, for a pool of
+OpenShift, its spec.configuration. What a Node runs and does is in its annotations: those of Poolboot, or
+machineconfiguration.openshift.io/currentConfig, desiredConfig and state. For Nodes with OpenShift's annotations, the answer is that
+of OpenShift's operator.`,
+		Example: `  # A pool in the management cluster
+  kubectl poolboot rollout plan infra -n metal
+
+  # Pools in files, and the Nodes of a cluster
   kubectl get nodes -o yaml | kubectl poolboot rollout plan --pools pools.yaml --nodes -
 
   # For a script
   kubectl poolboot rollout plan --pools pools.yaml --nodes nodes.yaml -o json`,
 		DisableFlagsInUseLine: true,
-		Args:                  cobra.NoArgs,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, input.PoolNames), cobra.ShellCompDirectiveNoFileComp),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.files.Names, "pools", nil, "file or directory with MachineConfigPools of Poolboot or OpenShift, or - for standard input; may be repeated")
 	flags.StringSliceVar(&o.nodes, "nodes", nil, "file or directory with Nodes, or - for standard input; may be repeated")
 	for _, name := range []string{"pools", "nodes"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
-		utilruntime.Must(cmd.MarkFlagRequired(name))
 	}
+	cmd.MarkFlagsRequiredTogether("pools", "nodes")
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
+	input.AddConnectionFlags(cmd, to)
 	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
 	return cmd
 }
 
-func (o *planOptions) run(ctx context.Context) error {
-	plans, conflicts, err := o.planFiles(ctx)
+func (o *planOptions) run(ctx context.Context, args []string) (err error) {
+	var plans map[string]plan
+	var conflicts error
+	switch isOffline := len(o.files.Names) > 0; {
+	case isOffline && len(args) > 0:
+		return fmt.Errorf("--pools and POOL: name either files, or the pool %s of the management cluster", args[0])
+	case isOffline:
+		plans, conflicts, err = o.planFiles(ctx)
+	case len(args) == 0:
+		return errors.New("name a MachineConfigPool of the management cluster, or files with --pools and --nodes")
+	default:
+		if err := onePool(nil, args); err != nil {
+			return err
+		}
+		plans, err = o.planLive(ctx, args[0])
+	}
 	if err != nil {
 		return err
 	}

@@ -123,6 +123,17 @@ var _ = Describe("plan of files", func() {
 		})
 	})
 
+	DescribeTable("decides by the annotations of a Node, and by the pool if it has those of both projects", func(pool, annotations, unavailable string) {
+		Expect(asJSON([]string{pool}, newNode("a", infra, 1, annotations))).To(ContainSubstring(unavailable))
+	},
+		Entry("Poolboot's", openShift, ours("a", "old", "a", "a", "Done"), `"unavailable": []`),
+		Entry("OpenShift's", withStatus("infra", "new"), theirs("old", "new", "Working"), `"unavailable": [
+      "a"`),
+		Entry("both, in a pool of Poolboot", withStatus("infra", "new"), ours("a", "old", "a", "a", "Done")+", "+theirs("old", "new", "Working"), `"unavailable": []`),
+		Entry("both, in a pool of OpenShift", openShift, ours("a", "old", "a", "a", "Done")+", "+theirs("old", "new", "Working"), `"unavailable": [
+      "a"`),
+	)
+
 	It("prints no next host of a paused pool", func() {
 		Expect(asJSON([]string{openShift + "  paused: true\n"}, newNode("a", infra, 1, theirs("old", "old", "Done")))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
 	})
@@ -178,7 +189,7 @@ infra   c      it is in an update
 	})
 
 	It("requires both files, and reads standard input once", func() {
-		clitest.ExpectError(runRollout("", "plan", "--pools", "-"), 1, `"nodes" not set`)
+		clitest.ExpectError(runRollout("", "plan", "--pools", "-"), 1, "if any flags in the group [pools nodes] are set they must all be set; missing [nodes]")
 		clitest.ExpectError(runRollout(openShift, "plan", "--pools", "-", "--nodes", "-"), 1, "standard input (-) can be read only once")
 	})
 })

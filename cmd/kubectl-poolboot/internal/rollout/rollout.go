@@ -17,6 +17,7 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPlan(streams, connect()))
+	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()),
+		newHistory(streams, connect()))
 	return cmd
 }

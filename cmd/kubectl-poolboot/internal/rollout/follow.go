@@ -1,0 +1,178 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// follower prints the hosts of a pool whenever they change. It keeps them as it last printed them.
+type follower struct {
+	*statusOptions
+	cluster *input.Cluster
+	pool    *poolv1.MachineConfigPool
+	configs map[string]bootstrapv1.PoolbootConfig
+	printed map[string]hostStatus
+	table   *hostTable
+}
+
+// errComplete ends a watch: all hosts are updated.
+var errComplete = errors.New("complete")
+
+// follow prints the hosts of a pool and their changes until all hosts run what the pool hands out.
+func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
+	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]hostStatus{}, table: &hostTable{out: o.streams.Out}}
+	for {
+		err := f.watch(ctx)
+		switch {
+		case errors.Is(err, errComplete):
+			_, err := fmt.Fprintln(o.streams.ErrOut, f.summary())
+			return err
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return fmt.Errorf("--timeout %s expired: %s", o.timeout, f.summary())
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// watch lists the pool and its hosts, and follows them. It returns nil if a watch ends, for example because its
+// resource version is too old.
+func (f *follower) watch(ctx context.Context) error {
+	pools := &poolv1.MachineConfigPoolList{}
+	only := &client.ListOptions{Namespace: f.pool.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", f.pool.Name)}
+	if err := f.cluster.List(ctx, pools, only); err != nil {
+		return fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	at := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return p.Name == f.pool.Name })
+	if at < 0 {
+		return f.deleted()
+	}
+	f.pool = &pools.Items[at]
+	configs, version, err := listHosts(ctx, f.cluster, f.pool)
+	if err != nil {
+		return err
+	}
+	f.configs = map[string]bootstrapv1.PoolbootConfig{}
+	for _, c := range configs {
+		f.configs[c.Name] = c
+	}
+	if err := f.show(); err != nil {
+		return err
+	}
+	poolChanges, err := f.changes(ctx, pools.ResourceVersion, &poolv1.MachineConfigPoolList{}, only)
+	if err != nil {
+		return err
+	}
+	defer poolChanges.Stop()
+	hostChanges, err := f.changes(ctx, version, &bootstrapv1.PoolbootConfigList{}, configsOf(f.pool)...)
+	if err != nil {
+		return err
+	}
+	defer hostChanges.Stop()
+	for {
+		var event watch.Event
+		var open bool
+		select {
+		case event, open = <-poolChanges.ResultChan():
+		case event, open = <-hostChanges.ResultChan():
+		}
+		if !open {
+			return nil
+		}
+		if isOver, err := f.apply(event); err != nil || isOver {
+			return err
+		}
+		if err := f.show(); err != nil {
+			return err
+		}
+	}
+}
+
+// changes watches the objects of a list.
+func (f *follower) changes(ctx context.Context, version string, list client.ObjectList, selection ...client.ListOption) (*watchtools.RetryWatcher, error) {
+	return watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return f.cluster.Watch(ctx, list, append(slices.Clone(selection), &client.ListOptions{Raw: &options})...)
+		},
+	})
+}
+
+// apply records a change. It returns true if the watch is over and everything must be listed again.
+func (f *follower) apply(event watch.Event) (isOver bool, err error) {
+	switch object := event.Object.(type) {
+	case *poolv1.MachineConfigPool:
+		if event.Type == watch.Deleted {
+			return false, f.deleted()
+		}
+		f.pool = object
+	case *bootstrapv1.PoolbootConfig:
+		if event.Type == watch.Deleted || !isIn(f.pool, object) {
+			delete(f.configs, object.Name)
+		} else {
+			f.configs[object.Name] = *object
+		}
+	default:
+		if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			return false, err
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+func (f *follower) deleted() error {
+	return fmt.Errorf("%s was deleted", describe(f.pool))
+}
+
+func (f *follower) summary() summary {
+	configs := make([]bootstrapv1.PoolbootConfig, 0, len(f.configs))
+	for _, c := range f.configs {
+		configs = append(configs, c)
+	}
+	return newSummary(f.pool, newHostStatuses(f.pool, configs))
+}
+
+// show prints the hosts that have changed. Its error is errComplete, or why the rollout does not go on.
+func (f *follower) show() error {
+	s := f.summary()
+	var changed []hostStatus
+	for _, h := range s.hosts {
+		if last, ok := f.printed[h.PoolbootConfig]; !ok || !last.isSame(h) {
+			f.printed[h.PoolbootConfig] = h
+			changed = append(changed, h)
+		}
+	}
+	if len(changed) > 0 {
+		if err := f.table.print(changed); err != nil {
+			return err
+		}
+	}
+	if err := s.failure(); err != nil {
+		return err
+	}
+	if s.isComplete() {
+		return errComplete
+	}
+	return s.held()
+}

@@ -1,0 +1,74 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+)
+
+// planLive returns the plan of a pool in the management cluster, by its role. What a host is told also depends on what
+// this command can't know, such as the agent that the manager offers. So a host that has the config of its pool needs
+// an update if the manager has it wait for one.
+func (o *planOptions) planLive(ctx context.Context, name string) (map[string]plan, error) {
+	cluster, p, err := openPool(ctx, o.connection, name)
+	if err != nil {
+		return nil, err
+	}
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := cluster.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
+		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	var ofCluster []poolv1.MachineConfigPool
+	for _, other := range pools.Items {
+		if other.Spec.ClusterName == p.Spec.ClusterName {
+			ofCluster = append(ofCluster, other)
+		}
+	}
+	configs, _, err := listHosts(ctx, cluster, p)
+	if err != nil {
+		return nil, err
+	}
+	machines := &clusterv1.MachineList{}
+	if err := cluster.List(ctx, machines, configsOf(p)...); err != nil {
+		return nil, fmt.Errorf("list Machines: %w", err)
+	}
+	workload, err := cluster.Workload(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName})
+	if err != nil {
+		return nil, fmt.Errorf("the Nodes of %s can't be read: %w", describe(p), err)
+	}
+	nodes := &corev1.NodeList{}
+	if err := workload.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("list Nodes of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err)
+	}
+	hosts := hoststate.OfPool(p.Spec.PoolRole, ofCluster, configs, machines.Items, nodes.Items)
+	limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(hosts))
+	if err != nil {
+		return nil, fmt.Errorf("%s: spec.%w", describe(p), err)
+	}
+	members := make([]member, len(hosts))
+	for i, h := range hosts {
+		members[i] = memberOf(p, h)
+		members[i].Name = h.Config.Status.NodeRef.Name
+		updated := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
+		if updated == nil || updated.Status == metav1.ConditionTrue {
+			continue
+		}
+		if members[i].note != "" || members[i].IsExcluded {
+			members[i].note = updated.Reason + ": " + updated.Message
+		}
+		if updated.Reason == bootstrapv1.UpdateWaitingReason && members[i].Progress == rollout.Done && members[i].Desired == members[i].Target {
+			members[i].Target = "another revision"
+		}
+	}
+	return map[string]plan{p.Spec.PoolRole: decide(members, limit, p.Spec.IsPaused())}, nil
+}

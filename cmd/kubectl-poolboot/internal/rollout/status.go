@@ -1,0 +1,133 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// statusOptions are those of the command line.
+type statusOptions struct {
+	streams genericiooptions.IOStreams
+	output  cli.Output
+	watch   bool
+	timeout time.Duration
+}
+
+func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
+	o := &statusOptions{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "status POOL [--watch] [--timeout DURATION]",
+		Short: "Show how far the hosts of a pool are",
+		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
+
+With --watch, print a line for every change until all hosts run what the pool hands out.
+
+Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed, the pool cannot be
+rendered, or --timeout expires; with --watch also if the pool is paused while hosts wait.`,
+		Example: `  # The hosts of a pool
+  kubectl poolboot rollout status infra -n metal
+
+  # Wait until all hosts are updated
+  kubectl poolboot rollout status infra -n metal --watch --timeout 2h`,
+	}
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until all hosts are updated")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
+	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	return configureLive(cmd, to, o.run)
+}
+
+func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
+	if o.watch {
+		if o.output.Format != "" {
+			return fmt.Errorf("--watch prints a table: leave out --output %s", o.output.Format)
+		}
+		return o.follow(ctx, cluster, p)
+	}
+	configs, _, err := listHosts(ctx, cluster, p)
+	if err != nil {
+		return err
+	}
+	s := newSummary(p, newHostStatuses(p, configs))
+	if o.output.Format != "" {
+		err = o.output.Print(o.streams.Out, s.hosts, nil)
+	} else {
+		err = s.print(o.streams)
+	}
+	return errors.Join(err, s.failure())
+}
+
+// summary is the state of a rollout.
+type summary struct {
+	pool    *poolv1.MachineConfigPool
+	hosts   []hostStatus
+	updated int
+}
+
+func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
+	s := summary{pool: p, hosts: hosts}
+	for _, h := range hosts {
+		if h.isUpdated {
+			s.updated++
+		}
+	}
+	return s
+}
+
+// print prints the hosts, and the summary.
+func (s summary) print(streams genericiooptions.IOStreams) error {
+	if len(s.hosts) > 0 {
+		if err := (&hostTable{out: streams.Out}).print(s.hosts); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(streams.ErrOut, s)
+	return err
+}
+
+func (s summary) String() string {
+	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.updated, len(s.hosts), s.pool.Status.Configuration.Name)
+	switch {
+	case !s.pool.Status.Configuration.IsDefined():
+		text = describe(s.pool) + ": it hands out no rendered config yet"
+	case s.pool.Spec.IsPaused():
+		text += "; the pool is paused"
+	}
+	return text
+}
+
+// isComplete reports whether all hosts run what the pool hands out.
+func (s summary) isComplete() bool {
+	return s.pool.Status.Configuration.IsDefined() && s.updated == len(s.hosts)
+}
+
+// failure returns what a user must correct before the rollout goes on, or nil.
+func (s summary) failure() error {
+	if c := conditions.Get(s.pool, poolv1.RenderDegradedCondition); c != nil && c.Status == metav1.ConditionTrue {
+		return fmt.Errorf("%s: %s", describe(s.pool), c.Message)
+	}
+	if i := slices.IndexFunc(s.hosts, func(h hostStatus) bool { return h.isWrong }); i >= 0 {
+		return fmt.Errorf("PoolbootConfig %s/%s: %s: %s", s.pool.Namespace, s.hosts[i].PoolbootConfig, s.hosts[i].State, s.hosts[i].Message)
+	}
+	return nil
+}
+
+// held returns why a rollout that did not fail never completes by itself, or nil.
+func (s summary) held() error {
+	inUpdate := slices.ContainsFunc(s.hosts, func(h hostStatus) bool { return h.isInUpdate() })
+	if s.pool.Spec.IsPaused() && !s.isComplete() && !inUpdate {
+		return fmt.Errorf("%s: it is paused, and hosts wait: run kubectl poolboot rollout resume %s -n %s", describe(s.pool), s.pool.Name, s.pool.Namespace)
+	}
+	return nil
+}
