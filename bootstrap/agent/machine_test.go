@@ -76,16 +76,8 @@ var _ = Describe("A new host", func() {
 })
 
 var _ = Describe("An update", func() {
-	install := func(config update.Config, changes ...func(*assignment.Assignment)) *world {
-		w := newWorld()
-		w.install(w.assign("rendered-a", config, changes...))
-		Expect(w.run()).To(Succeed())
-		w.states, w.calls = nil, nil
-		return w
-	}
-
 	DescribeTable("does the actions of its policy, and only those", func(file string, calls, states []string, effect string) {
-		w := install(withFiles(file, "a", "/etc/none/other", "x"))
+		w := installed(withFiles(file, "a", "/etc/none/other", "x"))
 		second := w.offer(w.assign("rendered-b", withFiles(file, "b", "/etc/none/other", "x")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + second))
@@ -111,7 +103,7 @@ var _ = Describe("An update", func() {
 		b.KernelArguments = []string{"two three"}
 		b.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", false)}
 		b.Ignition.Passwd.Users = []types.PasswdUser{{Name: "core", SSHAuthorizedKeys: []types.SSHAuthorizedKey{"key"}}}
-		w := install(a)
+		w := installed(a)
 		w.offer(w.assign("rendered-b", b))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(HavePrefix("Done "))
@@ -122,7 +114,7 @@ var _ = Describe("An update", func() {
 	It("stops a unit whose file leaves the configuration, before the file goes", func() {
 		config := withFiles()
 		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true)}
-		w := install(config)
+		w := installed(config)
 		w.offer(w.assign("rendered-b", withFiles()))
 		Expect(w.run()).To(Succeed())
 		Expect(w.calls[0]).To(Equal("stop web.service"))
@@ -130,7 +122,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("prepares all its operations before the first one", func() {
-		w := install(withFiles())
+		w := installed(withFiles())
 		config := withFiles("/etc/f", "b")
 		config.KernelArguments = []string{"quiet"}
 		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true)}
@@ -143,14 +135,14 @@ var _ = Describe("An update", func() {
 	})
 
 	It("changes the flags of the kubelet that follow from a file", func() {
-		w := install(withFiles())
+		w := installed(withFiles())
 		w.offer(w.assign("rendered-b", withFiles(ignition.KubeadmJoinPath, "x")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.flags).To(BeTrue())
 	})
 
 	It("of the rules only changes nothing on the host, and needs no Node that is Ready", func() {
-		w := install(withFiles("/etc/f", "a"))
+		w := installed(withFiles("/etc/f", "a"))
 		before := w.snapshot()
 		w.isBroken = func() bool { return true }
 		second := w.offer(w.assign("rendered-a", withFiles("/etc/f", "a"), func(a *assignment.Assignment) { a.MinReadySeconds = 99 }))
@@ -161,7 +153,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("touches nothing if a running host can't change to it", func() {
-		w := install(withFiles("/etc/none/f", "a"))
+		w := installed(withFiles("/etc/none/f", "a"))
 		before, config := w.snapshot(), withFiles("/etc/none/f", "b")
 		config.FIPS = true
 		second := w.offer(w.assign("rendered-b", config))
@@ -173,7 +165,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("waits for the drain of exactly its revision", func() {
-		w := install(withFiles("/etc/f", "a"))
+		w := installed(withFiles("/etc/f", "a"))
 		w.drains = false
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
 		w.node.Annotations[agentv1.DrainedAnnotation] = strings.Repeat("0", 64)
@@ -188,7 +180,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("is replaced at once by another one while it waits for the drain", func() {
-		w := install(withFiles("/etc/f", "a"))
+		w := installed(withFiles("/etc/f", "a"))
 		w.drains = false
 		documents := func() []os.DirEntry {
 			names, err := os.ReadDir(filepath.Join(w.directory, "var/lib/poolboot/agent"))
@@ -208,7 +200,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("ends before another one begins, once the host changes", func() {
-		w := install(withFiles("/etc/reload/f", "a"))
+		w := installed(withFiles("/etc/reload/f", "a"))
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
 		third := w.assign("rendered-c", withFiles("/etc/reload/f", "c"))
 		a, stop := w.begin()
@@ -227,7 +219,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("returns to the current revision if that is desired again before the host changed", func() {
-		w := install(withFiles("/etc/f", "a"))
+		w := installed(withFiles("/etc/f", "a"))
 		first := w.node.Annotations[agentv1.DesiredAnnotation]
 		w.drains = false
 		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
@@ -239,7 +231,7 @@ var _ = Describe("An update", func() {
 
 	Describe("that fails", func() {
 		DescribeTable("is undone, with the reason, and not tried again", func(file string, calls []string, breaks func(*world), reason string) {
-			w := install(withFiles(file, "a"))
+			w := installed(withFiles(file, "a"))
 			first, before := w.node.Annotations[agentv1.DesiredAnnotation], w.snapshot()
 			second := w.offer(w.assign("rendered-b", withFiles(file, "b")))
 			breaks(w)
@@ -274,7 +266,7 @@ var _ = Describe("An update", func() {
 		)
 
 		DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {
-			w := install(withFiles("/etc/f", "a"))
+			w := installed(withFiles("/etc/f", "a"))
 			config := withFiles("/etc/f", "b")
 			change(&config)
 			w.losesArguments = true
@@ -289,7 +281,7 @@ var _ = Describe("An update", func() {
 		)
 
 		It("because the API server is not reachable after it is undone, too", func() {
-			w := install(withFiles("/etc/f", "a"))
+			w := installed(withFiles("/etc/f", "a"))
 			w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
 			w.isBroken = func() bool {
 				w.node.Known = w.read("etc/f") != "b"
@@ -301,7 +293,7 @@ var _ = Describe("An update", func() {
 		})
 
 		DescribeTable("because it kills the agent is undone", func(step string) {
-			w := install(withFiles("/etc/reload/f", "a"))
+			w := installed(withFiles("/etc/reload/f", "a"))
 			second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
 			w.killedAt = step
 			Expect(w.run()).To(Succeed())
@@ -314,7 +306,7 @@ var _ = Describe("An update", func() {
 		)
 
 		It("because the host boots again and again is undone", func() {
-			w := install(withFiles("/etc/f", "a"))
+			w := installed(withFiles("/etc/f", "a"))
 			w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
 			w.isBroken = func() bool { return w.read("etc/f") == "b" }
 			for range 6 {
@@ -340,97 +332,9 @@ var _ = Describe("An update", func() {
 		})
 	})
 
-	It("is committed only after the Node was Ready for long enough without a break", func() {
-		w := install(withFiles("/etc/none/f", "a"))
-		second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b"), func(a *assignment.Assignment) { a.MinReadySeconds = 60 }))
-		var began time.Duration
-		broken := 0
-		w.isBroken = func() bool {
-			if w.read("etc/none/f") != "b" {
-				return false
-			}
-			broken++
-			if broken == 3 {
-				began = w.uptime
-			}
-			return broken == 3
-		}
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + second))
-		Expect(w.uptime - began).To(BeNumerically(">=", time.Minute))
-	})
-
-	DescribeTable("is verified whatever the clock does", func(jump time.Duration) {
-		w := install(withFiles("/etc/restart/f", "a"))
-		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
-		jumped := false
-		w.isBroken = func() bool {
-			if w.read("etc/restart/f") == "b" && !jumped {
-				jumped = true
-				w.wallclock = w.wallclock.Add(jump)
-			}
-			return false
-		}
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + second))
-	},
-		Entry("an hour back", -time.Hour), Entry("an hour ahead", time.Hour),
-	)
-
-	It("is not verified by a heartbeat from before the change, even if the clock jumps back", func() {
-		w := install(withFiles("/etc/restart/f", "a"))
-		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
-		w.isBroken = func() bool {
-			if w.read("etc/restart/f") == "b" {
-				w.wallclock = w.wallclock.Add(-time.Hour)
-				w.node.Ready = true
-				return true // no heartbeat any more
-			}
-			return false
-		}
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Degraded " + second))
-	})
-
-	It("is verified by the only heartbeat of a kubelet that restarts in less than a second: it has no fractions of a second", func() {
-		w := install(withFiles("/etc/restart/f", "a"))
-		w.wallclock = w.wallclock.Truncate(time.Second).Add(700 * time.Millisecond)
-		w.node.Heartbeat = w.wallclock.Add(-time.Minute)
-		w.hasLeaseOnly = true
-		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
-		changed := w.wallclock.Truncate(time.Second)
-		w.isBroken = func() bool {
-			if w.read("etc/restart/f") == "b" {
-				w.node.Heartbeat = changed
-			}
-			return false
-		}
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + second))
-	})
-
-	It("with a reboot is verified on a host whose uptime is that of a machine that booted long ago", func() {
-		w := install(withFiles("/etc/f", "a"))
-		w.bootTime = 100 * time.Hour
-		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + second))
-	})
-
-	It("that does not restart the kubelet is verified by the lease: the kubelet reports a Node that does not change rarely", func() {
-		w := install(withFiles("/etc/none/f", "a", "/etc/restart/f", "a"))
-		w.hasLeaseOnly = true
-		second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b", "/etc/restart/f", "a")))
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + second))
-		third := w.offer(w.assign("rendered-c", withFiles("/etc/none/f", "b", "/etc/restart/f", "c")))
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Degraded "+third), "a restarted kubelet reports at once")
-	})
-
 	Describe("that can't be downloaded", func() {
 		It("changes nothing, says why, and is tried again", func() {
-			w := install(withFiles("/etc/none/f", "a"))
+			w := installed(withFiles("/etc/none/f", "a"))
 			second := w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
 			w.fails["download"] = fmt.Errorf("503: %w", errTemporary)
 			a, stop := w.begin()
@@ -446,7 +350,7 @@ var _ = Describe("An update", func() {
 		})
 
 		DescribeTable("is refused if it is not what the Node's annotation says", func(change func(*world), reason string) {
-			w := install(withFiles("/etc/none/f", "a"))
+			w := installed(withFiles("/etc/none/f", "a"))
 			before := w.snapshot()
 			w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
 			change(w)
@@ -461,7 +365,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("gets contents from URLs, and refuses others than the hash says", func() {
-		w := install(withFiles("/etc/none/f", "a"))
+		w := installed(withFiles("/etc/none/f", "a"))
 		config := withFiles("/etc/none/f", "a")
 		remote := newFile("/etc/none/remote", "")
 		remote.Contents = types.Resource{Source: ptr.To("https://elsewhere/f"), Verification: types.Verification{Hash: ptr.To("sha256-" + sumOf([]byte("far")))}}
@@ -477,7 +381,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("works while the API server is not reachable for reports", func() {
-		w := install(withFiles("/etc/f", "a"))
+		w := installed(withFiles("/etc/f", "a"))
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
 		w.node.Annotations[agentv1.DrainedAnnotation] = second
 		w.fails["annotate"] = fmt.Errorf("refused: %w", errTemporary)
@@ -489,7 +393,7 @@ var _ = Describe("An update", func() {
 	})
 
 	It("overwrites what was changed by hand only if it is forced", func() {
-		w := install(withFiles("/etc/reload/f", "a", "/etc/none/g", "a"))
+		w := installed(withFiles("/etc/reload/f", "a", "/etc/none/g", "a"))
 		w.write("etc/reload/f", "by hand")
 		w.write("etc/none/g", "by hand")
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b", "/etc/none/g", "a")))
@@ -507,7 +411,7 @@ var _ = Describe("An update", func() {
 	It("that is forced reboots for a kernel argument that the kernel lacks", func() {
 		config := withFiles()
 		config.KernelArguments = []string{"a=1 b=2"}
-		w := install(config)
+		w := installed(config)
 		w.running, w.arguments = []string{"a=1"}, []string{"a=1"}
 		forced := w.offer(w.assign("rendered-a", config, func(a *assignment.Assignment) { a.Force = "1" }))
 		Expect(w.run()).To(Succeed())

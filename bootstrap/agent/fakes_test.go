@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	. "github.com/onsi/gomega"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+type fakeFiles struct {
+	*hostfiles.Updater
+	w *world
+}
+
+func (f *fakeFiles) Adopt(tree hosttree.Tree) error {
+	return f.w.change("adopt", func() error { return f.Updater.Adopt(tree) })
+}
+
+func (f *fakeFiles) Apply(changes []hosttree.Change, force bool) error {
+	return f.w.change("apply files", func() error { return f.Updater.Apply(changes, force) })
+}
+
+func (f *fakeFiles) Recover(policy hostfiles.Policy) (outcome hostfiles.Outcome, err error) {
+	return outcome, f.w.change("recover files", func() error { outcome, err = f.Updater.Recover(policy); return err })
+}
+
+func (f *fakeFiles) Confirm() error { return f.w.change("confirm files", f.Updater.Confirm) }
+
+func (f *fakeFiles) RollBack() error { return f.w.change("roll back files", f.Updater.RollBack) }
+
+type fakeExecutor struct {
+	w    *world
+	name string
+}
+
+func (f *fakeExecutor) Apply(_ context.Context, operations []update.Operation) error {
+	for _, operation := range operations {
+		if operation.Kind == update.ChangePath && operation.Name != ignition.KubeadmJoinPath {
+			continue
+		}
+		name := f.name + " " + operation.Name
+		if operation.Kind == update.ChangeKernelArguments {
+			name += strings.Join(operation.After.KernelArguments, " ")
+		}
+		Expect(f.w.prepared).To(Or(BeNil(), ContainElement(f.name+" "+operation.Name)), "each operation is prepared")
+		err := f.w.change(name, func() error {
+			f.w.apply(operation)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeExecutor) Missing(arguments []string) (missing []string, _ error) {
+	for _, argument := range arguments {
+		if !slices.Contains(f.w.running, argument) {
+			missing = append(missing, argument)
+		}
+	}
+	return missing, nil
+}
+
+// Prepare fails if anything was changed before it for the first time.
+func (f *fakeExecutor) Prepare(_ context.Context, operations []update.Operation) error {
+	return f.w.change("prepare "+f.name, func() error {
+		for _, operation := range operations {
+			f.w.prepared = append(f.w.prepared, f.name+" "+operation.Name)
+		}
+		return nil
+	})
+}
+
+func (f *fakeExecutor) Difference(_ context.Context, want update.OperatingSystem) (string, error) {
+	if f.w.runningOS != want.Image {
+		return "it runs " + f.w.runningOS, nil
+	}
+	return "", nil
+}
+
+type fakeUnits struct{ w *world }
+
+func (f fakeUnits) call(name string) error {
+	return f.w.change(name, func() error {
+		f.w.calls = append(f.w.calls, name)
+		return nil
+	})
+}
+
+func (f fakeUnits) DaemonReload(context.Context) error           { return f.call("daemon-reload") }
+func (f fakeUnits) Reload(_ context.Context, unit string) error  { return f.call("reload " + unit) }
+func (f fakeUnits) Restart(_ context.Context, unit string) error { return f.call("restart " + unit) }
+func (f fakeUnits) Stop(_ context.Context, unit string) error    { return f.call("stop " + unit) }
+func (f fakeUnits) FailedLogs(context.Context) string            { return "web.service: it does not start" }
+func (f fakeUnits) Exists(_ context.Context, unit string) (bool, error) {
+	return unit != "crio.service", f.w.fails["exists"]
+}
+
+type fakeRebooter struct{ w *world }
+
+func (f fakeRebooter) Reboot(context.Context) error {
+	return f.w.change("reboot", func() error {
+		f.w.calls = append(f.w.calls, "reboot")
+		f.w.boot()
+		panic(booted{}) // nothing after it runs
+	})
+}
+
+type fakeSource struct{ w *world }
+
+func (f fakeSource) Assignment(context.Context) ([]byte, error) {
+	if err := f.w.fails["download"]; err != nil {
+		return nil, err
+	}
+	return f.w.documents[f.w.offered], nil
+}
+
+func (f fakeSource) Rendered(_ context.Context, name string) ([]byte, error) {
+	if document, ok := f.w.rendered[name]; ok {
+		return document, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, ErrRefused)
+}
+
+func (f fakeSource) Contents(_ context.Context, resource types.Resource) ([]byte, error) {
+	return f.w.contents[*resource.Source], f.w.fails["contents"]
+}
+
+func (f fakeSource) Program(_ context.Context, sum string) ([]byte, error) {
+	return f.w.programs[sum], nil
+}
+
+type fakeCluster struct{ w *world }
+
+func (f fakeCluster) Annotate(_ context.Context, annotations map[string]*string) error {
+	if err := f.w.fails["annotate"]; err != nil {
+		return err
+	}
+	f.w.step("annotate")
+	for name, value := range annotations {
+		if value == nil {
+			delete(f.w.node.Annotations, name)
+		} else {
+			f.w.node.Annotations[name] = *value
+		}
+	}
+	if state := f.w.node.Annotations[agentv1.StateAnnotation]; len(f.w.states) == 0 || f.w.states[len(f.w.states)-1] != state {
+		f.w.states = append(f.w.states, state)
+	}
+	return nil
+}
+
+func (f fakeCluster) Renewed(context.Context) (time.Time, error) {
+	return f.w.lease, f.w.fails["lease"]
+}
+
+type fakeClock struct{ w *world }
+
+func (f fakeClock) Now() time.Time        { return f.w.wallclock }
+func (f fakeClock) Uptime() time.Duration { return f.w.uptime }
+func (f fakeClock) BootID() string        { return fmt.Sprint("boot-", f.w.boots) }
+
+type fakeProgram struct {
+	version, sum string
+	err          error
+	replaced     []byte
+}
+
+func (f *fakeProgram) Running() (version, sum, architecture string) { return f.version, f.sum, "amd64" }
+func (f *fakeProgram) Replace(_ context.Context, contents []byte) error {
+	if f.err == nil {
+		f.replaced = contents
+	}
+	return f.err
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+)
+
+// evaluate accepts the update to a revision, or reports why not.
+func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accepted bool, err error) {
+	if a.offered != nil && a.offered.revision == desired {
+		a.report.set(desired, a.offered.state, a.offered.reason)
+		return false, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	before, err := a.load(a.journal.Current)
+	if err != nil {
+		return false, err
+	}
+	document, assigned, err := a.fetchAssignment(limited, desired)
+	if err != nil {
+		return false, err
+	}
+	if err := a.replaceProgram(ctx, assigned.Agent); err != nil { // the new program can know more configurations
+		return false, err
+	}
+	after, err := a.fetchTarget(limited, desired, document, assigned)
+	if err != nil {
+		return false, err
+	}
+	u := newUpdate(before, after, a.current.drift, a.Capabilities)
+	refuse := func(state agentv1.State, reason string) (bool, error) {
+		a.offered = &evaluation{desired, state, reason}
+		a.Log.Warn("update refused", "revision", desired, "state", state, "reason", shorten(reason, agentv1.MaxReason))
+		a.report.set(desired, state, reason)
+		return false, nil
+	}
+	if !u.plan.IsPossible() {
+		return refuse(agentv1.Unreconcilable, u.obstacles())
+	}
+	var check *hostfiles.CheckError
+	switch err := a.check(limited, u); {
+	case errors.As(err, &check):
+		return refuse(agentv1.Degraded, "update to "+after.Config.Name+": "+check.Error())
+	case err != nil:
+		return false, err
+	}
+	if u.plan.Drains() {
+		_, err = a.enter(draining, func(j *journal) { j.Target, j.Drift = desired, u.drift })
+		return true, err
+	}
+	_, err = a.start(ctx, node, u)
+	return true, err
+}
+
+// drain waits until the manager has drained the Node for this update.
+func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
+	if desired := node.Annotations[agentv1.DesiredAnnotation]; isRevision(desired) && desired != a.journal.Target {
+		return a.enter(idle, func(j *journal) { j.Target = "" })
+	}
+	isDrained := node.Annotations[agentv1.DrainedAnnotation] == a.journal.Target
+	if a.report.is(a.journal.Target, agentv1.Draining) && !isDrained {
+		return forever, nil
+	}
+	u, err := a.loadUpdate()
+	if errors.Is(err, errDocument) || err == nil && !u.plan.Drains() {
+		return a.enter(idle, func(j *journal) { j.Target = "" }) // what was planned is lost: evaluate it again
+	}
+	if err != nil {
+		return now, err
+	}
+	a.report.setUpdate(u, agentv1.Draining)
+	if !isDrained {
+		return forever, nil
+	}
+	return a.start(ctx, node, u)
+}
+
+// start records that the host changes from now on.
+func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Duration, error) {
+	a.report.setUpdate(u, agentv1.Applying)
+	_ = a.publish(ctx, node) // the update does not depend on the API server
+	return a.enter(applying, func(j *journal) {
+		*j = journal{
+			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift,
+			FirstBoot: a.Clock.BootID(), Boot: a.Clock.BootID(), Heartbeat: node.Heartbeat,
+			Failed: j.Failed, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
+		}
+	})
+}
+
+// loadUpdate returns the update in progress.
+func (a *Agent) loadUpdate() (*hostUpdate, error) {
+	before, err := a.load(a.journal.Current)
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.load(a.journal.Target)
+	if err != nil {
+		return nil, err
+	}
+	return newUpdate(before, after, a.journal.Drift, a.Capabilities), nil
+}
