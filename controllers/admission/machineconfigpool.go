@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -68,6 +69,8 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 		spec.Child("nodeSelector"))...)
 	errs = append(errs, validateNodeLabelRules(p.Spec.NodeLabelRules, labelKeysInUse(p, others), spec.Child("nodeLabelRules"))...)
 	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
+	_, windowErrs := maintenance.Parse(p.Spec.MaintenanceWindow, spec.Child("maintenanceWindow"))
+	errs = append(errs, windowErrs...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(

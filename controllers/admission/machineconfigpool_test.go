@@ -118,6 +118,9 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpExists})), "spec.nodeSelector", "MachineConfigPool gpu"),
 		Entry("labels of the Nodes of the worker pool", newPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/worker": ""})),
 			"spec.nodeSelector", "MachineConfigPool worker"),
+		Entry("a maintenance window that never opens", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
+			s.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "0 25 * * 6", DurationMinutes: 60}
+		}), "spec.maintenanceWindow.schedule", "Saturdays at 22:00"),
 		Entry("a label rule whose expression does not compile", newPool("infra", "infra", nodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"})),
 			"spec.nodeLabelRules[1].valueExpression", "1:5: undefined field 'nmae'"),
 		Entry("a label rule for a label that nodeLabels sets", newPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),

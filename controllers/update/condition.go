@@ -43,9 +43,8 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
 			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), bootstrapv1.NodeInPoolCondition)
-	case h.Told() != h.Desired() && o.in.pool.Spec.IsPaused():
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and the pool is paused: set spec.paused of MachineConfigPool %s to false to update it",
-			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), o.in.pool.Name)
+	case h.Told() != h.Desired() && o.in.hold.Why != "":
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), o.in.hold.Why)
 	case h.Told() != h.Desired() || h.Desired() == "":
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
@@ -69,9 +68,8 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
 		return h.failed(o.err)
-	case o.revision != h.Desired() && o.in.pool.Spec.IsPaused():
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and the pool is paused: set spec.paused of MachineConfigPool %s to false to update it",
-			h.Node.Name, runs, o.in.pool.Name)
+	case o.revision != h.Desired() && o.in.hold.Why != "":
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, o.in.hold.Why)
 	case o.revision != h.Desired():
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and waits for other hosts of the pool before its update to %s%s",
 			h.Node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())

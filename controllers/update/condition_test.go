@@ -3,6 +3,7 @@ package update
 import (
 	"errors"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,6 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -42,6 +44,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
 		o := outcome{in: surroundings{pool: p}, revision: newRevision}
 		change(h, &o)
+		o.in.hold = maintenance.HoldOf(p, time.Now())
 		condition := h.updated(o)
 		Expect(condition.Status).To(Equal(status))
 		Expect(condition.Reason).To(Equal(reason))

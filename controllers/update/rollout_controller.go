@@ -53,6 +53,15 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || s == nil {
 		return r.result(ctx, err)
 	}
+	result, err := r.follow(ctx, s)
+	if s.hold.Wait > 0 {
+		result.RequeueAfter = s.hold.Wait // until then, there is nothing to retry
+	}
+	return result, err
+}
+
+// follow tells the hosts of a pool what to run.
+func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error) {
 	if err := r.gather(ctx, s, r.Client); err != nil || !s.hasWork() {
 		return r.result(ctx, err)
 	}
@@ -112,7 +121,7 @@ func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reade
 		return err
 	}
 	s.revisions = map[string]string{}
-	if s.pool.Spec.IsPaused() {
+	if s.hold.Why != "" {
 		return nil
 	}
 	for _, h := range s.hosts {
@@ -212,7 +221,7 @@ func (r rollouts) tellRecorded(ctx context.Context, s *poolScope) error {
 
 // tellPending tells those of the pending hosts which the pool allows.
 func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string) error {
-	if s.pool.Spec.IsPaused() {
+	if s.hold.Why != "" {
 		return nil
 	}
 	var errs []error
@@ -229,7 +238,7 @@ func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string)
 // tries again later. Hosts that were pending before stay so: each manager counts them.
 func (r rollouts) start(ctx context.Context, s *poolScope) error {
 	next, known := rollout.Next(s.forRollout(), s.maxUnavailable), s.pending()
-	if len(next) == 0 || s.pool.Spec.IsPaused() {
+	if len(next) == 0 || s.hold.Why != "" {
 		return nil
 	}
 	var errs []error

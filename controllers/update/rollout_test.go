@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,6 +21,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -129,6 +131,41 @@ var _ = Describe("A rollout", func() {
 		w.complete(ctx, 3)
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0, 2}))
+	})
+
+	It("begins only in the maintenance window, says when it opens, and looks again then", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+		})
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.UpdateWaitingReason),
+			HaveField("Message", HaveSuffix("the maintenance window of MachineConfigPool worker opens at "+opens.Format(time.DateOnly)+"T00:00:00Z"))))
+		for _, reconcile := range []func() (ctrl.Result, error){
+			func() (ctrl.Result, error) { return w.reconcilePool(ctx) }, func() (ctrl.Result, error) { return w.reconcileHost(ctx, 0) },
+		} {
+			result, err := reconcile()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(result.RequeueAfter).To(Equal(maintenance.MaxWait))
+		}
+
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "* * * * *", DurationMinutes: 60}
+		})
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+
+		By("closing the window during the update of a host")
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaintenanceWindow.Schedule = "not a schedule" })
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("can't be read: spec.maintenanceWindow.schedule: Invalid value"))
 	})
 
 	DescribeTable("waits while", func(ctx SpecContext, change func(context.Context, *world)) {

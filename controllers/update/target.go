@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -26,6 +28,8 @@ type surroundings struct {
 	cluster *clusterv1.Cluster
 	pool    *poolv1.MachineConfigPool
 	pools   []poolv1.MachineConfigPool
+	// hold is why no host of the pool begins an update.
+	hold maintenance.Hold
 
 	// facts are what hosts need to join the cluster. identity is what its Nodes can't be named like. offer is the agent
 	// that hosts should run.
@@ -40,7 +44,7 @@ type surroundings struct {
 
 // surroundingsOf gathers the surroundings of the hosts of a pool.
 func (r *Reconciler) surroundingsOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) surroundings {
-	in := surroundings{cluster: cluster, pool: p, pools: pools, identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+	in := surroundings{cluster: cluster, pool: p, pools: pools, hold: maintenance.HoldOf(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
 	if in.facts, in.err = workload.JoinCluster(ctx, r.ClusterCache, cluster); in.err != nil {
 		return in
 	}

@@ -198,6 +198,9 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 			result.RequeueAfter = again
 		}
 	}
+	if wait := in.hold.Wait; wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+		result.RequeueAfter = wait // for the condition
+	}
 	return result, r.report(ctx, h, o)
 }
 

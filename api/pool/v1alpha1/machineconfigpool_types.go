@@ -106,6 +106,11 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a label key, such as example.com/rack"
 	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
 
+	// maintenanceWindow is when hosts can begin updates. A host that has begun one completes it. New hosts boot at any
+	// time. If it is not set, hosts begin updates at any time.
+	// +optional
+	MaintenanceWindow MaintenanceWindow `json:"maintenanceWindow,omitempty,omitzero"`
+
 	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
 	// Defaults to 10.
 	// +optional

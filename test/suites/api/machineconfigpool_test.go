@@ -42,6 +42,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		expectAccepted("MachineConfigPool")(ctx, "spec: {"+spec+"}")
 	},
 		Entry(nil, `maxUnavailable: 3, failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, driftPolicy: Repair, architecture: arm64`),
+		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 240, timeZone: Europe/Berlin}`),
 		Entry(nil, `maxUnavailable: "10%"`),
 		Entry("no host, which is one", `maxUnavailable: "0%"`),
 		Entry(nil, `maxUnavailable: "100%"`),
@@ -56,6 +57,9 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `maxUnavailable: "0 %"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
 		Entry(nil, `failureDomainLabel: a b`, "failureDomainLabel", "it must be a label key"),
 		Entry(nil, `failureDomainLabel: ""`, "failureDomainLabel", "at least 1"),
+		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6"}`, "maintenanceWindow.durationMinutes", "Required value"),
+		Entry(nil, `maintenanceWindow: {durationMinutes: 5}`, "maintenanceWindow.schedule", "Required value"),
+		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 10081}`, "maintenanceWindow.durationMinutes", "less than or equal to 10080"),
 		Entry(nil, `minReadySeconds: -1`, "minReadySeconds", "greater than or equal to 0"),
 		Entry(nil, `readyDeadlineSeconds: 59`, "readyDeadlineSeconds", "greater than or equal to 60"),
 		Entry(nil, `readyDeadlineSeconds: 60, minReadySeconds: 60`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),

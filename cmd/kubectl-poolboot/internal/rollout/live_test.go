@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -243,9 +244,19 @@ infra   d      others are first, by zone and age
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["c"]}}`))
 	})
 
+	It("prints no next host of a pool whose maintenance window is closed, and when it opens", func() {
+		opens := time.Now().UTC().AddDate(0, 0, 7)
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+		}, waits("a"))
+		why := "the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
+		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
+	})
+
 	It("prints no next host of a paused pool", func() {
 		Expect(clitest.ExpectSuccess(newSite(paused, waits("a")).run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"),
-			ContainSubstring("infra   a      the pool is paused: spec.paused is true")))
+			ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it")))
 	})
 
 	It("counts a host with the config of its pool that the manager has wait for something else, as another agent", func() {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -104,7 +106,7 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 			members[i] = poolbootMember(p, pools, node)
 		}
 	}
-	return decide(members, limit, p.Spec.IsPaused()), nil
+	return decide(members, limit, maintenance.HoldOf(p, time.Now()).Why), nil
 }
 
 // member is a host as the rollout decides about it.
@@ -120,8 +122,8 @@ type member struct {
 	note string
 }
 
-// decide returns the plan for hosts, in their order.
-func decide(members []member, limit int, isPaused bool) plan {
+// decide returns the plan for hosts, in their order. hold is why none begins an update, or "".
+func decide(members []member, limit int, hold string) plan {
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
 	allowed := limit
 	hosts := make([]rollout.Host, len(members))
@@ -133,11 +135,11 @@ func decide(members []member, limit int, isPaused bool) plan {
 		}
 	}
 	p.Capacity = max(allowed-rollout.Count(hosts), 0)
-	if !isPaused {
+	if hold == "" {
 		p.Next = nextOf(members, rollout.Next(hosts, allowed))
 	}
 	for _, m := range members {
-		if note := m.whyNot(p, isPaused); note != "" {
+		if note := m.whyNot(p, hold); note != "" {
 			p.notes[m.Name] = note
 		}
 	}
@@ -176,7 +178,7 @@ func (m *member) isWaiting() bool {
 }
 
 // whyNot returns why the host is not next, or "" if it is, or needs no update.
-func (m *member) whyNot(p plan, isPaused bool) string {
+func (m *member) whyNot(p plan, hold string) string {
 	switch {
 	case slices.Contains(p.Next, m.Name):
 		return ""
@@ -184,8 +186,8 @@ func (m *member) whyNot(p plan, isPaused bool) string {
 		return m.note
 	case m.Desired == m.Target:
 		return ""
-	case isPaused:
-		return "the pool is paused: spec.paused is true"
+	case hold != "":
+		return hold
 	case m.isWaiting() && p.Capacity == 0:
 		return fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and others hold these places", p.MaxUnavailable)
 	case m.isWaiting():

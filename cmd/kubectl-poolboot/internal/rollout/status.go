@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -103,6 +104,10 @@ func (s summary) String() string {
 		text = describe(s.pool) + ": it hands out no rendered config yet"
 	case s.pool.Spec.IsPaused():
 		text += "; the pool is paused"
+	case !s.isComplete():
+		if why := maintenance.HoldOf(s.pool, time.Now()).Why; why != "" {
+			text += "; " + why
+		}
 	}
 	return text
 }

@@ -1,0 +1,88 @@
+package maintenance_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+)
+
+func TestMaintenance(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Maintenance windows")
+}
+
+var path = field.NewPath("spec", "maintenanceWindow")
+
+func timeOf(text string) time.Time {
+	GinkgoHelper()
+	t, err := time.Parse(time.RFC3339, text)
+	Expect(err).NotTo(HaveOccurred())
+	return t
+}
+
+var _ = DescribeTable("Hosts can begin updates", func(schedule string, minutes int32, zone, now, opens string) {
+	window, errs := maintenance.Parse(poolv1.MaintenanceWindow{Schedule: schedule, DurationMinutes: minutes, TimeZone: zone}, path)
+	Expect(errs).To(BeEmpty())
+	Expect(window.Opens(timeOf(now))).To(BeTemporally("==", timeOf(opens)))
+},
+	// 2026-11-21 is a Saturday.
+	Entry("when the window opens", "0 22 * * 6", int32(240), "", "2026-11-20T12:00:00Z", "2026-11-21T22:00:00Z"),
+	Entry("at the first moment", "0 22 * * 6", int32(240), "", "2026-11-21T22:00:00Z", "2026-11-21T22:00:00Z"),
+	Entry("in the window, also on the next day", "0 22 * * 6", int32(240), "", "2026-11-22T01:59:59Z", "2026-11-22T01:59:59Z"),
+	Entry("a week later from the moment at which the window closes", "0 22 * * 6", int32(240), "", "2026-11-22T02:00:00Z", "2026-11-28T22:00:00Z"),
+	Entry("at the hours of a time zone", "0 22 * * 6", int32(240), "Europe/Berlin", "2026-11-21T20:59:59Z", "2026-11-21T21:00:00Z"),
+	Entry("at the same local time in summer", "0 22 * * 6", int32(240), "Europe/Berlin", "2026-07-18T19:59:59Z", "2026-07-18T20:00:00Z"),
+	Entry("at any time if windows touch", "0 * * * *", int32(60), "", "2026-11-21T10:59:59.5Z", "2026-11-21T10:59:59.5Z"),
+	Entry("at any time if windows overlap", "*/5 * * * *", int32(60), "", "2026-11-21T10:59:59Z", "2026-11-21T10:59:59Z"),
+	Entry("by a name", "@weekly", int32(60), "Etc/UTC", "2026-11-21T10:59:59Z", "2026-11-22T00:00:00Z"),
+)
+
+var _ = It("Hosts of a pool without a window can begin updates at any time", func() {
+	window, errs := maintenance.Parse(poolv1.MaintenanceWindow{}, path)
+	Expect(errs).To(BeEmpty())
+	now := time.Now()
+	Expect(window.Opens(now)).To(Equal(now))
+})
+
+var _ = DescribeTable("A window is refused with", func(schedule string, minutes int32, zone, at, why string) {
+	_, errs := maintenance.Parse(poolv1.MaintenanceWindow{Schedule: schedule, DurationMinutes: minutes, TimeZone: zone}, path)
+	Expect(errs).To(ConsistOf(And(HaveField("Field", "spec.maintenanceWindow."+at), HaveField("Detail", ContainSubstring(why)))))
+},
+	Entry("no schedule", "", int32(60), "", "schedule", `such as "0 22 * * 6"`),
+	Entry("a schedule of four fields", "0 22 * *", int32(60), "", "schedule", "expected exactly 5 fields"),
+	Entry("an hour that does not exist", "0 24 * * 6", int32(60), "", "schedule", "above maximum"),
+	Entry("a date that does not exist", "0 0 30 2 *", int32(60), "", "schedule", "there is no such date"),
+	Entry("a time zone in the schedule", "CRON_TZ=Europe/Berlin 0 22 * * 6", int32(60), "", "schedule", "set timeZone"),
+	Entry("a time zone without a schedule, at which the library fails", "TZ=", int32(60), "", "schedule", "set timeZone"),
+	Entry("an interval without a fixed time", "@every 1h", int32(60), "", "schedule", "fixed times"),
+	Entry("a time zone that does not exist", "0 22 * * 6", int32(60), "Berlin", "timeZone", "Europe/Berlin"),
+	Entry("the time zone of the manager's Pod", "0 22 * * 6", int32(60), "Local", "timeZone", "Europe/Berlin"),
+	Entry("a path as the time zone", "0 22 * * 6", int32(60), "../../etc/passwd", "timeZone", "Europe/Berlin"),
+	Entry("no duration", "0 22 * * 6", int32(0), "", "durationMinutes", "at least 1"),
+)
+
+func FuzzParse(f *testing.F) {
+	for _, schedule := range []string{"0 22 * * 6", "@weekly", "TZ=", "*/5 1-3 ? jan sun", "0 0 30 2 *"} {
+		f.Add(schedule, int32(60), "Europe/Berlin", int64(1700000000))
+	}
+	f.Fuzz(func(t *testing.T, schedule string, minutes int32, zone string, seconds int64) {
+		window, errs := maintenance.Parse(poolv1.MaintenanceWindow{Schedule: schedule, DurationMinutes: minutes % (7 * 24 * 60), TimeZone: zone}, path)
+		if len(errs) > 0 || window == nil {
+			return
+		}
+		now := time.Unix(seconds%(1<<32), 0)
+		opens := window.Opens(now)
+		if opens.Before(now) {
+			t.Fatalf("it opened before now: %s, %s", opens, now)
+		}
+		if again := window.Opens(opens); !again.Equal(opens) {
+			t.Fatalf("it is not open when it opens: %s, %s", opens, again)
+		}
+	})
+}
