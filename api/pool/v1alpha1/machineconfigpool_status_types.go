@@ -1,0 +1,160 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// MachineConfigSource names a MachineConfig that was merged into a rendered config.
+type MachineConfigSource struct {
+	// name is the MachineConfig's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
+}
+
+// PoolConfiguration is a rendered config and the MachineConfigs that were merged into it.
+type PoolConfiguration struct {
+	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	Name string `json:"name,omitempty"`
+
+	// source lists the MachineConfigs that were merged, in order. It is empty if a paused pool was set back to an
+	// earlier rendered config.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Source []MachineConfigSource `json:"source,omitempty"`
+}
+
+// IsDefined reports whether the pool has a rendered config.
+func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
+
+// MachineConfigPoolStatus is the observed state of a pool.
+//
+// +kubebuilder:validation:MinProperties=1
+type MachineConfigPoolStatus struct {
+	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused. Paused is true while the
+	// Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// configuration is the rendered config that Machines of the pool boot with.
+	// +optional
+	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
+
+	// machineCount is the number of Machines and of hosts without a Machine that are recorded in the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MachineCount *int32 `json:"machineCount,omitempty"`
+
+	// updatedMachineCount is the number of the pool's Machines that run the config that the pool rendered last. As in
+	// OpenShift, this also applies to a paused pool, which holds that config back.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
+
+	// readyMachineCount is the number of updated Machines whose Node is Ready and in the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
+
+	// unavailableMachineCount is the number of the pool's Machines whose Node does not exist, is not Ready or is not in
+	// the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
+
+	// degradedMachineCount is the number of the pool's Machines that require a user's action.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
+
+	// rollout is the last change of the pool's running hosts to another configuration.
+	// +optional
+	Rollout PoolRollout `json:"rollout,omitempty,omitzero"`
+
+	// prediction is what the change to the config that the pool rendered last does to the running hosts that run
+	// another one. It is absent if there are none. A paused pool has it too.
+	// +optional
+	Prediction PoolPrediction `json:"prediction,omitempty,omitzero"`
+}
+
+// PoolPrediction is the number of running hosts by the strongest thing that happens to them when they change their
+// configuration. It assumes hosts with every program that can change kernel arguments and the operating system.
+//
+// +kubebuilder:validation:MinProperties=1
+type PoolPrediction struct {
+	// configuration is the name of the rendered config that the hosts change to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+
+	// none is the number of hosts on which only files and other entries change.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	None *int32 `json:"none,omitempty"`
+
+	// reload is the number of hosts on which units or systemd reload.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Reload *int32 `json:"reload,omitempty"`
+
+	// restart is the number of hosts on which units restart, or that are drained without a reboot.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Restart *int32 `json:"restart,omitempty"`
+
+	// reboot is the number of hosts that are drained and reboot.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Reboot *int32 `json:"reboot,omitempty"`
+
+	// replace is the number of hosts that can't change to the configuration while they run.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replace *int32 `json:"replace,omitempty"`
+
+	// unknown is the number of hosts whose present rendered config does not exist any more.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Unknown *int32 `json:"unknown,omitempty"`
+
+	// replacedMachines are the names of the first PoolbootConfigs whose hosts must be replaced.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	ReplacedMachines []string `json:"replacedMachines,omitempty"`
+}
+
+// PoolRollout is a change of a pool's running hosts to another configuration, a few at a time.
+//
+// +kubebuilder:validation:MinProperties=1
+type PoolRollout struct {
+	// configuration is the name of the rendered config that the hosts change to.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Configuration string `json:"configuration,omitempty"`
+
+	// startTime is when the update of the first host was observed.
+	// +required
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when no running host had to change any more. It is absent until then.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
