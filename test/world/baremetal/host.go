@@ -231,9 +231,10 @@ func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
 		return "", h.errorf("run %v: systemd has not started", argv)
 	}
 	// nsenter without --no-fork stops itself when its child is stopped, and systemd stops all processes for a moment
-	// when the host shuts down. A shell only waits. Its child is in the PID namespace, so it must not exec the program.
+	// when the host shuts down. A shell only waits. Only its children are in the PID namespace, so it must neither exec
+	// the program nor run a builtin such as kill.
 	command := exec.CommandContext(ctx, "nsenter", append([]string{"--all", "--no-fork", "--target", strconv.Itoa(pid), "--",
-		"/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "/bin/sh", "-c", `"$@"; exit $?`, "sh"}, argv...)...)
+		"/bin/sh", "-c", `/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"; exit $?`, "sh"}, argv...)...)
 	// The program runs in the host's PID namespace, and ends with the host or with this process.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := command.Output()
