@@ -29,9 +29,9 @@ var aliasBomb = func() string {
 	return text
 }()
 
-// nestJSON returns JSON with nested objects.
-func nestJSON(levels int) string {
-	return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
+// nestJSON returns JSON with nested objects, and a value in the innermost one.
+func nestJSON(levels int, innermost string) string {
+	return strings.Repeat(`{"a":`, levels) + innermost + strings.Repeat("}", levels)
 }
 
 // postMachineConfig creates a MachineConfig with a raw spec, without client-side checks.
@@ -83,8 +83,10 @@ var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
 		Entry("1.6 MiB: more than etcd accepts", func() string { return huge(16 << 20 / 10) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
 		Entry("2 MiB: more than the API server sends to etcd", func() string { return huge(2 << 20) }, http.StatusUnprocessableEntity, "spec.config: Too long"),
 		Entry("4 MiB: more than the API server accepts", func() string { return huge(4 << 20) }, http.StatusRequestEntityTooLarge, "limit is 3145728"),
-		Entry("JSON nested 100,000 levels deep", func() string { return ignition(`"a":` + nestJSON(100_000)) }, http.StatusBadRequest, "max depth"),
-		Entry("nested objects in a list of Ignition", func() string { return ignition(`"storage":{"files":[` + nestJSON(5_000) + `]}`) },
+		Entry("JSON nested 100,000 levels deep", func() string { return ignition(`"a":` + nestJSON(100_000, "1")) }, http.StatusBadRequest, "max depth"),
+		Entry("an unknown field with content, nested 5,000 levels deep", func() string { return ignition(`"a":` + nestJSON(5_000, "1")) },
+			http.StatusUnprocessableEntity, "Ignition 3.4.0 does not have this key, and would ignore it with its content"),
+		Entry("nested objects in a list of Ignition", func() string { return ignition(`"storage":{"files":[` + nestJSON(5_000, "1") + `]}`) },
 			http.StatusUnprocessableEntity, "storage.files"),
 		Entry("Butane whose aliases expand to billions of items", func() string { return butane("storage:\n  files:\n" + aliasBomb) },
 			http.StatusUnprocessableEntity, "spec.butane"),
@@ -101,9 +103,9 @@ var _ = Describe("Hostile MachineConfigs", Ordered, ContinueOnFailure, func() {
 		Entry("a list in place of the spec", func() string { return `[]` }, http.StatusUnprocessableEntity, "must be of type object"),
 	)
 
-	It("with unknown fields are accepted, and rendered without these fields", func(ctx SpecContext) {
+	It("with unknown fields without content are accepted, and rendered without these fields", func(ctx SpecContext) {
 		pool := t.Pool("infra")
-		code, answer := postMachineConfig(ctx, t.Namespace, ignition(`"a":`+nestJSON(5_000)))
+		code, answer := postMachineConfig(ctx, t.Namespace, ignition(`"a":`+nestJSON(5_000, "null")))
 		Expect(code).To(Equal(http.StatusCreated), answer[:min(len(answer), 500)])
 		Eventually(ctx, getSources(pool)).Should(Equal([]string{"00-worker", "51-infra", "hostile"}))
 		rendered := &poolv1.MachineConfig{}
