@@ -58,6 +58,7 @@ var _ = Describe("An attacker with root on a running host", func() {
 
 	It("cannot keep other hosts from booting with requests for its own registration, which nothing answers", func() {
 		certificate := kubelet(ca, "edge-9")
+		s, path := s, path // the attack can outlast this spec for a moment
 		var ended atomic.Bool
 		DeferCleanup(func() { ended.Store(true) })
 		for range 60 {

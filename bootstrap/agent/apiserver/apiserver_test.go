@@ -26,6 +26,7 @@ var _ agent.Cluster = (*Client)(nil)
 
 func TestAPIServer(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(10 * time.Second)
 	RunSpecs(t, "The agent's client of the API server")
 }
 
