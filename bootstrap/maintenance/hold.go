@@ -35,7 +35,7 @@ func HoldOf(p *poolv1.MachineConfigPool, now time.Time) Hold {
 		return Hold{}
 	}
 	return Hold{
-		Why:   fmt.Sprintf("the maintenance window of MachineConfigPool %s opens at %s", p.Name, opens.UTC().Format(time.RFC3339)),
+		Why:  fmt.Sprintf("the maintenance window of MachineConfigPool %s opens at %s", p.Name, opens.UTC().Format(time.RFC3339)),
 		Wait: min(opens.Sub(now), MaxWait),
 	}
 }
