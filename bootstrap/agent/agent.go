@@ -89,6 +89,8 @@ type Agent struct {
 	// isDue is set if the host must be checked for differences.
 	isDue                              bool
 	checkedAt, repairedAt, requestedAt time.Duration
+	// repairs counts the repairs that followed each other.
+	repairs int
 }
 
 // evaluation is why a revision is not applied, until something changes on the host.

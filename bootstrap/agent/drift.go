@@ -140,8 +140,9 @@ func listDrift(drift []difference) string {
 }
 
 const (
-	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair, or force the host to apply its configuration again."
-	repairForced = "Correct it on the host, or force the host to apply its configuration again."
+	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair, or force the host to apply its configuration again. " + ofOS
+	repairForced = "Correct it on the host, or force the host to apply its configuration again. " + ofOS
+	ofOS         = "Leave entries out of the configuration that the operating system changes itself."
 )
 
 // repair corrects what differs, if the pool says so and it needs neither a drain nor a reboot. Otherwise it reports it.
@@ -149,16 +150,16 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	report := func(why string) {
 		a.report.set(a.journal.Current, agentv1.Degraded, fmt.Sprintf("the host differs from %s in %d entries. %s", a.current.config, len(a.current.drift), why))
 	}
-	switch wait := repairInterval - (a.Clock.Uptime() - a.repairedAt); {
+	switch wait := a.repairWait(); {
 	case !a.current.repairs:
 		report(repairByHand)
 		return a.untilCheck(), nil
 	case !slices.ContainsFunc(a.current.drift, isRepairable):
 		report("What is additional is not Poolboot's: remove it on the host.")
 		return a.untilCheck(), nil
-	case a.repairedAt != 0 && wait > 0:
-		report("It was repaired less than a minute ago. If it differs again, find the program that changes it.")
-		return wait, nil
+	case wait > 0:
+		report("It was repaired before, and differs again: find the program that changes it. If that is the operating system, leave the entry out of the configuration.")
+		return min(wait, a.untilCheck()), nil
 	}
 	t, err := a.load(a.journal.Current)
 	if err != nil {
@@ -181,8 +182,22 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	case err != nil:
 		return now, err
 	}
-	a.repairedAt = a.Clock.Uptime()
+	a.repairedAt, a.repairs = a.Clock.Uptime(), a.repairs+1
 	return a.start(ctx, node, u)
+}
+
+// repairWait returns the time until the next repair can begin. Each repair soon after another one doubles it, up to the
+// time between two full checks: a program that changes an entry again and again has the host repaired once an hour.
+func (a *Agent) repairWait() time.Duration {
+	if a.repairs == 0 {
+		return 0
+	}
+	interval := min(checkInterval, repairInterval<<min(a.repairs-1, 10))
+	passed := a.Clock.Uptime() - a.repairedAt
+	if passed >= interval+checkInterval { // the last one lasted
+		a.repairs = 0
+	}
+	return interval - passed
 }
 
 func isRepairable(d difference) bool { return d.Kind != string(hostfiles.AdditionalDropIn) }

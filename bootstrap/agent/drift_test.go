@@ -106,18 +106,33 @@ var _ = Describe("A host that differs from its configuration", func() {
 		w := install(repairs)
 		a, stop := w.begin()
 		defer stop()
-		repaired := 0
-		for range 20 { // 20 * 10 s
+		var repaired []time.Duration
+		for range 3 * 24 * 60 { // minutes
 			w.write("etc/none/f", "by a program")
 			a.CheckSoon()
 			_, err := a.Step(GinkgoT().Context(), w.node)
 			Expect(err).NotTo(HaveOccurred())
 			if w.read("etc/none/f") == "a" {
-				repaired++
+				repaired = append(repaired, w.uptime)
 			}
-			w.pass(10 * time.Second)
+			w.pass(time.Minute)
 		}
-		Expect(repaired).To(BeNumerically("~", 4, 1))
+		Expect(len(repaired)).To(BeNumerically("~", 3*24+6, 2), "first soon, then hourly")
+		for i, at := range repaired[1:] {
+			Expect(at - repaired[i]).To(BeNumerically(">=", min(checkInterval, time.Minute<<i)))
+		}
+		Expect(w.state()).To(HavePrefix("Degraded "))
+		Expect(w.reason()).To(ContainSubstring("find the program that changes it"))
+		a.CheckSoon()
+		w.pass(3 * checkInterval) // it stays repaired
+		w.write("etc/none/f", "a")
+		_, err := a.Step(GinkgoT().Context(), w.node)
+		Expect(err).NotTo(HaveOccurred())
+		w.write("etc/none/f", "by hand")
+		a.CheckSoon()
+		_, err = a.Step(GinkgoT().Context(), w.node)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.read("etc/none/f")).To(Equal("a"), "later changes are repaired at once")
 	})
 
 	It("stays as it is if the repair fails, and the repair is not tried again until the host changes", func() {

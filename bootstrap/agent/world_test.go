@@ -53,7 +53,9 @@ type world struct {
 	// losesArguments is set if the boot loader does not use what is configured.
 	losesArguments bool
 
-	boots     int
+	boots int
+	// rebooted is what the operating system changes in each boot.
+	rebooted  func()
 	bootTime  time.Duration // the uptime at which a boot begins
 	uptime    time.Duration
 	wallclock time.Time
@@ -154,6 +156,9 @@ func (w *world) boot() {
 	w.uptime = w.bootTime + 30*time.Second
 	if !w.losesArguments {
 		w.running, w.runningOS = slices.Clone(w.arguments), w.os.Image
+	}
+	if w.rebooted != nil {
+		w.rebooted()
 	}
 }
 

@@ -63,7 +63,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	switch {
 	case h.Report.Drift != "":
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host, set spec.driftPolicy of the pool to Repair, "+
-			"or change the annotation %s of the PoolbootConfig to apply everything again", h.Node.Name, runs, h.Report.Drift, bootstrapv1.ForceUpdateAnnotation)
+			"change the annotation %s of the PoolbootConfig to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.Report.Drift, bootstrapv1.ForceUpdateAnnotation)
 	case h.Report.State == agentv1.Degraded:
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
