@@ -87,6 +87,9 @@ func compile(expression string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkCopies(expression); err != nil {
+		return nil, err
+	}
 	parsed, issues := env.Parse(expression)
 	if issues.Err() != nil {
 		return nil, firstError(issues)

@@ -34,6 +34,9 @@ var _ = Describe("An expression", func() {
 		Entry("a regular expression with counted repetitions", `host.hardware.vendor.matches("^(?:(?:a?){1000}){1}$") ? "a" : "b"`, "1:30: the compiled regular expressions of one rule can have at most 1000 instructions"),
 		Entry("nested counted repetitions", `host.hardware.vendor.find("(?:(?:a?){30}){30}")`, "1:27: the compiled regular expressions of one rule can have at most 1000 instructions"),
 		Entry("many regular expressions", `[`+strings.Repeat(`host.name.matches("[ab]{150}"), `, 4)+`true].all(m, m) ? "a" : "b"`, "1:116: the compiled regular expressions of one rule can have at most 1000 instructions"),
+		Entry("a long chain of optMap, which copies what it is called on", `optional.of("a")`+strings.Repeat(`.optMap(x, x)`, 200), "1:76: an expression can call optMap and optFlatMap at most 4 times"),
+		Entry("a long chain of optFlatMap", `optional.of("a")`+strings.Repeat(`.optFlatMap(x, optional.of(x))`, 100), "1:148: an expression can call optMap and optFlatMap at most 4 times"),
+		Entry("optMap nested many times", `optional.of("a")`+strings.Repeat(`.optMap(x, optional.of(x)`, 30)+strings.Repeat(`)`, 30), "1:124: an expression can call optMap and optFlatMap at most 4 times"),
 		Entry("a number", `host.hardware.cpu.count`, `1:1: the result is of type int, and a label value is a string: convert it with string(…)`),
 		Entry("a bool", `host.hardware.nics.size() > 1`, `1:1: the result is of type bool`),
 		Entry("an object", `host.hardware.cpu`, `1:1: the result is of type poolboot.CPU`),
@@ -84,6 +87,10 @@ var _ = Describe("An expression", func() {
 		} {
 			Expect(Check(expression)).To(Succeed(), expression)
 		}
+	})
+
+	It("can use optMap and optFlatMap four times", func() {
+		Expect(Check(`host.?labels["rack"].optMap(r, r + "-").optFlatMap(r, host.?labels["row"].optMap(w, r + w)).optMap(r, r + "x")`)).To(Succeed())
 	})
 
 	It("is stopped when its context is done", func() {
