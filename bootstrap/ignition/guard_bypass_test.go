@@ -131,7 +131,7 @@ var _ = Describe("Guard on other spellings", func() {
 		Entry("a credential in one of systemd's units", dropin("systemd-tmpfiles-setup.service", "[Service]\nSetCredential=tmpfiles.extra:r /etc/poolboot/kubelet.env"), "systemd.units[0].dropins[0].contents", "SetCredential=tmpfiles.extra"),
 		Entry("an extension of /etc", fileWith("/var/lib/confexts/a/etc/poolboot/kubelet.env", "x"), "storage.files[0].path", "merged over /etc"),
 		Entry("an image of an extension of /etc", remote("/var/lib/confexts/a.raw"), "storage.files[0].path", "merged over /etc"),
-		Entry("a unit in a system extension", fileWith("/var/lib/extensions/a/usr/lib/systemd/system/kubelet.service.d/a.conf", "[Service]\nExecStart=/a"), "storage.files[0].contents", "ExecStart is not an allowed setting"),
+		Entry("a unit in a system extension", fileWith("/var/lib/extensions/a/usr/lib/systemd/system/kubelet.service.d/a.conf", "[Service]\nExecStart=/a"), "storage.files[0].contents", "ExecStart would start the kubelet without the flags"),
 		Entry("kernel arguments of the boot loader", fileWith("/boot/loader/entries/a.conf", "options quiet"), "storage.files[0].path", "use kernelArguments"),
 		Entry("a file through OSTree", fileWith("/sysroot/etc/poolboot/kubelet.env", "x"), "storage.files[0].path", "not a regular path"),
 

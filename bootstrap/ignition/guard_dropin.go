@@ -46,6 +46,10 @@ func (g *guard) refuseKubeletDropin(place, unitName, what, contents string) bool
 		case directive.name == "Alias":
 			g.refuse(place, "%s: Alias would give the kubelet's unit another name, with its own drop-ins: remove the line", what)
 			return true
+		case directive.name == "ExecStart" && unitName == KubeletUnit:
+			g.refuse(place, "%s: ExecStart would start the kubelet without the flags that put its Node into its pool: to start it through a command, "+
+				"such as nsenter for a mount namespace, set spec.kubeletWrapper of the MachineConfigPool, and remove the line", what)
+			return true
 		case !slices.ContainsFunc(allowed, directive.is):
 			g.refuse(place, "%s: %s is not an allowed setting, because it could take the Node out of its pool: "+
 				"use a kubelet configuration in %s, or a unit of your own", what, directive.name, KubeletConfigDirectory)

@@ -20,7 +20,7 @@ var identitySettings = []string{"registerWithTaints", "registerNode", "providerI
 // reservedVariables are the variables from which the kubelet's unit takes such flags: those of Poolboot, kubeadm and
 // OpenShift.
 var reservedVariables = []string{
-	KubeletArgsVariable, KubeadmArgsVariable, "CUSTOM_KUBELET_LABELS", "KUBELET_NODE_NAME", "KUBELET_PROVIDERID",
+	KubeletArgsVariable, KubeletCommandVariable, KubeadmArgsVariable, "CUSTOM_KUBELET_LABELS", "KUBELET_NODE_NAME", "KUBELET_PROVIDERID",
 }
 
 var (

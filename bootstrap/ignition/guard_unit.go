@@ -50,8 +50,8 @@ func (g *guard) checkUnit(place, name, contents string) {
 	case isOwnUnit(name):
 		g.refuseOwn(place, name)
 	case name == KubeletUnit:
-		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, or a kubelet configuration in %s",
-			name, KubeletConfigDirectory)
+		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, a kubelet configuration in %s, or "+
+			"spec.kubeletWrapper of the MachineConfigPool for a command that starts the kubelet", name, KubeletConfigDirectory)
 	case g.hidesReservedFiles(name):
 		g.refuse(place, "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(name))
 	case g.refuseDirectives(place, name, name, contents):
@@ -80,12 +80,17 @@ func (g *guard) refuseOwn(place, name string) {
 }
 
 // isReservedDropin reports whether a drop-in of the kubelet's unit would replace that of Poolboot or of the image.
-func isReservedDropin(name string) bool { return name == kubeadmDropin || name == OwnDropin }
+func isReservedDropin(name string) bool {
+	return name == kubeadmDropin || name == OwnDropin || name == WrapperDropin
+}
 
 func (g *guard) refuseDropin(place, name string) {
 	whose := "that of Poolboot, which checks the host before it joins"
-	if name == kubeadmDropin {
+	switch name {
+	case kubeadmDropin:
 		whose = "that of the image, which passes the pool's flags to the kubelet"
+	case WrapperDropin:
+		whose = "that of Poolboot with spec.kubeletWrapper of the MachineConfigPool"
 	}
 	g.refuse(place, "%s would replace %s: use another name", name, whose)
 }

@@ -59,9 +59,18 @@ const (
 	RegisterUnit = OwnUnitPrefix + "register.service"
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"
+	// KubeletCommandVariable is the variable with the kubelet's path and its flags for joining, which WrapperDropin
+	// uses.
+	KubeletCommandVariable = "POOLBOOT_KUBELET_COMMAND"
 
 	// OwnDropin is the name of Poolboot's drop-in for KubeletUnit.
 	OwnDropin = "10-poolboot.conf"
+	// WrapperDropin is the name of the drop-in for KubeletUnit with the kubeletWrapper of a pool.
+	WrapperDropin = "20-poolboot-wrapper.conf"
+	// WrappedKubelet is the kubelet's command in WrapperDropin. For both joins: variables that a host does not have
+	// expand to nothing.
+	WrappedKubelet = "$" + KubeletCommandVariable + " $" + KubeletArgsVariable +
+		" $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $" + KubeadmArgsVariable + " $KUBELET_EXTRA_ARGS"
 	// KubeadmFlagsPath is where kubeadm writes the kubelet's flags, in KubeadmArgsVariable.
 	KubeadmFlagsPath    = "/var/lib/kubelet/kubeadm-flags.env"
 	KubeadmArgsVariable = "KUBELET_KUBEADM_ARGS"
@@ -211,7 +220,7 @@ func Reserved() []string {
 	for _, directory := range slices.Concat(reservedDirectories, generatorDirectories) {
 		all = append(all, directory+"/")
 	}
-	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin)
+	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin, KubeletUnit+".d/"+WrapperDropin)
 	for _, flag := range identityFlagNames {
 		all = append(all, "--"+flag)
 	}

@@ -113,6 +113,26 @@ var _ = Describe("The check before a host joins", func() {
 		Entry("with the join type Kubelet", false), Entry("with the join type Kubeadm", true),
 	)
 
+	It("succeeds if the wrapper of the pool starts the kubelet with its flags, and only then", func() {
+		h := newCheckedHost(false)
+		before, _, _ := strings.Cut(h.show, "argv[]=")
+		_, after, _ := strings.Cut(h.show, " ; ignore_errors")
+		wrapped := func(command string) string { return before + "argv[]=" + command + " ; ignore_errors" + after }
+		h.show = wrapped("/usr/bin/nsenter --mount=/run/kubens/mnt " + ignition.WrappedKubelet)
+		out, err := h.check()
+		Expect(err).NotTo(HaveOccurred(), out)
+		for _, command := range []string{
+			"/usr/bin/nsenter --mount=/run/kubens/mnt /usr/bin/kubelet",
+			"/usr/bin/nsenter --mount=/run/kubens/mnt " + ignition.WrappedKubelet + " --node-labels=a=b",
+			strings.ReplaceAll("/usr/bin/nsenter "+ignition.WrappedKubelet, " $"+ignition.KubeletArgsVariable, ""),
+		} {
+			h.show = wrapped(command)
+			out, err = h.check()
+			Expect(err).To(HaveOccurred(), command)
+			Expect(out).To(ContainSubstring("because ExecStart= of kubelet.service differs"))
+		}
+	})
+
 	DescribeTable("stops the join on a changed host, and names the change",
 		func(kubeadm bool, change func(h *checkedHost), changed string) {
 			h := newCheckedHost(kubeadm)

@@ -24,7 +24,8 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 	if err != nil {
 		return ignition.Config{}, err
 	}
-	env := ignition.KubeletArgsVariable + "=" + strings.Join(reg.KubeletArgs(), " ") + "\n"
+	env := ignition.KubeletArgsVariable + "=" + strings.Join(reg.KubeletArgs(), " ") + "\n" +
+		ignition.KubeletCommandVariable + "=" + kubeletCommand(join.Path()) + "\n"
 
 	config := ignition.New()
 	config.Storage.Directories = append(config.Storage.Directories,
@@ -57,16 +58,20 @@ func kubeletConfiguration() *kubeletv1beta1.KubeletConfiguration {
 	}
 }
 
-func kubeletUnit(kubeletPath string) []*unit.UnitOption {
-	command := strings.Join([]string{
+// kubeletCommand returns the command of the kubelet without the flags that put its Node into its pool.
+func kubeletCommand(kubeletPath string) string {
+	return strings.Join([]string{
 		kubeletPath,
 		"--config=" + ignition.KubeletConfigPath,
 		"--config-dir=" + ignition.KubeletConfigDirectory,
 		"--bootstrap-kubeconfig=" + ignition.BootstrapKubeconfigPath,
 		"--kubeconfig=" + ignition.KubeconfigPath,
 		"--cert-dir=" + ignition.KubeletPKIDirectory,
-		"$" + ignition.KubeletArgsVariable,
 	}, " ")
+}
+
+func kubeletUnit(kubeletPath string) []*unit.UnitOption {
+	command := kubeletCommand(kubeletPath) + " $" + ignition.KubeletArgsVariable
 	return append(append(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), requiresCheck()...),
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),

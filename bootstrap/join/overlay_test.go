@@ -161,9 +161,11 @@ var _ = Describe("The overlay of a machine", func() {
 			Expect(contents(overlay(), "/etc/kubernetes/pki/ca.crt")).To(Equal(string(cluster.CA)))
 		})
 
-		It("has the kubelet flags of the registration in one line", func() {
+		It("has the kubelet flags of the registration in one line, and its command for a wrapper", func() {
 			Expect(contents(overlay(), "/etc/poolboot/kubelet.env")).To(Equal(
-				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registered.KubeletArgs(), " ") + "\n"))
+				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registered.KubeletArgs(), " ") + "\n" +
+					"POOLBOOT_KUBELET_COMMAND=/usr/bin/kubelet --config=/etc/kubernetes/kubelet.yaml --config-dir=/etc/kubernetes/kubelet.conf.d " +
+					"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --cert-dir=/var/lib/kubelet/pki\n"))
 		})
 
 		It("runs the kubelet that the PoolbootConfig names", func() {

@@ -55,7 +55,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	spec, from, err := mergeConfigs(sources, sections)
+	spec, from, err := mergeConfigs(sources, slices.Concat(sections, wrapperParts(p, in.worker)))
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ type part struct {
 	machineConfig, pool string
 }
 
-// mergeConfigs merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections, which
-// have paths of their own. It also returns the origins of all entries.
+// mergeConfigs merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections and
+// wrapper, which have paths of their own. It also returns the origins of all entries.
 func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}

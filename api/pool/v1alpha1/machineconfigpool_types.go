@@ -77,6 +77,20 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
+	// kubeletWrapper is a command that starts the kubelets of the pool's machines: the path of a program and its
+	// arguments, to which the kubelet's own command is added. For example [/usr/bin/nsenter, --mount=/run/kubens/mnt]
+	// starts the kubelet in a mount namespace that another unit keeps. A pool other than worker inherits the worker
+	// pool's wrapper, and its own replaces it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_./:=@,+-]+$`
+	// +kubebuilder:validation:XValidation:rule="self[0].startsWith('/')",message="it must start with the absolute path of a program, such as /usr/bin/nsenter"
+	KubeletWrapper []string `json:"kubeletWrapper,omitempty"`
+
 	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or
 	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
 	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;

@@ -367,6 +367,11 @@ func (in *MachineConfigPoolSpec) DeepCopyInto(out *MachineConfigPoolSpec) {
 		*out = new(runtime.RawExtension)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.KubeletWrapper != nil {
+		in, out := &in.KubeletWrapper, &out.KubeletWrapper
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.DisruptionPolicy.DeepCopyInto(&out.DisruptionPolicy)
 	if in.MaxUnavailable != nil {
 		in, out := &in.MaxUnavailable, &out.MaxUnavailable

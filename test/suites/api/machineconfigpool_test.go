@@ -34,6 +34,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a node selector by expressions", `spec: {nodeSelector: {matchExpressions: [{key: example.com/site, operator: Exists}]}}`),
 		Entry("a kubelet configuration", newKubeletPatch(kubeletType+", maxPods: 500, systemReserved: {cpu: 500m}, clusterDNS: [10.96.0.10]")),
 		Entry("a kubelet configuration without settings", newKubeletPatch(kubeletType)),
+		Entry("a wrapper of the kubelet", "spec: {kubeletWrapper: [/usr/bin/nsenter, '--mount=/run/kubens/mnt']}"),
 		Entry("a disruption policy with every action", newActionsPatch("{type: DaemonReload}, {type: Drain}, {type: Reload, unit: crio.service}, {type: Restart, unit: 'dev-disk-by\\x2duuid.mount'}")),
 		Entry("a disruption policy for everything", newPolicyPatch("files: [{path: /, actions: [{type: None}]}, {path: /etc/.a/..b, actions: [{type: Reboot}]}], "+
 			"units: [{name: getty@tty1.service, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}")),
@@ -96,6 +97,9 @@ var _ = Describe("A MachineConfigPool", func() {
 			"kind must be KubeletConfiguration"),
 		Entry("a kubelet configuration of another version", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1, kind: KubeletConfiguration"), "spec.kubeletConfiguration",
 			"apiVersion must be kubelet.config.k8s.io/v1beta1"),
+		Entry("an empty wrapper of the kubelet", "spec: {kubeletWrapper: []}", "spec.kubeletWrapper", "at least 1"),
+		Entry("a wrapper of the kubelet without an absolute path", "spec: {kubeletWrapper: [nsenter]}", "spec.kubeletWrapper", "absolute path of a program"),
+		Entry("a wrapper of the kubelet that systemd would expand", "spec: {kubeletWrapper: [/usr/bin/nsenter, '--mount=%t/mnt']}", "spec.kubeletWrapper[1]", "should match"),
 		Entry("an empty disruption policy", newPolicyPatch(""), "spec.disruptionPolicy", "at least 1"),
 		Entry("a relative path in a disruption policy", newPolicyPatch("files: [{path: etc/a, actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "must be an absolute path"),
 		Entry("a path with a slash at its end", newPolicyPatch("files: [{path: /etc/, actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "without a slash at its end"),

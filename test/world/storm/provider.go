@@ -73,6 +73,7 @@ func bootByPointer(ctx context.Context, _ *bmov1alpha1.BareMetalHost, userData [
 		return nil, err
 	}
 	_, flags, _ := strings.Cut(environment, ignition.KubeletArgsVariable+"=")
+	flags, _, _ = strings.Cut(flags, "\n")
 	k, err := kubeletWith(strings.Fields(flags))
 	if err != nil {
 		return nil, err
