@@ -107,7 +107,8 @@ fuzz: ## Fuzz every parser, and the decision on certificates, for FUZZTIME each 
 
 .PHONY: bench
 bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
-	go test -run '^$$' -bench . -benchmem ./test/bench/...
+	@$(PROGRESS) "install rsync, the peer of updates of files" "install rsync yourself" hack/native-packages.sh rsync
+	go test -run '^$$' -bench . -benchmem ./test/bench/... ./bootstrap/agent/hostfiles/
 
 .PHONY: bench-server
 bench-server: binaries ## Boot hosts from a config server with a core of its own, in the way of Ignition, next to a file server and bare handshakes.

@@ -50,7 +50,7 @@ func newAssigned(clientCA []byte) (assigned, []byte, error) {
 
 // BenchmarkUpdate compares the request of a running host for what it should run, with a client certificate, to the
 // request of a host that boots, with a token: on one connection, and on a new connection each. Client and server share
-// the process.
+// the process. "x-peer" is the ratio of an update request to a boot request.
 func BenchmarkUpdate(b *testing.B) {
 	clientCA, err := loopback.NewCA("cluster")
 	if err != nil {
@@ -78,40 +78,32 @@ func BenchmarkUpdate(b *testing.B) {
 		Rendered:    machineConfig{machine}, Boots: machine, Wait: time.Nanosecond,
 		Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: logr.Discard(), Ready: func() error { return nil },
 	}))
-	for _, what := range []struct {
-		name, path   string
-		certificates []tls.Certificate
-		want         []byte
-	}{
-		{"boot", configPath("0"), nil, nil},
-		{"update", "/update/default/0/" + benchPointer, []tls.Certificate{kubelet}, document},
-	} {
-		for _, keep := range []bool{true, false} {
-			b.Run(fmt.Sprintf("%s/keep=%t", what.name, keep), func(b *testing.B) {
-				host := newHostClient(keep, authority().PEM())
-				host.Transport.(*http.Transport).TLSClientConfig.Certificates = what.certificates
-				defer host.CloseIdleConnections()
-				size := 0
-				for b.Loop() {
-					body, err := send(host, address+what.path, what.certificates == nil)
-					if err != nil {
-						b.Fatal(err)
-					}
-					if size = len(body); what.want != nil && !bytes.Equal(body, what.want) {
-						b.Fatal("another document")
-					}
+	for name, keep := range map[string]bool{"kept-alive": true, "new-connection": false} {
+		b.Run(name, func(b *testing.B) {
+			running, booting := newHostClient(keep, authority().PEM()), newHostClient(keep, authority().PEM())
+			running.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{kubelet}
+			defer running.CloseIdleConnections()
+			defer booting.CloseIdleConnections()
+			size := 0
+			compare(b, func() error {
+				body, err := requestAsKubelet(running, address+"/update/default/0/"+benchPointer)
+				if err == nil && !bytes.Equal(body, document) {
+					err = errors.New("the answer to the update request is another document")
 				}
-				b.ReportMetric(float64(size), "bytes/answer")
+				return err
+			}, func() error {
+				body, err := request(booting, address+configPath("0"))
+				size = len(body)
+				return err
 			})
-		}
+			b.ReportMetric(float64(len(document)), "bytes/answer")
+			b.ReportMetric(float64(size), "peer-bytes/answer")
+		})
 	}
 }
 
-// send sends a request, with a token if the client has no certificate.
-func send(host *http.Client, target string, hasToken bool) ([]byte, error) {
-	if hasToken {
-		return request(host, target)
-	}
+// requestAsKubelet sends a request without a token.
+func requestAsKubelet(host *http.Client, target string) ([]byte, error) {
 	response, err := host.Get(target)
 	if err != nil {
 		return nil, err

@@ -15,34 +15,42 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
-// sizeOfConfig is how many files a large configuration has.
-const sizeOfConfig = 1000
+const (
+	// filesOfHost is how many files a large configuration has, and treeOfHost where they are.
+	filesOfHost = 1000
+	treeOfHost  = "/etc/poolboot-test/"
+	// maxDriftCheck is the processor time that a full check of a large configuration may take.
+	maxDriftCheck = 50 * time.Millisecond
+)
 
-// largeTree returns a configuration with files of 4 KiB in 50 directories, of which the first have another version.
-func largeTree(changed int) hosttree.Tree {
+// hostTree returns a configuration with files of 4 KiB in 50 directories, of which the first have another version.
+func hostTree(changed int) hosttree.Tree {
 	tree := hosttree.Tree{}
-	for i := range sizeOfConfig {
+	for i := range filesOfHost {
 		version := 1
 		if i < changed {
 			version = 2
 		}
-		contents := strings.Repeat(fmt.Sprintf("%d %d\n", i, version), 4096/7)
-		tree[fmt.Sprintf("/etc/poolboot-test/%02d/%04d.conf", i%50, i)] = hosttree.Entry{
-			Type: hosttree.File, Mode: ptr.To[uint32](0o644), UID: ptr.To(0), GID: ptr.To(0), Contents: []byte(contents),
+		tree[fmt.Sprintf("%s%02d/%04d.conf", treeOfHost, i%50, i)] = hosttree.Entry{
+			Type: hosttree.File, Mode: ptr.To[uint32](0o644), UID: ptr.To(0), GID: ptr.To(0),
+			Contents: []byte(strings.Repeat(fmt.Sprintf("%d %d\n", i, version), 4096/7)),
 		}
 	}
 	return tree
 }
 
-// newBenchmarkHost returns a host on a real disk with the large configuration.
-func newBenchmarkHost(b *testing.B) (string, *Updater) {
-	b.Helper()
-	directory, err := os.MkdirTemp("", "host-")
-	if err != nil {
-		b.Fatal(err)
+// updateHost plans, applies and confirms an update of files.
+func updateHost(u *Updater, from, to hosttree.Tree) error {
+	if err := u.Apply(hosttree.Changes(from, to), false); err != nil {
+		return err
 	}
-	b.Cleanup(func() { _ = os.RemoveAll(directory) })
-	root, err := os.OpenRoot(directory)
+	return u.Confirm()
+}
+
+// newHostFiles returns a host with a large configuration, and what updates its files.
+func newHostFiles(b *testing.B) (*os.Root, *Updater) {
+	b.Helper()
+	root, err := os.OpenRoot(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -51,109 +59,129 @@ func newBenchmarkHost(b *testing.B) (string, *Updater) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = u.Close() })
-	benchmarkUpdate(b, u, nil, largeTree(0))
-	return directory, u
-}
-
-func benchmarkUpdate(b *testing.B, u *Updater, from, to hosttree.Tree) {
-	b.Helper()
-	if err := u.Apply(hosttree.Changes(from, to), false); err != nil {
+	if err := updateHost(u, nil, hostTree(0)); err != nil {
 		b.Fatal(err)
 	}
-	if err := u.Confirm(); err != nil {
-		b.Fatal(err)
+	return root, u
+}
+
+// BenchmarkHostFiles plans, applies and confirms updates that change some files of a large configuration. The peer is
+// rsync, which writes the same files, syncs each of them, and compares them by hash, because both versions of a file
+// can have the same size and time. It keeps neither the replaced files nor a record of what it does.
+//
+// "cpu-ms/op" and "peer-cpu-ms/op" are processor time, "x-peer-cpu" is their ratio, and "fsyncs/op" is the number of
+// files and directories that are synced.
+func BenchmarkHostFiles(b *testing.B) {
+	rsync, err := exec.LookPath("rsync")
+	if err != nil {
+		b.Fatal("rsync, the peer, is not installed: run hack/native-packages.sh rsync")
+	}
+	for _, changed := range []int{1, 100, filesOfHost} {
+		b.Run(fmt.Sprintf("changed=%d", changed), func(b *testing.B) {
+			_, u := newHostFiles(b)
+			defer u.Close()
+			from, to := hostTree(0), hostTree(changed)
+			sources := [2]string{writeTree(b, to), writeTree(b, from)}
+			mirror, round := writeTree(b, from), 0
+			syncs := u.syncs
+			var cpu, peerCPU, peerTime time.Duration
+			for b.Loop() {
+				start := usedBy(b, syscall.RUSAGE_SELF)
+				if err := updateHost(u, from, to); err != nil {
+					b.Fatal(err)
+				}
+				cpu += usedBy(b, syscall.RUSAGE_SELF) - start
+				from, to = to, from
+				b.StopTimer()
+				start, began := usedBy(b, syscall.RUSAGE_CHILDREN), time.Now()
+				output, err := exec.Command(rsync, "-a", "--checksum", "--delete", "--whole-file", "--fsync", sources[round%2]+treeOfHost, mirror+treeOfHost).CombinedOutput()
+				if err != nil {
+					b.Fatalf("%v: %s", err, output)
+				}
+				peerCPU += usedBy(b, syscall.RUSAGE_CHILDREN) - start
+				peerTime += time.Since(began)
+				round++
+				b.StartTimer()
+			}
+			b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(milliseconds(peerCPU)/float64(b.N), "peer-cpu-ms/op")
+			b.ReportMetric(float64(cpu)/float64(peerCPU), "x-peer-cpu")
+			b.ReportMetric(float64(peerTime)/float64(b.N), "peer-ns/op")
+			b.ReportMetric(float64(b.Elapsed())/float64(peerTime), "x-peer")
+			b.ReportMetric(float64(u.syncs-syncs)/float64(b.N), "fsyncs/op")
+		})
 	}
 }
 
-// usedCPU returns the CPU time that this process and its children used.
-func usedCPU(b *testing.B) (sum time.Duration) {
+// writeTree writes a tree of files to a new directory.
+func writeTree(b *testing.B, tree hosttree.Tree) string {
 	b.Helper()
-	for _, of := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var usage syscall.Rusage
-		if err := syscall.Getrusage(of, &usage); err != nil {
+	directory := b.TempDir()
+	for name, entry := range tree {
+		file := filepath.Join(directory, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			b.Fatal(err)
 		}
-		sum += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	}
-	return sum
-}
-
-// BenchmarkUpdate plans, applies and confirms updates that change some files of a large configuration.
-func BenchmarkUpdate(b *testing.B) {
-	for _, changed := range []int{1, 100, sizeOfConfig} {
-		b.Run(fmt.Sprintf("changed=%d", changed), func(b *testing.B) {
-			_, u := newBenchmarkHost(b)
-			from, to := largeTree(0), largeTree(changed)
-			u.syncs = 0
-			cpu := usedCPU(b)
-			for b.Loop() {
-				benchmarkUpdate(b, u, from, to)
-				from, to = to, from
-			}
-			b.ReportMetric(float64((usedCPU(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-			b.ReportMetric(float64(u.syncs)/float64(b.N), "fsyncs/op")
-		})
-	}
-}
-
-// BenchmarkRsync lets rsync make the same changes, with and without syncing each file. It neither records what it does
-// nor can it undo it.
-func BenchmarkRsync(b *testing.B) {
-	if _, err := exec.LookPath("rsync"); err != nil {
-		b.Skip("rsync is not installed")
-	}
-	for name, option := range map[string]string{"fsync": "--fsync", "no-fsync": "--times"} {
-		for _, changed := range []int{1, 100, sizeOfConfig} {
-			b.Run(fmt.Sprintf("%s/changed=%d", name, changed), func(b *testing.B) {
-				host, _ := newBenchmarkHost(b)
-				sources := [2]string{b.TempDir(), b.TempDir()}
-				for i, tree := range []hosttree.Tree{largeTree(changed), largeTree(0)} {
-					for name, entry := range tree {
-						file := filepath.Join(sources[i], name)
-						if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-							b.Fatal(err)
-						}
-						if err := os.WriteFile(file, entry.Contents, 0o600); err != nil {
-							b.Fatal(err)
-						}
-						if err := os.Chmod(file, 0o644); err != nil {
-							b.Fatal(err)
-						}
-					}
-				}
-				cpu, i := usedCPU(b), 0
-				for b.Loop() {
-					// Contents are compared by hash, because both versions of a file can have the same size and time.
-					output, err := exec.Command("rsync", "-a", "--checksum", "--delete", "--whole-file", option, sources[i%2]+"/etc/poolboot-test/", host+"/etc/poolboot-test/").CombinedOutput()
-					if err != nil {
-						b.Fatalf("%v: %s", err, output)
-					}
-					i++
-				}
-				b.ReportMetric(float64((usedCPU(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-			})
+		if err := os.WriteFile(file, entry.Contents, 0o644); err != nil { //nolint:gosec // as in the configuration
+			b.Fatal(err)
 		}
 	}
+	return directory
 }
 
-// BenchmarkDifferences compares a host with a large configuration, for the first time, and when nothing changed since.
-func BenchmarkDifferences(b *testing.B) {
-	for _, again := range []bool{false, true} {
-		b.Run(fmt.Sprintf("again=%t", again), func(b *testing.B) {
-			directory, u := newBenchmarkHost(b)
-			time.Sleep(2 * settled) // hashes of files that just changed are not remembered
-			cpu := usedCPU(b)
-			for b.Loop() {
-				if !again {
-					u.sums = nil
-				}
-				found, err := u.Differences()
-				if err != nil || len(found) > 0 {
-					b.Fatal(directory, found, err)
-				}
-			}
-			b.ReportMetric(float64((usedCPU(b)-cpu).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-		})
+// BenchmarkDrift compares a host with its large configuration: "first" reads all files, as when the agent starts, and
+// "again" is a later check, when nothing has changed since. It fails if a check takes too much processor time.
+func BenchmarkDrift(b *testing.B) {
+	root, u := newHostFiles(b)
+	time.Sleep(2 * settled) // the hashes of files that have just changed are not remembered
+	check := func(b *testing.B, u *Updater) time.Duration {
+		start := usedBy(b, syscall.RUSAGE_SELF)
+		found, err := u.Differences()
+		if err != nil || len(found) > 0 {
+			b.Fatal(found, err)
+		}
+		return usedBy(b, syscall.RUSAGE_SELF) - start
 	}
+	report := func(b *testing.B, cpu time.Duration) {
+		b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
+		if mean := cpu / time.Duration(b.N); mean > maxDriftCheck {
+			b.Errorf("a check takes %s of processor time: more than %s", mean, maxDriftCheck)
+		}
+	}
+	b.Run("first", func(b *testing.B) {
+		var cpu time.Duration
+		for b.Loop() {
+			b.StopTimer()
+			if err := u.Close(); err != nil {
+				b.Fatal(err)
+			}
+			var err error
+			if u, err = Open(root, Options{}); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			cpu += check(b, u)
+		}
+		report(b, cpu)
+	})
+	b.Run("again", func(b *testing.B) {
+		var cpu time.Duration
+		for b.Loop() {
+			cpu += check(b, u)
+		}
+		report(b, cpu)
+	})
+	_ = u.Close()
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// usedBy returns the processor time of this program, or of the programs that it ran.
+func usedBy(b *testing.B, whose int) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(whose, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
