@@ -91,6 +91,7 @@ var table = map[string]Outlook{
 	bootstrapv1.UpdateUnreconcilableReason:            NeedsPerson,
 	bootstrapv1.AssignmentFailedReason:                NeedsPerson,
 	bootstrapv1.NoAgentReason:                         Waits,
+	bootstrapv1.AgentNotAnsweringReason:               NeedsPerson,
 
 	poolv1.AllMachinesUpdatedReason:         Fine,
 	poolv1.MachinesPendingReason:            Waits,

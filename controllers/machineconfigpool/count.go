@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
@@ -29,6 +30,10 @@ type machineState struct {
 	follows bool
 	// phase is how far such a host is, if it runs another configuration.
 	phase phase
+	// changing is true if the host is to run another revision, also one with the same rendered config.
+	changing bool
+	// agentless is true if the running host has no agent.
+	agentless bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
 	free bool
 }
@@ -43,8 +48,10 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 		state.problem = c.Message
 	}
 	if state.follows {
-		state.phase = phaseOf(c)
+		state.phase, state.changing = phaseOf(c), isChanging(c)
 	}
+	updated := conditions.Get(c, bootstrapv1.UpdatedCondition)
+	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
 	state.free = !state.joined && state.problem == "" && isFree(c)
 	return state
 }
@@ -59,7 +66,7 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 
 // counts is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
 type counts struct {
-	total, updated, ready int32
+	total, updated, ready, agentless int32
 	// booting are the Machines that have not joined yet. notInPool are those that have joined and whose Nodes are not
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
@@ -86,11 +93,17 @@ func (s *scope) countMachines() (n counts) {
 			continue
 		}
 		n.total++
+		if state.agentless {
+			n.agentless++
+		}
+		isCurrent := pool.HasSameContent(state.configuration, target)
 		switch {
 		case !state.joined:
 			n.booting = append(n.booting, name)
-		case !pool.HasSameContent(state.configuration, target) && state.follows:
-			n.running[state.configuration] = append(n.running[state.configuration], name)
+		case state.follows && (!isCurrent || state.changing):
+			if !isCurrent {
+				n.running[state.configuration] = append(n.running[state.configuration], name)
+			}
 			switch state.phase {
 			case updating:
 				n.updating = append(n.updating, name)
@@ -99,9 +112,9 @@ func (s *scope) countMachines() (n counts) {
 			default:
 				n.waiting = append(n.waiting, name)
 			}
-		case !pool.HasSameContent(state.configuration, target) && record.IsMachineless(&s.machines[i]):
+		case !isCurrent && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
-		case !pool.HasSameContent(state.configuration, target):
+		case !isCurrent:
 			n.outdated = append(n.outdated, name)
 		default:
 			n.updated++
@@ -134,6 +147,14 @@ func (n counts) freeMessage() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), joinNames(n.free))
+}
+
+// agentlessMessage describes the hosts that no update reaches. It returns "" if there are none.
+func (n counts) agentlessMessage() string {
+	if n.agentless == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of them run no agent, and keep the configuration with which they booted", n.agentless)
 }
 
 func (n counts) unavailable() int { return len(n.booting) + len(n.notInPool) }

@@ -34,10 +34,21 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 	switch condition.Reason {
 	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason:
 		return updating
-	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason:
+	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason:
 		return stopped
 	}
 	return waits
+}
+
+// isChanging reports whether a running host is to be changed, is being changed, or could not be, also if its rendered
+// config stays the same: then something in the part of the machine changes, such as flags of the kubelet. A host that
+// only differs from what it runs is not changing.
+func isChanging(c *bootstrapv1.PoolbootConfig) bool {
+	condition := conditions.Get(c, bootstrapv1.UpdatedCondition)
+	if condition == nil || condition.Status != metav1.ConditionFalse || c.Status.Update.RunningRevision == "" {
+		return false
+	}
+	return condition.Reason == bootstrapv1.UpdateWaitingReason || phaseOf(c) != waits && c.Status.Update.RunningRevision != c.Status.Update.DesiredRevision
 }
 
 // following returns the number of running hosts that run another configuration and change to that of the pool.

@@ -102,6 +102,51 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
 	})
 
+	It("stops at a host whose agent does not answer", func() {
+		p := becomes("m1", bootstrapv1.AgentNotAnsweringReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: AgentNotAnswering: see the host"))
+		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
+	})
+
+	It("is that of a machine's own part, too, and stops if that fails", func() {
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		p := becomes("m2", bootstrapv1.UpdateDoneReason)
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		eventReasons()
+		runs := func(name, revision string) {
+			c := follower(name, "")
+			Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+			c.Status.Update.RunningRevision = strings.Repeat(revision, 64)
+			Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		}
+		runs("m1", "f") // another one than is recorded
+		runs("m2", "0")
+		becomes("m2", bootstrapv1.UpdateWaitingReason)
+		p = becomes("m1", bootstrapv1.UpdateApplyingReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason, "(m1)"))
+		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(eventReasons()).To(ConsistOf("RolloutStarted"))
+		p = becomes("m1", bootstrapv1.UpdateDegradedReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
+		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
+
+		runs("m1", "0") // the same condition is that of a difference, and stops nothing
+		becomes("m2", bootstrapv1.UpdateDoneReason)
+		p = becomes("m1", bootstrapv1.UpdateDegradedReason)
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason))
+		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
+	})
+
+	It("counts the hosts without an agent", func() {
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		becomes("m2", bootstrapv1.UpdateDoneReason)
+		p := becomes("m1", bootstrapv1.NoAgentReason)
+		Expect(p.Status.AgentlessMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason, "; 1 of them run no agent"))
+	})
+
 	It("has not stopped while the limit leaves room for another host", func() {
 		p := s.pool("infra")
 		two := intstr.FromInt32(2)

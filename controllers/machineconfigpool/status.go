@@ -22,6 +22,7 @@ func (s *scope) setStatus() {
 	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready
 	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))
 	status.DegradedMachineCount = ptr.To(int32(len(n.degraded)))
+	status.AgentlessMachineCount = &n.agentless
 	s.setRollout(n, metav1.Now())
 	s.setPrediction(n)
 	s.setUpdated(n)
@@ -50,7 +51,7 @@ func (s *scope) setUpdated(n counts) {
 	case n.ready < n.total:
 		set(false, !paused, poolv1.MachinesUnavailableReason, n.pendingMessage())
 	default:
-		set(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target)+n.freeMessage())
+		set(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target)+n.agentlessMessage()+n.freeMessage())
 	}
 }
 

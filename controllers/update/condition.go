@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,6 +22,8 @@ type outcome struct {
 	// revision is that of what the host should run, or "" with the error why it is not known.
 	revision string
 	err      error
+	// now is the time of the reconcile.
+	now time.Time
 	// remaining is what remains to be drained.
 	remaining string
 }
@@ -57,8 +60,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case rollout.Failed:
 		return h.stopped()
 	case rollout.Unknown:
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s was told to run %s, and its agent has not answered: if it does not, check %s on the host",
-			h.Node.Name, runs, "poolboot-agent.service")
+		return h.unanswered(o)
 	}
 	switch {
 	case h.Report.Drift != "":
@@ -104,6 +106,20 @@ func (h *host) stopped() *metav1.Condition {
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
 		"or change the annotation %s of the PoolbootConfig to try it again", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation)
+}
+
+// unanswered returns the condition of a host whose agent has not answered.
+func (h *host) unanswered(o outcome) *metav1.Condition {
+	desired, reports := h.Config.Status.Update.Desired.Name, ""
+	if h.Report.Reason != "" {
+		reports = ". The agent reports: " + h.Report.Reason
+	}
+	if isLate, _ := h.answer(o.now); isLate {
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s was told to run %s, and its agent has not answered for %s%s. "+
+			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, answerDeadline, reports)
+	}
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told to run %s, and its agent has not answered: if it does not, "+
+		"check poolboot-agent.service on the host%s", h.Node.Name, desired, reports)
 }
 
 // failed returns the condition of a host whose target is not known.

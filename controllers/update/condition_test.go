@@ -42,7 +42,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 		h := newHost([]poolv1.MachineConfigPool{*p}, config, machine, node)
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
-		o := outcome{in: surroundings{pool: p}, revision: newRevision}
+		o := outcome{now: time.Now(), in: surroundings{pool: p}, revision: newRevision}
 		change(h, &o)
 		o.in.hold = maintenance.HoldOf(p, time.Now())
 		condition := h.updated(o)
@@ -59,6 +59,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	},
 		metav1.ConditionUnknown, "NoAgent", "keeps the configuration"),
 	Entry("no answer", func(h *host, _ *outcome) { h.Report.Target = oldRevision }, metav1.ConditionFalse, "Waiting", "poolboot-agent.service"),
+	Entry("no answer for too long", func(h *host, o *outcome) {
+		h.Report.Target, h.Report.Reason = oldRevision, "the disk is full"
+		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-answerDeadline)}
+	}, metav1.ConditionFalse, "AgentNotAnswering", "has not answered for 10m0s. The agent reports: the disk is full. Check that the host runs", "poolboot-agent.service"),
 	Entry("not told", func(h *host, _ *outcome) { h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision },
 		metav1.ConditionFalse, "Waiting", "spec.maxUnavailable of MachineConfigPool worker is 1"),
 	Entry("other hosts first", func(_ *host, o *outcome) {

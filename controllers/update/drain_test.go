@@ -190,6 +190,7 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 
 	It("are not paused for longer than a host needs to come back", func(ctx SpecContext) {
 		w := updating(ctx)
+		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
 		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically(">", 20*time.Minute)))
 		Expect(w.machine(ctx, 0)).To(paused)

@@ -75,6 +75,8 @@ type Reconciler struct {
 	hostController, poolController controller.Controller
 	// document builds the assignment of a host. SetupWithManager sets it to newDocument.
 	document func(context.Context, *host, surroundings) ([]byte, error)
+	// clock returns the time of day. Nil is time.Now.
+	clock func() time.Time
 	// revisions remembers the knownRevision of each host by the UID of its PoolbootConfig.
 	revisions *lru.Cache
 	// rendered remembers the references to rendered configs.
@@ -143,6 +145,13 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	return r.follow(ctx, h, in)
 }
 
+func (r *Reconciler) now() time.Time {
+	if r.clock == nil {
+		return time.Now()
+	}
+	return r.clock()
+}
+
 // hostOf reads a host.
 func (r *Reconciler) hostOf(ctx context.Context, pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (*host, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
@@ -164,13 +173,15 @@ func (r *Reconciler) hostOf(ctx context.Context, pools []poolv1.MachineConfigPoo
 // agent reports.
 func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
 	var result ctrl.Result
-	o := outcome{in: in}
+	before := h.Config.DeepCopy()
+	o := outcome{in: in, now: r.now()}
+	h.observe(o.now)
 	if h.HasAgent() && h.Node != nil {
 		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 		if err != nil {
 			return result, err
 		}
-		d := drainer{management: r.Client, workload: w, cluster: in.cluster, now: time.Now()}
+		d := drainer{management: r.Client, workload: w, cluster: in.cluster, now: o.now}
 		if h.mustDrain() {
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
@@ -190,18 +201,23 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 		}
 	}
 	if h.Machine != nil {
-		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, time.Now())
+		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, o.now)
 		if err := setRemediation(ctx, r.Client, h.Machine, isPaused); err != nil {
 			return result, err
 		}
-		if again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
-			result.RequeueAfter = again
-		}
+		result.RequeueAfter = earlier(result.RequeueAfter, again)
 	}
-	if wait := in.hold.Wait; wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
-		result.RequeueAfter = wait // for the condition
+	_, again := h.answer(o.now)
+	result.RequeueAfter = earlier(earlier(result.RequeueAfter, in.hold.Wait), again) // for the condition
+	return result, r.report(ctx, before, h, o)
+}
+
+// earlier returns the shorter time after which something must be done again. 0 means that it need not.
+func earlier(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return max(b, 0)
 	}
-	return result, r.report(ctx, h, o)
+	return a
 }
 
 // isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried. A
@@ -257,8 +273,7 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 }
 
 // report records what the agent reports: the rendered config that the host runs now, and the condition Updated.
-func (r *Reconciler) report(ctx context.Context, h *host, o outcome) error {
-	before := h.Config.DeepCopy()
+func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, o outcome) error {
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
 		h.Config.Status.Configuration = h.Config.Status.Update.Desired

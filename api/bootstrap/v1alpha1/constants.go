@@ -192,6 +192,7 @@ const (
 	UpdateUnreconcilableReason = "Unreconcilable"
 	AssignmentFailedReason     = "AssignmentFailed"
 	NoAgentReason              = "NoAgent"
+	AgentNotAnsweringReason    = "AgentNotAnswering"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the

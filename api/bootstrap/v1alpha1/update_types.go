@@ -19,6 +19,19 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	DesiredRevision string `json:"desiredRevision,omitempty"`
 
+	// runningRevision is the revision that the host has, as its agent reports it. If it differs from desiredRevision,
+	// the host changes to that, or could not.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	RunningRevision string `json:"runningRevision,omitempty"`
+
+	// unansweredTime is when it was first observed that the host was told what to run and that its agent had not
+	// answered. It is absent if the agent has answered.
+	// +optional
+	UnansweredTime *metav1.Time `json:"unansweredTime,omitempty"`
+
 	// registrationRequestedTime is the time at which the host last asked for its Node to be pre-registered, before its
 	// kubelet started. The config server writes it.
 	// +optional

@@ -570,6 +570,10 @@ func (in *TokenAddress) DeepCopy() *TokenAddress {
 func (in *UpdateStatus) DeepCopyInto(out *UpdateStatus) {
 	*out = *in
 	out.Desired = in.Desired
+	if in.UnansweredTime != nil {
+		in, out := &in.UnansweredTime, &out.UnansweredTime
+		*out = (*in).DeepCopy()
+	}
 	if in.RegistrationRequestedTime != nil {
 		in, out := &in.RegistrationRequestedTime, &out.RegistrationRequestedTime
 		*out = (*in).DeepCopy()

@@ -8,7 +8,9 @@ type MachineConfigSource struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must
+	// be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or
+	// digit"
 	Name string `json:"name,omitempty"`
 }
 
@@ -18,7 +20,9 @@ type PoolConfiguration struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must
+	// be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or
+	// digit"
 	Name string `json:"name,omitempty"`
 
 	// source lists the MachineConfigs that were merged, in order. It is empty if a paused pool was set back to an
@@ -59,7 +63,8 @@ type MachineConfigPoolStatus struct {
 	MachineCount *int32 `json:"machineCount,omitempty"`
 
 	// updatedMachineCount is the number of the pool's Machines that run the config that the pool rendered last. As in
-	// OpenShift, this also applies to a paused pool, which holds that config back.
+	// OpenShift, this also applies to a paused pool, which holds that config back. Running hosts on which something
+	// else is to be updated, such as the flags of the kubelet, are not among them.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
@@ -79,6 +84,12 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
+
+	// agentlessMachineCount is the number of the pool's Machines that have joined and run no agent. They keep the
+	// config with which they booted until they are replaced.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AgentlessMachineCount *int32 `json:"agentlessMachineCount,omitempty"`
 
 	// rollout is the last change of the pool's running hosts to another configuration.
 	// +optional

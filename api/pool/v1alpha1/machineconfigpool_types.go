@@ -274,6 +274,7 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:printcolumn:name="UpdatedMachineCount",type=integer,JSONPath=`.status.updatedMachineCount`
 // +kubebuilder:printcolumn:name="DegradedMachineCount",type=integer,JSONPath=`.status.degradedMachineCount`
 // +kubebuilder:printcolumn:name="UnavailableMachineCount",type=integer,JSONPath=`.status.unavailableMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="AgentlessMachineCount",type=integer,JSONPath=`.status.agentlessMachineCount`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {

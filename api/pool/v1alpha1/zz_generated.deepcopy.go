@@ -444,6 +444,11 @@ func (in *MachineConfigPoolStatus) DeepCopyInto(out *MachineConfigPoolStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.AgentlessMachineCount != nil {
+		in, out := &in.AgentlessMachineCount, &out.AgentlessMachineCount
+		*out = new(int32)
+		**out = **in
+	}
 	in.Rollout.DeepCopyInto(&out.Rollout)
 	in.Prediction.DeepCopyInto(&out.Prediction)
 }

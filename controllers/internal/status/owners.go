@@ -89,6 +89,8 @@ var parts = map[string]part{
 	"boot.certificate":                 {owner: Certificate, handover: certificate},
 	"update.desired":                   {owner: Update},
 	"update.desiredRevision":           {owner: Update},
+	"update.runningRevision":           {owner: Update},
+	"update.unansweredTime":            {owner: Update},
 	"update.registrationRequestedTime": {owner: ConfigServer},
 	"update.registeredTime":            {owner: Update},
 	"conditions[Ready]":                {owner: PoolbootConfig},
