@@ -200,7 +200,7 @@ var _ = Describe("The overlay of a machine", func() {
 				Taints:    registered.Taints,
 				KubeletExtraArgs: []kubeadmv1beta4.Arg{
 					{Name: "config-dir", Value: "/etc/kubernetes/kubelet.conf.d"},
-					{Name: "node-labels", Value: "metal3.io/uuid=3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11,node.cluster.x-k8s.io/pool=infra"},
+					{Name: "node-labels", Value: "node.cluster.x-k8s.io/pool=infra"},
 					{Name: "provider-id", Value: "metal3://metal/rack1-u12/infra-m3m"},
 				},
 				IgnorePreflightErrors: append([]string{"Swap"}, secondTry...),

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// KubeletArgs returns the kubelet flags of a registration, as --name=value, in a fixed order. They contain everything
-// that a kubelet can set itself: a Node that is deleted and registers again has it immediately. No value contains a
-// space, a quote, a backslash or a dollar sign. Joined with spaces, the flags are therefore safe in a systemd
-// EnvironmentFile.
+// KubeletArgs returns the kubelet flags of a registration, as --name=value, in a fixed order. They contain what decides
+// the pool of a Node, as far as a kubelet can set it: a Node that is deleted and registers again has it immediately. No
+// value contains a space, a quote, a backslash or a dollar sign. Joined with spaces, the flags are therefore safe in a
+// systemd EnvironmentFile.
 func (r Registration) KubeletArgs() []string {
 	args := []string{"--hostname-override=" + r.Name}
 	if labels := r.kubeletLabels(); len(labels) > 0 {
@@ -42,8 +44,12 @@ func (r Registration) kubeletLabels() []string {
 }
 
 // InKubeletFlags reports whether a label of a Node is also in the flags of its kubelet: a label that a kubelet can set,
-// except those that it detects. A flag would override the detected value.
-func InKubeletFlags(labelKey string) bool { return KubeletCanSet(labelKey) && !IsReported(labelKey) }
+// except those that it detects, and the UID of the BareMetalHost. A flag would override the detected value. The UID
+// changes in a move to another management cluster, and every kubelet of the cluster would restart for its new flag. The
+// node controller adds it to a Node that registers again.
+func InKubeletFlags(labelKey string) bool {
+	return KubeletCanSet(labelKey) && !IsReported(labelKey) && labelKey != poolv1.NodeMetal3UUIDLabel
+}
 
 // KubeletCanSet reports whether a kubelet accepts a label key in --node-labels. It accepts every key outside
 // kubernetes.io and k8s.io, and a short list of keys inside them. With any other key, a kubelet exits immediately. The

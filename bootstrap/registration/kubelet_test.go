@@ -23,11 +23,22 @@ var _ = Describe("The kubelet flags of a registration", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(registration.KubeletArgs()).To(Equal([]string{
 			"--hostname-override=infra-x7k2p",
-			"--node-labels=example.com/rack=r1,metal3.io/uuid=" + hostUID + ",node.cluster.x-k8s.io/pool=infra,topology.kubernetes.io/zone=z1",
+			"--node-labels=example.com/rack=r1,node.cluster.x-k8s.io/pool=infra,topology.kubernetes.io/zone=z1",
 			"--provider-id=metal3://metal/rack1-u12/infra-m3m",
 			"--register-with-taints=infra=reserved:NoSchedule,node.cluster.x-k8s.io/uninitialized=:NoSchedule," +
 				"pool.cluster.x-k8s.io/unassigned=:NoSchedule",
 		}))
+	})
+
+	It("are the same when the BareMetalHost has another UID, as after a move, so that no kubelet restarts", func() {
+		in := infraInput()
+		before, err := registration.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		in.HostUID = "0c4b1d3e-6a1f-4c55-9d0e-2f8a7b9c1e30"
+		after, err := registration.Register(*in)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Labels).NotTo(Equal(before.Labels))
+		Expect(after.KubeletArgs()).To(Equal(before.KubeletArgs()))
 	})
 
 	DescribeTable("contain a label only if a kubelet accepts it",
