@@ -270,7 +270,7 @@ func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
 	if err := a.loadCurrent(ctx, node); err != nil {
 		return now, err
 	}
-	if err := a.checkIfDue(); err != nil {
+	if err := a.checkIfDue(ctx); err != nil {
 		return now, err
 	}
 	desired, failed := node.Annotations[agentv1.DesiredAnnotation], a.journal.Failed

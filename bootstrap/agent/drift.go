@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
@@ -23,8 +27,18 @@ type difference struct {
 	Kind string `json:"kind"`
 }
 
-// missingArgument is the kind of a kernel argument that the running kernel does not have.
-const missingArgument = "MissingKernelArgument"
+// Kinds of differences besides those of hostfiles.
+const (
+	// missingArgument is a kernel argument that the running kernel does not have.
+	missingArgument = "MissingKernelArgument"
+	// otherEnablement is a unit that is enabled and should be disabled, or the other way around.
+	otherEnablement = "Enablement"
+	// isMasked is a unit that is masked, and not by the configuration.
+	isMasked = "Masked"
+)
+
+// wantsDirectories are those in which most units are enabled. They are watched also before they exist.
+var wantsDirectories = []string{"multi-user.target.wants", "graphical.target.wants", "sockets.target.wants", "timers.target.wants", "network-online.target.wants"}
 
 func (d difference) String() string { return d.Name + ": " + d.Kind }
 
@@ -35,9 +49,11 @@ type current struct {
 	config    string
 	units     []string
 	arguments []string
-	repairs   bool
-	offer     *assignment.Agent
-	drift     []difference
+	// enablement is that of the units of the configuration that it does not mask, update.Preset if it says nothing.
+	enablement map[string]update.Enablement
+	repairs    bool
+	offer      *assignment.Agent
+	drift      []difference
 }
 
 // argumentsOf returns the single kernel arguments of a configuration.
@@ -58,9 +74,12 @@ func (a *Agent) loadCurrent(ctx context.Context, node Node) error {
 	if err != nil {
 		return err
 	}
-	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), repairs: t.RepairsDrift, offer: t.Agent}
+	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}}
 	for _, unit := range t.config.Ignition.Systemd.Units {
 		c.units = append(c.units, unit.Name)
+		if !ptr.Deref(unit.Mask, false) {
+			c.enablement[unit.Name] = enablementOf(unit)
+		}
 	}
 	if a.Watch != nil {
 		paths, err := a.watchedPaths(ctx, t, c.units)
@@ -88,14 +107,25 @@ func (a *Agent) watchedPaths(ctx context.Context, t *target, units []string) ([]
 		return nil, err
 	}
 	paths := names.Paths()
+	enabledIn := slices.Clone(wantsDirectories)
+	if entries, err := fs.ReadDir(a.root.FS(), strings.TrimPrefix(hosttree.UnitDirectory, "/")); err == nil {
+		for _, entry := range entries {
+			if name := entry.Name(); entry.IsDir() && (strings.HasSuffix(name, ".wants") || strings.HasSuffix(name, ".requires")) && !slices.Contains(enabledIn, name) {
+				enabledIn = append(enabledIn, name)
+			}
+		}
+	}
 	for _, unit := range units {
-		paths = append(paths, path.Join(hosttree.UnitDirectory, unit+".d")+"/")
+		paths = append(paths, path.Join(hosttree.UnitDirectory, unit), path.Join(hosttree.UnitDirectory, unit+".d")+"/")
+		for _, directory := range enabledIn {
+			paths = append(paths, path.Join(hosttree.UnitDirectory, directory, unit))
+		}
 	}
 	return paths, nil
 }
 
 // checkIfDue finds what differs from the current configuration.
-func (a *Agent) checkIfDue() error {
+func (a *Agent) checkIfDue(ctx context.Context) error {
 	uptime := a.Clock.Uptime()
 	if !a.isDue && uptime-a.checkedAt < checkInterval {
 		return nil
@@ -108,6 +138,7 @@ func (a *Agent) checkIfDue() error {
 	for _, d := range found {
 		drift = append(drift, difference{d.Path, string(d.Kind)})
 	}
+	drift = append(drift, a.unitDrift(ctx, drift)...)
 	if len(a.current.arguments) > 0 {
 		missing, err := a.Executors.KernelArguments.Missing(a.current.arguments)
 		if err != nil {
@@ -123,6 +154,43 @@ func (a *Agent) checkIfDue() error {
 	a.current.drift, a.report.drift = drift, shorten(listDrift(drift), agentv1.MaxReason)
 	a.isDue, a.checkedAt, a.offered = false, uptime, nil
 	return nil
+}
+
+// unitDrift returns the units that differ in how they are enabled or masked, by the paths of their files. Those whose
+// files differ are among the other differences already. Without an answer of systemctl, which is logged, there are
+// none: the host is checked again in an hour.
+func (a *Agent) unitDrift(ctx context.Context, known []difference) (drift []difference) {
+	if len(a.current.enablement) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, actionTimeout)
+	defer cancel()
+	differing, masked, err := a.Executors.Enablement.Differing(limited, a.current.enablement)
+	if err != nil {
+		a.Log.Error("whether units are enabled is not known", "error", err)
+		return nil
+	}
+	for kind, units := range map[string][]string{otherEnablement: differing, isMasked: masked} {
+		for _, unit := range units {
+			name := path.Join(hosttree.UnitDirectory, unit)
+			if !slices.ContainsFunc(known, func(d difference) bool { return d.Name == name }) {
+				drift = append(drift, difference{name, kind})
+			}
+		}
+	}
+	slices.SortFunc(drift, func(a, b difference) int { return strings.Compare(a.Name, b.Name) })
+	return drift
+}
+
+// enablementOf returns how a configuration enables a unit.
+func enablementOf(unit types.Unit) update.Enablement {
+	switch {
+	case unit.Enabled == nil:
+		return update.Preset
+	case *unit.Enabled:
+		return update.Enabled
+	}
+	return update.Disabled
 }
 
 // untilCheck returns the time until the next full check.
@@ -200,4 +268,7 @@ func (a *Agent) repairWait() time.Duration {
 	return interval - passed
 }
 
-func isRepairable(d difference) bool { return d.Kind != string(hostfiles.AdditionalDropIn) }
+// isRepairable reports whether a difference is one of something that Poolboot wrote.
+func isRepairable(d difference) bool {
+	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked
+}

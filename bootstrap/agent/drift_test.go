@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 func repairs(a *assignment.Assignment) { a.RepairsDrift = true }
@@ -146,6 +149,77 @@ var _ = Describe("A host that differs from its configuration", func() {
 		w.fails = map[string]error{}
 		w.write("etc/reload/f", "a")
 		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(HavePrefix("Done "))
+	})
+
+	Describe("in how units are enabled", func() {
+		begin := func(changes ...func(*assignment.Assignment)) *world {
+			config := withFiles("/etc/none/f", "a")
+			config.Ignition.Systemd.Units = []types.Unit{
+				unit("web.service", "[Install]", true), {Name: "os.service", Enabled: ptr.To(false)},
+				{Name: "other.service", Dropins: []types.Dropin{{Name: "a.conf", Contents: ptr.To("[Unit]")}}},
+			}
+			w := installed(config, append(changes, func(a *assignment.Assignment) {
+				a.Policy.Units["os.service"] = rule(update.Action{Type: update.None})
+			})...)
+			return w
+		}
+
+		It("reports it by hand, and what is masked", func() {
+			w := begin()
+			for _, name := range []string{"web.service", "web.service.d/", "multi-user.target.wants/web.service", "other.service"} {
+				Expect(w.watched).To(ContainElement("/etc/systemd/system/" + name))
+			}
+			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Disabled, update.Enabled, []string{"other.service"}
+			Expect(w.run()).To(Succeed())
+			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/systemd/system/os.service: Enablement\n" +
+				"/etc/systemd/system/other.service: Masked\n/etc/systemd/system/web.service: Enablement"))
+			Expect(w.state()).To(HavePrefix("Degraded "))
+			Expect(w.calls).To(BeEmpty())
+			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Enabled, update.Disabled, nil
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(HavePrefix("Done "))
+		})
+
+		It("repairs it with the actions of the policy, and leaves masks", func() {
+			w := begin(repairs)
+			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Disabled, update.Enabled, []string{"other.service"}
+			Expect(w.run()).To(Succeed())
+			Expect(w.enablement).To(And(HaveKeyWithValue("web.service", update.Enabled), HaveKeyWithValue("os.service", update.Disabled)))
+			Expect(w.calls).To(Equal([]string{"daemon-reload", "restart web.service"}))
+			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/systemd/system/other.service: Masked"))
+			Expect(w.reason()).To(ContainSubstring("remove it on the host"))
+		})
+
+		It("does not take what was changed by hand for what was there before Poolboot, if a repair fails", func() {
+			w := begin(repairs)
+			w.enablement["web.service"] = update.Disabled
+			w.fails["restart web.service"] = errors.New("exit status 1")
+			Expect(w.run()).To(Succeed())
+			Expect(w.enablement).To(HaveKeyWithValue("web.service", update.Enabled))
+		})
+
+		It("goes on if systemctl does not answer", func() {
+			w := begin()
+			w.fails["is-enabled"] = errors.New("exit status 1")
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(HavePrefix("Done "))
+		})
+	})
+
+	It("is done with a link whose target does not exist, and reports another target", func() {
+		config := withFiles()
+		config.Ignition.Storage.Links = []types.Link{{Node: types.Node{Path: "/etc/none/link"}, LinkEmbedded1: types.LinkEmbedded1{Target: ptr.To("/nowhere/at/all")}}}
+		w := installed(config)
+		link := filepath.Join(w.directory, "etc/none/link")
+		Expect(w.state()).To(HavePrefix("Done "))
+		Expect(os.Remove(link)).To(Succeed())
+		Expect(os.Symlink("/elsewhere", link)).To(Succeed())
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(HavePrefix("/etc/none/link: "))
+		w.offer(w.assign("rendered-a", config, repairs))
+		Expect(w.run()).To(Succeed())
+		Expect(os.Readlink(link)).To(Equal("/nowhere/at/all"))
 		Expect(w.state()).To(HavePrefix("Done "))
 	})
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,18 @@ func (f *fakeExecutor) Missing(arguments []string) (missing []string, _ error) {
 		}
 	}
 	return missing, nil
+}
+
+func (f *fakeExecutor) Differing(_ context.Context, units map[string]update.Enablement) (differing, masked []string, _ error) {
+	for _, unit := range slices.Sorted(maps.Keys(units)) {
+		switch {
+		case slices.Contains(f.w.masked, unit):
+			masked = append(masked, unit)
+		case units[unit] != update.Preset && f.w.enablement[unit] != units[unit]:
+			differing = append(differing, unit)
+		}
+	}
+	return differing, masked, f.w.fails["is-enabled"]
 }
 
 // Prepare fails if anything was changed before it for the first time.

@@ -45,6 +45,14 @@ type KernelArguments interface {
 	Missing(arguments []string) ([]string, error)
 }
 
+// Enablement is the Executor of update.ChangeEnablement.
+type Enablement interface {
+	Executor
+	// Differing returns the units that are enabled or disabled otherwise than they should be, and those that are masked
+	// and not by the configuration. For update.Preset, only masks count.
+	Differing(ctx context.Context, units map[string]update.Enablement) (differing, masked []string, err error)
+}
+
 // Units controls the units of systemd. Methods return when the job has ended, and an error if it failed or the context
 // ended before.
 type Units interface {
@@ -74,7 +82,7 @@ type Executors struct {
 	// KubeletFlags also gets the operations of kind update.ChangePath: it changes what follows from a file.
 	KubeletFlags Executor
 	// Enablement is for update.ChangeEnablement.
-	Enablement Executor
+	Enablement Enablement
 	// KernelArguments is for update.ChangeKernelArguments.
 	KernelArguments KernelArguments
 	// OS is for update.ChangeOS.

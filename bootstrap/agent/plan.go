@@ -35,7 +35,7 @@ func newUpdate(before, after *target, drift []difference, can update.Capabilitie
 	}
 	u.plan = update.New(from, after.config, after.Policy, can)
 	if u.forced && u.plan.IsPossible() {
-		u.plan.Operations = withAll(u.plan.Operations, update.Desired(after.config))
+		u.plan.Operations = withAll(keepEnablement(u.plan.Operations, before.config), update.Desired(after.config))
 	}
 	return u
 }
@@ -48,7 +48,7 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 		switch d.Kind {
 		case missingArgument:
 			arguments = append(arguments, d.Name)
-		case string(hostfiles.AdditionalDropIn): // it is not Poolboot's, and stays
+		case string(hostfiles.AdditionalDropIn), isMasked: // it is not Poolboot's, and stays
 		default:
 			isDrifted[d.Name] = true
 		}
@@ -65,6 +65,20 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 		config.KernelArguments = without(argumentsOf(config), func(argument string) bool { return slices.Contains(arguments, argument) })
 	}
 	return config
+}
+
+// keepEnablement returns operations in which units that a configuration enables or disables are so before, also if they
+// were changed by hand: how they were without Poolboot is not what somebody made of them.
+func keepEnablement(operations []update.Operation, before update.Config) []update.Operation {
+	operations = slices.Clone(operations)
+	for i := range operations {
+		for _, unit := range before.Ignition.Systemd.Units {
+			if operations[i].Kind == update.ChangeEnablement && operations[i].Name == unit.Name {
+				operations[i].Before.Enablement = enablementOf(unit)
+			}
+		}
+	}
+	return operations
 }
 
 // without returns the entries that are not omitted, in a new slice.

@@ -43,6 +43,7 @@ type world struct {
 
 	// State of the host that is not in files.
 	enablement map[string]update.Enablement
+	masked     []string
 	accounts   map[string]string
 	arguments  []string
 	os         update.OperatingSystem

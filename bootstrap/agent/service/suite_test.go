@@ -252,6 +252,9 @@ func (noExecutor) Apply(_ context.Context, operations []update.Operation) error 
 	}
 	return nil
 }
+func (noExecutor) Differing(context.Context, map[string]update.Enablement) (differing, masked []string, _ error) {
+	return nil, nil, nil
+}
 func (noExecutor) Missing([]string) ([]string, error) { return nil, nil }
 func (noExecutor) Difference(context.Context, update.OperatingSystem) (string, error) {
 	return "", nil
