@@ -24,6 +24,10 @@ const (
 	operationTimeout = time.Hour
 	// downloadTimeout is how long all downloads of one update may take.
 	downloadTimeout = 10 * time.Minute
+	// firstDownloadRetry and lastDownloadRetry limit the time between two tries to download a program. It doubles with
+	// each failure.
+	firstDownloadRetry = time.Minute
+	lastDownloadRetry  = time.Hour
 	// checkInterval is the time between two full checks of what differs from the configuration.
 	checkInterval = time.Hour
 	// repairInterval is the minimum time between two repairs: another program can undo them.
@@ -89,6 +93,8 @@ type Agent struct {
 	// isDue is set if the host must be checked for differences.
 	isDue                              bool
 	checkedAt, repairedAt, requestedAt time.Duration
+	// download is that of another program, if it failed.
+	download programDownload
 	// repairs counts the repairs that followed each other.
 	repairs int
 }

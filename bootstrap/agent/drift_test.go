@@ -295,6 +295,23 @@ var _ = Describe("The program of the agent", func() {
 		Expect(w.program.replaced).To(BeNil())
 	})
 
+	It("is not downloaded again whenever the Node changes, after it was wrong", func() {
+		w := install(offer("v0.3.0", "v0.1.0", want))
+		w.programs[want] = []byte("another program")
+		a, stop := w.begin()
+		defer stop()
+		for range 24 * 60 { // a day of changes
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).To(MatchError(ContainSubstring("another SHA-512")))
+			w.pass(time.Minute)
+		}
+		Expect(w.downloads).To(BeNumerically("~", 24+6, 2))
+		w.programs[want] = program
+		w.pass(lastDownloadRetry)
+		_, err := a.Step(GinkgoT().Context(), w.node)
+		Expect(err).To(MatchError(ErrReplaced))
+	})
+
 	It("stays if the other one does not work on this host, and the same one is not tried again", func() {
 		w := install(offer("v0.3.0", "v0.1.0", want))
 		w.program.err = errors.New("it does not start")

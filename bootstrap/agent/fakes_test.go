@@ -152,6 +152,7 @@ func (f fakeSource) Contents(_ context.Context, resource types.Resource) ([]byte
 }
 
 func (f fakeSource) Program(_ context.Context, sum string) ([]byte, error) {
+	f.w.downloads++
 	return f.w.programs[sum], nil
 }
 

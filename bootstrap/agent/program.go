@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
@@ -24,15 +25,9 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 		a.Log.Warn("the offered program is not used", "version", offer.Version, "reason", why)
 		return a.refuseProgram(want, why)
 	}
-	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
-	defer cancel()
-	contents, err := a.source.Program(limited, want)
+	contents, err := a.downloadProgram(ctx, offer.Version, want)
 	if err != nil {
-		return fmt.Errorf("download version %s of the agent: %w", offer.Version, err)
-	}
-	if !hasSHA512(contents, want) {
-		return fmt.Errorf("version %s of the agent that was downloaded has another SHA-512 than the assignment says: "+
-			"if a proxy is between this host and the config server, clear its cache", offer.Version)
+		return err
 	}
 	if err := a.Program.Replace(ctx, contents); err != nil {
 		if ctx.Err() != nil {
@@ -43,6 +38,46 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 	}
 	a.Log.Info("the program was replaced", "from", version, "to", offer.Version)
 	return ErrReplaced
+}
+
+// programDownload is the last download of a program that failed.
+type programDownload struct {
+	sum      string
+	err      error
+	failures int
+	// next is the uptime from which it is tried again.
+	next time.Duration
+}
+
+// downloadProgram downloads a program and verifies it. After a failure, it returns the same error without a download
+// until some time has passed, which grows: programs are large, and a step of the agent is taken whenever the Node
+// changes.
+func (a *Agent) downloadProgram(ctx context.Context, version, want string) ([]byte, error) {
+	last := a.download
+	if last.sum == want && a.Clock.Uptime() < last.next {
+		return nil, last.err
+	}
+	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	contents, err := a.source.Program(limited, want)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		err = fmt.Errorf("download version %s of the agent: %w", version, err)
+	case !hasSHA512(contents, want):
+		err = fmt.Errorf("version %s of the agent that was downloaded has another SHA-512 than the assignment says: "+
+			"if a proxy is between this host and the config server, clear its cache", version)
+	default:
+		a.download = programDownload{}
+		return contents, nil
+	}
+	if last.sum != want {
+		last.failures = 0
+	}
+	wait := min(lastDownloadRetry, firstDownloadRetry<<min(last.failures, 10))
+	a.download = programDownload{sum: want, err: err, failures: last.failures + 1, next: a.Clock.Uptime() + wait}
+	return nil, err
 }
 
 // refuseProgram records that a program is not tried again.

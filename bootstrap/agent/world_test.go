@@ -79,6 +79,7 @@ type world struct {
 	programs  map[string][]byte // by hash
 	fails     map[string]error  // by call
 	program   *fakeProgram
+	downloads int // of programs
 
 	calls    []string // actions on the host
 	steps    []string // everything that can be interrupted

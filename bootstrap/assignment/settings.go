@@ -16,6 +16,9 @@ const SettingsPath = ignition.OwnDirectory + "/agent.json"
 // that Ignition installs.
 const ProgramPath = ignition.StateDirectory + "/bin/poolboot-agent"
 
+// PreviousProgramPath is where the agent keeps the program that another one replaced, until that one works.
+const PreviousProgramPath = ProgramPath + ".previous"
+
 // Units of the agent.
 const (
 	// AgentUnit runs the agent.

@@ -75,6 +75,7 @@ func agentUnit() []*unit.UnitOption {
 		unit.NewUnitOption("Unit", "After", "network-online.target "+assignment.RegisterUnit),
 		unit.NewUnitOption("Unit", "ConditionPathExists", assignment.ProgramPath),
 		unit.NewUnitOption("Unit", "StartLimitIntervalSec", "0"), // it is restarted without a limit, every RestartSec
+		unit.NewUnitOption("Service", "ExecStartPre", guardCommand),
 		unit.NewUnitOption("Service", "ExecStart", agentCommand("run")),
 		unit.NewUnitOption("Service", "Restart", "always"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
@@ -112,6 +113,10 @@ func registerUnit() []*unit.UnitOption {
 func agentCommand(subcommand string) string {
 	return `/bin/sh -c "exec ` + assignment.ProgramPath + " " + subcommand + `"`
 }
+
+// guardCommand has the previous program count the starts of one that replaced it, while there is a previous one. If it
+// fails, the agent starts all the same.
+const guardCommand = `-/bin/sh -c "test ! -x ` + assignment.PreviousProgramPath + ` || exec ` + assignment.PreviousProgramPath + ` guard"`
 
 // hardening returns the settings of both units.
 func hardening() []*unit.UnitOption {

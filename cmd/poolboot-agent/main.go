@@ -35,6 +35,7 @@ const usage = `poolboot-agent keeps this host in the configuration of its pool.
 Usage:
   poolboot-agent run       follow the pool until stopped
   poolboot-agent register  have the Node registered before the kubelet starts; never fails
+  poolboot-agent guard     count a start of the program that replaced this one
   poolboot-agent check     test whether this program works on this host, and change nothing
   poolboot-agent version   print the version
 `
@@ -65,7 +66,7 @@ func run(ctx context.Context, arguments []string) int {
 	case "version":
 		fmt.Println(version)
 		return 0
-	case "run", "register", "check":
+	case "run", "register", "check", "guard":
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return 2
@@ -93,6 +94,11 @@ func run(ctx context.Context, arguments []string) int {
 		}
 		log.Info("the Node is registered")
 		return 0
+	case "guard":
+		var program *service.Program
+		if program, err = newProgram(root); err == nil {
+			err = program.Guard()
+		}
 	case "check":
 		err = newService(ctx, root, log).Check(ctx)
 	default:

@@ -42,6 +42,9 @@ func build(version string) []byte {
 	return program
 }
 
+// dying is a program that works only as long as it is checked.
+var dying = []byte("#!/bin/sh\ntest \"$1\" = check\n")
+
 func hashOf(program []byte) string {
 	sum := sha512.Sum512(program)
 	return hex.EncodeToString(sum[:])
@@ -75,6 +78,9 @@ func (w *world) systemd() (pid func() int) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
+			guard := exec.CommandContext(ctx, assignment.PreviousProgramPath, "guard")
+			guard.SysProcAttr, guard.Dir = &syscall.SysProcAttr{Chroot: w.directory}, "/"
+			_ = guard.Run() // there is usually none
 			cmd := exec.CommandContext(ctx, assignment.ProgramPath, "run")
 			cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: w.directory, Pdeathsig: syscall.SIGKILL}, "/"
 			cmd.Stdout, cmd.Stderr, cmd.Env = GinkgoWriter, GinkgoWriter, []string{"PATH=/usr/bin"}
@@ -145,7 +151,7 @@ var _ = Describe("The program", Ordered, func() {
 		w.join(time.Now().Add(time.Hour))
 		w.write(assignment.ProgramPath, string(first))
 		Expect(os.Chmod(filepath.Join(w.directory, assignment.ProgramPath), 0o755)).To(Succeed())
-		for _, program := range [][]byte{first, second, []byte("#!/bin/sh\nexit 1\n")} {
+		for _, program := range [][]byte{first, second, []byte("#!/bin/sh\nexit 1\n"), dying} {
 			w.rendered[hashOf(program)] = program
 		}
 		revision = w.offer("rendered-a", "a", change...)
@@ -188,6 +194,15 @@ var _ = Describe("The program", Ordered, func() {
 			names, _ := filepath.Glob(filepath.Join(w.directory, assignment.ProgramPath+"*"))
 			return names
 		}, "10s").Should(HaveLen(1))
+	})
+
+	It("returns if the other one passes its check and ends as soon as it is started", func() {
+		w, _, _ := begin()
+		Eventually(state(w), "30s").Should(HaveSuffix(" v0.1.0"))
+		updated := w.offer("rendered-b", "b", offer("v0.2.0", dying))
+		Eventually(state(w), "60s").Should(Equal("Done " + updated + " v0.1.0"))
+		Expect(hashOf([]byte(w.read(assignment.ProgramPath)))).To(Equal(hashOf(first)))
+		Expect(w.read(assignment.ProgramPath + trialEnding)).To(ContainSubstring(`"starts":6`))
 	})
 
 	It("stays if the other one does not work on this host", func() {

@@ -87,6 +87,40 @@ var _ = Describe("Another program", func() {
 		Expect(contents("bin/agent")).To(Equal("newer"))
 	})
 
+	It("that ends before it counts its starts makes room for the previous one, which counts them", func() {
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		previous := running()
+		previous.SHA512 = hash("old")
+		for range maxTrialStarts {
+			Expect(previous.Guard()).To(Succeed())
+			Expect(contents("bin/agent")).To(Equal("new"))
+		}
+		Expect(previous.Guard()).To(Succeed())
+		Expect(contents("bin/agent")).To(Equal("old"))
+		Expect(running().begin()).To(Succeed())
+		Expect(running().Replace(context.Background(), []byte("new"))).To(MatchError(ContainSubstring("did not come up 5 times")))
+	})
+
+	It("has each start counted once", func() {
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		for range maxTrialStarts {
+			Expect(running().Guard()).To(Succeed())
+			Expect(running().begin()).To(Succeed())
+		}
+		Expect(contents("bin/agent")).To(Equal("new"))
+		Expect(running().prove()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
+		Expect(files()).To(Equal([]string{"agent"}))
+	})
+
+	It("is tried again after a power failure between the return of the previous one and its record", func() {
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(os.Rename(filepath.Join(directory, "bin/agent.previous"), filepath.Join(directory, "bin/agent"))).To(Succeed())
+		Expect(running().begin()).To(Succeed())
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(contents("bin/agent")).To(Equal("new"))
+	})
+
 	It("that was written before a power failure is written again", func() {
 		for _, name := range []string{"agent.new", "agent.previous", "agent.trial.tmp"} {
 			Expect(os.WriteFile(filepath.Join(directory, "bin", name), []byte("half"), 0o600)).To(Succeed())
