@@ -95,11 +95,12 @@ func (h *Host) HasAgent() bool { return h.Report.Version != "" || h.Desired() !=
 func (h *Host) Progress() rollout.Progress { return h.Report.Progress(h.Told()) }
 
 // IsDeleting reports whether the Machine is being deleted. Cluster API drains its Node.
-func (h *Host) IsDeleting() bool { return h.Machine != nil && !h.Machine.DeletionTimestamp.IsZero() }
+func (h *Host) IsDeleting() bool { return h.MachineWork() == MachineIsDeleted }
 
-// IsUnavailable reports whether the Node can't run Pods. After an update, this is so until it is uncordoned.
+// IsUnavailable reports whether the Node can't run Pods, or Cluster API can make it unavailable at any time. After an
+// update, this is so until it is uncordoned.
 func (h *Host) IsUnavailable() bool {
-	return h.IsDeleting() || h.Node == nil || !h.Node.DeletionTimestamp.IsZero() || !util.IsNodeReady(h.Node) || h.Node.Spec.Unschedulable
+	return h.MachineWork() != NoMachineWork || h.Node == nil || !h.Node.DeletionTimestamp.IsZero() || !util.IsNodeReady(h.Node) || h.Node.Spec.Unschedulable
 }
 
 // CanBeTold reports whether telling the host what is recorded disrupts nothing: it has that revision already, or its
@@ -124,7 +125,7 @@ func (h *Host) IsLeaving() bool { return h.Node != nil && h.Follows != h.Config.
 
 // IsExcluded reports whether the host is left alone.
 func (h *Host) IsExcluded() bool {
-	return h.IsDeleting() || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
+	return h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
 // ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known.
@@ -132,6 +133,7 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string) rollout.Ho
 	in := rollout.Host{
 		Name: h.Name(), Desired: h.Desired(), Target: target, Progress: h.Progress(),
 		IsPending: h.IsUntold() && !h.CanBeTold(), IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded() || h.IsAdopting(),
+		IsLast: IsToBeReplaced(h.Machine),
 	}
 	if h.Node != nil {
 		in.Domain, in.Zone = h.Node.Labels[p.Spec.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]

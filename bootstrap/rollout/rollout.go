@@ -43,10 +43,12 @@ type Host struct {
 	// Progress is how far the host is with the revision that it was told to have.
 	Progress Progress
 	// IsUnavailable is true if the host is unavailable for any reason other than Progress: its Node does not exist, is
-	// not Ready or is cordoned, or its Machine is being deleted.
+	// not Ready or is cordoned, or Cluster API deletes, remediates or updates its Machine.
 	IsUnavailable bool
 	// IsExcluded is true for a host that is never chosen, such as one that runs no agent. It counts like any other.
 	IsExcluded bool
+	// IsLast is true for a host that is chosen only after all others, because its Machine is about to be replaced.
+	IsLast bool
 }
 
 // IsActive reports whether the host is unavailable, or can be at any time because of its update.
@@ -95,7 +97,8 @@ func Count(hosts []Host) (count int) {
 //
 // Other hosts that are unavailable get nothing: something else is going on there. Hosts are chosen in the order of
 // their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
-// zone are last. A host that is not in an update yet is chosen only if all hosts that count are in its domain.
+// zone are last, and those with IsLast after all others. A host that is not in an update yet is chosen only if all
+// hosts that count are in its domain.
 func Next(hosts []Host, maxUnavailable int) []string {
 	confirmed := Confirm(hosts, maxUnavailable)
 	isNext := func(h *Host) bool { return h.Desired != h.Target && !h.IsExcluded }
@@ -168,7 +171,7 @@ type domains map[string]bool
 // the very first host if none is.
 func first(hosts []*Host, busy domains, number int) (names []string) {
 	slices.SortFunc(hosts, func(a, b *Host) int {
-		return cmp.Or(emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(trueLast(a.IsLast, b.IsLast), emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
 	})
 	for _, h := range hosts {
 		if len(busy) == 0 {
@@ -179,6 +182,17 @@ func first(hosts []*Host, busy domains, number int) (names []string) {
 		}
 	}
 	return names
+}
+
+// trueLast sorts true last.
+func trueLast(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // emptyLast sorts "" last.

@@ -30,7 +30,7 @@ type outcome struct {
 
 // updated returns the condition Updated of a host, or nil if it should stay as it is.
 func (h *host) updated(o outcome) *metav1.Condition {
-	runs := h.Config.Status.Update.Desired.Name
+	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), o.in.hold.Why)
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}
@@ -46,8 +46,8 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
 			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), bootstrapv1.NodeInPoolCondition)
-	case h.Told() != h.Desired() && o.in.hold.Why != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), o.in.hold.Why)
+	case h.Told() != h.Desired() && hold != "":
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), hold)
 	case h.Told() != h.Desired() || h.Desired() == "":
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
@@ -70,8 +70,8 @@ func (h *host) updated(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
 		return h.failed(o.err)
-	case o.revision != h.Desired() && o.in.hold.Why != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, o.in.hold.Why)
+	case o.revision != h.Desired() && hold != "":
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, runs, hold)
 	case o.revision != h.Desired():
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and waits for other hosts of the pool before its update to %s%s",
 			h.Node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())
@@ -91,8 +91,8 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 	if h.Report.Reason != "" {
 		message += ": " + h.Report.Reason
 	}
-	if h.Report.State == agentv1.Draining && o.remaining != "" {
-		message += ". " + o.remaining
+	if remaining := cmp.Or(h.WhyMachineFirst(), o.remaining); h.Report.State == agentv1.Draining && remaining != "" {
+		message += ". " + remaining
 	}
 	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)
 }

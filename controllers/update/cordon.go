@@ -30,9 +30,10 @@ func isCordonedByUpdate(node *corev1.Node) bool {
 	return node.Annotations[agentv1.CordonedAnnotation] == cordoned
 }
 
-// mustDrain reports whether the agent waits until its Node is drained.
+// mustDrain reports whether the agent waits until its Node is drained. It waits longer while Cluster API works on the
+// Machine.
 func (h *host) mustDrain() bool {
-	return h.Node != nil && !h.IsDeleting() && h.Report.State == agentv1.Draining &&
+	return h.Node != nil && h.MachineWork() == hoststate.NoMachineWork && h.Report.State == agentv1.Draining &&
 		h.Report.Target == h.Desired() && h.Told() == h.Desired() && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired()
 }
 

@@ -203,6 +203,18 @@ var _ = Describe("A rollout", func() {
 			Expect(w.management.Update(ctx, machine)).To(Succeed())
 			Expect(w.management.Delete(ctx, machine)).To(Succeed())
 		}),
+		Entry("a Machine is being remediated", func(ctx context.Context, w *world) {
+			machine := w.machine(ctx, 1)
+			machine.Status.Conditions = []metav1.Condition{
+				{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}, {Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse},
+			}
+			Expect(w.management.Update(ctx, machine)).To(Succeed())
+		}),
+		Entry("Cluster API updates a Machine in place", func(ctx context.Context, w *world) {
+			machine := w.machine(ctx, 1)
+			machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+			Expect(w.management.Update(ctx, machine)).To(Succeed())
+		}),
 		Entry("all agents' reports are lost", func(ctx context.Context, w *world) {
 			for i := range 2 {
 				w.changeNode(ctx, i, func(node *corev1.Node) { delete(node.Annotations, agentv1.TargetAnnotation) })

@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&bootstrapv1.PoolbootConfig{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(hosts), clusterChanged).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Or(
-			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{}))).
+			predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: machineChanged}))).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(hosts),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
@@ -66,7 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(pools), clusterChanged).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPool),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.requestPoolOfMachine), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("rollout", pools)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client))).
 		Build(rollouts{r})
@@ -100,6 +100,13 @@ func (r *Reconciler) requestPoolOfMachine(ctx context.Context, object client.Obj
 		}
 	}
 	return nil
+}
+
+// machineChanged selects the changes of a Machine that a rollout depends on: its labels, which its Node gets, and what
+// Cluster API does to it.
+func machineChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+	return !maps.Equal(before.Labels, after.Labels) || !hoststate.IsSameForRollout(before, after)
 }
 
 // nodeChanged selects the changes of a Node that a decision depends on. It ignores the heartbeats of the kubelet.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -242,6 +243,32 @@ infra   b      Applying: Node b is being changed
 infra   d      others are first, by zone and age
 `))
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["c"]}}`))
+	})
+
+	It("names what Cluster API does to a Machine, and has a host last whose Machine is about to be replaced", func(ctx SpecContext) {
+		s := newSite(nil, waits("a"), waits("b"), waits("c"))
+		for name, condition := range map[string]string{"a": clusterv1.MachineUpToDateCondition, "b": clusterv1.MachineUpdatingCondition} {
+			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "infra-1"}}}
+			machine.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse}}
+			if condition == clusterv1.MachineUpdatingCondition {
+				machine.Status.Conditions[0].Status = metav1.ConditionTrue
+			}
+			Expect(s.live.Create(ctx, machine)).To(Succeed())
+		}
+		s.change(ctx, "b", func(config *bootstrapv1.PoolbootConfig) { // the manager has not written the condition yet
+			setUpdated(config, metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node b runs "+oldConfig)
+		})
+		p := &poolv1.MachineConfigPool{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+		p.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(2))
+		Expect(s.live.Update(ctx, p)).To(Succeed())
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
+infra   2                b             1          c
+
+POOL    HOST   WHY IT IS NOT NEXT
+infra   a      its Machine is about to be replaced, so others are first
+infra   b      Machine b is being updated in place, and Cluster API is first: see the conditions of the Machine
+`))
 	})
 
 	It("prints no next host of a pool whose maintenance window is closed, and when it opens", func() {

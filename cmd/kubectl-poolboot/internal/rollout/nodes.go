@@ -120,6 +120,8 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 		m.note = "it is in an update: " + string(h.Report.State)
 	case m.Progress == rollout.Unknown:
 		m.note = "it was told what to run, and has not answered"
+	case h.MachineWork() != hoststate.NoMachineWork:
+		m.note = h.WhyMachineFirst()
 	case m.IsUnavailable:
 		m.note = "its Node is missing, not Ready, cordoned or being deleted"
 	case m.Progress == rollout.Failed:

@@ -191,6 +191,9 @@ func (m *member) whyNot(p plan, hold string) string {
 	case m.isWaiting() && p.Capacity == 0:
 		return fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and others hold these places", p.MaxUnavailable)
 	case m.isWaiting():
+		if m.IsLast {
+			return "its Machine is about to be replaced, so others are first"
+		}
 		return "others are first, by zone and age"
 	}
 	return ""
