@@ -94,6 +94,21 @@ func (h *Host) HasAgent() bool { return h.Report.Version != "" || h.Desired() !=
 // Progress returns how far the host is with what it was told.
 func (h *Host) Progress() rollout.Progress { return h.Report.Progress(h.Told()) }
 
+// Stage returns the stage of the update of the host, or "" if it is not being updated. An agent that adopts what its
+// host booted with changes nothing.
+func (h *Host) Stage() bootstrapv1.UpdateStage {
+	if progress := h.Progress(); progress != rollout.InUpdate && progress != rollout.Unknown || h.IsAdopting() {
+		return ""
+	}
+	switch h.Report.State {
+	case agentv1.Draining, agentv1.Applying, agentv1.Rebooting, agentv1.Verifying:
+		if h.Report.Target == h.Told() {
+			return bootstrapv1.UpdateStage(h.Report.State)
+		}
+	}
+	return bootstrapv1.UpdateStarting
+}
+
 // IsDeleting reports whether the Machine is being deleted. Cluster API drains its Node.
 func (h *Host) IsDeleting() bool { return h.MachineWork() == MachineIsDeleted }
 

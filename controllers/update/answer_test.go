@@ -34,7 +34,7 @@ var _ = Describe("A host that was told something and whose agent does not answer
 		now = now.Add(result.RequeueAfter)
 		result, err = w.reconcileHost(ctx, 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(BeZero(), "it is reported, and only the agent changes something")
+		Expect(result.RequeueAfter).To(BeNumerically(">", answerDeadline), "it is reported, and the pause of health checks ends later")
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.AgentNotAnsweringReason)))
 		Expect(w.eventsOf("AgentNotAnswering")).To(HaveLen(1))
 		w.settle(ctx)

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"context"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -194,11 +195,70 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
 		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically(">", 20*time.Minute)))
 		Expect(w.machine(ctx, 0)).To(paused)
-		node := w.node(ctx, 0)
-		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-31 * time.Minute))
-		Expect(w.workload.Status().Update(ctx, node)).To(Succeed())
+		config := w.config(ctx, 0)
+		Expect(config.Status.Update.Stage).To(Equal(bootstrapv1.UpdateRebooting))
+		Expect(config.Status.Update.StageTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
+		config.Status.Update.StageTime = &metav1.Time{Time: time.Now().Add(-31 * time.Minute)}
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		By("restarting the manager")
+		w.reconciler = w.newManager(w.Write)
 		w.settle(ctx)
 		Expect(w.machine(ctx, 0)).NotTo(paused)
+		Expect(w.config(ctx, 0).Status.Update.StageTime.Time).To(BeTemporally("<", time.Now().Add(-30*time.Minute)), "the same stage has the same time")
+	})
+
+	It("are not paused while the Node is drained, which does not make it not Ready", func(ctx SpecContext) {
+		w := updating(ctx)
+		Expect(w.workload.Create(ctx, newPod(0))).To(Succeed())
+		w.evict = func(*corev1.Pod) error { return errPDB }
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+		w.evict = nil
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.machine(ctx, 0)).To(paused)
+	})
+
+	DescribeTable("are not paused any longer", func(ctx SpecContext, change func(context.Context, *world)) {
+		w := updating(ctx)
+		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).To(paused)
+		change(ctx, w)
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+	},
+		Entry("if the Node was deleted", func(ctx context.Context, w *world) {
+			Expect(w.workload.Delete(ctx, w.node(ctx, 0))).To(Succeed())
+		}),
+		Entry("while the PoolbootConfig is paused", func(ctx context.Context, w *world) {
+			config := w.config(ctx, 0)
+			config.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+			Expect(w.management.Update(ctx, config)).To(Succeed())
+		}),
+		Entry("if the PoolbootConfig is being deleted", func(ctx context.Context, w *world) {
+			config := w.config(ctx, 0)
+			config.Finalizers = []string{"example.com/slow"}
+			Expect(w.management.Update(ctx, config)).To(Succeed())
+			Expect(w.management.Delete(ctx, config)).To(Succeed())
+		}),
+		Entry("if the update is superseded by what the host runs", func(ctx context.Context, w *world) {
+			w.render(ctx, "rendered-worker-1")
+			w.settle(ctx)
+			w.complete(ctx, 0)
+		}),
+	)
+
+	It("are not paused while the agent adopts what its host booted with", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.settle(ctx)
+		told := w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]
+		Expect(told).NotTo(BeEmpty())
+		w.reports(ctx, 0, agentv1.Verifying, told, "")
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+		Expect(w.config(ctx, 0).Status.Update.Stage).To(BeEmpty())
 	})
 
 	It("stay paused if a user has paused them", func(ctx SpecContext) {

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
@@ -19,26 +20,41 @@ import (
 // key counts for Cluster API. An annotation with another value belongs to a user, and is kept.
 const remediationSkipper = "poolboot"
 
-// remediationPatience is how long a Node can be not Ready, beyond the deadline of its update, before health checks of
-// its Machine count again.
+// remediationPatience is how long a stage of an update can last, beyond the deadline of the update, before health
+// checks of the Machine count again.
 const remediationPatience = 10 * time.Minute
 
+// setStage records which stage the update of a host has reached, and since when.
+func (h *host) setStage(now time.Time) {
+	update, stage := &h.Config.Status.Update, h.Stage()
+	switch {
+	case stage == "":
+		update.Stage, update.StageTime = "", nil
+	case stage != update.Stage || update.StageTime == nil:
+		update.Stage, update.StageTime = stage, &metav1.Time{Time: now}
+	}
+}
+
 // remediation returns whether health checks of a host's Machine are paused because of an update, and when that must be
-// decided again, or 0. A host that does not come back is remediated like any other.
+// decided again, or 0. They are paused only while the update can make the Node not Ready: a host that is not drained
+// yet was not changed. A host that stays in a stage for too long is remediated like any other, whatever it reports.
 func (h *host) remediation(deadline time.Duration, now time.Time) (isPaused bool, again time.Duration) {
-	progress := h.Progress()
-	if h.Machine == nil || h.IsDeleting() || h.Node == nil || progress != rollout.InUpdate && progress != rollout.Unknown && !h.IsUntold() {
+	update := &h.Config.Status.Update
+	if h.Machine == nil || h.IsDeleting() || h.Node == nil || update.StageTime == nil ||
+		update.Stage == bootstrapv1.UpdateDraining && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired() {
 		return false, 0
 	}
-	for i := range h.Node.Status.Conditions {
-		ready := &h.Node.Status.Conditions[i]
-		if ready.Type != corev1.NodeReady || ready.Status == corev1.ConditionTrue {
-			continue
-		}
-		left := deadline + remediationPatience - now.Sub(ready.LastTransitionTime.Time)
-		return left > 0, max(left, 0)
+	left := deadline + remediationPatience - now.Sub(update.StageTime.Time)
+	return left > 0, max(left, 0)
+}
+
+// endPause ends the pause of health checks that this package began for a host which it no longer follows.
+func (r *Reconciler) endPause(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
+	if err != nil || machine == nil {
+		return client.IgnoreNotFound(err)
 	}
-	return true, 0
+	return setRemediation(ctx, r.Client, machine, false)
 }
 
 // setRemediation pauses the health checks of a Machine, or ends the pause.

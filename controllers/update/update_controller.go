@@ -96,13 +96,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.written.IsStale(config) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
-	if !hoststate.IsFollowed(config) || r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	cluster := &clusterv1.Cluster{}
 	key := record.ClusterKey(config)
 	if err := r.Client.Get(ctx, key, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !capiannotations.IsPaused(cluster, &bootstrapv1.PoolbootConfig{}) && (!hoststate.IsFollowed(config) || capiannotations.HasPaused(config)) {
+		return ctrl.Result{}, r.endPause(ctx, config)
 	}
 	if capiannotations.IsPaused(cluster, config) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
 		return ctrl.Result{}, nil
@@ -200,6 +203,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 			return result, o.err
 		}
 	}
+	h.setStage(o.now)
 	if h.Machine != nil {
 		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, o.now)
 		if err := setRemediation(ctx, r.Client, h.Machine, isPaused); err != nil {
@@ -272,7 +276,8 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 	return revision, err
 }
 
-// report records what the agent reports: the rendered config that the host runs now, and the condition Updated.
+// report records what the agent reports: the rendered config that the host runs now, the stage of its update, and the
+// condition Updated.
 func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, o outcome) error {
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {

@@ -32,6 +32,15 @@ type UpdateStatus struct {
 	// +optional
 	UnansweredTime *metav1.Time `json:"unansweredTime,omitempty"`
 
+	// stage is what the update of the running host has reached. It is not set while the host is not being updated.
+	// +optional
+	Stage UpdateStage `json:"stage,omitempty"`
+
+	// stageTime is the time since which the update is in that stage. The pause of the health checks of the host's
+	// Machine is limited by it.
+	// +optional
+	StageTime *metav1.Time `json:"stageTime,omitempty"`
+
 	// registrationRequestedTime is the time at which the host last asked for its Node to be pre-registered, before its
 	// kubelet started. The config server writes it.
 	// +optional
@@ -42,3 +51,22 @@ type UpdateStatus struct {
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }
+
+// UpdateStage is a stage of the update of a running host.
+//
+// +kubebuilder:validation:Enum=Starting;Draining;Applying;Rebooting;Verifying
+type UpdateStage string
+
+// Stages in the order of an update. After the first one, they are states that the agent reports.
+const (
+	// UpdateStarting means that the host was told what to run, and its agent has not answered.
+	UpdateStarting UpdateStage = "Starting"
+	// UpdateDraining means that the Node is drained.
+	UpdateDraining UpdateStage = "Draining"
+	// UpdateApplying means that the host is being changed.
+	UpdateApplying UpdateStage = "Applying"
+	// UpdateRebooting means that the host was changed and reboots.
+	UpdateRebooting UpdateStage = "Rebooting"
+	// UpdateVerifying means that the host was changed, and its Node must become Ready and stay so.
+	UpdateVerifying UpdateStage = "Verifying"
+)

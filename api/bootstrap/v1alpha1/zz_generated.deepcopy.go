@@ -574,6 +574,10 @@ func (in *UpdateStatus) DeepCopyInto(out *UpdateStatus) {
 		in, out := &in.UnansweredTime, &out.UnansweredTime
 		*out = (*in).DeepCopy()
 	}
+	if in.StageTime != nil {
+		in, out := &in.StageTime, &out.StageTime
+		*out = (*in).DeepCopy()
+	}
 	if in.RegistrationRequestedTime != nil {
 		in, out := &in.RegistrationRequestedTime, &out.RegistrationRequestedTime
 		*out = (*in).DeepCopy()

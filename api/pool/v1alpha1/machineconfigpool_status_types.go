@@ -8,9 +8,7 @@ type MachineConfigSource struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must
-	// be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or
-	// digit"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
 }
 
@@ -20,9 +18,7 @@ type PoolConfiguration struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must
-	// be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or
-	// digit"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
 	Name string `json:"name,omitempty"`
 
 	// source lists the MachineConfigs that were merged, in order. It is empty if a paused pool was set back to an

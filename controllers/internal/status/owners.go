@@ -91,6 +91,8 @@ var parts = map[string]part{
 	"update.desiredRevision":           {owner: Update},
 	"update.runningRevision":           {owner: Update},
 	"update.unansweredTime":            {owner: Update},
+	"update.stage":                     {owner: Update},
+	"update.stageTime":                 {owner: Update},
 	"update.registrationRequestedTime": {owner: ConfigServer},
 	"update.registeredTime":            {owner: Update},
 	"conditions[Ready]":                {owner: PoolbootConfig},

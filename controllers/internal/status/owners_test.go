@@ -57,6 +57,8 @@ var samples = map[string]func(*configStatus){
 	"update.desiredRevision":           func(s *configStatus) { s.Update.DesiredRevision = "other" },
 	"update.runningRevision":           func(s *configStatus) { s.Update.RunningRevision = "other" },
 	"update.unansweredTime":            func(s *configStatus) { s.Update.UnansweredTime = &metav1.Time{Time: at(7).Time} },
+	"update.stage":                     func(s *configStatus) { s.Update.Stage = "Applying" },
+	"update.stageTime":                 func(s *configStatus) { s.Update.StageTime = &metav1.Time{Time: at(7).Time} },
 	"update.registrationRequestedTime": func(s *configStatus) { s.Update.RegistrationRequestedTime = at(7) },
 	"update.registeredTime":            func(s *configStatus) { s.Update.RegisteredTime = at(7) },
 	"conditions[Ready]":                condition(clusterv1.ReadyCondition, metav1.ConditionTrue),

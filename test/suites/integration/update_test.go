@@ -186,7 +186,7 @@ var _ = Describe("Hosts with agents", func() {
 		t.Create(ctx, t.MachineConfig("52-update", "infra", "/etc/update", "1"))
 		blocked := &configs[1]
 		Eventually(ctx, t.Condition(blocked, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Draining"), ContainSubstring("default/"+name)))
-		Expect(t.Machine(ctx, blocked).Annotations).To(HaveKey(clusterv1.MachineSkipRemediationAnnotation))
+		Expect(t.Machine(ctx, blocked).Annotations).NotTo(HaveKey(clusterv1.MachineSkipRemediationAnnotation), "nothing was changed yet")
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		Expect(infra.Status.Configuration.Name).NotTo(Equal(before))
