@@ -92,10 +92,10 @@ var _ = Describe("The policy that guards Nodes", func() {
 			}
 		}),
 		Entry("what the manager tells the agent", func(n *corev1.Node) {
-			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.DrainedAnnotation, agentv1.DrainStartedAnnotation, agentv1.CordonedAnnotation} {
+			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.DrainedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.CordonedAnnotation} {
 				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, "any")
 			}
-		}, agentv1.DesiredAnnotation, agentv1.DrainedAnnotation, agentv1.DrainStartedAnnotation, agentv1.CordonedAnnotation),
+		}, agentv1.DesiredAnnotation, agentv1.DrainedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.CordonedAnnotation),
 		Entry("the providerID of another Machine", func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal/rack1-u12/infra-1" }, "spec.providerID"),
 		Entry("the list of labels that Cluster API can remove",
 			func(n *corev1.Node) { n.Annotations[clusterv1.LabelsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.LabelsFromMachineAnnotation),

@@ -19,8 +19,8 @@ import (
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinedrainrules,verbs=list;watch
 
-// drainRetry is how often the Pods of a Node are looked at while it is drained. Cluster API waits as long when it
-// deletes a Machine.
+// drainRetry is how often the Pods and volumes of a Node are looked at while it is drained. Cluster API waits as long
+// when it deletes a Machine.
 const drainRetry = 20 * time.Second
 
 const cordoned = "true"
@@ -48,7 +48,7 @@ type drainer struct {
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
 // its agent was told. Users control it as they control the drain of a Machine that is deleted: with MachineDrainRules,
 // labels of Pods, the annotation machine.cluster.x-k8s.io/exclude-node-draining, and the Machine's
-// spec.deletion.nodeDrainTimeoutSeconds.
+// spec.deletion.nodeDrainTimeoutSeconds. Pods that remain after that time stay on the Node with their volumes.
 func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
 	machine := h.Machine
 	if machine == nil { // only rules for all Machines apply
@@ -61,39 +61,47 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	if err != nil {
 		return "", err
 	}
-	if timeout := machine.Spec.Deletion.NodeDrainTimeoutSeconds; timeout != nil && *timeout > 0 &&
-		d.now.Sub(started) >= time.Duration(*timeout)*time.Second {
-		return "", d.finish(ctx, h)
-	}
 	helper := &drain.Helper{Client: d.management, RemoteClient: d.workload, GracePeriodSeconds: -1}
 	pods, err := helper.GetPodsForEviction(ctx, d.cluster, machine, h.Node.Name)
 	if err != nil {
 		return "", fmt.Errorf("drain Node %s: %w", h.Node.Name, err)
 	}
-	if len(pods.Pods()) == 0 {
-		return "", d.finish(ctx, h)
+	if timeout := machine.Spec.Deletion.NodeDrainTimeoutSeconds; timeout != nil && *timeout > 0 &&
+		d.now.Sub(started) >= time.Duration(*timeout)*time.Second {
+		return d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
 	}
-	result := helper.EvictPods(ctx, pods)
-	if result.DrainCompleted() {
-		return "", d.finish(ctx, h)
+	if len(pods.Pods()) > 0 {
+		if result := helper.EvictPods(ctx, pods); !result.DrainCompleted() {
+			return hoststate.Clean(result.ConditionMessage(metav1.NewTime(started)), agentv1.MaxReason), nil
+		}
 	}
-	return hoststate.Clean(result.ConditionMessage(metav1.NewTime(started)), agentv1.MaxReason), nil
+	return d.detach(ctx, h, machine, pods.SkippedPods())
 }
 
 // cordon cordons the Node, and records in the same write who did it and when the drain started.
 func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err error) {
-	started, malformed := time.Parse(time.RFC3339, h.Node.Annotations[agentv1.DrainStartedAnnotation])
-	if h.Node.Spec.Unschedulable && malformed == nil {
-		return started, nil
-	}
+	return d.start(ctx, h, agentv1.DrainStartedAnnotation, func(node *corev1.Node) {
+		if !node.Spec.Unschedulable {
+			node.Spec.Unschedulable = true
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, cordoned)
+		}
+	})
+}
+
+// start records in an annotation of the Node that something starts now, unless it has started. change can change the
+// Node in the same write.
+func (d drainer) start(ctx context.Context, h *host, key string, change func(*corev1.Node)) (started time.Time, err error) {
 	node := h.Node.DeepCopy()
-	if !node.Spec.Unschedulable {
-		node.Spec.Unschedulable = true
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, cordoned)
+	if change != nil {
+		change(node)
 	}
+	started, malformed := time.Parse(time.RFC3339, node.Annotations[key])
 	if malformed != nil {
 		started = d.now
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainStartedAnnotation, started.UTC().Format(time.RFC3339))
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, started.UTC().Format(time.RFC3339))
+	}
+	if malformed == nil && node.Spec.Unschedulable == h.Node.Spec.Unschedulable {
+		return started, nil
 	}
 	return started, d.patch(ctx, h, node)
 }
@@ -115,7 +123,7 @@ func (d drainer) release(ctx context.Context, h *host) error {
 	if isCordonedByUpdate(node) {
 		node.Spec.Unschedulable = false
 	}
-	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DrainedAnnotation} {
+	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
 		delete(node.Annotations, key)
 	}
 	if len(node.Annotations) == len(h.Node.Annotations) {

@@ -323,6 +323,7 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
 	delete(node.Annotations, agentv1.DrainedAnnotation)
 	delete(node.Annotations, agentv1.DrainStartedAnnotation)
+	delete(node.Annotations, agentv1.DetachStartedAnnotation)
 	if err := s.nodes.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}

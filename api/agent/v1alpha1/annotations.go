@@ -14,6 +14,9 @@ const (
 	DrainedAnnotation = "pool.cluster.x-k8s.io/drained-revision"
 	// DrainStartedAnnotation is the time at which the manager began to drain the Node (RFC 3339).
 	DrainStartedAnnotation = "pool.cluster.x-k8s.io/drain-started"
+	// DetachStartedAnnotation is the time at which the manager began to wait until the volumes of the Pods that left
+	// the Node are detached (RFC 3339).
+	DetachStartedAnnotation = "pool.cluster.x-k8s.io/detach-started"
 	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
 	// is without it, and stays cordoned after the update.
 	CordonedAnnotation = "pool.cluster.x-k8s.io/cordoned-for-update"

@@ -9,7 +9,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -150,6 +152,26 @@ func toldRevisions(history *site.NodeHistory, name string) map[string]bool {
 	return revisions
 }
 
+// attachVolume attaches the volume of a claim to a Node.
+func attachVolume(ctx context.Context, claim, node string) *storagev1.VolumeAttachment {
+	GinkgoHelper()
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim}}
+	volume.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	volume.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	volume.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "example.com", VolumeHandle: claim}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: claim}
+	Expect(lab.WorkloadClient.Create(ctx, volume)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) error { return client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, volume)) })
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: claim}}
+	attachment.Spec.Attacher, attachment.Spec.NodeName, attachment.Spec.Source.PersistentVolumeName = "example.com", node, &volume.Name
+	Expect(lab.WorkloadClient.Create(ctx, attachment)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) error { return client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, attachment)) })
+	detached := attachment.DeepCopy()
+	attachment.Status.Attached = true
+	Expect(lab.WorkloadClient.Status().Patch(ctx, attachment, client.MergeFrom(detached))).To(Succeed())
+	return attachment
+}
+
 var _ = Describe("Hosts with agents", func() {
 	It("follow their pool one after the other, drained, at every version of every Node, also if the manager is killed", func(ctx SpecContext) {
 		const hosts = 3
@@ -181,6 +203,7 @@ var _ = Describe("Hosts with agents", func() {
 		Expect(lab.WorkloadClient.Create(ctx, budget)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return client.IgnoreNotFound(lab.WorkloadClient.Delete(ctx, budget)) })
 		daemon := runDaemon(ctx, name, nodes[1])
+		attachment := attachVolume(ctx, name, nodes[1])
 
 		By("changing the pool")
 		t.Create(ctx, t.MachineConfig("52-update", "infra", "/etc/update", "1"))
@@ -195,6 +218,8 @@ var _ = Describe("Hosts with agents", func() {
 		Expect(lab.Manager.Kill()).To(Succeed())
 		Expect(lab.WorkloadClient.Delete(ctx, budget)).To(Succeed())
 		Expect(lab.Manager.Start(ctx)).To(Succeed())
+		Eventually(ctx, t.Condition(blocked, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Draining"), ContainSubstring("PersistentVolumeClaim default/"+name)))
+		Expect(lab.WorkloadClient.Delete(ctx, attachment)).To(Succeed())
 		for i := range configs {
 			Eventually(ctx, t.Condition(&configs[i], bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("True Done"), ContainSubstring(infra.Status.Configuration.Name)))
 			Expect(configs[i].Status.Configuration.Name).To(Equal(infra.Status.Configuration.Name))

@@ -59,6 +59,8 @@ var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "pods/eviction", Verb: "create"},
 	{Where: All, Resource: "namespaces", Verb: "list"},
 	{Where: All, Resource: "daemonsets.apps", Verb: "get"},
+	{Where: All, Resource: "volumeattachments.storage.k8s.io", Verb: "list"},
+	{Where: All, Resource: "persistentvolumes", Verb: "get"},
 }
 
 // String returns the verb and resource for kubectl auth can-i, and where the right applies.
