@@ -7,11 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -42,13 +44,16 @@ type drainer struct {
 	// management reads MachineDrainRules. workload reads live, so that no Pods are cached.
 	management, workload client.Client
 	cluster              *clusterv1.Cluster
-	now                  time.Time
+	// pool decides what happens when a drain takes too long.
+	pool *poolv1.MachineConfigPool
+	now  time.Time
 }
 
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
 // its agent was told. Users control it as they control the drain of a Machine that is deleted: with MachineDrainRules,
 // labels of Pods, the annotation machine.cluster.x-k8s.io/exclude-node-draining, and the Machine's
-// spec.deletion.nodeDrainTimeoutSeconds. Pods that remain after that time stay on the Node with their volumes.
+// spec.deletion.nodeDrainTimeoutSeconds. After that time, the pool decides: either the Pods that remain stay on the
+// Node with their volumes, or the drain goes on.
 func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
 	machine := h.Machine
 	if machine == nil { // only rules for all Machines apply
@@ -62,17 +67,26 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 		return "", err
 	}
 	helper := &drain.Helper{Client: d.management, RemoteClient: d.workload, GracePeriodSeconds: -1}
+	if isUnreachable(h.Node) { // its kubelet ends no Pod, so the drain does not wait for Pods that are being deleted
+		helper.GracePeriodSeconds, helper.SkipWaitForDeleteTimeoutSeconds = 1, 1
+	}
 	pods, err := helper.GetPodsForEviction(ctx, d.cluster, machine, h.Node.Name)
 	if err != nil {
 		return "", fmt.Errorf("drain Node %s: %w", h.Node.Name, err)
 	}
-	if timeout := machine.Spec.Deletion.NodeDrainTimeoutSeconds; timeout != nil && *timeout > 0 &&
-		d.now.Sub(started) >= time.Duration(*timeout)*time.Second {
+	timeout := time.Duration(ptr.Deref(machine.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) * time.Second
+	isLate := timeout > 0 && d.now.Sub(started) >= timeout
+	if isLate && d.pool.Spec.ForcesDrain() {
 		return d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
 	}
 	if len(pods.Pods()) > 0 {
 		if result := helper.EvictPods(ctx, pods); !result.DrainCompleted() {
-			return hoststate.Clean(result.ConditionMessage(metav1.NewTime(started)), agentv1.MaxReason), nil
+			remaining = result.ConditionMessage(metav1.NewTime(started))
+			if isLate {
+				remaining = fmt.Sprintf("The drain takes longer than spec.deletion.nodeDrainTimeoutSeconds of Machine %s. To update the host with the Pods that remain, "+
+					"set spec.drainTimeoutPolicy of MachineConfigPool %s to Force. %s", machine.Name, d.pool.Name, remaining)
+			}
+			return hoststate.Clean(remaining, agentv1.MaxReason), nil
 		}
 	}
 	return d.detach(ctx, h, machine, pods.SkippedPods())

@@ -15,6 +15,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // errPDB is the answer of an API server to an eviction that a PodDisruptionBudget does not allow.
@@ -90,20 +91,52 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		Expect(w.node(ctx, 0).Annotations).To(drained)
 	})
 
-	It("waits no longer than the Machine's nodeDrainTimeoutSeconds", func(ctx SpecContext) {
+	DescribeTable("is not drained within the Machine's nodeDrainTimeoutSeconds: ", func(ctx SpecContext, policy poolv1.DrainTimeoutPolicy, isForced bool) {
 		w := draining(ctx)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.DrainTimeoutPolicy = policy })
 		w.evict = func(*corev1.Pod) error { return errPDB }
 		machine := w.machine(ctx, 0)
 		machine.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](600)
 		Expect(w.management.Update(ctx, machine)).To(Succeed())
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0).Message).NotTo(ContainSubstring("drainTimeoutPolicy"))
 		w.changeNode(ctx, 0, func(node *corev1.Node) {
 			node.Annotations[agentv1.DrainStartedAnnotation] = time.Now().Add(-11 * time.Minute).UTC().Format(time.RFC3339)
 		})
 		w.settle(ctx)
-		Expect(w.node(ctx, 0).Annotations).To(drained)
 		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Succeed())
+		if isForced {
+			Expect(w.node(ctx, 0).Annotations).To(drained)
+			return
+		}
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("set spec.drainTimeoutPolicy of MachineConfigPool worker to Force"), ContainSubstring("default/app")))
+		w.evict = nil
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(drained)
+	},
+		Entry("by default, it reports and waits", poolv1.DrainTimeoutPolicy(""), false),
+		Entry("with Wait, it reports and waits", poolv1.DrainTimeoutWait, false),
+		Entry("with Force, the host is updated with the Pods on it", poolv1.DrainTimeoutForce, true),
+	)
+
+	It("is drained of Pods that are being deleted if it is unreachable, because nothing ends them", func(ctx SpecContext) {
+		w := draining(ctx)
+		pod := newPod(0)
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		pod.Finalizers = []string{"example.com/slow"}
+		Expect(w.workload.Update(ctx, pod)).To(Succeed())
+		Expect(w.workload.Delete(ctx, pod)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
+		node := w.node(ctx, 0)
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		Expect(w.workload.Status().Update(ctx, node)).To(Succeed())
+		Eventually(ctx, func() map[string]string {
+			w.settle(ctx)
+			return w.node(ctx, 0).Annotations
+		}).WithTimeout(10 * time.Second).Should(drained)
 	})
 
 	It("is not drained if its Machine excludes that", func(ctx SpecContext) {

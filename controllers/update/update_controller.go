@@ -184,7 +184,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 		if err != nil {
 			return result, err
 		}
-		d := drainer{management: r.Client, workload: w, cluster: in.cluster, now: o.now}
+		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now}
 		if h.mustDrain() {
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err

@@ -140,6 +140,12 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:Maximum=14400
 	ReadyDeadlineSeconds int32 `json:"readyDeadlineSeconds,omitempty"`
 
+	// drainTimeoutPolicy is what happens when a Node is not drained for an update within nodeDrainTimeoutSeconds of its
+	// Machine: Wait reports the Pods that remain and continues to wait, Force updates the host with these Pods on it.
+	// Defaults to Wait.
+	// +optional
+	DrainTimeoutPolicy DrainTimeoutPolicy `json:"drainTimeoutPolicy,omitempty"`
+
 	// driftPolicy is what a host does when it differs from its configuration: Report reports the paths that differ,
 	// Repair also corrects them. Defaults to Report.
 	// +optional
@@ -176,6 +182,18 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
 }
+
+// DrainTimeoutPolicy is what happens when a Node is not drained in time.
+//
+// +kubebuilder:validation:Enum=Wait;Force
+type DrainTimeoutPolicy string
+
+const (
+	// DrainTimeoutWait reports the Pods that remain and continues to wait.
+	DrainTimeoutWait DrainTimeoutPolicy = "Wait"
+	// DrainTimeoutForce updates the host with the Pods that remain on it.
+	DrainTimeoutForce DrainTimeoutPolicy = "Force"
+)
 
 // DriftPolicy is what a host does when it differs from its configuration.
 //
@@ -307,3 +325,6 @@ type MachineConfigPoolList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []MachineConfigPool `json:"items"`
 }
+
+// ForcesDrain reports whether hosts are updated although their Nodes are not drained in time.
+func (s *MachineConfigPoolSpec) ForcesDrain() bool { return s.DrainTimeoutPolicy == DrainTimeoutForce }

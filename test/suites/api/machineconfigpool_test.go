@@ -42,7 +42,7 @@ var _ = Describe("A MachineConfigPool", func() {
 	DescribeTable("is accepted with these fields for updates:", func(ctx SpecContext, spec string) {
 		expectAccepted("MachineConfigPool")(ctx, "spec: {"+spec+"}")
 	},
-		Entry(nil, `maxUnavailable: 3, failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, driftPolicy: Repair, architecture: arm64`),
+		Entry(nil, `maxUnavailable: 3, failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, drainTimeoutPolicy: Force, driftPolicy: Repair, architecture: arm64`),
 		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 240, timeZone: Europe/Berlin}`),
 		Entry(nil, `maxUnavailable: "10%"`),
 		Entry("no host, which is one", `maxUnavailable: "0%"`),
@@ -65,6 +65,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `readyDeadlineSeconds: 59`, "readyDeadlineSeconds", "greater than or equal to 60"),
 		Entry(nil, `readyDeadlineSeconds: 60, minReadySeconds: 60`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),
 		Entry("a minimum of more than the default deadline", `minReadySeconds: 1200`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),
+		Entry(nil, `drainTimeoutPolicy: Never`, "drainTimeoutPolicy", `"Wait", "Force"`),
 		Entry(nil, `driftPolicy: Undo`, "driftPolicy", `"Report", "Repair"`),
 		Entry(nil, `architecture: s390x`, "architecture", `"amd64", "arm64"`),
 	)
