@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -159,10 +160,10 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 	}
 	whole := mergeIgnition(slices.Concat(parts, sections))
 	if err := ignition.ValidateMerged(whole); err != nil {
-		return out, nil, firstFailing(parts, ignition.Validate, err)
+		return out, nil, firstFailing(parts, func(parts []part) error { return ignition.ValidateMerged(mergeIgnition(parts)) }, err)
 	}
 	if err := guardMerged(whole, parts); err != nil {
-		return out, nil, firstFailing(parts, ignition.Guard, err)
+		return out, nil, firstFailing(parts, func(parts []part) error { return guardMerged(mergeIgnition(parts), parts) }, err)
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
@@ -267,14 +268,13 @@ func sharedFiles(whole ignition.Config, parts []part) ignition.Config {
 	return several
 }
 
-// firstFailing returns the error of a check with the name of the first MachineConfig that makes the merged Ignition
-// fail it.
-func firstFailing(parts []part, check func(ignition.Config) error, err error) error {
-	for i := range parts {
-		if first := check(mergeIgnition(parts[:i+1])); first != nil {
-			return &RenderError{MachineConfig: parts[i].machineConfig, Path: "spec.config",
-				Err: fmt.Errorf("together with the MachineConfigs before it: %w", first)}
-		}
+// firstFailing returns the error of a check with the name of a MachineConfig that makes the merged Ignition fail it:
+// with the MachineConfigs before it the check fails, and with only those before it does not.
+func firstFailing(parts []part, check func([]part) error, err error) error {
+	i := sort.Search(len(parts), func(i int) bool { return check(parts[:i+1]) != nil })
+	if i == len(parts) {
+		return err
 	}
-	return err
+	return &RenderError{MachineConfig: parts[i].machineConfig, Path: "spec.config",
+		Err: fmt.Errorf("together with the MachineConfigs before it: %w", check(parts[:i+1]))}
 }
