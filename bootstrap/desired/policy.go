@@ -24,7 +24,7 @@ func policyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	policy.Paths[assignment.SettingsPath] = rule(update.Action{Type: update.None})
 	policy.Paths[ignition.CheckScriptPath] = rule(update.Action{Type: update.None})
 	// These units do their work when the host starts. A new unit of the agent applies when the agent restarts.
-	for _, name := range ignition.OwnUnits {
+	for _, name := range append([]string{ignition.DependenciesTarget}, ignition.OwnUnits...) {
 		policy.Units[name] = rule(update.Action{Type: update.DaemonReload})
 	}
 	return policy

@@ -51,6 +51,9 @@ const (
 
 	// KubeletUnit is the kubelet's systemd unit.
 	KubeletUnit = "kubelet.service"
+	// DependenciesTarget is the target that starts before the kubelet, as on OpenShift's hosts. Units of users start
+	// before the kubelet with WantedBy= or RequiredBy= of this target.
+	DependenciesTarget = "kubelet-dependencies.target"
 	// OwnUnitPrefix is the prefix of the names of Poolboot's systemd units.
 	OwnUnitPrefix = "poolboot-"
 	// AgentUnit runs the host's agent.

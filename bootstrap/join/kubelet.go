@@ -35,7 +35,7 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 		newFile(ignition.ClusterCAPath, 0o644, cl.CA),
 		newFile(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
-		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())))
+		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())), dependenciesTarget())
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
 	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath), nil
 }
@@ -72,7 +72,7 @@ func kubeletCommand(kubeletPath string) string {
 
 func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 	command := kubeletCommand(kubeletPath) + " $" + ignition.KubeletArgsVariable
-	return append(append(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), requiresCheck()...),
+	return append(append(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), append(requiresCheck(), wantsDependencies()...)...),
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),
 		unit.NewUnitOption("Service", "Restart", "always"),

@@ -161,6 +161,11 @@ var _ = Describe("The overlay of a machine", func() {
 			Expect(contents(overlay(), "/etc/kubernetes/pki/ca.crt")).To(Equal(string(cluster.CA)))
 		})
 
+		It("starts the kubelet after the units that kubelet-dependencies.target requires", func() {
+			Expect(unitText(overlay(), "kubelet-dependencies.target")).To(HavePrefix("[Unit]\n"))
+			Expect(unitText(overlay(), "kubelet.service")).To(ContainSubstring("\nWants=kubelet-dependencies.target\nAfter=kubelet-dependencies.target\n"))
+		})
+
 		It("has the kubelet flags of the registration in one line, and its command for a wrapper", func() {
 			Expect(contents(overlay(), "/etc/poolboot/kubelet.env")).To(Equal(
 				"POOLBOOT_KUBELET_ARGS=" + strings.Join(registered.KubeletArgs(), " ") + "\n" +

@@ -36,6 +36,11 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 		errs = append(errs, err)
 	}
 	configs := selectConfigs(objects, pools, controlPlane, remark)
+	for i := range configs {
+		moveKubeletDropins(&configs[i], remark)
+		warnWithoutEffect(&configs[i], remark)
+	}
+	errs = append(errs, setWrappers(configs, pools, remark)...)
 	kept := sets.New[string]()
 	for _, config := range objects.KubeletConfigs {
 		kept.Insert(input.OpenShiftKubeletKind.Kind + " " + config.Name)

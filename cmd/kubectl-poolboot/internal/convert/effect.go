@@ -1,0 +1,100 @@
+package convert
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// openShiftKubeletDirectory is the directory for drop-ins of the kubelet's configuration on OpenShift's hosts.
+const openShiftKubeletDirectory = "/etc/openshift/kubelet.conf.d"
+
+// withoutEffect has names of files and units that only programs of OpenShift's images read, and what to do here.
+var withoutEffect = []struct {
+	name    *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`^kubens\.service$`), "only OpenShift's images have this unit and start the kubelet and CRI-O in its namespace: " +
+		"set spec.kubeletWrapper of the pool, and write the unit in a MachineConfig"},
+	{regexp.MustCompile(`^nodeip-configuration\.service$`), "only OpenShift's images have this unit: the kubelet selects its address by the default route, " +
+		"and --node-ip in KUBELET_EXTRA_ARGS of the host's image names another"},
+	{regexp.MustCompile(`^/etc/kubernetes/openshift-workload-pinning$`), "only OpenShift's kubelet reads this file: set reservedSystemCPUs and cpuManagerPolicy in spec.kubeletConfiguration, " +
+		"and CPUAffinity in a drop-in of the units to pin"},
+	{regexp.MustCompile(`^/etc/crio/crio\.conf\.d/.*workload.*pinning`), "CRI-O pins workloads only with the annotations that OpenShift's kubelet sets: set reservedSystemCPUs in spec.kubeletConfiguration"},
+	{regexp.MustCompile(`^/etc/default/nodeip-configuration$`), "only OpenShift's nodeip-configuration.service reads this file: configure the host's addresses in its network configuration"},
+	{regexp.MustCompile(`^/etc/(machine-config-daemon|mco|machine-config-server)(/|$)`), "only OpenShift's Machine Config Operator reads this file: leave it out"},
+}
+
+// openShiftVariables are variables that only the kubelet's unit or the kubelet of OpenShift reads, and what to do here.
+var openShiftVariables = map[string]string{
+	"KUBELET_LOG_LEVEL":                            "set logging.verbosity in spec.kubeletConfiguration",
+	"OPENSHIFT_MAX_HOUSEKEEPING_INTERVAL_DURATION": "other kubelets do not have this setting: leave it out",
+	"OPENSHIFT_EVICTION_MONITORING_PERIOD_DURATION": "other kubelets do not have this setting: set evictionPressureTransitionPeriod " +
+		"in spec.kubeletConfiguration, or leave it out",
+}
+
+// moveKubeletDropins moves drop-ins of the kubelet's configuration from OpenShift's directory to that of the kubelet.
+func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any)) {
+	editIgnition(config, func(document map[string]any) (changed bool) {
+		for _, file := range itemsAt(document, "storage", "files") {
+			was, _ := file["path"].(string)
+			name, isBelow := strings.CutPrefix(path.Clean(was), openShiftKubeletDirectory+"/")
+			if !isBelow {
+				continue
+			}
+			file["path"] = path.Join(ignition.KubeletConfigDirectory, name)
+			remark("note: MachineConfig %q: %s becomes %s, which the kubelet reads", config.Name, was, file["path"])
+			changed = true
+		}
+		return changed
+	})
+}
+
+// warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
+func warnWithoutEffect(config *poolv1.MachineConfig, remark func(string, ...any)) {
+	warn := func(name, instead string) {
+		remark("warning: MachineConfig %q: %s has no effect: %s", config.Name, name, instead)
+	}
+	check := func(name string) {
+		for _, entry := range withoutEffect {
+			if entry.name.MatchString(name) {
+				warn(name, entry.instead)
+			}
+		}
+	}
+	checkVariables := func(contents string) {
+		var found []string
+		for variable := range openShiftVariables {
+			if regexp.MustCompile(`(?m)^[^#;]*\b` + variable + `\s*=`).MatchString(contents) {
+				found = append(found, variable)
+			}
+		}
+		slices.Sort(found)
+		for _, variable := range found {
+			warn(variable, openShiftVariables[variable])
+		}
+	}
+	editIgnition(config, func(document map[string]any) bool {
+		for _, file := range itemsAt(document, "storage", "files") {
+			name, _ := file["path"].(string)
+			check(path.Clean(name))
+		}
+		for _, unit := range itemsAt(document, "systemd", "units") {
+			name, _ := unit["name"].(string)
+			if contents, _ := unit["contents"].(string); contents == "" { // a user's own unit of this name has an effect
+				check(name)
+			}
+		}
+		return false
+	})
+	editDropins(config, func(unit, _, contents string) string {
+		if unit == ignition.KubeletUnit {
+			checkVariables(contents)
+		}
+		return contents
+	})
+}

@@ -1,0 +1,125 @@
+package convert
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+// telcoDropin has the command by which telco hosts start a service in a mount namespace.
+const telcoDropin = `            [Unit]
+            Wants=container-mount-namespace.service
+            After=container-mount-namespace.service
+            [Service]
+            ExecStartPre=/usr/local/bin/extractExecStart %n /%t/%N-execstart.env ORIG_EXECSTART
+            EnvironmentFile=-/%t/%N-execstart.env
+            ExecStart=
+            ExecStart=bash -c "nsenter --mount=%t/container-mount-namespace/mnt \
+                ${ORIG_EXECSTART} --housekeeping-interval=30s"
+`
+
+// newTelcoConfig returns an OpenShift MachineConfig of a role whose drop-in starts the kubelet in a mount namespace.
+func newTelcoConfig(name, role, dropin string) string {
+	return `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: ` + name + `, labels: {machineconfiguration.openshift.io/role: ` + role + `}}
+spec:
+  config:
+    ignition: {version: 3.2.0}
+    systemd:
+      units:
+      - name: kubelet.service
+        dropins:
+        - name: 90-container-mount-namespace.conf
+          contents: |
+` + dropin
+}
+
+var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
+	converting := func(documents ...string) clitest.Result {
+		return runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
+	}
+
+	It("moves the command that starts the kubelet in a mount namespace to the pool", func() {
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin))
+		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfig "50-ran": ExecStart of the drop-in 90-container-mount-namespace.conf of kubelet.service ` +
+			`becomes spec.kubeletWrapper of the pool worker. The container runtime must start in the same namespace`))
+		Expect(r.Out).To(ContainSubstring("  kubeletWrapper:\n  - /usr/bin/nsenter\n  - --mount=/run/container-mount-namespace/mnt\n"))
+		Expect(r.Out).To(ContainSubstring("After=container-mount-namespace.service\n"))
+		Expect(r.Out).To(ContainSubstring(`Environment="KUBELET_EXTRA_ARGS=--housekeeping-interval=30s"`))
+		Expect(r.Out).NotTo(Or(ContainSubstring("ExecStart"), ContainSubstring("execstart")))
+
+		By("rendering the result")
+		rendered := clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("edge.yaml", r.Out), "--pool", "worker"))
+		Expect(rendered).To(ContainSubstring("20-poolboot-wrapper.conf"))
+	})
+
+	It("refuses commands that it does not know, and two different ones for a pool", func() {
+		for _, command := range []string{
+			"ExecStart=/usr/bin/kubelet --v=4",
+			"ExecStart=/bin/sh -c \"nsenter --mount=/run/a /usr/bin/kubelet\"",
+			"ExecStart=nsenter --mount=%h/$A ${ORIG_EXECSTART}",
+			"ExecStart=nsenter --mount=/run/a ${ORIG_EXECSTART}\n            ExecStart=/bin/true",
+		} {
+			r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", "            [Service]\n            ExecStart=\n            "+command+"\n"))
+			Expect(r.Code).To(Equal(1), command)
+			Expect(r.ErrOut).To(ContainSubstring("set spec.kubeletWrapper of the MachineConfigPool"))
+		}
+		other := strings.ReplaceAll(telcoDropin, "%t/container-mount-namespace/mnt", "/run/kubens/mnt")
+		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin), newTelcoConfig("51-ran", "worker", other))
+		Expect(r.ErrOut).To(ContainSubstring(`MachineConfig "51-ran": its drop-in 90-container-mount-namespace.conf of kubelet.service starts the kubelet by ` +
+			`"/usr/bin/nsenter --mount=/run/kubens/mnt", and another MachineConfig of the pool worker by "/usr/bin/nsenter --mount=/run/container-mount-namespace/mnt"`))
+
+		By("refusing a command that no pool of the files gets")
+		r = converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
+		Expect(r.Code).To(Equal(1))
+		Expect(r.ErrOut).To(HavePrefix(`error: MachineConfig "50-ran": spec.config: systemd.units[0].dropins[0].contents: drop-in 90-container-mount-namespace.conf`))
+	})
+
+	DescribeTable("names entries without effect, and what to do instead",
+		func(ignition string, words ...string) {
+			r := converting(clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
+spec: {config: {ignition: {version: 3.2.0}, `+ignition+`}}`)
+			Expect(r.Code).To(BeZero(), r.ErrOut)
+			if len(words) == 0 {
+				Expect(r.ErrOut).To(BeEmpty())
+				return
+			}
+			Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-a": ` + words[0] + " has no effect: "))
+			for _, word := range words {
+				Expect(r.ErrOut).To(ContainSubstring(word))
+			}
+		},
+		Entry("the unit with the namespace of the kubelet", `systemd: {units: [{name: kubens.service, enabled: true}]}`, "kubens.service", "spec.kubeletWrapper"),
+		Entry("a user's own unit of this name", `systemd: {units: [{name: kubens.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n"}]}`),
+		Entry("the unit that selects the address", `systemd: {units: [{name: nodeip-configuration.service, enabled: true}]}`, "nodeip-configuration.service", "default route"),
+		Entry("its settings", `storage: {files: [{path: /etc/default/nodeip-configuration, contents: {source: "data:,A"}}]}`, "/etc/default/nodeip-configuration", "network configuration"),
+		Entry("workload pinning of the kubelet", `storage: {files: [{path: /etc/kubernetes/openshift-workload-pinning, contents: {source: "data:,A"}}]}`,
+			"/etc/kubernetes/openshift-workload-pinning", "reservedSystemCPUs"),
+		Entry("workload pinning of CRI-O", `storage: {files: [{path: /etc/crio/crio.conf.d/01-workload-pinning, contents: {source: "data:,A"}}]}`,
+			"/etc/crio/crio.conf.d/01-workload-pinning", "reservedSystemCPUs"),
+		Entry("another drop-in of CRI-O", `storage: {files: [{path: /etc/crio/crio.conf.d/01-pids, contents: {source: "data:,A"}}]}`),
+		Entry("the log level of the kubelet", `systemd: {units: [{name: kubelet.service, dropins: [{name: 10-a.conf, contents: "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=4\"\n"}]}]}`,
+			"KUBELET_LOG_LEVEL", "logging.verbosity"),
+		Entry("the log level in a comment", `systemd: {units: [{name: kubelet.service, dropins: [{name: 10-a.conf, contents: "[Service]\n# KUBELET_LOG_LEVEL=4\n"}]}]}`),
+		Entry("a unit that the target of OpenShift requires",
+			`systemd: {units: [{name: mine.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n[Install]\nRequiredBy=kubelet-dependencies.target\n"}]}`),
+	)
+
+	It("moves drop-ins of the kubelet's configuration to the directory that the kubelet reads", func() {
+		r := converting(clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
+spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/openshift/kubelet.conf.d/20-a.conf, contents: {source: "data:,maxPods:%20100"}}]}}}`)
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(Equal(`note: MachineConfig "50-a": /etc/openshift/kubelet.conf.d/20-a.conf becomes /etc/kubernetes/kubelet.conf.d/20-a.conf, which the kubelet reads` + "\n"))
+		Expect(r.Out).To(ContainSubstring("path: /etc/kubernetes/kubelet.conf.d/20-a.conf"))
+	})
+})
