@@ -68,7 +68,10 @@ func (a *Agent) loadCurrent(ctx context.Context, node Node) error {
 		return nil
 	}
 	t, err := a.load(a.journal.Current)
-	if errors.Is(err, errDocument) && node.Annotations[agentv1.DesiredAnnotation] == a.journal.Current {
+	if errors.Is(err, errDocument) {
+		if node.Annotations[agentv1.DesiredAnnotation] != a.journal.Current {
+			return fmt.Errorf("%w: %s", err, startOver)
+		}
 		t, err = a.fetch(ctx, a.journal.Current)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 var _ = Describe("A host whose operating system changes entries in each boot", func() {
@@ -78,5 +79,43 @@ var _ = Describe("A host whose operating system changes entries in each boot", f
 		Expect(w.state()).To(Equal("Done " + revision))
 		Expect(w.boots).To(Equal(1))
 		Expect(w.node.Annotations).NotTo(HaveKey(agentv1.DriftAnnotation))
+	})
+})
+
+var _ = Describe("A host with damaged files of Poolboot", func() {
+	It("is adopted without the file that names the config with which it booted, or with a damaged one", func() {
+		for _, damage := range []func(*world){
+			func(w *world) { w.write(ignition.MachineConfigPath, "{") },
+			func(w *world) {
+				Expect(os.Remove(filepath.Join(w.directory, ignition.MachineConfigPath))).To(Succeed())
+			},
+		} {
+			w := newWorld()
+			revision := w.install(w.assign("rendered-a", withFiles("/etc/f", "a")))
+			damage(w)
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + revision))
+			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(HavePrefix(ignition.MachineConfigPath + ": "))
+		}
+	})
+
+	It("downloads its documents again, and says what to do if they are not available any more", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		forget := func() {
+			names, err := filepath.Glob(filepath.Join(w.directory, "var/lib/poolboot/agent/*.rendered"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(names).NotTo(BeEmpty())
+			for _, name := range names {
+				Expect(os.WriteFile(name, []byte("damaged"), 0o600)).To(Succeed())
+			}
+		}
+		forget()
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(HavePrefix("Done "))
+		forget()
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		Expect(w.run()).To(MatchError(And(ContainSubstring("was changed there"), ContainSubstring("restart poolboot-agent.service"))))
+		Expect(w.reason()).To(ContainSubstring("restart poolboot-agent.service"))
+		Expect(w.read("etc/f")).To(Equal("a"))
 	})
 })

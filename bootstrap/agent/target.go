@@ -147,18 +147,20 @@ func (a *Agent) fetchAdopted(ctx context.Context, revision string) (*target, err
 	return t, a.store.put(t.revision, document, rendered)
 }
 
-// installedConfig returns the name of the rendered config in the file that Ignition wrote, "" if there is none.
+// installedConfig returns the name of the rendered config in the file that Ignition wrote, "" if there is none. A file
+// that is damaged names none, and is found as a difference later.
 func (a *Agent) installedConfig() (string, error) {
 	raw, err := a.root.ReadFile(strings.TrimPrefix(ignition.MachineConfigPath, "/"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	var file ignition.MachineConfigFile
-	if err == nil {
-		err = json.Unmarshal(raw, &file)
-	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", ignition.MachineConfigPath, err)
+		return "", err
+	}
+	var file ignition.MachineConfigFile
+	if err := json.Unmarshal(raw, &file); err != nil {
+		a.Log.Warn("the file that names the config with which the host booted is damaged", "file", ignition.MachineConfigPath, "error", err)
+		return "", nil
 	}
 	return file.Name, nil
 }

@@ -117,7 +117,7 @@ func (e Executor) load() (*records, error) {
 		err = json.Unmarshal(text, known)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read %s, which says how users and groups were before: %w", RecordPath, err)
+		return nil, fmt.Errorf("read %s, which says how users and groups were before: %w: remove it to let the agent record them again", RecordPath, err)
 	}
 	if known.Users == nil {
 		known.Users = map[string]*userRecord{}

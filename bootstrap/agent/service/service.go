@@ -37,6 +37,8 @@ const (
 	lastRetry  = 5 * time.Minute
 	// joinInterval is the time between two looks for the kubelet's certificate, before the host has joined.
 	joinInterval = 5 * time.Second
+	// settingsInterval is the time between two looks for settings that can be used.
+	settingsInterval = 10 * time.Second
 	// settleTime is how long changes of files are collected before they are checked.
 	settleTime = time.Second
 	// idleMemory is the size of the heap in bytes from which memory is returned to the host after work.
@@ -84,12 +86,22 @@ func (s *Service) connect() (*connection, error) {
 		return nil, err
 	}
 	c.cluster = apiserver.New(c.server, c.node, host.Certificate)
-	if c.settings, err = s.readSettings(); err != nil {
-		return nil, err
+	if c.settings, err = s.readSettings(); err == nil {
+		c.source, err = configServer(c.settings, host.Certificate)
 	}
-	c.source, err = configServer(c.settings, host.Certificate)
-	return c, err
+	if err != nil {
+		return c, &settingsError{err}
+	}
+	return c, nil
 }
+
+// settingsError means that the settings are missing or damaged. The connection to the API server does not need them.
+type settingsError struct{ err error }
+
+func (e *settingsError) Error() string {
+	return "the agent can't reach the config server: " + e.err.Error() + ": write the file again, or replace the host"
+}
+func (e *settingsError) Unwrap() error { return e.err }
 
 func (s *Service) readSettings() ([]byte, error) {
 	return s.Root.ReadFile(strings.TrimPrefix(assignment.SettingsPath, "/"))
@@ -124,7 +136,8 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	c, err := s.waitForJoin(ctx)
-	if err != nil {
+	var unusable *settingsError
+	if err != nil && !errors.As(err, &unusable) {
 		return err
 	}
 	s.Log.Info("agent started", "version", s.Version, "node", c.node)
@@ -138,6 +151,9 @@ func (s *Service) Run(ctx context.Context) error {
 		c.cluster.Watch(ctx, nodes.set, func(ctx context.Context, failures int) { s.waitAfter(ctx, cancel, c, failures) })
 	})
 
+	if unusable != nil {
+		return s.reportOnly(ctx, c, nodes, unusable)
+	}
 	files, err := hostfiles.Open(s.Root, hostfiles.Options{})
 	if err != nil {
 		return s.reportOnly(ctx, c, nodes, err)
@@ -258,10 +274,11 @@ func (s *Service) waitAfter(ctx context.Context, cancel context.CancelCauseFunc,
 func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, problem error) error {
 	var ofAgent *agent.JournalError
 	var ofFiles *hostfiles.JournalError
-	if !errors.As(problem, &ofAgent) && !errors.As(problem, &ofFiles) {
+	var ofSettings *settingsError
+	if !errors.As(problem, &ofAgent) && !errors.As(problem, &ofFiles) && !errors.As(problem, &ofSettings) {
 		return problem
 	}
-	s.Log.Error("the agent changes nothing until it is restarted", "error", problem)
+	s.Log.Error("the agent changes nothing until this is corrected", "error", problem)
 	state, reason := string(agentv1.Degraded), problem.Error()
 	for {
 		node := nodes.get()
@@ -275,10 +292,20 @@ func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, 
 				s.Log.Error("report", "error", err)
 			}
 		}
+		var again <-chan time.Time
+		if ofSettings != nil {
+			if raw, err := s.readSettings(); err == nil {
+				if _, err := assignment.ReadSettings(raw); err == nil {
+					return errOtherSettings
+				}
+			}
+			again = time.After(settingsInterval)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-nodes.changed:
+		case <-again:
 		}
 	}
 }

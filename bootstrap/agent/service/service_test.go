@@ -72,6 +72,30 @@ var _ = Describe("The agent on a host", func() {
 		}
 	})
 
+	It("reports missing and damaged settings, and works again when they are written", func() {
+		w := newWorld()
+		w.install("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		first := w.offer("rendered-a", "a")
+		intact := w.read(assignment.SettingsPath)
+		for _, damage := range []func(){
+			func() { w.write(assignment.SettingsPath, "{") },
+			func() { Expect(os.Remove(filepath.Join(w.directory, assignment.SettingsPath))).To(Succeed()) },
+		} {
+			damage()
+			ended := make(chan error, 1)
+			go func() { ended <- w.service().Run(GinkgoT().Context()) }()
+			Eventually(state(w), "15s").Should(Equal("Degraded " + first))
+			Expect(w.annotation(agentv1.ReasonAnnotation)).To(And(ContainSubstring(filepath.Base(assignment.SettingsPath)), ContainSubstring("write the file again")))
+			Consistently(ended, "300ms").ShouldNot(Receive(), "it does not start again and again")
+			w.write(assignment.SettingsPath, intact)
+			Eventually(ended, "15s").Should(Receive(MatchError(errOtherSettings)))
+			stop := start(w.service())
+			Eventually(state(w), "15s").Should(Equal("Done " + first))
+			Expect(stop()).To(Succeed())
+		}
+	})
+
 	It("starts again when an update changed how the config server is reached", func() {
 		w := newWorld()
 		w.install("rendered-a", "a")

@@ -63,7 +63,7 @@ func (e Enablement) readOriginals() (map[string]original, error) {
 		err = json.Unmarshal(text, &originals)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s, which says how units were before: %w", RecordPath, err)
+		return nil, fmt.Errorf("read %s, which says how units were before: %w: remove it to let the agent record them again", RecordPath, err)
 	}
 	return originals, nil
 }
