@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,9 @@ var _ = Describe("the images", Ordered, func() {
 				maps.Copy(inside, readTar(path))
 			}
 			Expect(inside).To(And(HaveLen(3), HaveKey(program), HaveKey("agents/poolboot-agent-amd64"), HaveKey("agents/poolboot-agent-arm64")))
+			for _, architecture := range []string{"amd64", "arm64"} {
+				Expect(packedSize(inside["agents/poolboot-agent-"+architecture])).To(BeNumerically("<=", maxPackedAgent), architecture)
+			}
 			Expect(container.Args).To(ContainElement("--agent-directory=/agents"))
 			copied := filepath.Join(out, program)
 			Expect(os.WriteFile(copied, inside[program], 0o700)).To(Succeed())
@@ -69,6 +73,21 @@ var _ = Describe("the images", Ordered, func() {
 		Entry(nil, "config-server", "poolboot-config-server"),
 	)
 })
+
+// maxPackedAgent is how many bytes a host may download for its agent.
+const maxPackedAgent = 8_000_000
+
+// packedSize returns the size of a program as the config server compresses it.
+func packedSize(program []byte) int {
+	GinkgoHelper()
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = w.Write(program)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.Close()).To(Succeed())
+	return packed.Len()
+}
 
 // readTar returns the files of a tar or tar.gz archive.
 func readTar(path string) map[string][]byte {
