@@ -88,8 +88,10 @@ func (r *recording) recordRegistrationRequest(ctx context.Context, record Record
 		return last, nil
 	}
 	claim := registration{since: now.Truncate(time.Microsecond), at: now} // as precise as the API
-	if !claim.since.After(record.RegisteredTime) {
-		claim.since = record.RegisteredTime.Add(time.Microsecond) // the clock of the manager is ahead, but the request is later than the registration
+	for _, earlier := range []time.Time{record.RegisteredTime, last} {
+		if !claim.since.After(earlier) { // the clock of another server is ahead, but this request is later
+			claim.since = earlier.Add(time.Microsecond)
+		}
 	}
 	claimed := r.claimWrite(r.registrations, record.UID, claim, func(earlier any) bool {
 		if recent(earlier.(registration).at) {

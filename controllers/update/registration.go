@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -28,7 +27,11 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 // register answers the request of a host that starts again: the Node exists, with the labels and taints of the
 // recorded pool, before its kubelet starts. Most of the time it exists, and only the time is recorded. A Node that was
 // deleted is created as for the first boot. The node controller records its UID.
+//
+// The answer is for the request that was known before the Node was read, and for no later one: the Node can have been
+// deleted in between, while the host was off. So the recorded time is that of the request.
 func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) error {
+	requested := *h.Config.Status.Update.RegistrationRequestedTime
 	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 	if err != nil {
 		return err
@@ -50,11 +53,9 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 		}
 	}
 	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.Config, func(config *bootstrapv1.PoolbootConfig) {
-		now, requested := metav1.NowMicro(), config.Status.Update.RegistrationRequestedTime
-		if requested != nil && now.Before(requested) { // the config server's clock is ahead
-			now = *requested
+		if last := config.Status.Update.RegisteredTime; last == nil || last.Before(&requested) {
+			config.Status.Update.RegisteredTime = &requested
 		}
-		config.Status.Update.RegisteredTime = &now
 	})
 	if err == nil {
 		h.Config = changed
@@ -65,6 +66,9 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 
 // errNodeDeleting means that a Node is being deleted. It is created again when it is gone.
 var errNodeDeleting = errors.New("the Node is being deleted")
+
+// errNodeAppeared means that a Node was created by someone else at the same time.
+var errNodeAppeared = errors.New("the Node was created at the same time: retrying")
 
 // createNode pre-registers the Node of a host that has joined before.
 func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, in surroundings) error {
@@ -83,8 +87,8 @@ func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, i
 	node := registered.Node()
 	registration.AddTaints(node, readiness.Taints(rules, node))
 	err = w.Create(ctx, node)
-	if apierrors.IsAlreadyExists(err) {
-		return nil // its kubelet was first, or an earlier try
+	if apierrors.IsAlreadyExists(err) { // its kubelet was first, or it is another Node: it is read again
+		return errNodeAppeared
 	}
 	if err == nil {
 		metrics.PreRegistered(h.Config, in.pool.Spec.PoolRole, metrics.NodeCreated)

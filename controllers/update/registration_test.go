@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -104,6 +106,44 @@ var _ = Describe("A host that asks for its Node before its kubelet starts", func
 		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[poolv1.NodeConfigAnnotation] = "edge/another" })
 		ask(ctx, w, requested)
 		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("belongs to PoolbootConfig edge/another")))
+		Expect(registeredTime(ctx, w)).To(BeNil())
+	})
+
+	It("is not answered by what was seen before it asked, also if the Node was deleted in between", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		later := metav1.NewMicroTime(requested.Add(time.Millisecond))
+		w.afterWrite = func() { // the Node was created for the first request
+			w.afterWrite = nil
+			deleteNode(ctx, w)
+			ask(ctx, w, later)
+		}
+		_, _ = w.reconcileHost(ctx, 0)
+		Expect(registeredTime(ctx, w)).To(Or(BeNil(), HaveValue(HaveField("Time", BeTemporally("<", later.Time)))))
+		Expect(w.workload.Get(ctx, client.ObjectKey{Name: hostName(0)}, &corev1.Node{})).To(Satisfy(apierrors.IsNotFound))
+		w.Settle(func() (ctrl.Result, error) { return w.reconcileHost(ctx, 0) })
+		Expect(w.workload.Get(ctx, client.ObjectKey{Name: hostName(0)}, &corev1.Node{})).To(Succeed())
+		Expect(registeredTime(ctx, w).Equal(&later)).To(BeTrue())
+	})
+
+	It("is not answered by a Node that is not in the pool and appears while its own is created", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		clusters := controllertest.NewClusterCache(interceptor.NewClient(w.workload, interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if node, isNode := o.(*corev1.Node); isNode {
+					Expect(c.Create(ctx, controllertest.NewNode(node.Name, "other"))).To(Succeed())
+				}
+				return c.Create(ctx, o, opts...)
+			},
+		}), clusterKey)
+		clusters.RESTConfig = w.reconciler.ClusterCache.(*controllertest.ClusterCache).RESTConfig
+		w.reconciler.ClusterCache = clusters
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(errNodeAppeared))
 		Expect(registeredTime(ctx, w)).To(BeNil())
 	})
 

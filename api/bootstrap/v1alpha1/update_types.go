@@ -46,8 +46,8 @@ type UpdateStatus struct {
 	// +optional
 	RegistrationRequestedTime *metav1.MicroTime `json:"registrationRequestedTime,omitempty"`
 
-	// registeredTime is the time at which the Node was last seen or created because of that. If it is not before
-	// registrationRequestedTime, the kubelet can start.
+	// registeredTime is the registrationRequestedTime of the last request after which the Node was seen or created. If
+	// it is not before registrationRequestedTime, the kubelet can start.
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }
