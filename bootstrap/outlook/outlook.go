@@ -97,6 +97,7 @@ var table = map[string]Outlook{
 	poolv1.MachinesPendingReason:            Waits,
 	poolv1.MachinesUpdatingReason:           Waits,
 	poolv1.RolloutStoppedReason:             NeedsPerson,
+	poolv1.RolloutBlockedReason:             Retries,
 	poolv1.MachinesUnavailableReason:        Retries,
 	poolv1.MachinesDegradedReason:           NeedsPerson,
 	poolv1.NothingRenderedReason:            Retries,

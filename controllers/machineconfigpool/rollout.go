@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
@@ -63,8 +64,26 @@ func (s *scope) pendingReason(n counts) string {
 		return poolv1.MachinesUpdatingReason
 	case len(n.stopped) > 0 && (err != nil || len(n.stopped) >= limit || len(n.waiting) == 0):
 		return poolv1.RolloutStoppedReason
+	case err == nil && len(n.blocking(s.pool, limit)) > 0:
+		return poolv1.RolloutBlockedReason
 	}
 	return poolv1.MachinesPendingReason
+}
+
+// blocking returns the Machines because of which no other host begins an update: they are unavailable, and take all
+// places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
+// each of them counts while no host is updated.
+func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
+	isFull := len(n.notInPool)+len(n.stopped) >= limit || p.Spec.FailureDomainLabel != ""
+	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || maintenance.HoldOf(p, time.Now()).Why != "" {
+		return nil
+	}
+	return n.notInPool
+}
+
+// blockedMessage names the Machines that block a rollout.
+func (n counts) blockedMessage() string {
+	return fmt.Sprintf("no host begins its update while others are unavailable (%s): correct these hosts, or replace their Machines; ", joinNames(n.notInPool))
 }
 
 // setRollout sets when the last rollout began and ended. It begins when the first host is updated to what the pool

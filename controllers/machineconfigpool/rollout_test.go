@@ -157,6 +157,29 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason))
 	})
 
+	DescribeTable("names the unavailable hosts that block it", func(label, reason string, dead ...string) {
+		p := s.pool("infra")
+		three := intstr.FromInt32(3)
+		p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = &three, label
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		for _, name := range dead {
+			c := follower(name, bootstrapv1.UpdateWaitingReason)
+			conditions.Set(c, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeNotReadyReason})
+			Expect(s.Create(ctx(), c)).To(Succeed())
+		}
+		p = s.reconcile("infra")
+		expected := haveCondition(poolv1.UpdatingCondition, yes, reason)
+		if reason == poolv1.RolloutBlockedReason {
+			expected = haveCondition(poolv1.UpdatingCondition, yes, reason, "while others are unavailable ("+strings.Join(dead, ", ")+"): correct these hosts")
+		}
+		Expect(p).To(expected)
+		Expect(becomes("m1", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+	},
+		Entry("in two failure domains, for which maxUnavailable leaves room", "example.com/rack", poolv1.RolloutBlockedReason, "m3", "m4"),
+		Entry("which take all places", "", poolv1.RolloutBlockedReason, "m3", "m4", "m5"),
+		Entry("and none if they leave room for another host", "", poolv1.MachinesPendingReason, "m3", "m4"),
+	)
+
 	It("begins again if a newer config supersedes the one that is rolling out", func() {
 		first := becomes("m1", bootstrapv1.UpdateApplyingReason).Status.Rollout
 		eventReasons()

@@ -47,7 +47,11 @@ func (s *scope) setUpdated(n counts) {
 		set(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
 			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+remedy.Renewing, c.Name, target))
 	case n.updated < n.total:
-		set(false, !paused, s.pendingReason(n), n.pendingMessage())
+		reason, message := s.pendingReason(n), n.pendingMessage()
+		if reason == poolv1.RolloutBlockedReason {
+			message = n.blockedMessage() + message
+		}
+		set(false, !paused, reason, message)
 	case n.ready < n.total:
 		set(false, !paused, poolv1.MachinesUnavailableReason, n.pendingMessage())
 	default:

@@ -131,6 +131,7 @@ const (
 	MachinesPendingReason            = "MachinesPending"
 	MachinesUpdatingReason           = "MachinesUpdating"
 	RolloutStoppedReason             = "RolloutStopped"
+	RolloutBlockedReason             = "RolloutBlocked"
 	MachinesUnavailableReason        = "MachinesUnavailable"
 	MachinesDegradedReason           = "MachinesDegraded"
 	NothingRenderedReason            = "NothingRendered"
