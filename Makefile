@@ -59,7 +59,7 @@ CRD_REF_DOCS := $(BIN)/crd-ref-docs
 ##@ Start here
 
 .PHONY: demo
-demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot four machines into their pools on real parts and prove it. KEEP=1 leaves it running.
+demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot four machines into their pools on real parts, change a pool while its hosts run, and prove it. KEEP=1 leaves it running.
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 

@@ -42,6 +42,7 @@ func (b boot) wanted() string { return b.machine.Labels[clusterv1.MachineDeploym
 func (b boot) done() bool {
 	return b.node != nil && util.IsNodeReady(b.node) &&
 		conditions.IsTrue(&b.config, bootstrapv1.NodeInPoolCondition) &&
+		conditions.IsTrue(&b.config, bootstrapv1.UpdatedCondition) &&
 		record.HasJoined(&b.config) &&
 		b.machine.Status.NodeRef.IsDefined()
 }
@@ -149,7 +150,7 @@ func one(is bool) int {
 	return 0
 }
 
-// explain describes what each machine that did not boot is waiting for.
+// explain describes what each machine is waiting for, with the last lines of the logs.
 func explain(ctx context.Context, s *site.Site) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -169,10 +170,25 @@ func explain(ctx context.Context, s *site.Site) string {
 		if err != nil {
 			log = err.Error()
 		}
-		lines := strings.Split(strings.TrimSpace(log), "\n")
-		fmt.Fprintf(&text, "%s\n", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+		text.WriteString(lastLines(log))
 	}
+	for _, b := range boots {
+		if host := s.Hardware.Host(b.config.Status.HostRef.Name); host != nil {
+			journal, err := host.Journal(ctx, "--unit=poolboot-agent.service")
+			if err != nil {
+				journal = err.Error()
+			}
+			fmt.Fprintf(&text, "Agent of %s:\n%s", host.Name(), lastLines(journal))
+		}
+	}
+	text.WriteString("What to do: read the conditions, the logs and the journals above. `make demo KEEP=1` keeps everything running for you to inspect.")
 	return text.String()
+}
+
+// lastLines returns the last lines of a log.
+func lastLines(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n") + "\n"
 }
 
 // printTimeline prints when each machine completed each step.

@@ -15,10 +15,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
@@ -93,6 +96,90 @@ var _ = Describe("make demo", func() {
 		}, "pool infra is not Updated: All are"),
 		Entry("one has no conditions", func(infra *poolv1.MachineConfigPool) { infra.Status.Conditions = nil }, "pool infra has no condition Updated"),
 		Entry("a machine is not counted", func(infra *poolv1.MachineConfigPool) { infra.Status.MachineCount = ptr.To[int32](1) }, "the pools count 3 machines of 4"),
+	)
+
+	DescribeTable("counts every version of every Node", func(change func(versions []site.NodeVersion) []site.NodeVersion, want result) {
+		node := func(name, role string, ready, cordoned bool) *corev1.Node {
+			status := corev1.ConditionFalse
+			if ready {
+				status = corev1.ConditionTrue
+			}
+			return &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "", poolv1.NodeRoleLabelPrefix + role: ""}},
+				Spec:       corev1.NodeSpec{Unschedulable: cordoned},
+				Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}},
+			}
+		}
+		version := func(name, role string, ready, cordoned bool) site.NodeVersion {
+			return site.NodeVersion{Node: node(name, role, ready, cordoned)}
+		}
+		var pools []poolv1.MachineConfigPool
+		var boots []boot
+		var versions []site.NodeVersion
+		for _, role := range []string{"infra", "worker"} {
+			pools = append(pools, poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{PoolRole: role}})
+			for i := range 2 {
+				b := boot{node: node(fmt.Sprintf("%s-%d", role, i), role, true, false)}
+				b.machine.Labels = map[string]string{clusterv1.MachineDeploymentNameLabel: role}
+				boots = append(boots, b)
+				versions = append(versions, version(b.node.Name, role, false, false), version(b.node.Name, role, true, false))
+			}
+		}
+		// Both hosts of infra are updated, one after the other: cordoned, not Ready, and available again.
+		for _, name := range []string{"infra-0", "infra-1"} {
+			versions = append(versions, version(name, "infra", true, true), version(name, "infra", false, true), version(name, "infra", true, false))
+		}
+		want.machines, want.ready = 4, 4
+		Expect(count(boots, change(versions), pools)).To(Equal(want))
+	},
+		Entry("as it should be", func(v []site.NodeVersion) []site.NodeVersion { return v }, result{bornInPool: 4, maxAway: 1}),
+		Entry("two hosts are away at a time for one version", func(v []site.NodeVersion) []site.NodeVersion {
+			v[10], v[11] = v[11], v[10] // infra-1 is cordoned before infra-0 is available
+			return v
+		}, result{bornInPool: 4, maxAway: 2}),
+		Entry("no host is away", func(v []site.NodeVersion) []site.NodeVersion { return v[:8] }, result{bornInPool: 4}),
+		Entry("a host of another pool is away, too", func(v []site.NodeVersion) []site.NodeVersion {
+			away := v[7]
+			away.Node = away.Node.DeepCopy()
+			away.Node.Spec.Unschedulable = true
+			return slices.Insert(v, 9, away)
+		}, result{bornInPool: 4, maxAway: 2}),
+		Entry("a Node was deleted", func(v []site.NodeVersion) []site.NodeVersion {
+			deleted := v[7]
+			deleted.Deleted = true
+			return slices.Insert(v, 9, deleted)
+		}, result{bornInPool: 4, maxAway: 2}),
+		Entry("a Node that the demo did not boot is away", func(v []site.NodeVersion) []site.NodeVersion {
+			other := v[0]
+			other.Node = other.Node.DeepCopy()
+			other.Node.Name = "other"
+			return slices.Insert(v, 9, other)
+		}, result{bornInPool: 4, maxAway: 1}),
+		Entry("a Node leaves its pool in the second act", func(v []site.NodeVersion) []site.NodeVersion {
+			v[9].Node = v[9].Node.DeepCopy()
+			delete(v[9].Node.Labels, poolv1.NodeRoleLabelPrefix+"infra")
+			return v
+		}, result{bornInPool: 4, poolChanges: 2, outside: 1, maxAway: 1}),
+		Entry("a Node registers as a plain worker", func(v []site.NodeVersion) []site.NodeVersion {
+			v[0].Node = v[0].Node.DeepCopy()
+			delete(v[0].Node.Labels, poolv1.NodeRoleLabelPrefix+"infra")
+			return v
+		}, result{bornInPool: 3, poolChanges: 1, outside: 1, maxAway: 1}),
+	)
+
+	DescribeTable("fails if a figure is not the expected one", func(change func(r *result), fails bool) {
+		r := result{machines: 4, ready: 4, bornInPool: 4, updated: 2, maxAway: 1, seconds: 70}
+		Expect(r.String()).To(Equal("demo: machines=4 ready=4 born-in-pool=4 pool-changes=0 updated=2 max-away=1 seconds=70"))
+		change(&r)
+		Expect(r.check() != nil).To(Equal(fails))
+	},
+		Entry("all are", func(*result) {}, false),
+		Entry("it took longer", func(r *result) { r.seconds = 700 }, false),
+		Entry("one host was not updated", func(r *result) { r.updated = 1 }, true),
+		Entry("two hosts were away", func(r *result) { r.maxAway = 2 }, true),
+		Entry("no host was away, so none rebooted", func(r *result) { r.maxAway = 0 }, true),
+		Entry("a Node was outside its pool", func(r *result) { r.outside = 1 }, true),
+		Entry("a host has other files", func(r *result) { r.filesOff = 1 }, true),
 	)
 
 	It("with KEEP=1 prints distinct variables for what to inspect, and how to stop it", func() {

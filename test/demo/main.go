@@ -1,6 +1,7 @@
 // Command demo demonstrates Poolboot: it sets up a site, applies the manifests of a user, and boots four machines into
-// their pools. From every version of every Node that a watch received, it proves that no Node was ever outside its
-// pool. It fails if a number in its summary is not the expected one.
+// their pools. Then it changes a pool while its hosts run. From every version of every Node that a watch received, it
+// proves that no Node was ever outside its pool, and that the hosts were changed one after the other. It fails if a
+// number in its summary is not the expected one.
 package main
 
 import (
@@ -24,6 +25,8 @@ const (
 	bootTimeout = 8 * time.Minute
 	// poolTimeout limits how long the pools take to count the machines that have booted. It usually takes seconds.
 	poolTimeout = time.Minute
+	// updateTimeout limits each change of the running hosts. It usually takes half a minute.
+	updateTimeout = 5 * time.Minute
 )
 
 func main() {
@@ -49,7 +52,7 @@ func main() {
 func run(ctx context.Context, keep bool) (err error) {
 	began := time.Now()
 	fmt.Println("==> Setting up a site: two clusters, Cluster API, Poolboot, six servers")
-	s, err := site.Start(ctx, site.Options{Progress: os.Stdout})
+	s, err := site.Start(ctx, site.Options{Progress: os.Stdout, Agents: true})
 	if err != nil {
 		return fmt.Errorf("%w\nWhat to do: read the log above. To rebuild all programs, run `make clean` and the same command again", err)
 	}
@@ -71,32 +74,57 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	boots, waitErr := waitForBoots(ctx, s)
-	if waitErr != nil {
-		return fmt.Errorf("%w\n%s", waitErr, explain(ctx, s))
+	shown, err := show(ctx, s, nodes, timeline, asked)
+	shown.seconds = int(time.Since(began).Seconds())
+	if err == nil {
+		fmt.Println(shown)
+		err = shown.check()
 	}
-
-	if err := waitForPools(ctx, s); err != nil {
-		return fmt.Errorf("%w\n%s", err, explain(ctx, s))
-	}
-
-	printTimeline(boots, timeline)
-	if err := printRequests(s, asked, boots); err != nil {
-		return err
-	}
-	if err := printClusters(ctx, s); err != nil {
-		return err
-	}
-	result, err := prove(ctx, s, boots, nodes)
-	if err != nil {
-		return err
-	}
-	result.seconds = int(time.Since(began).Seconds())
-	fmt.Println(result)
-	if keep {
+	if keep && ctx.Err() == nil {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "demo: FAILED, and keeps everything running:", err)
+		}
 		waitForInterrupt(ctx, s)
 	}
-	return result.check()
+	return err
+}
+
+// show runs both acts: the machines boot, and the pool infra changes while its hosts run.
+func show(ctx context.Context, s *site.Site, nodes *site.NodeHistory, timeline *site.Timeline, asked time.Time) (r result, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, explain(ctx, s))
+		}
+	}()
+	boots, err := waitForBoots(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	if err := waitForPools(ctx, s); err != nil {
+		return r, err
+	}
+	printTimeline(boots, timeline)
+	if err := printRequests(s, asked, boots); err != nil {
+		return r, err
+	}
+	if err := printClusters(ctx, s); err != nil {
+		return r, err
+	}
+	if err := printVersions(ctx, s, boots, nodes); err != nil {
+		return r, err
+	}
+	updated, err := newUpdates(s, boots, nodes).run(ctx)
+	if err != nil {
+		return r, err
+	}
+	if boots, err = readBoots(ctx, s); err != nil {
+		return r, err
+	}
+	if r, err = prove(ctx, s, boots, nodes); err != nil {
+		return r, err
+	}
+	r.updated = updated
+	return r, nil
 }
 
 // apply creates the objects of a user: hosts, the Cluster, pools with their MachineConfigs, MachineDeployments. It
@@ -106,20 +134,27 @@ func apply(ctx context.Context, s *site.Site) (asked time.Time, err error) {
 	if err := s.CreateCluster(ctx); err != nil {
 		return asked, err
 	}
-	bin, err := process.BinDir()
-	if err != nil {
-		return asked, err
-	}
-	manifests := filepath.Join(filepath.Dir(bin), "test", "demo", "manifests")
 	for _, file := range []string{"1-hosts.yaml", "2-pools.yaml", "3-machines.yaml"} {
 		asked = time.Now()
-		output, err := s.Kubectl(ctx, s.Management, "apply", "-f", filepath.Join(manifests, file))
-		if err != nil {
+		if err := kubectl(ctx, s, "apply", file); err != nil {
 			return asked, err
 		}
-		fmt.Printf("kubectl apply -f test/demo/manifests/%s\n%s", file, indent(output))
 	}
 	return asked, nil
+}
+
+// kubectl applies or deletes a manifest of the demo.
+func kubectl(ctx context.Context, s *site.Site, verb, file string) error {
+	bin, err := process.BinDir()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join("test", "demo", "manifests", file)
+	output, err := s.Kubectl(ctx, s.Management, verb, "-f", filepath.Join(filepath.Dir(bin), path))
+	if err == nil {
+		fmt.Printf("kubectl %s -f %s\n%s", verb, path, indent(output))
+	}
+	return err
 }
 
 func waitForInterrupt(ctx context.Context, s *site.Site) {

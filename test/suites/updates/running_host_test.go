@@ -54,9 +54,6 @@ func (f *follower) started(ctx context.Context) string {
 	return strings.TrimSpace(when)
 }
 
-// isAway reports whether a version of a Node can't get Pods: it is cordoned or not Ready.
-func isAway(node *corev1.Node) bool { return node.Spec.Unschedulable || !util.IsNodeReady(node) }
-
 // These specs follow the two hosts of a pool through changes of its configuration. Each depends on those before it.
 var _ = Describe("Running hosts of a pool", Ordered, func() {
 	var (
@@ -119,23 +116,9 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		_, effect, _ := strings.Cut(t.Node(ctx, f.config).Annotations[agentv1.EffectAnnotation], " ")
 		return effect
 	}
-	// mostAway returns how many Nodes were away at a time since a moment, at every version of every Node.
+	// mostAway returns how many hosts were away at a time since a moment, at every version of every Node.
 	mostAway := func(since time.Time) int {
-		away, most := map[string]bool{}, 0
-		for _, version := range history.Versions() {
-			if version.Seen.Before(since) || !slices.ContainsFunc(hosts, func(f *follower) bool { return f.node() == version.Node.Name }) {
-				continue
-			}
-			away[version.Node.Name] = isAway(version.Node)
-			count := 0
-			for _, isAway := range away {
-				if isAway {
-					count++
-				}
-			}
-			most = max(most, count)
-		}
-		return most
+		return site.MostAway(history.Versions(), since, hosts[0].node(), hosts[1].node())
 	}
 
 	BeforeAll(func(ctx SpecContext) {

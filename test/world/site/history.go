@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -82,6 +84,31 @@ func Judge(versions []NodeVersion, role string, pools []poolv1.MachineConfigPool
 		before = now
 	}
 	return verdict
+}
+
+// IsAway reports whether a Node can't get Pods: it is cordoned or not Ready.
+func IsAway(node *corev1.Node) bool { return node.Spec.Unschedulable || !util.IsNodeReady(node) }
+
+// MostAway returns how many of these Nodes were away or deleted at a time, at every version since a time. It begins
+// when all of them were available at a time for the first time: they are away while they boot.
+func MostAway(versions []NodeVersion, since time.Time, nodes ...string) (most int) {
+	away, begun := sets.New(nodes...), false
+	for _, version := range versions {
+		name := version.Node.Name
+		switch {
+		case !slices.Contains(nodes, name):
+			continue
+		case version.Deleted || IsAway(version.Node):
+			away.Insert(name)
+		default:
+			away.Delete(name)
+		}
+		begun = begun || away.Len() == 0
+		if begun && !version.Seen.Before(since) {
+			most = max(most, away.Len())
+		}
+	}
+	return most
 }
 
 func roleOf(node *corev1.Node, pools []poolv1.MachineConfigPool) string {
