@@ -243,6 +243,9 @@ func (c *check) sumAt(directory int, real string, stat *syscall.Stat_t) (string,
 // hardLinkTarget returns what a hard link leads to.
 func (d *disk) hardLinkTarget(target string) (*syscall.Stat_t, error) {
 	_, found, err := d.find(target)
+	if _, isObstacle := errors.AsType[*Obstacle](err); isObstacle {
+		return nil, nil // it leads where the configuration does not
+	}
 	return found, err
 }
 

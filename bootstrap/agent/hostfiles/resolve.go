@@ -12,12 +12,42 @@ import (
 // maxLinks is how many symbolic links a path can lead through, as in the kernel.
 const maxLinks = 40
 
+// followed is a symbolic link of a user other than root that resolve follows.
+type followed struct {
+	link string
+	uid  uint32
+	// left is how many parts of the path are left when its target is reached.
+	left int
+}
+
+// check returns an *Obstacle if a link leads to something that its user does not own. Root follows such a link for
+// somebody who can't write there.
+func (f followed) check(target *syscall.Stat_t) error {
+	if target != nil && target.Uid == f.uid {
+		return nil
+	}
+	return &Obstacle{"/" + f.link, fmt.Sprintf("it is a symbolic link of the user with ID %d to something that this user does not own", f.uid),
+		"remove it, or change the path in the configuration"}
+}
+
 // resolve returns where a path leads, relative to the root: it follows the symbolic links in parents, as if the root
-// were /, but not those that isOwn reports, and not the last part of the path.
+// were /, but not those that isOwn reports, and not the last part of the path. It follows the links of users other than
+// root only to what they own.
 func (d *disk) resolve(name string, isOwn func(real string) bool) (string, error) {
 	rest := strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	real, links := ".", 0
+	var foreign []followed
 	for len(rest) > 0 {
+		for last := len(foreign) - 1; last >= 0 && foreign[last].left >= len(rest); last-- {
+			target, err := d.stat(real)
+			if err == nil {
+				err = foreign[last].check(target)
+			}
+			if err != nil {
+				return "", err
+			}
+			foreign = foreign[:last]
+		}
 		part := rest[0]
 		rest = rest[1:]
 		switch part {
@@ -45,6 +75,9 @@ func (d *disk) resolve(name string, isOwn func(real string) bool) (string, error
 		target, err := d.readlink(next)
 		if err != nil {
 			return "", err
+		}
+		if found.Uid != 0 {
+			foreign = append(foreign, followed{next, found.Uid, len(rest)})
 		}
 		if path.IsAbs(target) {
 			real = "."
