@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,18 @@ const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.6.0"
 // Parse reads an Ignition configuration in JSON, of one of VersionsRead, and converts it to Config. If Ignition would
 // refuse it, the error is a *ParseError with the path in the document. As in Ignition, unknown keys are ignored.
 func Parse(raw []byte) (Config, error) {
+	config, err := parse(raw)
+	var invalid *ParseError
+	if errors.As(err, &invalid) && !bytes.Contains(raw, []byte("\n")) {
+		// The Ignition of a MachineConfig is one line, because it is written as YAML or stored without line breaks.
+		for i := range invalid.Problems {
+			invalid.Problems[i].Line = 0
+		}
+	}
+	return config, err
+}
+
+func parse(raw []byte) (Config, error) {
 	if read, common := readerOf3[leadingVersion(raw)]; common {
 		if config, ok := read(raw); ok {
 			return config, nil

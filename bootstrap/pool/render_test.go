@@ -149,7 +149,7 @@ var _ = Describe("Render", func() {
 			Expect(err).To(MatchError(ContainSubstring(message)))
 		},
 		Entry("Ignition that does not parse", withIgnition("52-broken", "infra", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","mode":"0644"}]}}`),
-			"spec.config: storage.files[0].mode (line 1): must be a whole number"),
+			"spec.config: storage.files[0].mode: must be a whole number"),
 		Entry("unknown version", withIgnition("52-broken", "infra", `{"ignition":{"version":"4.0.0"}}`), "spec.config: ignition.version"),
 		Entry("butane with errors", poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "52-broken", Labels: map[string]string{roleLabel: "infra"}},
 			Spec: poolv1.MachineConfigSpec{Butane: "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: a\n"}}, "spec.butane: storage.files[0].path (line 5)"),

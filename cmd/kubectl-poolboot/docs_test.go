@@ -120,7 +120,7 @@ var _ = Describe("The help", func() {
 var _ = Describe("The plugin", func() {
 	It("shows its commands as commands of kubectl", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot())).To(And(ContainSubstring("kubectl poolboot [command]"), ContainSubstring("which"), ContainSubstring("render")))
-		Expect(clitest.ExpectSuccess(runPoolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which --pools FILE..."))
+		Expect(clitest.ExpectSuccess(runPoolboot("which", "--help"))).To(ContainSubstring("kubectl poolboot which -f FILE..."))
 	})
 
 	It("prints its version", func() {

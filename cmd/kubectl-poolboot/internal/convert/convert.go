@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +12,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
@@ -26,6 +30,7 @@ type options struct {
 	files              input.Files
 	cluster, namespace string
 	ignition, butane   string
+	output             cli.Output
 }
 
 // New returns the command convert.
@@ -69,6 +74,7 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
+	o.output.AddFlag(cmd, "yaml (default) or json, which prints one List", cli.FormatYAML, cli.FormatJSON)
 	utilruntime.Must(cmd.MarkFlagFilename("ignition", "ign", "json"))
 	utilruntime.Must(cmd.MarkFlagFilename("butane", "bu", "yaml", "yml"))
 	cmd.MarkFlagsRequiredTogether("filename", "cluster", "namespace")
@@ -102,7 +108,7 @@ func (o *options) convertObjects(args []string) error {
 	if len(errs) > 0 && !o.files.SkipRefused {
 		return errors.Join(errs...)
 	}
-	if err := cli.PrintManifest(o.streams.Out, converted...); err != nil {
+	if err := o.print(converted); err != nil {
 		return err
 	}
 	refused := slices.Concat(found.Refused, errs)
@@ -113,6 +119,18 @@ func (o *options) convertObjects(args []string) error {
 		return cli.Incomplete(fmt.Errorf("%d refused and left out: correct what is listed above, and convert again", len(refused)))
 	}
 	return nil
+}
+
+// print prints objects as YAML documents or, in JSON, as one List.
+func (o *options) print(converted []runtime.Object) error {
+	if o.output.Format != cli.FormatJSON {
+		return cli.PrintManifest(o.streams.Out, converted...)
+	}
+	list := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
+	for _, object := range converted {
+		list.Items = append(list.Items, runtime.RawExtension{Object: object})
+	}
+	return cli.PrintJSON(o.streams.Out, list)
 }
 
 // convertDocument prints the Ignition that a parser returns for a file's text.
@@ -136,7 +154,12 @@ func (o *options) convertDocument(name string, parse func(name string, text []by
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	_, err = fmt.Fprintf(o.streams.Out, "%s\n", raw)
+	if o.output.Format == cli.FormatYAML {
+		if raw, err = yaml.JSONToYAML(raw); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(o.streams.Out, "%s\n", bytes.TrimSpace(raw))
 	return err
 }
 

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -236,13 +238,58 @@ spec:
 		)
 	})
 
+	It("prints one List with -o json", func() {
+		file := clitest.WriteFile("pools.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra)
+		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "-o", "json")
+		var list struct {
+			Kind  string
+			Items []struct {
+				APIVersion, Kind string
+				Metadata         struct{ Name, Namespace string }
+			}
+		}
+		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(r)), &list)).To(Succeed())
+		Expect(list.Kind).To(Equal("List"))
+		Expect(list.Items).To(HaveLen(2))
+		Expect(list.Items[0]).To(And(HaveField("APIVersion", "pool.cluster.x-k8s.io/v1alpha1"), HaveField("Kind", "MachineConfigPool"),
+			HaveField("Metadata.Name", "worker"), HaveField("Metadata.Namespace", "edge")))
+	})
+
+	It("names the file, the document and the line of what it refuses, and no type of a program", func() {
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, `# A comment.
+apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: a, labels: {x: 5}}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: machineconfiguration.openshift.io/v1
+  kind: MachineConfig
+  metadata: {name: b}
+  spec:
+    config:
+      ignition: {version: 3.2.0}
+      storage:
+        files:
+        - path: /etc/x
+        - path: etc/y
+`)
+		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--skip-refused")
+		Expect(r.Code).To(Equal(3))
+		first := strings.Count(clitest.OpenShiftWorker, "\n") + 3
+		Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`refused: %s: document 2: line %d: MachineConfig "a": metadata.labels: must be a string, is JSON number`, file, first+3)))
+		Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`refused: %s: document 3: item 1: line %d: MachineConfig "b": spec.config: storage.files[1].path: path not absolute`, file, first+17)))
+		Expect(r.ErrOut).NotTo(Or(ContainSubstring("Go struct"), ContainSubstring("(line 1)")))
+	})
+
 	DescribeTable("refuses an invalid command line",
 		func(why string, args ...string) {
 			clitest.ExpectError(runPoolboot(append([]string{"convert"}, args...)...), 1, why)
 		},
-		Entry("nothing to convert", "[filename ignition butane] is required"),
-		Entry("no Cluster", "[cluster namespace]", "-f", "a.yaml"),
-		Entry("objects and a document", "[filename ignition butane]", "-f", "a.yaml", "--cluster", "a", "-n", "b", "--ignition", "b.ign"),
+		Entry("nothing to convert", "set --filename, --ignition or --butane\n"),
+		Entry("no Cluster", "set --cluster and --namespace: --filename, --cluster and --namespace belong together", "-f", "a.yaml"),
+		Entry("objects and a document", "--filename and --ignition exclude each other", "-f", "a.yaml", "--cluster", "a", "-n", "b", "--ignition", "b.ign"),
 		Entry("two documents", "b.ign is one file too many", "--ignition", "a.ign", "b.ign"),
 		Entry("a file that does not exist", "nowhere.ign: no such file", "--ignition", "nowhere.ign"),
 	)

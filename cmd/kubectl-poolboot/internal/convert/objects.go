@@ -73,6 +73,9 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	for i := range pools {
 		keep(&pools[i], input.PoolKind, checkPool(pools[i], pools))
 	}
+	for i := range errs {
+		errs[i] = objects.Locate(errs[i])
+	}
 	for _, field := range objects.Dropped {
 		if kept.Has(field.Object) {
 			remark("warning: %s: %s is left out: Poolboot does not have this field", field.Object, field.Path)

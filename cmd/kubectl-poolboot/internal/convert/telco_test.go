@@ -78,7 +78,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		By("refusing a command that no pool of the files gets")
 		r = converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
 		Expect(r.Code).To(Equal(1))
-		Expect(r.ErrOut).To(HavePrefix(`error: MachineConfig "50-ran": spec.config: systemd.units[0].dropins[0].contents: drop-in 90-container-mount-namespace.conf`))
+		Expect(r.ErrOut).To(ContainSubstring(`objects.yaml: document 2: line 29: MachineConfig "50-ran": spec.config: systemd.units[0].dropins[0].contents: drop-in 90-container-mount-namespace.conf`))
 	})
 
 	DescribeTable("names entries without effect, and what to do instead",

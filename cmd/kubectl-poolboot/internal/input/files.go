@@ -129,19 +129,25 @@ func (f *Files) readFile(path string, objects *Objects) error {
 		content = file
 	}
 
-	chunks := utilyaml.NewYAMLReader(bufio.NewReader(content))
-	number := 1
+	text, err := io.ReadAll(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	chunks := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	number, end := 1, 0
 	for {
 		chunk, err := chunks.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		at := place{file: path, document: number, text: chunk}
+		at.line, end = lineOfChunk(text, chunk, end)
 		var documents []json.RawMessage
 		if err == nil {
 			documents, err = toJSON(chunk)
 		}
 		if err != nil {
-			switch err = fmt.Errorf("%s: document %d: %w", path, number, err); {
+			switch err = at.ofYAML(err); {
 			case objects.inDirectory && bytes.Contains(chunk, []byte(templateMark)):
 				fmt.Fprintf(f.Streams.ErrOut, "note: %s: document %d is left out: it is a template and not YAML: render it, and convert the result\n", path, number)
 			case !f.SkipRefused:
@@ -155,7 +161,8 @@ func (f *Files) readFile(path string, objects *Objects) error {
 			number++
 		}
 		for _, document := range documents {
-			if err := objects.add(schema.GroupVersionKind{}, place{file: path, document: number}, document); err != nil {
+			at.document = number
+			if err := objects.add(schema.GroupVersionKind{}, at, document); err != nil {
 				return err
 			}
 			number++

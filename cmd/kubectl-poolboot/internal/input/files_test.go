@@ -103,7 +103,7 @@ var _ = Describe("Files", func() {
 		func(contents, why string) {
 			clitest.ExpectError(role(clitest.WriteFile("a.yaml", worker, contents)), 1, "a.yaml: document 2: ", why)
 		},
-		Entry("malformed YAML", "kind: [a\nb: c\n", "yaml: line"),
+		Entry("malformed YAML", "kind: [a\nb: c\n", "line 13: did not find expected"),
 		Entry("malformed JSON", `{"kind": "a",, }`, "yaml: did not find"),
 		Entry("a duplicate key", infra+"kind: MachineConfigPool\n", `key "kind" already set`),
 		Entry("a separator with a document on the same line", "--- kind\n", "separator"),

@@ -44,25 +44,14 @@ type Objects struct {
 	Refused     []error
 	skipRefused bool
 
+	// places are where the objects were read, by kind and name.
+	places map[string]place
+
 	// inDirectory is true while the files of a directory are read, which may contain something else than objects.
 	inDirectory bool
 
 	// notes is where objects that are not read are mentioned.
 	notes io.Writer
-}
-
-// place is where an object was read.
-type place struct {
-	file     string
-	document int // counted from 1
-	item     int // of a list, counted from 1; 0 when the object is the document
-}
-
-func (p place) String() string {
-	if p.item == 0 {
-		return fmt.Sprintf("%s: document %d", p.file, p.document)
-	}
-	return fmt.Sprintf("%s: document %d: item %d", p.file, p.document, p.item)
 }
 
 // Kinds of MachineConfigPools and MachineConfigs, and OpenShift's kinds that are read.
@@ -155,10 +144,14 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	}
 	switch {
 	case err != nil && head.Metadata.Name != "":
-		return fmt.Errorf("%s: %s %q: %w", at, kind.Kind, head.Metadata.Name, err)
+		return fmt.Errorf("%s: %s %q: %w", at.of(fieldOf(err)), kind.Kind, head.Metadata.Name, describeTypes(err))
 	case err != nil:
 		return fmt.Errorf("%s: %w", at, err)
 	}
+	if o.places == nil {
+		o.places = map[string]place{}
+	}
+	o.places[kind.Kind+" "+head.Metadata.Name] = at
 	return nil
 }
 

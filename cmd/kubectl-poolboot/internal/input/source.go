@@ -74,6 +74,14 @@ func (s *Source) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return fmt.Errorf("get %s %s: %w", reflect.TypeOf(object).Elem().Name(), klog.KRef(key.Namespace, key.Name), err)
 }
 
+// Locate adds the place in the files to an error about an object in them.
+func (s *Source) Locate(err error) error {
+	if objects, inFiles := s.Reader.(*Objects); inFiles && err != nil {
+		return objects.Locate(err)
+	}
+	return err
+}
+
 // ExplainMissing adds the remedy to the error that there is no pool with a role, which names --pool when the flag has
 // this role. Other errors are returned as they are.
 func (s *Source) ExplainMissing(err error, role string) error {

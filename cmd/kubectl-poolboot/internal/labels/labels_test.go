@@ -63,8 +63,8 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 
 	It("refuses an invalid command line", func() {
 		path := clitest.WriteFile("pools.yaml", infra)
-		clitest.ExpectError(runPoolboot("labels", "-f", path), 1, `"pool" not set`)
-		clitest.ExpectError(runPoolboot("labels", "--pool", "infra"), 1, `"filename" not set`)
+		clitest.ExpectError(runPoolboot("labels", "-f", path), 1, "set --pool\n")
+		clitest.ExpectError(runPoolboot("labels", "--pool", "infra"), 1, "set --filename\n")
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "gpu"), 1, `the files contain no MachineConfigPool of role "gpu"`)
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "master"), 1, "control plane machines are in no pool")
 		clitest.ExpectError(runPoolboot("labels", "-f", path, "--pool", "infra", "-o", "yaml"), 1, "--output yaml is not known: use json")

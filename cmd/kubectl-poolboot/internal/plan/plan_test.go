@@ -151,7 +151,7 @@ Reboot:   yes
 	)
 
 	It("refuses a command line without the files, and a file that does not exist", func() {
-		clitest.ExpectError(runPlan("", "--from", "a"), 1, `required flag(s) "to" not set`)
+		clitest.ExpectError(runPlan("", "--from", "a"), 1, "set --to\n")
 		clitest.ExpectError(runPlan("", "--from", "nowhere.yaml", "--to", "nowhere.yaml"), 1, "--from", "nowhere.yaml: no such file")
 		clitest.ExpectError(planning("{}", "{}", "-o", "xml"), 1, "--output xml is not known: use json or yaml")
 		clitest.ExpectError(planning("{}", "{}", "more.yaml"), 1, "more.yaml")

@@ -107,9 +107,9 @@ func (o *options) run(ctx context.Context, args []string) error {
 	}
 	config, err := pool.Render(o.role, pools.Items, configs)
 	if err != nil {
-		return source.ExplainMissing(err, o.role)
+		return source.Locate(source.ExplainMissing(err, o.role))
 	}
-	if err := o.checkKeys(configs, config.Source); err != nil {
+	if err := source.Locate(o.checkKeys(configs, config.Source)); err != nil {
 		return err
 	}
 	if o.explain {
@@ -143,7 +143,7 @@ func (o *options) checkKeys(configs []poolv1.MachineConfig, rendered []string) (
 func (o *options) open(args []string) (*input.Source, error) {
 	switch {
 	case !o.live && len(o.files.Names) == 0:
-		return nil, errors.New(`required flag(s) "filename" not set: name the files, or set --live to read the management cluster`)
+		return nil, errors.New("set --filename: name the files, or set --live to read the management cluster")
 	case o.live && len(args) > 0:
 		return nil, fmt.Errorf("%s: files and --live exclude each other: leave one of them out", args[0])
 	}

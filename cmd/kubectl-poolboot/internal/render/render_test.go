@@ -171,8 +171,8 @@ var _ = Describe("render", func() {
 
 	It("refuses an invalid command line", func() {
 		path := clitest.WriteFile("all.yaml", ours...)
-		clitest.ExpectError(runPoolboot("render", "-f", path), 1, `"pool" not set`)
-		clitest.ExpectError(runPoolboot("render", "--pool", "infra"), 1, `"filename" not set`)
+		clitest.ExpectError(runPoolboot("render", "-f", path), 1, "set --pool\n")
+		clitest.ExpectError(runPoolboot("render", "--pool", "infra"), 1, "set --filename: name the files, or set --live")
 		clitest.ExpectError(runPoolboot("render", "-f", path, "--pool", "infra", "-o", "wide"), 1, "--output wide is not known: use json, yaml or ignition")
 	})
 })

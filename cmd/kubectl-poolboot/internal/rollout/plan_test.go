@@ -189,7 +189,7 @@ infra   c      it is in an update
 	})
 
 	It("requires both files, and reads standard input once", func() {
-		clitest.ExpectError(runRollout("", "plan", "--pools", "-"), 1, "if any flags in the group [pools nodes] are set they must all be set; missing [nodes]")
+		clitest.ExpectError(runRollout("", "plan", "--pools", "-"), 1, "set --nodes: --pools and --nodes belong together")
 		clitest.ExpectError(runRollout(openShift, "plan", "--pools", "-", "--nodes", "-"), 1, "standard input (-) can be read only once")
 	})
 })

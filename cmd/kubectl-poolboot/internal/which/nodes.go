@@ -14,7 +14,6 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // nodeMembership is the pool of one of several Nodes.
@@ -27,13 +26,8 @@ type nodeMembership struct {
 	Conflict []string `json:"conflict,omitempty"`
 }
 
-// printNodes answers for every Node of --nodes, in their order. Its error, after the answer, is the first conflict.
-func (o *options) printNodes(pools []poolv1.MachineConfigPool) error {
-	found, err := o.pools.Read(o.nodes)
-	if err != nil {
-		return err
-	}
-	nodes := input.Of[*corev1.Node](found)
+// printNodes answers for Nodes in their order. Its error, after the answer, is the first conflict.
+func (o *options) printNodes(nodes []*corev1.Node, pools []poolv1.MachineConfigPool) (err error) {
 	answers := make([]nodeMembership, len(nodes))
 	var conflicts error
 	for i, node := range nodes {
@@ -44,7 +38,7 @@ func (o *options) printNodes(pools []poolv1.MachineConfigPool) error {
 		case errors.As(err, &conflict):
 			answer.Conflict = conflict.Roles
 			if conflicts == nil {
-				conflicts = fmt.Errorf("--nodes: Node %q: %w", node.Name, err)
+				conflicts = fmt.Errorf("Node %q: %w", node.Name, err)
 			}
 		case err != nil:
 			return err

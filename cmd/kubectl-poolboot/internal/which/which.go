@@ -51,7 +51,7 @@ func newMembership(decision pool.Decision) membership {
 func New(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, pools: input.Files{Streams: streams}}
 	cmd := &cobra.Command{
-		Use:   "which --pools FILE... (--labels KEY=VALUE,... | --node FILE | --nodes FILE)",
+		Use:   "which -f FILE... [--labels KEY=VALUE,... | --node FILE | --nodes FILE]",
 		Short: "Print the pool of a Node",
 		Long: `Print the pool of a Node with these labels, or of each of several Nodes, as the controllers decide it.
 
@@ -70,16 +70,20 @@ Exit codes: 0 with an answer, 2 when several custom pools match, 1 for every oth
   kubectl poolboot which --pools pools.yaml --node - < node.yaml
 
   # Every Node of a cluster, as kubectl get nodes -o yaml prints them
+  kubectl poolboot which -f pools.yaml -f node.yaml
   kubectl poolboot which --pools pools.yaml --nodes - < node.yaml`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	o.pools.AddRequiredFlag(cmd, "pools", "", "the MachineConfigPools")
+	o.pools.AddFlag(cmd, "filename", "f", "the MachineConfigPools and, without --labels, --node and --nodes, the Nodes")
+	cmd.Flags().StringSliceVar(&o.pools.Names, "pools", nil, "the same as --filename")
+	cmd.MarkFlagsOneRequired("filename", "pools")
+	cmd.MarkFlagsMutuallyExclusive("filename", "pools")
 	cmd.Flags().StringArrayVarP(&o.labels, "labels", "l", nil, "the Node's labels, as KEY=VALUE,...; may be repeated")
 	cmd.Flags().StringVar(&o.node, "node", "", "file with the Node, or with a list that contains only this Node; - for standard input")
 	cmd.Flags().StringVar(&o.nodes, "nodes", "", "file with any number of Nodes, for a table of all; - for standard input")
-	cmd.MarkFlagsOneRequired("labels", "node", "nodes")
 	cmd.MarkFlagsMutuallyExclusive("labels", "node", "nodes")
+	utilruntime.Must(cmd.MarkFlagFilename("pools", "json", "yaml", "yml"))
 	utilruntime.Must(cmd.MarkFlagFilename("node", "json", "yaml", "yml"))
 	utilruntime.Must(cmd.MarkFlagFilename("nodes", "json", "yaml", "yml"))
 	input.AddClusterFlag(cmd, &o.cluster, o.pools.Complete(0, input.PoolClusters, nil))
@@ -96,10 +100,17 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.nodes != "" {
-		return o.printNodes(pools.Items)
+	switch {
+	case o.node != "" || o.labels != nil:
+		return o.printNode(pools.Items)
+	case o.nodes != "":
+		if objects, err = o.pools.Read(o.nodes); err != nil {
+			return err
+		}
+	case len(input.Of[*corev1.Node](objects)) == 0:
+		return errors.New("the files contain no Node: set --labels, --node or --nodes, or add a file with Nodes")
 	}
-	return o.printNode(pools.Items)
+	return o.printNodes(input.Of[*corev1.Node](objects), pools.Items)
 }
 
 // printNode answers for one Node.

@@ -1,6 +1,7 @@
 package which
 
 import (
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -107,8 +108,8 @@ var _ = Describe("which", func() {
 		func(why string, args ...string) {
 			clitest.ExpectError(runPoolboot(append([]string{"which", "--pools", clitest.WriteFile("pools.yaml", theirs...)}, args...)...), 1, why)
 		},
-		Entry("neither labels nor Node", "[labels node nodes] is required"),
-		Entry("labels and Node", "[labels node nodes]", "--labels", "a=b", "--node", "-"),
+		Entry("neither labels nor Node", "the files contain no Node: set --labels, --node or --nodes"),
+		Entry("labels and Node", "--labels and --node exclude each other", "--labels", "a=b", "--node", "-"),
 		Entry("an unknown flag", "see 'kubectl poolboot which --help'", "--label", "a=b"),
 		Entry("a label without a value", "labels must be KEY=VALUE,...", "--labels", "infra"),
 		Entry("a label that Kubernetes does not allow", "--labels", "--labels", "in fra="),
@@ -117,7 +118,12 @@ var _ = Describe("which", func() {
 		Entry("a file without a Node", "nowhere.yaml: no such file", "--node", "nowhere.yaml"),
 	)
 
+	It("reads pools and Nodes from the same files", func() {
+		r := runPoolboot("which", "-f", clitest.WriteFile("all.yaml", append(slices.Clone(theirs), newNode(`{node-role.kubernetes.io/infra: ""}`))...), "-o", "json")
+		Expect(clitest.ExpectSuccess(r)).To(MatchJSON(`[{"node":"n1","pool":"infra"}]`))
+	})
+
 	It("refuses to run without pools", func() {
-		clitest.ExpectError(runPoolboot("which", "--labels", "a=b"), 1, `"pools" not set`)
+		clitest.ExpectError(runPoolboot("which", "--labels", "a=b"), 1, "set --filename or --pools\n")
 	})
 })
