@@ -110,6 +110,22 @@ var _ = Describe("The agent on a host", func() {
 		Eventually(ended, "15s").Should(Receive(MatchError(ContainSubstring("/etc/poolboot/agent.json changed"))))
 	})
 
+	It("identifies itself by the certificate that the kubelet renewed last", func() {
+		w := newWorld()
+		w.install("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		first := w.offer("rendered-a", "a")
+		start(w.service())
+		Eventually(state(w), "15s").Should(Equal("Done " + first))
+		renewed := time.Now().Add(2 * time.Hour).Truncate(time.Second)
+		w.join(renewed)
+		w.mu.Lock()
+		w.expires = renewed
+		w.mu.Unlock()
+		second := w.offer("rendered-b", "b")
+		Eventually(state(w), "15s").Should(Equal("Done " + second))
+	})
+
 	It("can be checked while another one runs, without changing anything", func() {
 		w := newWorld()
 		w.install("rendered-a", "a")

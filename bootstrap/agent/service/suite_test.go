@@ -63,6 +63,8 @@ type world struct {
 	rendered    map[string][]byte // also programs, by hash
 	register    func(w http.ResponseWriter)
 	registered  int
+	// expires is when the only certificate expires that the config server accepts, zero if it accepts all.
+	expires time.Time
 }
 
 func newWorld() *world {
@@ -191,7 +193,7 @@ func (w *world) serveAPI(response http.ResponseWriter, r *http.Request) {
 func (w *world) serveConfig(response http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(r.TLS.PeerCertificates) == 0 {
+	if chain := r.TLS.PeerCertificates; len(chain) == 0 || !w.expires.IsZero() && !w.expires.Equal(chain[0].NotAfter) {
 		response.WriteHeader(http.StatusUnauthorized)
 		return
 	}
