@@ -24,7 +24,7 @@ import (
 const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
 // refusedFields are fields that OpenShift refuses in a KubeletConfig and Poolboot accepts.
-var refusedFields = []string{"clusterDNS", "clusterDomain", "failSwapOn", "featureGates", "memorySwap"}
+var refusedFields = []string{"clusterDNS", "clusterDomain", "featureGates"}
 
 // setKubeletSections sets the kubelet sections of pools from OpenShift's KubeletConfigs.
 func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
@@ -124,9 +124,6 @@ func convertSection(k *input.KubeletConfig, remark func(string, ...any)) (map[st
 	if k.Spec.AutoSizingReserved != nil && *k.Spec.AutoSizingReserved {
 		leaveOut("autoSizingReserved", "Poolboot computes no reservation: set systemReserved in spec.kubeletConfiguration")
 	}
-	if len(k.Spec.TLSSecurityProfile) > 0 {
-		leaveOut("tlsSecurityProfile", "set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration")
-	}
 	section := maps.Clone(k.Spec.KubeletConfig)
 	if section == nil {
 		section = map[string]any{}
@@ -138,6 +135,9 @@ func convertSection(k *input.KubeletConfig, remark func(string, ...any)) (map[st
 			leaveOut("kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")
 		}
 		delete(section, name)
+	}
+	if len(k.Spec.TLSSecurityProfile) > 0 {
+		setTLSProfile(section, k.Spec.TLSSecurityProfile, leaveOut)
 	}
 	if level := k.Spec.LogLevel; level != nil {
 		if _, has := section["logging"]; has {

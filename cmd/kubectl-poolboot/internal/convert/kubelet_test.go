@@ -66,7 +66,6 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(1))
 		},
 		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot computes no reservation"),
-		Entry("a TLS profile", "tlsSecurityProfile: {type: Modern}", "tlsSecurityProfile is left out: set tlsMinVersion and tlsCipherSuites"),
 		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
 		Entry("a field that OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),

@@ -1,0 +1,56 @@
+package convert
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
+	converting := func(spec string) clitest.Result {
+		worker := addLabel(clitest.OpenShiftWorker, "role: worker")
+		return runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, newKubeletConfig("a", "role: worker", spec)), "--cluster", "infra-1", "-n", "edge")
+	}
+	const (
+		tls13        = "TLS_AES_128_GCM_SHA256 TLS_AES_256_GCM_SHA384 TLS_CHACHA20_POLY1305_SHA256"
+		intermediate = tls13 + " TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 " +
+			"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 " +
+			"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"
+		old = intermediate + " TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA " +
+			"TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA " +
+			"TLS_RSA_WITH_AES_128_GCM_SHA256 TLS_RSA_WITH_AES_256_GCM_SHA384 TLS_RSA_WITH_AES_128_CBC_SHA256 TLS_RSA_WITH_AES_128_CBC_SHA " +
+			"TLS_RSA_WITH_AES_256_CBC_SHA TLS_RSA_WITH_3DES_EDE_CBC_SHA"
+	)
+
+	DescribeTable("sets the minimum version and the cipher suites of a profile",
+		func(spec, version, suites, remark string) {
+			r := converting(spec)
+			Expect(r.Code).To(BeZero(), r.ErrOut)
+			Expect(r.ErrOut).To(HavePrefix(remark))
+			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(strings.Count(remark+" ", "warning")))
+			list := "    tlsCipherSuites:\n    - " + strings.ReplaceAll(suites, " ", "\n    - ") + "\n"
+			Expect(r.Out).To(ContainSubstring(list + "    tlsMinVersion: " + version + "\n"))
+		},
+		Entry("Old", "tlsSecurityProfile: {type: Old, old: {}}", "VersionTLS10", old, ""),
+		Entry("Intermediate", "tlsSecurityProfile: {type: Intermediate}", "VersionTLS12", intermediate, ""),
+		Entry("Modern", "tlsSecurityProfile: {type: Modern}", "VersionTLS13", tls13, ""),
+		Entry("Custom", "tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: VersionTLS11, ciphers: [ECDHE-RSA-AES128-GCM-SHA256, DHE-RSA-AES256-SHA256]}}",
+			"VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+			`warning: KubeletConfig "a": spec.tlsSecurityProfile.custom.ciphers is left out: kubelets do not have DHE-RSA-AES256-SHA256`),
+		Entry("with a field that the KubeletConfig sets", "tlsSecurityProfile: {type: Modern}, kubeletConfig: {tlsMinVersion: VersionTLS12}", "VersionTLS12", tls13, ""),
+	)
+
+	It("names an unknown profile", func() {
+		r := converting("tlsSecurityProfile: {type: Future}")
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(HavePrefix(`warning: KubeletConfig "a": spec.tlsSecurityProfile is left out: the profile "Future" is unknown: set tlsMinVersion`))
+	})
+
+	It("keeps the settings for swap", func() {
+		out := clitest.ExpectSuccess(converting("kubeletConfig: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}"))
+		Expect(out).To(And(ContainSubstring("    failSwapOn: false\n"), ContainSubstring("    memorySwap:\n      swapBehavior: LimitedSwap\n")))
+	})
+})
