@@ -85,6 +85,18 @@ var _ = Describe("A user of the host other than root", func() {
 		}
 	})
 
+	It("can't have an update undone or confirmed elsewhere", func() {
+		for _, end := range []func() error{u.RollBack, u.Confirm} {
+			Expect(u.Apply(hosttree.Changes(nil, keys), false)).To(Succeed())
+			Expect(u.IsUnconfirmed()).To(BeTrue())
+			plant("/etc", "home/x/.ssh")
+			Expect(os.WriteFile(filepath.Join(root, "etc/authorized_keys"), []byte("of others"), 0o600)).To(Succeed())
+			Expect(end()).To(Succeed())
+			Expect(os.ReadFile(filepath.Join(root, "etc/authorized_keys"))).To(BeEquivalentTo("of others"))
+			Expect(os.Remove(filepath.Join(root, "home/x/.ssh"))).To(Succeed())
+		}
+	})
+
 	It("can't stop the check of the host", func() {
 		own("home/x/d")
 		tree := hosttree.Tree{"/etc/hard": hardLink("/home/x/d/f"), "/home/x/d/f": file("f"), "/etc/other": file("a")}

@@ -182,8 +182,12 @@ var _ = Describe("The program", Ordered, func() {
 		time.Sleep(2 * settleTime) // what the update changed is checked
 		observed, err := time.ParseDuration(cmp.Or(os.Getenv("POOLBOOT_IDLE_TIME"), "5s"))
 		Expect(err).NotTo(HaveOccurred())
+		allowed := 5
+		if observed >= time.Minute {
+			allowed = 50 // the connection of the last report is closed once, after a minute
+		}
 		before := switches(pid())
-		Consistently(func() int { return switches(pid()) - before }, observed, "1s").Should(BeNumerically("<=", 5))
+		Consistently(func() int { return switches(pid()) - before }, observed, "1s").Should(BeNumerically("<=", allowed))
 		By(fmt.Sprintf("being woken %d times in %s, and using %d KiB", switches(pid())-before, observed, memory(pid())))
 	})
 
