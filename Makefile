@@ -108,7 +108,7 @@ fuzz: ## Fuzz every parser, and the decision on certificates, for FUZZTIME each 
 .PHONY: bench
 bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
 	@$(PROGRESS) "install rsync, the peer of updates of files" "install rsync yourself" hack/native-packages.sh rsync
-	go test -run '^$$' -bench . -benchmem ./test/bench/... ./bootstrap/agent/hostfiles/
+	go test -run '^$$' -bench . -benchmem -timeout 60m ./test/bench/... ./bootstrap/agent/hostfiles/
 
 .PHONY: bench-server
 bench-server: binaries ## Boot hosts from a config server with a core of its own, in the way of Ignition, next to a file server and bare handshakes.
@@ -119,6 +119,12 @@ bench-server: binaries ## Boot hosts from a config server with a core of its own
 .PHONY: bench-storm
 bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; hours on a small machine), by Poolboot and a peer; BY=poolboot or BY=peer: by one.
 	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench 'Storm/hosts=/by=$(BY)' -v -timeout 6h ./test/bench/
+
+.PHONY: bench-rollout
+bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "1000 5000"; hours on a small machine). FAULTS=1: while hosts fail, agents are killed, and Poolboot and both API servers restart.
+	@set -e; for hosts in $(or $(ROLLOUT),1000 5000); do if [ -n "$(FAULTS)" ]; then \
+		ROLLOUT_HOSTS=$$hosts go test -v -count 1 -timeout 8h ./test/suites/rollouts; \
+	else ROLLOUT=$$hosts go test -run '^$$' -bench 'Rollout$$' -benchtime 1x -v -timeout 8h ./test/bench/; fi; done
 
 .PHONY: soak
 soak: binaries ## Boot hosts for DURATION (default 10m) while config servers are killed. FAULTS=1: also while connections to both API servers are bad.

@@ -50,7 +50,7 @@ func BenchmarkStorm(b *testing.B) {
 			var ours storm.Result
 			b.Run("by=poolboot", func(b *testing.B) {
 				for b.Loop() {
-					ours = runStorm(b, n, storm.Poolboot(), func(s *site.Site, r storm.Result) { reportCosts(b, s, r, n) })
+					ours = runStorm(b, n, storm.Poolboot(), func(s *site.Site, r storm.Result) { reportCosts(b, s, r.Started, n) })
 					report(b, ours)
 				}
 				b.ReportMetric(0, "ns/op")
@@ -112,10 +112,10 @@ func report(b *testing.B, r storm.Result) {
 	b.ReportMetric(float64(r.Nodes.Orders), "orders")
 }
 
-// reportCosts reports the API requests and the memory of a storm.
-func reportCosts(b *testing.B, s *site.Site, r storm.Result, n int) {
+// reportCosts reports the API requests since a time, for each of n Machines, and the peak memory.
+func reportCosts(b *testing.B, s *site.Site, since time.Time, n int) {
 	b.Helper()
-	requests, err := s.Requests(r.Started)
+	requests, err := s.Requests(since)
 	if err != nil {
 		b.Fatal(err)
 	}

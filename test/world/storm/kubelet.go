@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
 
 // kubelet registers a Node as a real kubelet does: it requests a client certificate with its bootstrap credential, and
@@ -37,6 +39,10 @@ type kubelet struct {
 	providerID string
 	// bootstrap is a client configuration with the bootstrap credential.
 	bootstrap *rest.Config
+	// own is a client configuration with the client certificate. It is nil until the kubelet has joined.
+	own *rest.Config
+	// settings are those of the agent of the host. They are empty for a host without an agent.
+	settings assignment.Settings
 }
 
 // join registers the Node and makes it Ready.
@@ -54,7 +60,11 @@ func (k *kubelet) join(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
-	return updateStatus(ctx, own, node, ready(corev1.ConditionTrue))
+	if err := updateStatus(ctx, own, node, ready(corev1.ConditionTrue)); err != nil {
+		return err
+	}
+	k.own = credential
+	return nil
 }
 
 func connect(config *rest.Config) (*kubernetes.Clientset, *http.Client, error) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/fetch"
@@ -77,6 +78,11 @@ func bootByPointer(ctx context.Context, _ *bmov1alpha1.BareMetalHost, userData [
 	k, err := kubeletWith(strings.Fields(flags))
 	if err != nil {
 		return nil, err
+	}
+	if raw, err := fetch.File(config, assignment.SettingsPath); err == nil {
+		if k.settings, err = assignment.ReadSettings([]byte(raw)); err != nil {
+			return nil, err
+		}
 	}
 	k.bootstrap, err = clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
 	return k, err

@@ -43,9 +43,9 @@ func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*pool
 }
 
 // NewPersistent is New for benchmarks: the servers run until the site stops.
-func NewPersistent(ctx context.Context, s *site.Site, freeHosts int) *Tenant {
+func NewPersistent(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := newTenant(ctx, s)
-	t.createDefaults(ctx, freeHosts)
+	t.createDefaults(ctx, freeHosts, changes...)
 	return t
 }
 

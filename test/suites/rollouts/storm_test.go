@@ -1,0 +1,66 @@
+package rollouts
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/storm"
+)
+
+var _ = Describe("A pool of many hosts", func() {
+	It("never has more hosts away than allowed, while hosts fail, agents are killed, and Poolboot and both API servers restart", func(spec SpecContext) {
+		ctx, end := context.WithTimeout(spec, stormTimeout)
+		defer end()
+		fleet, err := storm.NewFleet(ctx, lab, hardware, hosts, storm.Unkindness{Life: 20 * time.Second, Uptime: 10 * time.Minute, Failures: 0.1})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(fleet.Stop)
+
+		faults := []struct {
+			what string
+			do   func(context.Context) error
+		}{
+			{"killing the manager", func(ctx context.Context) error {
+				if err := lab.Manager.Kill(); err != nil {
+					return err
+				}
+				return lab.Manager.Start(ctx)
+			}},
+			{"restarting the API server of the workload cluster", func(ctx context.Context) error {
+				if err := lab.Workload.StopAPIServer(); err != nil {
+					return err
+				}
+				return lab.Workload.StartAPIServer(ctx)
+			}},
+			{"restarting the API server of the management cluster, without which the manager gives up", func(ctx context.Context) error {
+				if err := lab.Management.StopAPIServer(); err != nil {
+					return err
+				}
+				if err := lab.Manager.Kill(); err != nil {
+					return err
+				}
+				if err := lab.Management.StartAPIServer(ctx); err != nil {
+					return err
+				}
+				return lab.Manager.Start(ctx)
+			}},
+		}
+		began := time.Now()
+		rendered, err := fleet.Configure(ctx, "another")
+		Expect(err).NotTo(HaveOccurred())
+		for i, fault := range faults {
+			Expect(fleet.WaitForShare(ctx, rendered, float64(i+1)/float64(len(faults)+1))).To(Succeed())
+			By(fault.what)
+			Expect(fault.do(ctx)).To(Succeed())
+		}
+		Expect(fleet.WaitUntilUpdated(ctx, rendered)).To(Succeed())
+
+		verdict := fleet.Judge.Verdict()
+		AddReportEntry("rollout", verdict.String()+" of "+fleet.Limit()+", "+time.Since(began).Round(time.Second).String())
+		Expect(verdict.MostAway).To(BeNumerically("<=", fleet.MaxUnavailable))
+		Expect(verdict.MostAway).To(BeNumerically(">", 1), "hosts are updated in parallel")
+		Expect(verdict.Updates).To(BeNumerically(">=", hosts), "and more for updates that were tried again")
+	}, NodeTimeout(6*time.Hour))
+})

@@ -1,0 +1,185 @@
+package storm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+// fleetMaxUnavailable is how many hosts of a fleet can be updated at a time.
+const fleetMaxUnavailable = "10%"
+
+// Fleet are the hosts of a storm that have joined, with simulated agents.
+type Fleet struct {
+	*tenant.Tenant
+	// Judge watches the Nodes since before they existed.
+	Judge *RolloutJudge
+	// MaxUnavailable is how many hosts can be updated at a time.
+	MaxUnavailable int
+
+	site    *site.Site
+	size    int
+	running sync.WaitGroup
+	end     context.CancelFunc
+}
+
+// NewFleet boots n hosts into a custom pool of a new namespace, and waits until their agents have reported. hardware
+// must be the site's hardware, and the site must have agents.
+func NewFleet(ctx context.Context, s *site.Site, hardware *Hardware, n int, unkindness Unkindness) (_ *Fleet, err error) {
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	f := &Fleet{site: s, size: n, end: end}
+	defer func() {
+		if err != nil {
+			f.Stop()
+		}
+	}()
+	maxUnavailable := intstr.FromString(fleetMaxUnavailable)
+	if f.MaxUnavailable, err = rollout.MaxUnavailable(&maxUnavailable, n); err != nil {
+		return nil, err
+	}
+	f.Tenant = tenant.NewPersistent(ctx, s, n, func(p *poolv1.MachineConfigPool) {
+		p.Spec.MaxUnavailable, p.Spec.MinReadySeconds = &maxUnavailable, ptr.To[int32](1)
+	})
+	var mu sync.Mutex
+	kubelets := map[string]*kubelet{}
+	hosts := hardware.storm(running, f.Namespace, n, func(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) (*kubelet, error) {
+		k, err := bootByPointer(ctx, host, userData)
+		mu.Lock()
+		defer mu.Unlock()
+		kubelets[host.Name] = k
+		return k, err
+	})
+	settle(ctx, s, f.Tenant, n)
+	if f.Judge, err = judgeRollouts(running, s.WorkloadClient, func(node *corev1.Node) bool { return hosts.own(node.Name) }); err != nil {
+		return nil, err
+	}
+	f.Deploy(ctx, tenant.Deployment{Name: role, Replicas: int32(n), Labels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}, Bootstrap: Poolboot().template()})
+	if err := f.wait(ctx, "have joined", func(c *bootstrapv1.PoolbootConfig) bool {
+		return conditions.IsTrue(c, bootstrapv1.NodeInPoolCondition)
+	}); err != nil {
+		return nil, fmt.Errorf("%w; %w", err, hosts.joinErrors())
+	}
+	hosts.wait()
+	for _, k := range kubelets {
+		a, err := newAgent(k, unkindness)
+		if err != nil {
+			return nil, err
+		}
+		f.running.Go(func() { a.run(running) })
+	}
+	return f, f.WaitUntilUpdated(ctx, "")
+}
+
+// Stop stops the agents.
+func (f *Fleet) Stop() {
+	f.end()
+	f.running.Wait()
+}
+
+// Configure changes the configuration of the pool, and returns the name of the rendered config.
+func (f *Fleet) Configure(ctx context.Context, content string) (string, error) {
+	before, err := f.rendered(ctx)
+	if err != nil {
+		return "", err
+	}
+	change := f.MachineConfig("51-infra", role, "/etc/infratest", content)
+	current := &poolv1.MachineConfig{}
+	if err := f.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(change), current); err != nil {
+		return "", err
+	}
+	changed := current.DeepCopy()
+	changed.Spec.Config = &runtime.RawExtension{Raw: change.Spec.Config.Raw}
+	if err := f.site.ManagementClient.Patch(ctx, changed, client.MergeFrom(current)); err != nil {
+		return "", err
+	}
+	for {
+		now, err := f.rendered(ctx)
+		if err == nil && now != before {
+			return now, nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return "", fmt.Errorf("the pool renders nothing else: %w", ctx.Err())
+		}
+	}
+}
+
+func (f *Fleet) rendered(ctx context.Context) (string, error) {
+	p := f.Pool(role)
+	err := f.site.ManagementClient.Get(ctx, client.ObjectKeyFromObject(p), p)
+	return p.Status.Configuration.Name, err
+}
+
+// WaitUntilUpdated waits until all hosts run a rendered config, or any if it is "". A host whose update failed is told
+// to try again, as a user does.
+func (f *Fleet) WaitUntilUpdated(ctx context.Context, rendered string) error {
+	return f.wait(ctx, "are updated", func(c *bootstrapv1.PoolbootConfig) bool {
+		f.retry(ctx, c)
+		return conditions.IsTrue(c, bootstrapv1.UpdatedCondition) && (rendered == "" || c.Status.Configuration.Name == rendered)
+	})
+}
+
+// WaitForShare waits until a share of the hosts run a rendered config, with retries as WaitUntilUpdated.
+func (f *Fleet) WaitForShare(ctx context.Context, rendered string, share float64) error {
+	return f.waitFor(ctx, int(share*float64(f.size)), "are updated", func(c *bootstrapv1.PoolbootConfig) bool {
+		f.retry(ctx, c)
+		return c.Status.Configuration.Name == rendered
+	})
+}
+
+// retry tells a host whose update failed to try again. If the API server does not answer, it is called again.
+func (f *Fleet) retry(ctx context.Context, c *bootstrapv1.PoolbootConfig) {
+	updated, value := conditions.Get(c, bootstrapv1.UpdatedCondition), c.Status.Update.DesiredRevision
+	if updated == nil || updated.Reason != bootstrapv1.UpdateDegradedReason || c.Annotations[bootstrapv1.ForceUpdateAnnotation] == value {
+		return
+	}
+	forced := c.DeepCopy()
+	metav1.SetMetaDataAnnotation(&forced.ObjectMeta, bootstrapv1.ForceUpdateAnnotation, value)
+	_ = f.site.ManagementClient.Patch(ctx, forced, client.MergeFrom(c))
+}
+
+func (f *Fleet) wait(ctx context.Context, what string, is func(*bootstrapv1.PoolbootConfig) bool) error {
+	return f.waitFor(ctx, f.size, what, is)
+}
+
+// waitFor waits until a number of PoolbootConfigs are as expected. It goes on while the API server does not answer.
+func (f *Fleet) waitFor(ctx context.Context, want int, what string, is func(*bootstrapv1.PoolbootConfig) bool) error {
+	for {
+		count, example := 0, ""
+		configs := &bootstrapv1.PoolbootConfigList{}
+		err := f.site.ManagementClient.List(ctx, configs, client.InNamespace(f.Namespace))
+		for i := range configs.Items {
+			if c := &configs.Items[i]; is(c) {
+				count++
+			} else if updated := conditions.Get(c, bootstrapv1.UpdatedCondition); updated != nil {
+				example = updated.Message
+			}
+		}
+		if err == nil && count >= want {
+			return nil
+		}
+		if !pause(ctx, time.Second) {
+			return fmt.Errorf("%d of %d hosts %s: %w; for example: %s", count, want, what, ctx.Err(), example)
+		}
+	}
+}
+
+// Limit describes how many hosts can be updated at a time.
+func (f *Fleet) Limit() string {
+	return fmt.Sprintf("%d (%s of %d hosts)", f.MaxUnavailable, fleetMaxUnavailable, f.size)
+}
