@@ -1,12 +1,14 @@
 package update
 
 import (
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -37,6 +39,9 @@ var _ = Describe("A host that was told something and whose agent does not answer
 		Expect(result.RequeueAfter).To(BeNumerically(">", answerDeadline), "it is reported, and the pause of health checks ends later")
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.AgentNotAnsweringReason)))
 		Expect(w.eventsOf("AgentNotAnswering")).To(HaveLen(1))
+		counted, err := metrics.Registry.Gather()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fmt.Sprint(counted)).NotTo(ContainSubstring("AgentNotAnswering"), "the update has not ended")
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}), "no other host is told, because this one can be changing")
 

@@ -309,7 +309,7 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 		metrics.UpdateEnded(after, metrics.UpdateDone)
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", hoststate.Clean(condition.Message, maxNote))
 	case outlook.IsWrong(condition):
-		if condition.Reason != bootstrapv1.AssignmentFailedReason {
+		if condition.Reason == bootstrapv1.UpdateDegradedReason || condition.Reason == bootstrapv1.UpdateUnreconcilableReason {
 			metrics.UpdateEnded(after, condition.Reason)
 		}
 		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", hoststate.Clean(condition.Message, maxNote))
