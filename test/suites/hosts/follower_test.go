@@ -48,12 +48,21 @@ type hostPool struct {
 	machine []byte
 	// programFile is the agent, and nodeCertificate the identity of the Node, which no part of the configuration has.
 	programFile, nodeCertificate map[string]any
+	cluster                      *controlplane.ControlPlane
+	// address is that of the config server.
+	address string
 	// force makes the host apply its configuration again when it changes.
 	force string
+	// readyDeadlineSeconds is that of the next assignments.
+	readyDeadlineSeconds int32
+	// kernelArguments are those of the next configs.
+	kernelArguments []string
 	// policy changes the policy of the specs. It can be nil.
 	policy func(*update.Policy)
 
 	mu       sync.Mutex
+	clientCA *x509.CertPool
+	serving  tls.Certificate
 	document []byte
 	rendered map[string][]byte
 	program  []byte
@@ -75,7 +84,7 @@ func (p *hostPool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/agent/"):
 		body = p.program
-	case len(r.TLS.PeerCertificates) == 0 || r.TLS.PeerCertificates[0].Subject.CommonName != "system:node:"+p.node:
+	case !p.isKubelet(r.TLS.PeerCertificates):
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	case strings.HasPrefix(r.URL.Path, "/update/"):
@@ -89,10 +98,40 @@ func (p *hostPool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = packed.Close()
 }
 
+// isKubelet reports whether a certificate is that of the host's kubelet.
+func (p *hostPool) isKubelet(chain []*x509.Certificate) bool {
+	if len(chain) == 0 || chain[0].Subject.CommonName != "system:node:"+p.node {
+		return false
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: p.clientCA, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err == nil
+}
+
+// setIntercept changes how the next requests are answered.
+func (p *hostPool) setIntercept(intercept func(http.ResponseWriter, *http.Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.intercept = intercept
+}
+
+// serve changes the certificate of the config server.
+func (p *hostPool) serve(certificate tls.Certificate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serving = certificate
+}
+
+// secure returns the TLS configuration of the config server for a connection.
+func (p *hostPool) secure(*tls.ClientHelloInfo) (*tls.Config, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &tls.Config{ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{p.serving}, MinVersion: tls.VersionTLS12}, nil
+}
+
 // render returns the document of a rendered config.
 func (p *hostPool) render(name string, config map[string]any) []byte {
 	GinkgoHelper()
-	own, err := json.Marshal(ignition.MachineConfigFile{Name: name, KernelType: "default"})
+	own, err := json.Marshal(ignition.MachineConfigFile{Name: name, KernelType: "default", KernelArguments: p.kernelArguments})
 	Expect(err).NotTo(HaveOccurred())
 	storage, _ := config["storage"].(map[string]any)
 	storage = maps.Clone(storage)
@@ -127,7 +166,7 @@ func (p *hostPool) assign(ctx context.Context, name string) string {
 	sum := sha512.Sum512(p.rendered[name])
 	document, err := assignment.Encode(assignment.Assignment{
 		Node: p.node, Config: assignment.Rendered{Name: name, SHA512: fmt.Sprintf("%x", sum)}, Machine: p.machine,
-		Policy: p.effectivePolicy(), MinReadySeconds: 2, ReadyDeadlineSeconds: 30, Agent: p.offer, Force: p.force,
+		Policy: p.effectivePolicy(), MinReadySeconds: 2, ReadyDeadlineSeconds: p.readyDeadlineSeconds, Agent: p.offer, Force: p.force,
 	})
 	p.document = document
 	p.mu.Unlock()
@@ -174,9 +213,15 @@ func servingCertificate(address string) (certificate tls.Certificate, authority 
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(address)}, IsCA: true, BasicConstraintsValid: true,
 	}
+	certificate = selfSigned(template, key)
+	return certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}))
+}
+
+func selfSigned(template *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
+	GinkgoHelper()
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	Expect(err).NotTo(HaveOccurred())
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // newHostPool starts a control plane in a rack, and what stands in for the manager and the config server of host-0.
@@ -185,12 +230,15 @@ func newHostPool(ctx context.Context, rack *baremetal.Rack) *hostPool {
 	cluster, err := controlplane.Start(ctx, controlplane.Options{Name: "hosts", Host: rack.Address(), ControllerManager: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(cluster.Stop)
-	p := &hostPool{client: kubernetes.NewForConfigOrDie(cluster.Config), node: "host-0", rendered: map[string][]byte{}}
+	p := &hostPool{client: kubernetes.NewForConfigOrDie(cluster.Config), node: "host-0", cluster: cluster, address: rack.Address(), readyDeadlineSeconds: 30,
+		rendered: map[string][]byte{}, clientCA: x509.NewCertPool()}
+	Expect(p.clientCA.AppendCertsFromPEM(cluster.CA)).To(BeTrue())
 	p.program, err = os.ReadFile(agentProgram)
 	Expect(err).NotTo(HaveOccurred(), "run make build-agent")
 	server := newServer(ctx, rack.Address(), p.ServeHTTP)
 	own, authority := servingCertificate(rack.Address())
-	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
+	p.serving = own
+	server.TLS = &tls.Config{GetConfigForClient: p.secure, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	identity, err := cluster.UserConfig("system:node:"+p.node, "system:nodes")
 	Expect(err).NotTo(HaveOccurred())

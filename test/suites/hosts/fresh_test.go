@@ -239,7 +239,7 @@ func activeUnits(ctx context.Context, h *baremetal.Host) (active []string) {
 
 var _ = Describe("A host that was updated", func() {
 	It("equals a host that was installed with the same configuration, and did exactly what its plans predicted", func(ctx SpecContext) {
-		const quietUpdates = 3
+		quietUpdates := hostRounds(3)
 		rack := newRack(ctx)
 		p := newHostPool(ctx, rack)
 		p.policy = withoutReboots

@@ -71,4 +71,7 @@ func (c *ControlPlane) prepare(options Options) error {
 // Authority returns the certificate and key of the control plane's certificate authority.
 func (c *ControlPlane) Authority() (loopback.Pair, error) { return c.authority.Pair() }
 
+// ClientCA returns the authority itself, for certificates that only some tests need.
+func (c *ControlPlane) ClientCA() *loopback.CA { return c.authority }
+
 func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }

@@ -1,0 +1,154 @@
+package hosts_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+)
+
+// roundsVariable is an environment variable with the number of rounds of specs that try random moments or random
+// configurations on a host, for more than a run in CI has.
+const roundsVariable = "HOST_ROUNDS"
+
+// hostRounds returns the number of rounds.
+func hostRounds(otherwise int) int {
+	GinkgoHelper()
+	text, isSet := os.LookupEnv(roundsVariable)
+	if !isSet {
+		return otherwise
+	}
+	number, err := strconv.Atoi(text)
+	Expect(err).NotTo(HaveOccurred(), roundsVariable)
+	return number
+}
+
+// moments returns some of the numbers from 1, at random.
+func moments(all, most int) []int {
+	chosen := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)).Perm(all)[:min(all, most)]
+	for i := range chosen {
+		chosen[i]++
+	}
+	return chosen
+}
+
+// describeInterruptions has the specs about agents that are killed and hosts that lose power.
+func describeInterruptions(host func() *runningHost) {
+	// stopAfter makes the watcher of the agent send a signal after a number of steps.
+	stopAfter := func(ctx context.Context, number int, signal string) {
+		GinkgoHelper()
+		writeFile(ctx, host().Host, "/var/lib/watched", "")
+		writeFile(ctx, host().Host, "/var/lib/watcher", fmt.Sprintf("%s %d\n", signal, number))
+	}
+	// reached returns the step after which the watcher sent its signal.
+	reached := func(ctx context.Context) string {
+		return strings.TrimSpace(readFile(ctx, host().Host, "/var/lib/watched"))
+	}
+	texts := [2]string{"a", "b"}
+	// two configurations differ in all kinds of entries, and their updates need a drain, restarts, and perhaps a
+	// reboot.
+	two := func(h *runningHost) (names [2]string) {
+		for i, text := range texts {
+			config := h.config(text, file("/etc/drained/f", 0o644, text), file("/opt/only-"+text, 0o600, text), file("/etc/reboots", 0o644, text))
+			config["passwd"] = map[string]any{"users": []map[string]any{{"name": "edgeadmin", "passwordHash": "$6$of$" + text}}}
+			other := unit(text+".service", "[Service]", "ExecStart=/bin/sleep infinity", "[Install]", "WantedBy=multi-user.target")
+			config["systemd"].(map[string]any)["units"] = append(config["systemd"].(map[string]any)["units"].([]map[string]any), other)
+			names[i] = h.render(config)
+		}
+		return names
+	}
+	// steps counts the steps in a log.
+	steps := func(log string) int {
+		return strings.Count(log, "msg=phase") + strings.Count(log, "msg=operation") + strings.Count(log, "msg=action")
+	}
+	// states returns what two configurations make of the host, which has the second one afterwards, and the number of
+	// steps of its update.
+	states := func(ctx context.Context, names [2]string) (states [2]map[string]string, length int) {
+		GinkgoHelper()
+		h := host()
+		for i := range names {
+			cursor := journalCursor(ctx, h.Host)
+			h.expectDone(ctx, h.pool.assign(ctx, names[i]), texts[i])
+			states[i], length = configuredState(ctx, h.Host), steps(h.log(ctx, cursor)())
+		}
+		return states, length
+	}
+
+	It("has its old or its new configuration completely, whenever its agent is killed", func(ctx SpecContext) {
+		h := host()
+		names := two(h)
+		states, length := states(ctx, names)
+		now := 0
+		var killed []string
+		for _, number := range moments(length-2, hostRounds(4)) {
+			stopAfter(ctx, number, "KILL")
+			h.expectDone(ctx, h.pool.assign(ctx, names[now]), texts[now])
+			Expect(reached(ctx)).NotTo(BeEmpty())
+			Expect(differences(states[now], configuredState(ctx, h.Host))).To(BeEmpty(), "killed after step %d: %s", number, reached(ctx))
+			killed = append(killed, reached(ctx))
+			now = 1 - now
+		}
+		AddReportEntry("the agent was killed after", strings.Join(killed, "\n"))
+	}, SpecTimeout(4*time.Minute))
+
+	It("has its old or its new configuration completely after a power loss", func(ctx SpecContext) {
+		h := host()
+		names := two(h)
+		states, length := states(ctx, names)
+		now := 0
+		var cuts []string
+		for _, number := range moments(length-2, hostRounds(2)) {
+			stopAfter(ctx, number, "STOP")
+			revision := h.pool.assign(ctx, names[now])
+			Eventually(ctx, func() string { _ = h.pool.state(ctx)(); return reached(ctx) }).ShouldNot(BeEmpty())
+			cuts = append(cuts, reached(ctx))
+			Expect(h.PowerCut()).To(Succeed())
+			h.powerOn()
+			waitForBoot(ctx, h.Host)
+			Eventually(ctx, h.pool.state(ctx)).Should(Equal("Done " + revision))
+			h.expectOnly(ctx, texts[now])
+			Expect(differences(states[now], configuredState(ctx, h.Host))).To(BeEmpty(), "power loss after step %d: %s", number, cuts[len(cuts)-1])
+			now = 1 - now
+		}
+		AddReportEntry("the power was lost after", strings.Join(cuts, "\n"))
+	}, SpecTimeout(10*time.Minute))
+}
+
+// describeKernelArguments has the specs about arguments that a program of the host changes.
+func describeKernelArguments(host func() *runningHost) {
+	It("gets kernel arguments with a reboot, and returns if it boots without them", func(ctx SpecContext) {
+		h := host()
+		h.expectDone(ctx, h.assign(ctx, h.config("before")), "before")
+		h.pool.kernelArguments = []string{"audit=1", "mitigations=off"}
+		revision := h.assign(ctx, h.config("after"))
+		Eventually(ctx, h.pool.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Done " + revision))
+		h.expectOnly(ctx, "after")
+		Expect(readFile(ctx, h.Host, "/proc/cmdline")).To(Equal("quiet audit=1 mitigations=off\n"))
+
+		By("booting with a boot loader that ignores them")
+		writeFile(ctx, h.Host, "/boot/is-broken", "")
+		h.pool.kernelArguments = []string{"audit=1", "debug"}
+		revision = h.assign(ctx, h.config("ignored"))
+		Eventually(ctx, h.pool.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Degraded " + revision))
+		Expect(h.reason(ctx)()).To(ContainSubstring("booted without the kernel arguments audit=1 debug"))
+		h.expectText(ctx, "after")
+		Expect(readFile(ctx, h.Host, "/boot/arguments")).To(Equal("quiet audit=1 mitigations=off\n"))
+		Expect(h.annotation(ctx, agentv1.DriftAnnotation)).To(ContainSubstring("audit=1: MissingKernelArgument"))
+
+		By("repairing the boot loader")
+		Expect(h.Run(ctx, "rm", "/boot/is-broken")).To(BeEmpty())
+		h.pool.kernelArguments = nil
+		revision = h.assign(ctx, h.config("repaired"))
+		Eventually(ctx, h.pool.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Done " + revision))
+		h.expectOnly(ctx, "repaired")
+		Expect(readFile(ctx, h.Host, "/proc/cmdline")).To(Equal("quiet\n"))
+	}, SpecTimeout(8*time.Minute))
+}
