@@ -48,7 +48,13 @@ type poolScope struct {
 // then the record in the PoolbootConfig, then the annotation of its Node. After a crash between any two of them, the
 // record is there and the annotation is not, so the host is pending: it counts as soon as it can be told. What fails
 // for one host does not stop the others.
+//
+// A pool with thousands of hosts has many events, and each decision looks at all hosts. So events are coalesced: a pool
+// is looked at once within an interval.
 func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if wait := r.pace.wait(req.NamespacedName, time.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	s, err := r.newScope(ctx, req.NamespacedName)
 	if err != nil || s == nil {
 		return r.result(ctx, err)
@@ -60,17 +66,21 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return result, err
 }
 
-// follow tells the hosts of a pool what to run.
+// follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. A host takes one
+// of the places of the pool only after a look at all records in the API server, which is later than its own record.
 func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error) {
 	if err := r.gather(ctx, s, r.Client); err != nil || !s.hasWork() {
 		return r.result(ctx, err)
 	}
-	// Each decision is made with what is recorded now, and not with what the cache knows.
-	if err := r.gather(ctx, s, r.APIReader); err != nil {
-		return r.result(ctx, err)
+	failed := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s))
+	if len(s.pending()) > 0 && s.hold.Why == "" {
+		if err := r.gather(ctx, s, r.APIReader); err != nil {
+			return r.result(ctx, errors.Join(failed, err))
+		}
+		failed = errors.Join(failed, r.tellPending(ctx, s, s.pending()))
 	}
-	if err := errors.Join(r.adopt(ctx, s), r.tellRecorded(ctx, s), r.start(ctx, s)); err != nil {
-		return r.result(ctx, err)
+	if failed = errors.Join(failed, r.start(ctx, s)); failed != nil {
+		return r.result(ctx, failed)
 	}
 	if len(s.pending()) > 0 || len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0 {
 		return ctrl.Result{RequeueAfter: rolloutRetry}, nil
@@ -207,16 +217,15 @@ func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
 	return errors.Join(errs...)
 }
 
-// tellRecorded tells the hosts what is recorded for them: all for which that disrupts nothing, and of the others as
-// many as the pool allows.
-func (r rollouts) tellRecorded(ctx context.Context, s *poolScope) error {
+// tellUndisrupted tells the hosts what is recorded for them for which that disrupts nothing.
+func (r rollouts) tellUndisrupted(ctx context.Context, s *poolScope) error {
 	var errs []error
 	for _, h := range s.hosts {
 		if h.IsUntold() && h.CanBeTold() {
 			errs = append(errs, r.tell(ctx, s, h))
 		}
 	}
-	return errors.Join(append(errs, r.tellPending(ctx, s, s.pending()))...)
+	return errors.Join(errs...)
 }
 
 // tellPending tells those of the pending hosts which the pool allows.
@@ -233,9 +242,10 @@ func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string)
 	return errors.Join(errs...)
 }
 
-// start records the next hosts, and tells them. It reads all records again in between: if another manager has recorded
-// hosts at the same time, which is possible for a moment when the leader changes, it withdraws its own records, and
-// tries again later. Hosts that were pending before stay so: each manager counts them.
+// start records the next hosts by what the cache knows, and tells them. It reads all records in between: if there is
+// one that the cache did not have, of another manager for a moment when the leader changes, it withdraws its own
+// records, and tries again later. Of two managers, at least the one that reads last sees the records of both. Hosts
+// that were pending before stay so: each manager counts them.
 func (r rollouts) start(ctx context.Context, s *poolScope) error {
 	next, known := rollout.Next(s.forRollout(), s.maxUnavailable), s.pending()
 	if len(next) == 0 || s.hold.Why != "" {

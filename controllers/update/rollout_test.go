@@ -365,9 +365,13 @@ var _ = Describe("Two managers at the same time", func() {
 		config := w.config(ctx, 1)
 		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", revisionOf(1, "rendered-worker-2")
 		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		w.afterWrite = w.expectLimit(ctx, 1)
+		Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", rolloutRetry))
+		Expect(w.told(ctx)).To(BeEmpty(), "its own record is withdrawn, because the other one was first")
+		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-1")))
+		Expect(w.management.List(ctx, stale)).To(Succeed()) // the cache catches up
 		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
 		Expect(w.told(ctx)).To(Equal([]int{1}))
-		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-1")))
 	})
 
 	It("withdraw what they have recorded if the other one has recorded another host in the meantime", func(ctx SpecContext) {

@@ -83,6 +83,8 @@ type Reconciler struct {
 	rendered *assignments.RenderedConfigs
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
+	// pace limits how often a pool is looked at.
+	pace pace
 	// written tracks the versions of PoolbootConfigs that this package wrote.
 	written ownwrites.Tracker
 }

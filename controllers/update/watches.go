@@ -35,6 +35,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		r.Recorder = mgr.GetEventRecorder("update-controller")
 	}
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
+	r.pace.interval = poolInterval
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
 	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),

@@ -1,0 +1,106 @@
+package update
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+)
+
+// staleManager is a manager whose caches of PoolbootConfigs and Nodes are as old as its last refreshes.
+type staleManager struct {
+	rollouts
+	w       *world
+	configs bootstrapv1.PoolbootConfigList
+	nodes   corev1.NodeList
+}
+
+func newStaleManager(ctx context.Context, w *world) *staleManager {
+	m := &staleManager{w: w, rollouts: rollouts{w.newManager(w.Write)}}
+	lists := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		switch list := list.(type) {
+		case *bootstrapv1.PoolbootConfigList:
+			m.configs.DeepCopyInto(list)
+		case *corev1.NodeList:
+			m.nodes.DeepCopyInto(list)
+		default:
+			return c.List(ctx, list, opts...)
+		}
+		return nil
+	}}
+	m.Client = interceptor.NewClient(m.Client.(client.WithWatch), lists)
+	connection := m.ClusterCache.(*controllertest.ClusterCache)
+	clusters := controllertest.NewClusterCache(interceptor.NewClient(w.workload, lists), clusterKey)
+	clusters.RESTConfig = connection.RESTConfig
+	m.ClusterCache = clusters
+	m.refreshConfigs(ctx)
+	m.refreshNodes(ctx)
+	return m
+}
+
+func (m *staleManager) refreshConfigs(ctx context.Context) {
+	GinkgoHelper()
+	Expect(m.w.management.List(ctx, &m.configs)).To(Succeed())
+}
+
+func (m *staleManager) refreshNodes(ctx context.Context) {
+	GinkgoHelper()
+	Expect(m.w.workload.List(ctx, &m.nodes)).To(Succeed())
+}
+
+var _ = It("Two managers with stale caches tell at most maxUnavailable hosts, in any order of events", func(ctx SpecContext) {
+	r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)) //nolint:gosec // not for secrets
+	for range 5 {
+		const hosts, maxUnavailable = 5, 2
+		w := newWorld(hosts)
+		w.adopt(ctx)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(maxUnavailable)) })
+		managers := []*staleManager{newStaleManager(ctx, w), newStaleManager(ctx, w)}
+		depth := 0
+		w.afterWrite = func() {
+			w.expectLimit(ctx, maxUnavailable)()
+			if depth == 0 && r.IntN(4) == 0 { // the other manager works between two writes
+				depth++
+				_, _ = managers[r.IntN(2)].Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+				depth--
+			}
+		}
+		completed := 0
+		for range 200 {
+			m, i := managers[r.IntN(2)], r.IntN(hosts)
+			switch r.IntN(8) {
+			case 0:
+				w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
+			case 1, 2:
+				_, _ = m.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+			case 3:
+				m.refreshConfigs(ctx)
+			case 4, 5:
+				m.refreshNodes(ctx)
+			case 6:
+				states := []agentv1.State{agentv1.Applying, agentv1.Rebooting, agentv1.Done, agentv1.Done}
+				state := states[r.IntN(len(states))]
+				if state == agentv1.Done {
+					completed++
+				}
+				w.reports(ctx, i, state, w.node(ctx, i).Annotations[agentv1.DesiredAnnotation], "")
+			case 7:
+				_, _ = w.reconcileHost(ctx, i)
+			}
+			w.expectLimit(ctx, maxUnavailable)()
+		}
+		Expect(completed).NotTo(BeZero())
+	}
+})
