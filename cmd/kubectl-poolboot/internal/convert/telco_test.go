@@ -59,7 +59,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		Expect(rendered).To(ContainSubstring("20-poolboot-wrapper.conf"))
 	})
 
-	It("refuses commands that it does not know, and two different ones for a pool", func() {
+	It("refuses commands that it does not know and two different ones for a pool, and names one that no pool gets", func() {
 		for _, command := range []string{
 			"ExecStart=/usr/bin/kubelet --v=4",
 			"ExecStart=/bin/sh -c \"nsenter --mount=/run/a /usr/bin/kubelet\"",
@@ -75,10 +75,12 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		Expect(r.ErrOut).To(ContainSubstring(`MachineConfig "51-ran": its drop-in 90-container-mount-namespace.conf of kubelet.service starts the kubelet by ` +
 			`"/usr/bin/nsenter --mount=/run/kubens/mnt", and another MachineConfig of the pool worker by "/usr/bin/nsenter --mount=/run/container-mount-namespace/mnt"`))
 
-		By("refusing a command that no pool of the files gets")
+		By("naming the setting if no pool of the files gets it")
 		r = converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
-		Expect(r.Code).To(Equal(1))
-		Expect(r.ErrOut).To(ContainSubstring(`objects.yaml: document 2: line 29: MachineConfig "50-ran": spec.config: systemd.units[0].dropins[0].contents: drop-in 90-container-mount-namespace.conf`))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-ran": no pool of the files selects it, and ExecStart of its drop-in 90-container-mount-namespace.conf ` +
+			`of kubelet.service is left out: set spec.kubeletWrapper: [/usr/bin/nsenter, --mount=/run/container-mount-namespace/mnt] in the pools that will select it`))
+		Expect(r.Out).NotTo(ContainSubstring("ExecStart"))
 	})
 
 	DescribeTable("names entries without effect, and what to do instead",

@@ -106,7 +106,8 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 				}
 			}
 			if !isSelected {
-				return contents // checkConfig refuses it
+				remark("warning: MachineConfig %q: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
+					"set spec.kubeletWrapper: [%s] in the pools that will select it", configs[i].Name, dropin, unit, strings.Join(wrapper, ", "))
 			}
 			return rest
 		}
