@@ -2,9 +2,12 @@ package hosts_test
 
 import (
 	"context"
+	"crypto/sha512"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
 
 // roundsVariable is an environment variable with the number of rounds of specs that try random moments or random
@@ -55,9 +59,10 @@ func describeInterruptions(host func() *runningHost) {
 	texts := [2]string{"a", "b"}
 	// two configurations differ in all kinds of entries, and their updates need a drain, restarts, and perhaps a
 	// reboot.
-	two := func(h *runningHost) (names [2]string) {
+	two := func(h *runningHost, reboots bool) (names [2]string) {
 		for i, text := range texts {
-			config := h.config(text, file("/etc/drained/f", 0o644, text), file("/opt/only-"+text, 0o600, text), file("/etc/reboots", 0o644, text))
+			path := map[bool]string{false: "/opt/f", true: "/etc/reboots"}[reboots]
+			config := h.config(text, file("/etc/drained/f", 0o644, text), file("/opt/only-"+text, 0o600, text), file(path, 0o644, text))
 			config["passwd"] = map[string]any{"users": []map[string]any{{"name": "edgeadmin", "passwordHash": "$6$of$" + text}}}
 			other := unit(text+".service", "[Service]", "ExecStart=/bin/sleep infinity", "[Install]", "WantedBy=multi-user.target")
 			config["systemd"].(map[string]any)["units"] = append(config["systemd"].(map[string]any)["units"].([]map[string]any), other)
@@ -84,7 +89,7 @@ func describeInterruptions(host func() *runningHost) {
 
 	It("has its old or its new configuration completely, whenever its agent is killed", func(ctx SpecContext) {
 		h := host()
-		names := two(h)
+		names := two(h, false)
 		states, length := states(ctx, names)
 		now := 0
 		var killed []string
@@ -101,7 +106,7 @@ func describeInterruptions(host func() *runningHost) {
 
 	It("has its old or its new configuration completely after a power loss", func(ctx SpecContext) {
 		h := host()
-		names := two(h)
+		names := two(h, true)
 		states, length := states(ctx, names)
 		now := 0
 		var cuts []string
@@ -151,4 +156,76 @@ func describeKernelArguments(host func() *runningHost) {
 		h.expectOnly(ctx, "repaired")
 		Expect(readFile(ctx, h.Host, "/proc/cmdline")).To(Equal("quiet\n"))
 	}, SpecTimeout(8*time.Minute))
+}
+
+// describeOtherAgents has the specs about other versions of the agent.
+func describeOtherAgents(host func() *runningHost) {
+	// offer offers a program as a version, to hosts that run the oldest one or a newer one.
+	offer := func(program []byte, version, oldest string) (sum string) {
+		p := host().pool
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		sum = fmt.Sprintf("%x", sha512.Sum512(program))
+		p.program, p.offer = program, &assignment.Agent{Version: version, Oldest: oldest, SHA512: map[string]string{runtime.GOARCH: sum}}
+		return sum
+	}
+	installed := func(ctx context.Context) func() string {
+		return func() string {
+			output, _ := host().Run(ctx, "sha512sum", assignment.ProgramPath)
+			sum, _, _ := strings.Cut(output, " ")
+			return sum
+		}
+	}
+	var own string
+
+	It("replaces its agent by another version, verified, which goes on", func(ctx SpecContext) {
+		h := host()
+		program, err := os.ReadFile(agentProgram)
+		Expect(err).NotTo(HaveOccurred())
+		By("offering it with contents that are not those of the hash")
+		offer(append(slices.Clone(program), "damaged"...), "v99.0.0", "v0.0.1")
+		h.pool.program = program
+		before := installed(ctx)()
+		h.assign(ctx, h.config("damaged"))
+		Eventually(ctx, h.reason(ctx)).WithTimeout(30 * time.Second).Should(ContainSubstring("has another SHA-512"))
+		Expect(installed(ctx)()).To(Equal(before))
+
+		By("offering it")
+		want := offer(append(slices.Clone(program), "another build"...), "v99.0.0", "v0.0.1")
+		revision := h.assign(ctx, h.config("other"))
+		h.expectDone(ctx, revision, "other")
+		Expect(installed(ctx)()).To(Equal(want))
+		Expect(h.Run(ctx, "sh", "-c", "ls /var/lib/poolboot/bin")).To(Equal("poolboot-agent\n"), "the previous one is not needed any more")
+		own = want
+	}, SpecTimeout(2*time.Minute))
+
+	DescribeTable("keeps its agent", func(ctx SpecContext, contents, version, oldest, why string) {
+		h := host()
+		cursor := journalCursor(ctx, h.Host)
+		offer([]byte(contents), version, oldest)
+		text := "not-" + version
+		h.expectDone(ctx, h.assign(ctx, h.config(text)), text)
+		Expect(installed(ctx)()).To(Equal(own))
+		Expect(h.log(ctx, cursor)()).To(ContainSubstring(why))
+	},
+		Entry("if an older version is offered", "older", "v0.0.1", "v0.0.1", "is older than", SpecTimeout(time.Minute)),
+		Entry("if a version below the oldest one is offered", "below", "v99.0.0", "v99.1.0", "the oldest one that hosts may run", SpecTimeout(time.Minute)),
+		Entry("if the other one does not work on this host", "#!/bin/sh\nexit 3\n", "v99.2.0", "v0.0.1", "exit status 3", SpecTimeout(time.Minute)),
+	)
+
+	DescribeTable("returns to its previous agent", func(ctx SpecContext, version string, program func(own []byte) []byte) {
+		h := host()
+		cursor := journalCursor(ctx, h.Host)
+		running, err := os.ReadFile(agentProgram)
+		Expect(err).NotTo(HaveOccurred())
+		offer(program(running), version, "v0.0.1")
+		h.expectDone(ctx, h.assign(ctx, h.config(version)), version)
+		Expect(installed(ctx)()).To(Equal(own))
+		Expect(h.log(ctx, cursor)()).To(And(ContainSubstring("the program was replaced"), ContainSubstring("did not come up")))
+	},
+		Entry("if the other one is killed whenever it has started", "v99.3.0", func(own []byte) []byte { return append(own, crashes...) }, SpecTimeout(time.Minute)),
+		Entry("if the other one ends before it can count its starts", "v99.4.0", func([]byte) []byte {
+			return []byte("#!/bin/sh\n[ $1 = check ]\n")
+		}, SpecTimeout(time.Minute)),
+	)
 }

@@ -25,17 +25,25 @@ type runningHost struct {
 	configs int
 }
 
+// crashes is a text in a program of the agent that does not come up.
+const crashes = "crashes when it starts"
+
 // agentWatcher is the command of the agent in these specs. It stops or kills the agent after a step: after the line of
 // its log whose number is in /var/lib/watcher, after the signal. It starts no other programs meanwhile, so it is fast.
 const agentWatcher = `#!/bin/bash
+grep -q '` + crashes + `$' ` + assignment.ProgramPath + ` && crashes=yes
 exec 2> >(while read -r line; do
 	echo "$line"
-	case $line in *msg=phase* | *msg=operation* | *msg=action*) ;; *) continue ;; esac
-	[ -e /var/lib/watcher ] && read -r signal number </var/lib/watcher && [ $number -gt 0 ] || continue
-	echo $signal $((number - 1)) >/var/lib/watcher
-	[ $number = 1 ] || continue
-	echo "$line" >/var/lib/watched
-	kill -$signal $$
+	case $line in
+	*'msg="agent started"'*) [ -z "$crashes" ] || kill -KILL $$ ;;
+	*msg=phase* | *msg=operation* | *msg=action*)
+		[ -e /var/lib/watcher ] && read -r signal number </var/lib/watcher && [ $number -gt 0 ] || continue
+		echo $signal $((number - 1)) >/var/lib/watcher
+		[ $number = 1 ] || continue
+		echo "$line" >/var/lib/watched
+		kill -$signal $$
+		;;
+	esac
 done)
 exec ` + assignment.ProgramPath + ` run
 `
@@ -65,7 +73,9 @@ func newRunningHost(ctx context.Context) *runningHost {
 	h.pool.policy = func(policy *update.Policy) {
 		rule := func(actions ...update.Action) update.Rule { return update.Rule{Actions: actions, Reason: "a spec"} }
 		policy.Paths["/opt"] = rule(update.Action{Type: update.None})
+		policy.Units["a.service"], policy.Units["b.service"] = rule(update.Action{Type: update.DaemonReload}), rule(update.Action{Type: update.DaemonReload})
 		policy.Paths["/etc/drained"] = rule(update.Action{Type: update.Drain})
+		policy.Paths["/etc/reloaded"] = rule(update.Action{Type: update.Reload, Unit: "web.service"})
 	}
 	h.pool.readyDeadlineSeconds = 90
 	name := h.render(h.config("first"))
@@ -94,7 +104,8 @@ func (h *runningHost) config(text string, others ...map[string]any) map[string]a
 // configWith is config with another web.service.
 func (h *runningHost) configWith(web map[string]any, text string, others ...map[string]any) map[string]any {
 	agent := map[string]any{"name": assignment.AgentUnit, "dropins": []any{map[string]any{"name": "watcher.conf",
-		"contents": "[Service]\nExecStart=\nExecStart=/opt/agent-watcher\nRestartSec=200ms\n"}}}
+		"contents": "[Service]\nExecStartPre=-/bin/sh -c \"test ! -x " + assignment.PreviousProgramPath + " || exec " + assignment.PreviousProgramPath +
+			" guard\"\nExecStart=\nExecStart=/opt/agent-watcher\nRestartSec=200ms\n"}}}
 	return map[string]any{
 		"storage": files(append(others, file("/etc/none/f", 0o644, text), file("/etc/none/deep/er/f", 0o600, text),
 			file("/opt/agent-watcher", 0o755, agentWatcher), file("/etc/kubernetes/kubelet.conf.d/10-leases.conf", 0o644, leases))...),
@@ -189,6 +200,7 @@ var _ = Describe("A running host", Ordered, ContinueOnFailure, func() {
 	describeFiles(host)
 	describeInterruptions(host)
 	describeKernelArguments(host)
+	describeOtherAgents(host)
 })
 
 // describeJournals has the specs about the agent's own records.
