@@ -38,7 +38,7 @@ func (o *options) printNodes(nodes []*corev1.Node, pools []poolv1.MachineConfigP
 		case errors.As(err, &conflict):
 			answer.Conflict = conflict.Roles
 			if conflicts == nil {
-				conflicts = fmt.Errorf("Node %q: %w", node.Name, err)
+				conflicts = fmt.Errorf("the Node %q: %w", node.Name, err)
 			}
 		case err != nil:
 			return err
