@@ -27,16 +27,16 @@ var macroFree = sync.OnceValues(func() (*cel.Env, error) {
 	return env.Extend(cel.ClearMacros())
 })
 
-// checkCopies refuses an expression with too many macros that copy what they are called on. The parser itself copies,
-// so its input is an expression that was not parsed.
-func checkCopies(expression string) error {
+// CheckCopies refuses an expression with too many macros that copy what they are called on. The parser itself copies,
+// so its input is an expression that was not parsed. The error is an *ExpressionError if the expression is wrong.
+func CheckCopies(expression string) error {
 	env, err := macroFree()
 	if err != nil {
 		return err
 	}
 	parsed, issues := env.Parse(expression)
 	if issues.Err() != nil {
-		return firstError(issues)
+		return FirstError(issues)
 	}
 	a := parsed.NativeRep()
 	calls := celast.MatchDescendants(celast.NavigateAST(a), func(e celast.NavigableExpr) bool {

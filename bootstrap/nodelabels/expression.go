@@ -87,19 +87,19 @@ func compile(expression string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCopies(expression); err != nil {
+	if err := CheckCopies(expression); err != nil {
 		return nil, err
 	}
 	parsed, issues := env.Parse(expression)
 	if issues.Err() != nil {
-		return nil, firstError(issues)
+		return nil, FirstError(issues)
 	}
-	if err := checkRegexps(parsed); err != nil {
+	if err := CheckRegexps(parsed); err != nil {
 		return nil, err
 	}
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, firstError(issues)
+		return nil, FirstError(issues)
 	}
 	if err := checkExpression(env, checked); err != nil {
 		return nil, err
@@ -112,8 +112,8 @@ func compile(expression string) (*program, error) {
 	return p, nil
 }
 
-// firstError returns the first mistake that the compiler found.
-func firstError(issues *cel.Issues) *ExpressionError {
+// FirstError returns the first mistake that the compiler found.
+func FirstError(issues *cel.Issues) *ExpressionError {
 	first := issues.Errors()[0]
 	return errorAtLocation(first.Location, printable(first.Message))
 }

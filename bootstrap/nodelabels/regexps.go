@@ -26,9 +26,9 @@ const (
 	findAllFunction = "findAll"
 )
 
-// checkRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
+// CheckRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
 // that is too large. Its input is the parsed expression, because the type checker already compiles regular expressions.
-func checkRegexps(parsed *cel.Ast) *ExpressionError {
+func CheckRegexps(parsed *cel.Ast) *ExpressionError {
 	a := parsed.NativeRep()
 	total := 0
 	for _, function := range []string{matchesFunction, findFunction, findAllFunction} {
@@ -83,7 +83,7 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 	literal, _ := literalText(given[1].Expr())
 	measure, err := regexsize.Of(literal)
 	if err != nil {
-		return nil // checkRegexps refuses it
+		return nil // CheckRegexps refuses it
 	}
 	characters := e.sum(given[:1])
 	steps := measure.Steps(characters)

@@ -109,6 +109,9 @@ var table = map[string]Outlook{
 	poolv1.WorkerPoolMissingReason:          NeedsPerson,
 	poolv1.DuplicateRoleReason:              NeedsPerson,
 	poolv1.AsExpectedReason:                 Fine,
+	poolv1.GatesOpenReason:                  Fine,
+	poolv1.GateClosedReason:                 Waits,
+	poolv1.GateUnreadableReason:             NeedsPerson,
 }
 
 // Of returns the outlook of a reason. For an unknown reason, it returns Retries.

@@ -15,6 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 )
 
 // +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=pool.cluster.x-k8s.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.pool.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -71,6 +72,7 @@ func validatePool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool
 	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
 	_, windowErrs := maintenance.Parse(p.Spec.MaintenanceWindow, spec.Child("maintenanceWindow"))
 	errs = append(errs, windowErrs...)
+	errs = append(errs, updategate.Check(p.Spec.UpdateGates, spec.Child("updateGates"))...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(

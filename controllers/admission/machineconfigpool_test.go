@@ -121,6 +121,9 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("a maintenance window that never opens", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
 			s.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "0 25 * * 6", DurationMinutes: 60}
 		}), "spec.maintenanceWindow.schedule", "Saturdays at 22:00"),
+		Entry("an update gate whose expression is not true or false", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
+			s.UpdateGates = []poolv1.UpdateGate{{Name: "storage", ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}, Expression: "object.data"}}
+		}), "spec.updateGates[0].expression", "1:1: the result is of type dyn"),
 		Entry("a label rule whose expression does not compile", newPool("infra", "infra", nodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"})),
 			"spec.nodeLabelRules[1].valueExpression", "1:5: undefined field 'nmae'"),
 		Entry("a label rule for a label that nodeLabels sets", newPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),

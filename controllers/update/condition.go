@@ -11,6 +11,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
@@ -147,6 +148,9 @@ func (o outcome) limit() string {
 	text := fmt.Sprintf("; spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Name, value)
 	if label := o.in.pool.Spec.FailureDomainLabel; label != "" {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
+	}
+	if len(o.in.pool.Spec.UpdateGates) > 0 {
+		text += ", and its update gates must be open: see its condition " + poolv1.UpdateGatesOpenCondition
 	}
 	return text
 }

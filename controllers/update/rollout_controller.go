@@ -42,6 +42,8 @@ type poolScope struct {
 	// can't be determined has none.
 	hosts     []*host
 	revisions map[string]string
+	// gates are the update gates, once they were read for this reconcile.
+	gates gates
 }
 
 // Reconcile tells the hosts of one pool what to run. A host is told in three writes: the Secret with the assignment,
@@ -63,7 +65,13 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if s.hold.Wait > 0 {
 		result.RequeueAfter = s.hold.Wait // until then, there is nothing to retry
 	}
-	return result, err
+	if err != nil {
+		return result, err
+	}
+	if err := r.reportGates(ctx, s); err != nil {
+		return r.result(ctx, err)
+	}
+	return result, nil
 }
 
 // follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. A host takes one
@@ -233,11 +241,14 @@ func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string)
 	if s.hold.Why != "" {
 		return nil
 	}
+	confirmed := slices.DeleteFunc(rollout.Confirm(s.forRollout(), s.maxUnavailable), func(name string) bool { return !slices.Contains(names, name) })
+	allowed, err := r.passGates(ctx, s, confirmed)
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, name := range rollout.Confirm(s.forRollout(), s.maxUnavailable) {
-		if slices.Contains(names, name) {
-			errs = append(errs, r.tell(ctx, s, s.host(name)))
-		}
+	for _, name := range allowed {
+		errs = append(errs, r.tell(ctx, s, s.host(name)))
 	}
 	return errors.Join(errs...)
 }
@@ -247,10 +258,14 @@ func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string)
 // records, and tries again later. Of two managers, at least the one that reads last sees the records of both. Hosts
 // that were pending before stay so: each manager counts them.
 func (r rollouts) start(ctx context.Context, s *poolScope) error {
-	next, known := rollout.Next(s.forRollout(), s.maxUnavailable), s.pending()
-	if len(next) == 0 || s.hold.Why != "" {
+	if s.hold.Why != "" {
 		return nil
 	}
+	next, err := r.passGates(ctx, s, rollout.Next(s.forRollout(), s.maxUnavailable))
+	if err != nil || len(next) == 0 {
+		return err
+	}
+	known := s.pending()
 	var errs []error
 	before, own := map[string]bootstrapv1.UpdateStatus{}, map[string]string{}
 	for _, name := range next {

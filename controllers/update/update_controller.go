@@ -73,6 +73,10 @@ type Reconciler struct {
 
 	// hostController and poolController receive the events of the watches in workload clusters.
 	hostController, poolController controller.Controller
+	// gateReader returns a reader of the objects of update gates. SetupWithManager sets it to newGateReader.
+	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
+	// closedGates remembers for a short time which gate of a pool is closed.
+	closedGates closedGates
 	// document builds the assignment of a host. SetupWithManager sets it to newDocument.
 	document func(context.Context, *host, surroundings) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.

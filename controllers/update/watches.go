@@ -34,6 +34,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("update-controller")
 	}
+	r.gateReader = r.newGateReader
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.pace.interval = poolInterval
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")

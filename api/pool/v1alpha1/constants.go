@@ -123,6 +123,9 @@ const (
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
+	// UpdateGatesOpenCondition is false while a gate of spec.updateGates prevents hosts from beginning their updates.
+	// The message names the gate. It is true if the gates were open when hosts began updates last.
+	UpdateGatesOpenCondition = "UpdateGatesOpen"
 )
 
 // Reasons of the conditions of a MachineConfigPool.
@@ -144,6 +147,17 @@ const (
 	DuplicateRoleReason              = "DuplicateRole"
 	AsExpectedReason                 = "AsExpected"
 )
+
+// Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
+const (
+	GatesOpenReason      = "GatesOpen"
+	GateClosedReason     = "GateClosed"
+	GateUnreadableReason = "GateUnreadable"
+)
+
+// UpdateGatesUser is the user of a workload cluster that reads the objects of update gates. The manager impersonates
+// it. The owner of the workload cluster grants it the rights to read them.
+const UpdateGatesUser = "poolboot:update-gates"
 
 // ManagedByLabel, with the value ManagedByPoolboot, is on every object that Poolboot maintains in workload clusters,
 // except Nodes and Secrets.

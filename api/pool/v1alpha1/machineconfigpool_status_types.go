@@ -36,8 +36,9 @@ func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded and Paused. Paused is true while the
-	// Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
+	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused. Paused is
+	// true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused. UpdateGatesOpen
+	// exists only for a pool with update gates that were read.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -125,6 +125,15 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	MaintenanceWindow MaintenanceWindow `json:"maintenanceWindow,omitempty,omitzero"`
 
+	// updateGates are conditions of objects in the workload cluster, for example that storage is healthy. They are read
+	// before each time that hosts begin updates, and all must be true. A host that has begun an update completes it,
+	// and new hosts boot at any time. The condition UpdateGatesOpen of the pool names the gates that are closed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	UpdateGates []UpdateGate `json:"updateGates,omitempty"`
+
 	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
 	// Defaults to 10.
 	// +optional

@@ -211,6 +211,9 @@ func (o Owner) checkOwnership(before, after client.Object, changed []string) err
 			owner = parts[path].ownerOf(changeOf(before.(*bootstrapv1.PoolbootConfig), after))
 		case *poolv1.MachineConfigPool:
 			owner = MachineConfigPool
+			if path == "conditions["+poolv1.UpdateGatesOpenCondition+"]" {
+				owner = Update
+			}
 		case *poolv1.Enrollment:
 			owner = Enrollment
 		}

@@ -71,7 +71,12 @@ var _ = Describe("A patch of a status", func() {
 		pool := &poolv1.MachineConfigPool{}
 		after := pool.DeepCopy()
 		after.Status.ObservedGeneration = 1
-		Expect(Boot.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("which the machineconfigpool controller owns")))
+		for _, owner := range []Owner{Boot, Update} {
+			Expect(owner.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("which the machineconfigpool controller owns")))
+		}
+		after = pool.DeepCopy()
+		after.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition}}
+		Expect(MachineConfigPool.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("conditions[UpdateGatesOpen], which the update controller owns")))
 	})
 
 	It("is a conflict if the object has changed since it was read, and the reconcile is repeated", func(ctx SpecContext) {

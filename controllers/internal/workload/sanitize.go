@@ -117,14 +117,15 @@ type sanitizingClient struct {
 }
 
 // sanitize returns an error that is safe to publish in conditions and events. These errors are returned unchanged: a
-// Kubernetes Status, which a tenant can also request directly from the API server, and errors that the client itself
-// finds without a request. Every other error is logged and replaced by an UnansweredError.
+// Kubernetes Status, which a tenant can also request directly from the API server, errors that the client itself finds
+// without a request, and the error of a response that is too large. Every other error is logged and replaced by an
+// UnansweredError.
 func (c *sanitizingClient) sanitize(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil,
 		errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse),
-		meta.IsNoMatchError(err), runtime.IsNotRegisteredError(err),
+		meta.IsNoMatchError(err), runtime.IsNotRegisteredError(err), isTooLarge(err),
 		errors.Is(err, context.Canceled):
 		return err
 	}

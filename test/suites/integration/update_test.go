@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -236,6 +237,45 @@ var _ = Describe("Hosts with agents", func() {
 			Expect(toldRevisions(history, name)).To(HaveLen(2))
 		}
 	}, SpecTimeout(5*time.Minute))
+
+	It("begin their update when the gate of their pool is open, and the owner of the workload cluster allows to read it", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		joinHosts(ctx, t, "infra", 1)
+		infra := t.Pool("infra")
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+		before := infra.DeepCopy()
+		infra.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "change", Expression: `object.data.open == "yes"`,
+			ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: t.Namespace}}}
+		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
+		gate := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: t.Namespace}, Data: map[string]string{"open": "no"}}
+		Expect(lab.WorkloadClient.Create(ctx, gate)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) error { return lab.WorkloadClient.Delete(ctx, gate) })
+
+		t.Create(ctx, t.MachineConfig("52-gate", "infra", "/etc/gate", "1"))
+		open := getPoolCondition(infra, poolv1.UpdateGatesOpenCondition)
+		Eventually(ctx, open).Should(And(HavePrefix("False GateUnreadable"), ContainSubstring("the user poolboot:update-gates of the workload cluster can't get ConfigMap default/"+t.Namespace)))
+
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: gate.Name}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{gate.Name}, Verbs: []string{"get"}}}}
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: gate.Name},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: gate.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: poolv1.UpdateGatesUser}}}
+		for _, object := range []client.Object{role, binding} {
+			Expect(lab.WorkloadClient.Create(ctx, object)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) error { return lab.WorkloadClient.Delete(ctx, object) })
+		}
+		Eventually(ctx, open).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
+		config := t.Config(ctx, "infra")
+		Expect(t.Condition(config, bootstrapv1.UpdatedCondition)(ctx)).To(And(HavePrefix("False Waiting"), ContainSubstring("its update gates must be open")))
+
+		closed := gate.DeepCopy()
+		gate.Data["open"] = "yes"
+		Expect(lab.WorkloadClient.Patch(ctx, gate, client.MergeFrom(closed))).To(Succeed())
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("True Done"), ContainSubstring(infra.Status.Configuration.Name)))
+		Expect(open(ctx)).To(HavePrefix("True GatesOpen"))
+	}, SpecTimeout(3*time.Minute))
 
 	It("get their Node back before their kubelet starts, with the labels of the pool in which they are now", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)

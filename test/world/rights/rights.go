@@ -43,7 +43,7 @@ const (
 
 // SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not
 // in test/suites/e2e: it lists resources because streaming lists are disabled, reads the token of a host that requests
-// its configuration twice, reads readiness rules, and drains Nodes.
+// its configuration twice, reads readiness rules, drains Nodes, and impersonates the user that reads update gates.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodereadinessrules.readiness.node.x-k8s.io", Verb: "list"},
 	{Where: All, Resource: "nodes", Verb: "list"},
@@ -61,6 +61,7 @@ var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "daemonsets.apps", Verb: "get"},
 	{Where: All, Resource: "volumeattachments.storage.k8s.io", Verb: "list"},
 	{Where: All, Resource: "persistentvolumes", Verb: "get"},
+	{Where: All, Resource: "users", Verb: "impersonate"},
 }
 
 // String returns the verb and resource for kubectl auth can-i, and where the right applies.
@@ -146,10 +147,15 @@ func UsedInManagement(plane *controlplane.ControlPlane, program string) (used []
 }
 
 // UsedInWorkload returns the rights that the manager used in a workload cluster. It identifies the manager by its user
-// agent, because it has the user of Cluster API's kubeconfig there.
+// agent, because it has the user of Cluster API's kubeconfig there. A request as another user needs the right to
+// impersonate that user, and the rights of that user.
 func UsedInWorkload(plane *controlplane.ControlPlane) (used []Right, err error) {
 	err = plane.EachRequest(func(r controlplane.Request) {
 		if !strings.Contains(r.UserAgent, " "+Manager+" ") || r.Object.Resource == "" {
+			return
+		}
+		if r.Impersonated.Name != "" {
+			used = append(used, Right{Where: All, Resource: "users", Verb: "impersonate"})
 			return
 		}
 		where := r.Object.Namespace

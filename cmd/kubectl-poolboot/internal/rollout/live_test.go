@@ -281,6 +281,16 @@ infra   b      Machine b is being updated in place, and Cluster API is first: se
 		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
 	})
 
+	It("prints no next host of a pool with a closed update gate, and names the gate", func() {
+		const why = "the gate storage is closed: its expression is false for CephCluster rook-ceph/main"
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "storage"}}
+			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateClosedReason, Message: why})
+		}, waits("a"))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
+		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
+	})
+
 	It("prints no next host of a paused pool", func() {
 		Expect(clitest.ExpectSuccess(newSite(paused, waits("a")).run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"),
 			ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it")))

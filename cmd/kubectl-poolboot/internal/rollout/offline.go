@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -106,7 +108,13 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 			members[i] = poolbootMember(p, pools, node)
 		}
 	}
-	return decide(members, limit, maintenance.HoldOf(p, time.Now()).Why), nil
+	return decide(members, limit, holdOf(p)), nil
+}
+
+// holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:
+// the manager reads them, and reports a closed gate in the status of the pool.
+func holdOf(p *poolv1.MachineConfigPool) string {
+	return cmp.Or(maintenance.HoldOf(p, time.Now()).Why, updategate.HoldOf(p))
 }
 
 // member is a host as the rollout decides about it.

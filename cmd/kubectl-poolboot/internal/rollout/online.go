@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +13,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -72,5 +70,5 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 			members[i].Target = "another revision"
 		}
 	}
-	return map[string]plan{p.Spec.PoolRole: decide(members, limit, maintenance.HoldOf(p, time.Now()).Why)}, nil
+	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p))}, nil
 }

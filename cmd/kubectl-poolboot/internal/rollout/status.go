@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -105,7 +104,7 @@ func (s summary) String() string {
 	case s.pool.Spec.IsPaused():
 		text += "; the pool is paused"
 	case !s.isComplete():
-		if why := maintenance.HoldOf(s.pool, time.Now()).Why; why != "" {
+		if why := holdOf(s.pool); why != "" {
 			text += "; " + why
 		}
 	}

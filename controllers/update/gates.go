@@ -1,0 +1,174 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// closedTTL is how long a closed gate is not read again. Events of a large pool can cause many reconciles, and a closed
+// gate is also read again every rolloutRetry. An open gate is never remembered.
+const closedTTL = rolloutRetry / 2
+
+// gates are the update gates of a pool in one reconcile.
+type gates struct {
+	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
+	wereRead bool
+	closed   *updategate.Closed
+}
+
+// passGates returns those of the hosts that begin an update now which the gates of the pool allow: all if the gates are
+// open, and otherwise only those in an update, which get a newer target. The gates are read once per reconcile, and
+// only if it matters. The cost is one request for each gate up to the first closed one.
+func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
+	if len(s.pool.Spec.UpdateGates) == 0 {
+		return hosts, nil
+	}
+	var inUpdate []string
+	for _, name := range hosts {
+		if s.host(name).Progress() == rollout.InUpdate {
+			inUpdate = append(inUpdate, name)
+		}
+	}
+	if len(inUpdate) == len(hosts) {
+		return hosts, nil
+	}
+	if !s.gates.wereRead {
+		closed, err := r.closedGate(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		s.gates = gates{wereRead: true, closed: closed}
+	}
+	if s.gates.closed != nil {
+		return inUpdate, nil
+	}
+	return hosts, nil
+}
+
+// closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated.
+func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Closed, error) {
+	if closed := r.closedGates.get(s.pool); closed != nil {
+		return closed, nil
+	}
+	reader, err := r.gateReader(ctx, workload.ClusterOfPool(s.pool))
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.pool.Spec.UpdateGates {
+		closed, err := readGate(ctx, reader, &s.pool.Spec.UpdateGates[i])
+		if closed != nil {
+			r.closedGates.set(s.pool, closed)
+		}
+		if err != nil || closed != nil {
+			return closed, err
+		}
+	}
+	return nil, nil
+}
+
+// readGate reads the object of a gate, and returns why the gate is closed, or nil.
+func readGate(ctx context.Context, reader client.Reader, gate *poolv1.UpdateGate) (*updategate.Closed, error) {
+	if errs := updategate.Check([]poolv1.UpdateGate{*gate}, field.NewPath("spec", "updateGates")); len(errs) > 0 {
+		return updategate.Invalid(gate, errs), nil
+	}
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(gate.ObjectRef.APIVersion)
+	object.SetKind(gate.ObjectRef.Kind)
+	err := reader.Get(ctx, client.ObjectKey{Namespace: gate.ObjectRef.Namespace, Name: gate.ObjectRef.Name}, object)
+	tooLarge := (*workload.TooLargeError)(nil)
+	switch {
+	case workload.IsUnreachable(err):
+		return nil, fmt.Errorf("update gate %s: %w", gate.Name, err)
+	case errors.As(err, &tooLarge):
+		return updategate.TooLarge(gate), nil
+	case err != nil:
+		return updategate.Unreadable(gate, err), nil
+	}
+	return updategate.Evaluate(ctx, gate, object.Object), nil
+}
+
+// newGateReader returns a reader with the rights of the user that the owner of the workload cluster grants them to. The
+// manager itself can usually read everything there, and a user who can write pools must not.
+func (r *Reconciler) newGateReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+	return workload.ReaderAs(ctx, r.ClusterCache, cluster, poolv1.UpdateGatesUser, updategate.MaxObject)
+}
+
+// reportGates sets the condition UpdateGatesOpen of a pool. While no host can begin an update for other reasons, the
+// gates are not read: then a closed one is not the reason, and the condition is removed.
+func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
+	before := s.pool
+	p := before.DeepCopy()
+	old := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+	condition := metav1.Condition{
+		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
+		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.UpdateGates)),
+	}
+	switch {
+	case s.gates.wereRead && s.gates.closed != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.gates.closed.Reason, s.gates.closed.Why
+		meta.SetStatusCondition(&p.Status.Conditions, condition)
+	case s.gates.wereRead:
+		meta.SetStatusCondition(&p.Status.Conditions, condition)
+	case old != nil && (len(p.Spec.UpdateGates) == 0 || old.Status == metav1.ConditionFalse):
+		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+	}
+	if err := status.Update.Patch(ctx, r.Client, before, p); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if closed := s.gates.closed; closed != nil && closed.Reason == poolv1.GateUnreadableReason && (old == nil || old.Reason != closed.Reason) {
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, closed.Reason, "ReadUpdateGate", "%s", closed.Why)
+	}
+	return nil
+}
+
+// closedGates remembers the closed gate of each pool for closedTTL. The zero value is ready to use.
+type closedGates struct {
+	mu    sync.Mutex
+	known map[types.UID]closedGateOfPool
+}
+
+type closedGateOfPool struct {
+	generation int64
+	read       time.Time
+	closed     *updategate.Closed
+}
+
+func (c *closedGates) get(p *poolv1.MachineConfigPool) *updategate.Closed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.known[p.UID]; ok && known.generation == p.Generation && time.Since(known.read) < closedTTL {
+		return known.closed
+	}
+	return nil
+}
+
+func (c *closedGates) set(p *poolv1.MachineConfigPool, closed *updategate.Closed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid, known := range c.known {
+		if time.Since(known.read) >= closedTTL {
+			delete(c.known, uid)
+		}
+	}
+	if c.known == nil {
+		c.known = map[types.UID]closedGateOfPool{}
+	}
+	c.known[p.UID] = closedGateOfPool{p.Generation, time.Now(), closed}
+}

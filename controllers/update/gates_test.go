@@ -1,0 +1,194 @@
+package update
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// gateReader reads the objects of update gates, and counts the requests.
+type gateReader struct {
+	client.Reader
+	err   error
+	reads int
+}
+
+func (r *gateReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	r.reads++
+	if r.err != nil {
+		return r.err
+	}
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
+// forgetClosedGates lets closed gates be read again at once.
+func (w *world) forgetClosedGates() { w.reconciler.closedGates.known = nil }
+
+func (w *world) gatesCondition(ctx context.Context) *metav1.Condition {
+	GinkgoHelper()
+	p := &poolv1.MachineConfigPool{}
+	Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
+	return meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+}
+
+var _ = Describe("A pool with an update gate", func() {
+	var (
+		w      *world
+		reader *gateReader
+		store  *appsv1.Deployment
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(3)
+		w.adopt(ctx)
+		store = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "store"}}
+		Expect(w.workload.Create(ctx, store)).To(Succeed())
+		reader = &gateReader{Reader: w.workload}
+		w.reconciler.gateReader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.UID = types.UID("pool-uid")
+			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "storage", Expression: "object.spec.replicas == 3",
+				ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "store"}}}
+		})
+		w.settle(ctx)
+	})
+
+	ready := func(ctx context.Context, replicas int32) {
+		GinkgoHelper()
+		store.Spec.Replicas = &replicas
+		Expect(w.workload.Update(ctx, store)).To(Succeed())
+		w.forgetClosedGates()
+	}
+
+	It("reads no object while no host is next", func(ctx SpecContext) {
+		Expect(reader.reads).To(BeZero())
+		Expect(w.gatesCondition(ctx)).To(BeNil())
+	})
+
+	It("begins an update only while the gate is open, and completes those that began", func(ctx SpecContext) {
+		ready(ctx, 2)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", poolv1.GateClosedReason),
+			HaveField("Message", "the gate storage is closed: its expression is false for Deployment default/store")))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", HaveSuffix("is 1, and its update gates must be open: see its condition UpdateGatesOpen"))))
+		result, err := w.reconcilePool(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(Equal(rolloutRetry))
+
+		ready(ctx, 3)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.gatesCondition(ctx)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", poolv1.GatesOpenReason)))
+
+		By("closing the gate during the update of a host")
+		ready(ctx, 2)
+		w.reports(ctx, 0, agentv1.Applying, w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation], "")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx).Reason).To(Equal(poolv1.GateClosedReason))
+
+		By("reverting the change")
+		w.render(ctx, "rendered-worker-1")
+		w.complete(ctx, 0)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.UpdateGates = nil })
+		w.settle(ctx)
+		Expect(w.gatesCondition(ctx)).To(BeNil())
+	})
+
+	It("gives a host in an update the newer configuration, although the gate is closed", func(ctx SpecContext) {
+		ready(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		before := w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]
+		w.reports(ctx, 0, agentv1.Applying, before, "")
+		ready(ctx, 2)
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).NotTo(Equal(before))
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
+	It("does not tell a host that is recorded and was not told, until the gate is open", func(ctx SpecContext) {
+		ready(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
+		Expect(w.Reconcile(func() (ctrl.Result, error) { return w.reconcilePool(ctx) })).To(BeFalse())
+		w.CrashesAt = nil
+		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-2"))
+		ready(ctx, 2)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		ready(ctx, 3)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
+	It("reads a closed gate at most once in a short time, and each of several gates until the first closed one", func(ctx SpecContext) {
+		ready(ctx, 2)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			second := p.Spec.UpdateGates[0]
+			second.Name = "second"
+			p.Spec.UpdateGates = append(p.Spec.UpdateGates, second)
+		})
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(reader.reads).To(Equal(1))
+		Expect(closedTTL).To(BeNumerically("<", rolloutRetry))
+		for uid, known := range w.reconciler.closedGates.known {
+			known.read = known.read.Add(-closedTTL)
+			w.reconciler.closedGates.known[uid] = known
+		}
+		w.settle(ctx)
+		Expect(reader.reads).To(Equal(2))
+	})
+
+	DescribeTable("begins no update if the object", func(ctx SpecContext, change func(*poolv1.UpdateGate), err error, words string) {
+		ready(ctx, 3)
+		reader.err = err
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { change(&p.Spec.UpdateGates[0]) })
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", poolv1.GateUnreadableReason), HaveField("Message", ContainSubstring(words))))
+		Expect(w.eventsOf("the gate storage can't be read")).To(HaveLen(1))
+	},
+		Entry("does not exist", func(g *poolv1.UpdateGate) { g.ObjectRef.Name = "other" }, nil, "Deployment default/other does not exist"),
+		Entry("can't be read by the user", func(*poolv1.UpdateGate) {}, apierrors.NewForbidden(schema.GroupResource{}, "", nil), "the user poolboot:update-gates"),
+		Entry("is too large", func(*poolv1.UpdateGate) {}, &workload.TooLargeError{}, "has more than 262144 bytes"),
+		Entry("lacks a field", func(g *poolv1.UpdateGate) { g.Expression = "object.status.health == 'OK'" }, nil, "its expression fails for Deployment default/store at 1:14"),
+		Entry("is used in a wrong expression", func(g *poolv1.UpdateGate) { g.Expression = "object.status" }, nil, "expression: Invalid value: 1:1: the result is of type dyn"),
+		Entry("is a Secret", func(g *poolv1.UpdateGate) { g.ObjectRef.APIVersion, g.ObjectRef.Kind = "v1", "Secret" }, nil, "can't read Secrets"),
+	)
+
+	It("tries again if the workload cluster can't be reached, and reports nothing", func(ctx SpecContext) {
+		reader.err = context.DeadlineExceeded
+		w.render(ctx, "rendered-worker-2")
+		result, err := w.reconcilePool(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(Equal(10 * time.Second))
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.gatesCondition(ctx)).To(BeNil())
+	})
+})
