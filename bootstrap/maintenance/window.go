@@ -15,6 +15,10 @@ import (
 )
 
 // Window is the maintenance window of a pool. A nil window is always open.
+//
+// When the clocks of its time zone change, it behaves as a CronJob: a window that starts at a time that is skipped does
+// not open on that day, and one that starts at a time that occurs twice opens both times. The duration is that of a
+// stopwatch.
 type Window struct {
 	schedule cron.Schedule
 	duration time.Duration
