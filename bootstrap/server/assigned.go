@@ -98,14 +98,17 @@ func (p *pools) get(bundle []byte) (*x509.CertPool, error) {
 	return pool, err
 }
 
-// parseBundle returns the CA certificates of a PEM bundle. It fails unless all of them can be parsed and there is at
-// least one.
+// parseBundle returns the CA certificates of a PEM bundle. Other PEM blocks are skipped, and the headers of blocks are
+// ignored, as API servers do. It fails unless all certificates can be parsed and there is at least one.
 func parseBundle(bundle []byte) (*x509.CertPool, error) {
 	pool, count := x509.NewCertPool(), 0
 	for rest := bundle; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

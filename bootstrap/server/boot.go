@@ -169,6 +169,8 @@ func (v *view) findBoot(ctx context.Context, record *Record, version string, cha
 		return boot{}, "the machine's overlay does not exist yet", nil
 	case overlay.Expires.Sub(v.opts.Now()) <= minCredentialLife:
 		return boot{}, "the join credential in the machine's overlay is about to expire and was not renewed yet", nil
+	case overlay.AgentSHA512 != "" && !v.opts.Programs.has(overlay.AgentSHA512): // the host could not download it here
+		return boot{}, "the machine's overlay names an agent that this replica does not have, as during an upgrade of Poolboot, and was not renewed yet", nil
 	case overlay.CredentialID != record.CredentialID:
 		return boot{}, "the join credential in the machine's overlay is not the one in status.boot", nil
 	case overlay.CredentialID != "" && overlay.CredentialID == record.UsedCredential:

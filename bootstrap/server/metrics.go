@@ -89,7 +89,7 @@ var answerCodes = map[string][]int{
 		http.StatusNotAcceptable, http.StatusServiceUnavailable},
 	kindUpdate: {http.StatusOK, http.StatusNoContent, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
-	kindAgent:   {http.StatusOK, http.StatusNotModified, http.StatusMethodNotAllowed, http.StatusServiceUnavailable},
+	kindAgent:   {http.StatusOK, http.StatusNotModified, http.StatusMethodNotAllowed, http.StatusGone, http.StatusServiceUnavailable},
 	kindHealth:  {http.StatusOK, http.StatusMethodNotAllowed, http.StatusServiceUnavailable},
 	kindUnknown: {http.StatusNotFound},
 }

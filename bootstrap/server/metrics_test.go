@@ -57,13 +57,13 @@ var _ = Describe("Metrics", func() {
 			number[family.GetName()] = len(family.Metric)
 		}
 		Expect(number).To(And(
-			HaveKeyWithValue("poolboot_config_server_requests_total", 33), HaveKeyWithValue("poolboot_config_server_request_seconds", 7),
+			HaveKeyWithValue("poolboot_config_server_requests_total", 34), HaveKeyWithValue("poolboot_config_server_request_seconds", 7),
 			HaveKeyWithValue("poolboot_config_server_boot_wait_seconds", 4), HaveKeyWithValue("poolboot_config_server_record_errors_total", 1),
 			HaveKeyWithValue("poolboot_config_server_connections_dropped_total", 1)))
 		s.get("/etc/passwd", "")
 		s.get(configPath, "guessed")
 		Eventually(func() ([]*dto.MetricFamily, error) { return s.registry.Gather() }).Should(ContainElement(And(
-			HaveField("GetName()", "poolboot_config_server_requests_total"), HaveField("Metric", HaveLen(33)))), "all series existed before")
+			HaveField("GetName()", "poolboot_config_server_requests_total"), HaveField("Metric", HaveLen(34)))), "all series existed before")
 	})
 
 	It("show how many hosts wait, how long they waited, and how many writes failed", func() {

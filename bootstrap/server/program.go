@@ -5,6 +5,10 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"net/http"
+	"net/netip"
+	"time"
+
+	"k8s.io/utils/lru"
 )
 
 // Programs are the agents that hosts download, one for each architecture. They are public and contain no secrets.
@@ -29,14 +33,53 @@ func NewPrograms(programs ...[]byte) (*Programs, error) {
 // serveProgram answers a host that downloads the agent. The agent is public: the hash in the URL, which the host
 // verifies, is in its configuration.
 //
-// An unknown hash can be known to another replica during an upgrade. 404 would end the boot, so the host can retry.
+// An unknown hash can be known to another replica during an upgrade. An answer such as 410 ends the boot, so the host
+// gets it only if the hash stays unknown: then the host has a configuration from before an upgrade, and would retry
+// forever.
 func (v *view) serveProgram(ctx context.Context, w http.ResponseWriter, r *http.Request, target route) error {
-	if v.opts.Programs != nil {
-		if program, ok := v.opts.Programs.byHash[target.sha512]; ok {
-			limitWriteBuffer(ctx)
-			return writeFile(w, r, program, cachePublicly)
-		}
+	if v.opts.Programs.has(target.sha512) {
+		limitWriteBuffer(ctx)
+		return writeFile(w, r, v.opts.Programs.byHash[target.sha512], cachePublicly)
 	}
-	return notReady("this replica does not have the agent with this hash: during an upgrade of Poolboot, another replica can have it. If this persists, " +
-		"start again from the URL in the host's user data: power the host off and on")
+	if v.missingPrograms.since(missingProgram{target.sha512, addressOf(r)}, v.opts.Now()) >= maxProgramWait {
+		return newRefusal(http.StatusGone, "AgentGone", "no replica has the agent with this hash any more: boot the host again, so that it gets its current configuration")
+	}
+	return notReady("this replica does not have the agent with this hash: during an upgrade of Poolboot, another replica can have it. Try again")
+}
+
+// has reports whether a program is among these, which can be nil.
+func (p *Programs) has(sha512 string) bool {
+	if p == nil {
+		return false
+	}
+	_, ok := p.byHash[sha512]
+	return ok
+}
+
+const (
+	// maxProgramWait is how long a host can retry for a program that this replica does not have. An upgrade takes less.
+	maxProgramWait = 10 * time.Minute
+	// maxMissingPrograms limits what is remembered. A host whose request is forgotten can retry for longer.
+	maxMissingPrograms = 4096
+)
+
+// missingProgram is a program that a client requests and that this replica does not have. The address is part of it:
+// otherwise, anyone could request the program of the next version before hosts do.
+type missingProgram struct {
+	sha512 string
+	from   netip.Addr
+}
+
+// missingPrograms remembers when each missingProgram was requested first.
+type missingPrograms struct{ first *lru.Cache }
+
+func newMissingPrograms() missingPrograms { return missingPrograms{lru.New(maxMissingPrograms)} }
+
+// since returns how long ago a missing program was requested first.
+func (m missingPrograms) since(missing missingProgram, now time.Time) time.Duration {
+	if first, ok := m.first.Get(missing); ok {
+		return now.Sub(first.(time.Time))
+	}
+	m.first.Add(missing, now)
+	return 0
 }

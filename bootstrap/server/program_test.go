@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,54 @@ var _ = Describe("The agent's program", func() {
 			Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
 			Expect(string(body)).To(ContainSubstring("during an upgrade"))
 		}
+	})
+
+	It("that stays unknown ends the boot after ten minutes, for the client that requests it", func() {
+		now := time.Now()
+		s = serve(newWorld(), short, func(o *server.Options) { o.Now = func() time.Time { return now } })
+		old := agentPath([]byte("of an earlier version"))
+		for _, step := range []struct {
+			later time.Duration
+			code  int
+		}{{0, http.StatusServiceUnavailable}, {9 * time.Minute, http.StatusServiceUnavailable}, {time.Minute, http.StatusGone}} {
+			now = now.Add(step.later)
+			response, body := s.get(old, "")
+			Expect(response.StatusCode).To(Equal(step.code), string(body))
+		}
+		response, _ := s.get(agentPath([]byte("of another version")), "")
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+
+		By("requesting the same from another address")
+		request := httptest.NewRequest(http.MethodGet, old, nil)
+		request.RemoteAddr = "192.0.2.7:1234"
+		answer := httptest.NewRecorder()
+		s.handler.ServeHTTP(answer, request)
+		Expect(answer.Code).To(Equal(http.StatusServiceUnavailable))
+	})
+
+	It("that its overlay names is on this replica, or the host waits for another overlay", func() {
+		w := newWorld()
+		name := w.addRendered("infra", "infra")
+		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
+		programs, err := server.NewPrograms(amd64)
+		Expect(err).NotTo(HaveOccurred())
+		s = serve(w, short, func(o *server.Options) { o.Programs = programs })
+		names := func(program []byte) {
+			w.addOverlay("machine-0", name, life)
+			w.set(func() {
+				overlay := w.overlays["machine-0"]
+				overlay.AgentSHA512 = strings.TrimPrefix(agentPath(program), "/agent/")
+				w.overlays["machine-0"] = overlay
+			})
+		}
+		names([]byte("of an earlier version"))
+		response, body := s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+		Expect(string(body)).To(ContainSubstring("names an agent that this replica does not have"))
+		Expect(w.requests()).To(Equal(1), "so that the manager creates another overlay")
+		names(amd64)
+		response, body = s.get(configPath, token)
+		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
 	})
 
 	It("is found only by a whole hash", func() {

@@ -61,9 +61,11 @@ type Server struct {
 	rendered  *renderedBytes
 	changes   *changes
 	recording *recording
-	cached    *view          // reads the caches
-	live      *view          // reads the API server; nil if the caches are never stale
-	writes    sync.WaitGroup // writes that continue after the answer
+	// missingPrograms are what hosts requested in vain.
+	missingPrograms missingPrograms
+	cached          *view          // reads the caches
+	live            *view          // reads the API server; nil if the caches are never stale
+	writes          sync.WaitGroup // writes that continue after the answer
 }
 
 // New returns a server.
@@ -80,6 +82,8 @@ func New(o Options) *Server {
 		rendered:  newRenderedBytes(o.Rendered, o.Metrics),
 		changes:   newChanges(),
 		recording: newRecording(o.Boots, o.Admissions, o.Now),
+
+		missingPrograms: newMissingPrograms(),
 	}
 	s.cached = &view{Server: s, Sources: o.Sources, wait: o.Wait}
 	if o.Live != nil {

@@ -135,6 +135,9 @@ type Overlay struct {
 	// Configuration is the name of the rendered config that the host boots with, in the PoolbootConfig's namespace.
 	Configuration string
 
+	// AgentSHA512 is the hash of the agent's program that the overlay names, or "".
+	AgentSHA512 string
+
 	// Expires is the time at which the join credential in the overlay expires.
 	Expires time.Time
 

@@ -3,8 +3,10 @@ package server_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -254,6 +256,21 @@ var _ = Describe("The agent of a running host", func() {
 	})
 })
 
+var _ = It("The client CA can be in a bundle with other PEM blocks, and can have headers", func() {
+	ca := newCA()
+	block, _ := pem.Decode(ca.PEM())
+	block.Headers = map[string]string{"Comment": "of the cluster"}
+	bundle := slices.Concat([]byte("a comment\n"), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte("x")}),
+		pem.EncodeToMemory(&pem.Block{Type: "TRUSTED CERTIFICATE", Bytes: []byte("x")}), pem.EncodeToMemory(block))
+	w := newWorld()
+	w.addRecord(pointerID, "machine-0", "")
+	w.inState("machine-0", bootstrapv1.TokenStateRevoked)
+	w.assign("machine-0", "edge-7", w.addRendered("infra", "infra"), bundle)
+	s := serve(w, short)
+	response, body := s.sendBy(s.with(kubelet(ca, "edge-7")), http.MethodGet, updatePath, "", nil)
+	Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))
+})
+
 var _ = DescribeTable("An assignment that can't be served is refused", func(document func() []byte, clientCA func() []byte, why string) {
 	_, err := server.PackAssignment(document(), clientCA())
 	Expect(err).To(MatchError(And(ContainSubstring(why), Not(ContainSubstring(secretInAssignment)))))
@@ -262,6 +279,9 @@ var _ = DescribeTable("An assignment that can't be served is refused", func(docu
 	Entry("with a part of a document", func() []byte { return newDocument("edge-7", "rendered-a-0")[:300] }, func() []byte { return newCA().PEM() }, "malformed"),
 	Entry("without a CA", func() []byte { return newDocument("edge-7", "rendered-a-0") }, func() []byte { return nil }, "no certificate"),
 	Entry("with a CA that is no PEM", func() []byte { return newDocument("edge-7", "rendered-a-0") }, func() []byte { return []byte("x") }, "no certificate"),
+	Entry("with PEM blocks of other types only", func() []byte { return newDocument("edge-7", "rendered-a-0") }, func() []byte {
+		return []byte(strings.ReplaceAll(string(newCA().PEM()), "CERTIFICATE", "TRUSTED CERTIFICATE"))
+	}, "no certificate"),
 	Entry("with a malformed CA", func() []byte { return newDocument("edge-7", "rendered-a-0") }, func() []byte {
 		return []byte(strings.Replace(string(newCA().PEM()), "MII", "MIA", 1))
 	}, "malformed"),

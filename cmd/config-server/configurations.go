@@ -38,6 +38,7 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 	return &server.Overlay{
 		Packed:        ignition.PackedOverlay(packed),
 		Configuration: secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation],
+		AgentSHA512:   secret.Annotations[bootstrapv1.OverlayAgentAnnotation],
 		Expires:       expires,
 		CredentialID:  secret.Annotations[bootstrapv1.CredentialIDAnnotation],
 		Version:       string(secret.UID) + "/" + secret.ResourceVersion,

@@ -76,7 +76,24 @@ var _ = Describe("A host for which an agent is offered", func() {
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
 		Expect(agentHash(ctx, w)).To(Equal("a"))
+		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayAgentAnnotation, HavePrefix("aa")))
 		Expect(written).To(And(HaveKeyWithValue(writesOfFirstBoot-2, "assignment"), HaveKeyWithValue(writesOfFirstBoot-1, "overlay")))
+	})
+
+	It("gets an overlay with the new agent when it requests its configuration again after an upgrade", func(ctx SpecContext) {
+		w := s.world()
+		w.offered = newOffer()
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		for architecture := range w.offered.Agent.SHA512 {
+			w.offered.Agent.SHA512[architecture] = strings.Repeat("b", 128)
+		}
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		Expect(agentHash(ctx, w)).To(Equal("b"))
+		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayAgentAnnotation, HavePrefix("bb")))
+
+		w.offered = desired.Offer{}
+		Expect(w.sendRequest(ctx)).To(BeZero())
+		Expect(w.overlays(ctx)[0].Annotations).NotTo(HaveKey(bootstrapv1.OverlayAgentAnnotation))
 	})
 
 	It("gets the assignment for its new rendered config when it requests its configuration again", func(ctx SpecContext) {

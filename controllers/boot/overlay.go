@@ -29,14 +29,18 @@ func (r *Reconciler) storeOverlay(ctx context.Context, s *scope) error {
 		return err
 	}
 	key := r.overlayKey(s)
+	annotations := map[string]string{
+		bootstrapv1.OverlayExpiresAnnotation:       s.credential.Expires.UTC().Format(time.RFC3339),
+		bootstrapv1.OverlayConfigurationAnnotation: s.configuration,
+		bootstrapv1.CredentialIDAnnotation:         s.credential.ID,
+	}
+	if agent := s.parts.Agent; agent != nil {
+		annotations[bootstrapv1.OverlayAgentAnnotation] = agent.Program.SHA512
+	}
 	secret := corev1apply.Secret(key.Name, key.Namespace).
 		WithType(corev1.SecretTypeOpaque).
 		WithLabels(map[string]string{bootstrapv1.OverlayLabel: string(s.config.UID)}).
-		WithAnnotations(map[string]string{
-			bootstrapv1.OverlayExpiresAnnotation:       s.credential.Expires.UTC().Format(time.RFC3339),
-			bootstrapv1.OverlayConfigurationAnnotation: s.configuration,
-			bootstrapv1.CredentialIDAnnotation:         s.credential.ID,
-		}).
+		WithAnnotations(annotations).
 		WithData(map[string][]byte{bootstrapv1.OverlayKey: []byte(content)})
 	if err := r.Client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("overlay Secret %s: %w", key, err)

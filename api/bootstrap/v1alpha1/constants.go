@@ -76,6 +76,10 @@ const (
 	// OverlayConfigurationAnnotation names the rendered config that the host boots with.
 	OverlayConfigurationAnnotation = "pool.cluster.x-k8s.io/configuration"
 
+	// OverlayAgentAnnotation is the SHA-512 in hex of the agent's program that the overlay names. It is absent if the
+	// overlay names none. A config server that does not have this program does not serve the overlay.
+	OverlayAgentAnnotation = "pool.cluster.x-k8s.io/agent-sha512"
+
 	// OverlayKey is the key of the overlay in the Secret: Ignition, encoded as in the answer to the host (a data URL of
 	// a gzip file).
 	OverlayKey = "packed"
