@@ -15,6 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // host is a host that has joined.
@@ -58,25 +59,62 @@ func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {
 
 // hostsOfPool lists the hosts that are recorded in a pool and have joined, by name. A host that has not joined yet is
 // not among them: it was never available.
-func hostsOfPool(ctx context.Context, reader client.Reader, cached, workload client.Reader, cluster client.ObjectKey, role string, pools []poolv1.MachineConfigPool) ([]*host, error) {
+func hostsOfPool(
+	ctx context.Context, configs, cached client.Reader, nodes []corev1.Node, cluster client.ObjectKey, role string, pools []poolv1.MachineConfigPool,
+) ([]*host, error) {
 	ofCluster := []client.ListOption{
 		client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy,
 	}
-	configs := &bootstrapv1.PoolbootConfigList{}
-	if err := reader.List(ctx, configs, ofCluster...); err != nil {
+	recorded := &bootstrapv1.PoolbootConfigList{}
+	if err := configs.List(ctx, recorded, ofCluster...); err != nil {
 		return nil, fmt.Errorf("read the PoolbootConfigs of Cluster %s: %w", cluster, err)
 	}
 	machines := &clusterv1.MachineList{}
 	if err := cached.List(ctx, machines, ofCluster...); err != nil {
 		return nil, fmt.Errorf("read the Machines of Cluster %s: %w", cluster, err)
 	}
-	nodes := &corev1.NodeList{}
-	if err := workload.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("read the Nodes of Cluster %s: %w", cluster, err)
-	}
 	var hosts []*host
-	for _, h := range hoststate.OfPool(role, pools, configs.Items, machines.Items, nodes.Items) {
+	for _, h := range hoststate.OfPool(role, pools, recorded.Items, machines.Items, nodes) {
 		hosts = append(hosts, &host{h})
 	}
 	return slices.Clip(hosts), nil
+}
+
+// cachedNodes returns the Nodes of a workload cluster as the cache has them.
+func cachedNodes(ctx context.Context, cache client.Reader) ([]corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	err := cache.List(ctx, nodes, client.UnsafeDisableDeepCopy)
+	return nodes.Items, err
+}
+
+// currentNodes returns the Nodes of a workload cluster as they are now. It lists their metadata, and reads only those
+// Nodes of which the cache has another version: whole Nodes are several times as large, and few of them differ.
+func currentNodes(ctx context.Context, cache, live client.Reader) ([]corev1.Node, error) {
+	cached, err := cachedNodes(ctx, cache)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*corev1.Node{}
+	for i := range cached {
+		known[cached[i].Name] = &cached[i]
+	}
+	current := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
+	if err := live.List(ctx, current); err != nil {
+		return nil, err
+	}
+	nodes := make([]corev1.Node, 0, len(current.Items))
+	for _, metadata := range current.Items {
+		if node := known[metadata.Name]; node != nil && node.ResourceVersion == metadata.ResourceVersion {
+			nodes = append(nodes, *node)
+			continue
+		}
+		node, err := workload.GetIfExists[corev1.Node](ctx, live, client.ObjectKey{Name: metadata.Name})
+		if err != nil {
+			return nil, err
+		}
+		if node != nil {
+			nodes = append(nodes, *node)
+		}
+	}
+	return nodes, nil
 }

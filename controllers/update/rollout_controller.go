@@ -34,8 +34,8 @@ type rollouts struct{ *Reconciler }
 // poolScope has the objects of one reconcile of a pool.
 type poolScope struct {
 	surroundings
-	// nodes reads Nodes from the cache, and writes them.
-	nodes client.Client
+	// nodes reads Nodes from the cache, and writes them. liveNodes reads them from the API server.
+	nodes, liveNodes client.Client
 	// maxUnavailable is the limit for the hosts.
 	maxUnavailable int
 	// hosts are the hosts of the pool, and revisions are those of what they should run, by name. A host for which that
@@ -77,12 +77,12 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. A host takes one
 // of the places of the pool only after a look at all records in the API server, which is later than its own record.
 func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error) {
-	if err := r.gather(ctx, s, r.Client); err != nil || !s.hasWork() {
+	if err := r.gather(ctx, s); err != nil || !s.hasWork() {
 		return r.result(ctx, err)
 	}
 	failed := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s))
 	if len(s.pending()) > 0 && s.hold.Why == "" {
-		if err := r.gather(ctx, s, r.APIReader); err != nil {
+		if err := r.gatherCurrent(ctx, s); err != nil {
 			return r.result(ctx, errors.Join(failed, err))
 		}
 		failed = errors.Join(failed, r.tellPending(ctx, s, s.pending()))
@@ -126,13 +126,34 @@ func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScop
 	if err := watch.NodesOfPools(ctx, workload.ClusterOfPool(p), nodeChanged()); err != nil {
 		return nil, err
 	}
-	s.nodes, err = workload.Client(ctx, r.ClusterCache, workload.ClusterOfPool(p))
+	if s.nodes, err = workload.Client(ctx, r.ClusterCache, workload.ClusterOfPool(p)); err != nil {
+		return nil, err
+	}
+	s.liveNodes, err = workload.LiveClient(ctx, r.ClusterCache, workload.ClusterOfPool(p))
 	return s, err
 }
 
-// gather reads the hosts, and determines what they should run.
-func (r rollouts) gather(ctx context.Context, s *poolScope, configs client.Reader) (err error) {
-	if s.hosts, err = hostsOfPool(ctx, configs, r.Client, s.nodes, workload.ClusterOfPool(s.pool), s.pool.Spec.PoolRole, s.pools); err != nil {
+// gather reads the hosts from the cache, and determines what they should run.
+func (r rollouts) gather(ctx context.Context, s *poolScope) error {
+	nodes, err := cachedNodes(ctx, s.nodes)
+	if err != nil {
+		return fmt.Errorf("read the Nodes of Cluster %s: %w", workload.ClusterOfPool(s.pool), err)
+	}
+	return r.gatherFrom(ctx, s, r.Client, nodes)
+}
+
+// gatherCurrent is gather with the records and the Nodes as they are now. In an older version, a Node can have what was
+// recorded for it, then another revision, and then the first one again.
+func (r rollouts) gatherCurrent(ctx context.Context, s *poolScope) error {
+	nodes, err := currentNodes(ctx, s.nodes, s.liveNodes)
+	if err != nil {
+		return fmt.Errorf("read the Nodes of Cluster %s: %w", workload.ClusterOfPool(s.pool), err)
+	}
+	return r.gatherFrom(ctx, s, r.APIReader, nodes)
+}
+
+func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs client.Reader, nodes []corev1.Node) (err error) {
+	if s.hosts, err = hostsOfPool(ctx, configs, r.Client, nodes, workload.ClusterOfPool(s.pool), s.pool.Spec.PoolRole, s.pools); err != nil {
 		return err
 	}
 	if s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)); err != nil {
@@ -278,7 +299,7 @@ func (r rollouts) start(ctx context.Context, s *poolScope) error {
 		}
 		own[name] = revision
 	}
-	if err := r.gather(ctx, s, r.APIReader); err != nil {
+	if err := r.gatherCurrent(ctx, s); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	isForeign := func(name string) bool { return !slices.Contains(next, name) && !slices.Contains(known, name) }
