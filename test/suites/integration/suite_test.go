@@ -45,7 +45,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	lab = tenant.StartSite(ctx, site.Options{Hardware: stormHardware, GarbageCollector: true,
 		Flags: site.Flags{
-			Manager: []string{"--agent-directory=" + agents},
+			Manager: []string{"--agent-directory=" + agents}, ConfigServer: []string{"--agent-directory=" + agents},
 			// The hosts have no kubelet that sends heartbeats.
 			ControllerManager: []string{"--node-monitor-grace-period=1h"},
 		},
