@@ -288,7 +288,7 @@ var _ = Describe("Hosts with agents", func() {
 		Expect(lab.WorkloadClient.Delete(ctx, node)).To(Succeed())
 
 		before := config.DeepCopy()
-		requested := metav1.NowMicro()
+		requested := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // as it is stored
 		config.Status.Update.RegistrationRequestedTime = &requested
 		Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, func() (*metav1.MicroTime, error) {
