@@ -246,12 +246,19 @@ func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
 	return errors.Join(errs...)
 }
 
-// tellUndisrupted tells the hosts what is recorded for them for which that disrupts nothing.
+// tellUndisrupted tells the hosts what is recorded for them for which that disrupts nothing. The record must be the
+// current one: by an older one, a host that was told to begin an update still has to be told what it has.
 func (r rollouts) tellUndisrupted(ctx context.Context, s *poolScope) error {
 	var errs []error
 	for _, h := range s.hosts {
-		if h.IsUntold() && h.CanBeTold() {
-			errs = append(errs, r.tell(ctx, s, h))
+		if !h.IsUntold() || !h.CanBeTold() {
+			continue
+		}
+		config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, client.ObjectKeyFromObject(h.Config))
+		if err != nil {
+			errs = append(errs, err)
+		} else if config != nil && config.Status.Update.DesiredRevision == h.Desired() {
+			errs = append(errs, r.tell(ctx, s, h)) // the patch fails if the Node is not that of the cache any more
 		}
 	}
 	return errors.Join(errs...)

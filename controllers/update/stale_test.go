@@ -60,6 +60,20 @@ func (m *staleManager) refreshNodes(ctx context.Context) {
 	Expect(m.w.workload.List(ctx, &m.nodes)).To(Succeed())
 }
 
+var _ = Describe("A manager whose cache of PoolbootConfigs is older than that of Nodes", func() {
+	It("does not tell a host that begins its update what it has", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		m := newStaleManager(ctx, w)
+		w.render(ctx, "rendered-worker-2")
+		Expect(m.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})).Error().NotTo(HaveOccurred())
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		m.refreshNodes(ctx)
+		w.afterWrite = func() { Expect(w.told(ctx)).To(Equal([]int{0})) }
+		Expect(m.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})).Error().NotTo(HaveOccurred())
+	})
+})
+
 var _ = DescribeTable("Two managers with stale caches tell at most maxUnavailable hosts", func(ctx SpecContext, seed func() uint64) {
 	r := rand.New(rand.NewPCG(seed(), 1)) //nolint:gosec // not for secrets
 	for range 5 {
