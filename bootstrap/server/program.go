@@ -59,6 +59,9 @@ func (p *Programs) has(sha512 string) bool {
 const (
 	// maxProgramWait is how long a host can retry for a program that this replica does not have. An upgrade takes less.
 	maxProgramWait = 10 * time.Minute
+	// maxProgramPause is the longest time between two requests of a host that retries: Ignition does so within seconds,
+	// and other replicas can get some of its requests. After a longer time, it is another boot, in another upgrade.
+	maxProgramPause = 5 * time.Minute
 	// maxMissingPrograms limits what is remembered. A host whose request is forgotten can retry for longer.
 	maxMissingPrograms = 4096
 )
@@ -70,16 +73,21 @@ type missingProgram struct {
 	from   netip.Addr
 }
 
-// missingPrograms remembers when each missingProgram was requested first.
-type missingPrograms struct{ first *lru.Cache }
+// missingPrograms remembers since when each missingProgram is requested.
+type missingPrograms struct{ requests *lru.Cache }
+
+// programRequests are the times of the first and the last request of a host that retries.
+type programRequests struct{ first, last time.Time }
 
 func newMissingPrograms() missingPrograms { return missingPrograms{lru.New(maxMissingPrograms)} }
 
-// since returns how long ago a missing program was requested first.
+// since returns for how long a missing program has been requested again and again.
 func (m missingPrograms) since(missing missingProgram, now time.Time) time.Duration {
-	if first, ok := m.first.Get(missing); ok {
-		return now.Sub(first.(time.Time))
+	requests := programRequests{first: now}
+	if known, ok := m.requests.Get(missing); ok && now.Sub(known.(programRequests).last) <= maxProgramPause {
+		requests = known.(programRequests)
 	}
-	m.first.Add(missing, now)
-	return 0
+	requests.last = now
+	m.requests.Add(missing, requests)
+	return now.Sub(requests.first)
 }

@@ -74,7 +74,10 @@ var _ = Describe("The agent's program", func() {
 		for _, step := range []struct {
 			later time.Duration
 			code  int
-		}{{0, http.StatusServiceUnavailable}, {9 * time.Minute, http.StatusServiceUnavailable}, {time.Minute, http.StatusGone}} {
+		}{
+			{0, http.StatusServiceUnavailable}, {5 * time.Minute, http.StatusServiceUnavailable}, {4 * time.Minute, http.StatusServiceUnavailable},
+			{time.Minute, http.StatusGone},
+		} {
 			now = now.Add(step.later)
 			response, body := s.get(old, "")
 			Expect(response.StatusCode).To(Equal(step.code), string(body))
@@ -88,6 +91,16 @@ var _ = Describe("The agent's program", func() {
 		answer := httptest.NewRecorder()
 		s.handler.ServeHTTP(answer, request)
 		Expect(answer.Code).To(Equal(http.StatusServiceUnavailable))
+	})
+
+	It("that was unknown in an earlier boot is no end of the next one, as in another upgrade", func() {
+		now := time.Now()
+		s = serve(newWorld(), short, func(o *server.Options) { o.Now = func() time.Time { return now } })
+		for range 3 {
+			response, body := s.get(agentPath([]byte("of the next version")), "")
+			Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), string(body))
+			now = now.Add(24 * time.Hour)
+		}
 	})
 
 	It("that its overlay names is on this replica, or the host waits for another overlay", func() {
