@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,6 +24,16 @@ var errPDB = apierrors.NewTooManyRequests("Cannot evict pod as it would violate 
 
 func newPod(host int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Spec: corev1.PodSpec{NodeName: hostName(host)}}
+}
+
+// refuseNodes has the workload cluster refuse changes of Nodes, as an admission policy of its owner can.
+func refuseNodes(w *world) {
+	w.reconciler.ClusterCache = w.newManager(func(ctx context.Context, o client.Object, write func() error) error {
+		if _, isNode := o.(*corev1.Node); isNode {
+			return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("the owner of the cluster refuses it"))
+		}
+		return w.Write(ctx, o, write)
+	}).ClusterCache
 }
 
 var _ = Describe("A Node whose agent asks for a drain", func() {
@@ -280,6 +291,31 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 			w.render(ctx, "rendered-worker-1")
 			w.settle(ctx)
 			w.complete(ctx, 0)
+		}),
+	)
+
+	DescribeTable("are not paused for longer although each reconcile fails", func(ctx SpecContext, state agentv1.State, fail func(*world)) {
+		w := updating(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		if state != agentv1.Draining {
+			w.settle(ctx)
+		}
+		Expect(w.machine(ctx, 0)).To(paused)
+		now := time.Now()
+		w.reconciler.clock = func() time.Time { return now }
+		fail(w)
+		w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
+		for range 2 {
+			Expect(w.reconcileHost(ctx, 0)).Error().To(HaveOccurred())
+			now = now.Add(31 * time.Minute)
+		}
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+	},
+		Entry("because the workload cluster refuses to cordon the Node", agentv1.Draining, refuseNodes),
+		Entry("because the workload cluster refuses to uncordon the Node", agentv1.Done, refuseNodes),
+		Entry("because what the host should run can't be read", agentv1.Rebooting, func(w *world) {
+			w.reconciler.revisions.Clear()
+			w.reconciler.document = func(context.Context, *host, surroundings) ([]byte, error) { return nil, errPDB }
 		}),
 	)
 

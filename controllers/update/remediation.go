@@ -12,6 +12,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
@@ -46,6 +47,25 @@ func (h *host) remediation(deadline time.Duration, now time.Time) (isPaused bool
 	}
 	left := deadline + remediationPatience - now.Sub(update.StageTime.Time)
 	return left > 0, max(left, 0)
+}
+
+// limitPause limits the pause of health checks of a host for which something else fails, also if it fails forever: the
+// API server of the workload cluster can refuse to drain or to uncordon a Node.
+func (r *Reconciler) limitPause(ctx context.Context, h *host, in surroundings) error {
+	if h.Machine == nil {
+		return nil
+	}
+	before := h.Config.DeepCopy()
+	h.setStage(r.now())
+	isPaused, _ := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, r.now())
+	if err := setRemediation(ctx, r.Client, h.Machine, isPaused); err != nil {
+		return err
+	}
+	err := status.Update.Patch(ctx, r.Client, before, h.Config)
+	if err == nil {
+		r.written.Record(h.Config)
+	}
+	return err
 }
 
 // endPause ends the pause of health checks that this package began for a host which it no longer follows.

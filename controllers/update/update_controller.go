@@ -146,7 +146,15 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if isRegistrationRequested(config) && missing == nil {
+	result, err := r.registerAndFollow(ctx, h, in, missing == nil)
+	if err != nil && !apierrors.IsConflict(err) {
+		err = errors.Join(err, r.limitPause(ctx, h, in))
+	}
+	return result, err
+}
+
+func (r *Reconciler) registerAndFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
+	if isRegistrationRequested(h.Config) && hasPool {
 		if err := r.register(ctx, h, in); err != nil {
 			return ctrl.Result{}, err
 		}
