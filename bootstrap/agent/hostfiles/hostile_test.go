@@ -55,6 +55,16 @@ var _ = Describe("A user of the host other than root", func() {
 		Entry("to a directory above", "/root", "home/x/a", "a/.ssh", "home/x/.ssh"),
 	)
 
+	It("can't have a file written where the configuration has a link, in the update that removes that link", func() {
+		linked := hosttree.Tree{"/etc/app": link("/opt/app")}
+		update(u, nil, linked)
+		plant("/etc/app", "home/x/.ssh")
+		before := snapshot(root)
+		err := u.Apply(hosttree.Changes(linked, keys), true)
+		Expect(err).To(MatchError(ContainSubstring("/home/x/.ssh: it is a symbolic link of the user with ID 1000")))
+		Expect(differing(snapshot(root), before)).To(BeEmpty())
+	})
+
 	It("can move its own directory elsewhere in what it owns", func() {
 		own("home/x/real")
 		plant("real", "home/x/.ssh")

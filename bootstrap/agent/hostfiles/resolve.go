@@ -63,6 +63,9 @@ func (d *disk) resolve(name string, isOwn func(real string) bool) (string, error
 			return "", err
 		}
 		if isLink(found) && isOwn(next) {
+			if len(foreign) > 0 { // where it leads is only known after the update
+				return "", foreign[0].check(nil)
+			}
 			return path.Join(next, path.Join(rest...)), nil
 		}
 		if len(rest) == 0 || !isLink(found) {
