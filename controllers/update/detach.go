@@ -18,8 +18,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// attachmentsPage is how many VolumeAttachments are read at a time.
-const attachmentsPage = 500
+const (
+	// attachmentsPage is how many VolumeAttachments are read at a time.
+	attachmentsPage = 500
+	// maxAttachmentPages limits what is read: an API server of a workload cluster can answer with pages without end.
+	maxAttachmentPages = 400
+)
 
 // detach waits until the volumes of the Pods that left the Node are detached from it, as Cluster API does before it
 // deletes a Machine, and then tells the agent. A host that is switched off by its update while a volume is attached can
@@ -72,7 +76,7 @@ func claimsOf(pods []*corev1.Pod) map[client.ObjectKey]bool {
 // attached describes the volumes that are attached to a Node, except those of the claims that stay.
 func (d drainer) attached(ctx context.Context, node string, staying map[client.ObjectKey]bool) (volumes []string, err error) {
 	list := &storagev1.VolumeAttachmentList{}
-	for {
+	for range maxAttachmentPages {
 		if err := d.workload.List(ctx, list, client.Limit(attachmentsPage), client.Continue(list.Continue)); err != nil {
 			return nil, fmt.Errorf("list VolumeAttachments: %w", err)
 		}
@@ -92,6 +96,7 @@ func (d drainer) attached(ctx context.Context, node string, staying map[client.O
 			return volumes, nil
 		}
 	}
+	return nil, fmt.Errorf("list VolumeAttachments: the cluster has more than %d", maxAttachmentPages*attachmentsPage)
 }
 
 // claimOf returns the PersistentVolumeClaim whose volume is attached, and how people know the volume. A volume that is

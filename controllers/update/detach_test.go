@@ -13,9 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 // attach attaches a volume of a claim to the Node of a host.
@@ -118,6 +121,26 @@ var _ = Describe("The volumes of a Node that is drained", func() {
 			Expect(w.workload.Status().Update(ctx, node)).To(Succeed())
 		}),
 	)
+
+	It("are not read without end from an API server whose pages do not end", func(ctx SpecContext) {
+		w := draining(ctx)
+		Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred()) // evicts the Pod
+		endless := interceptor.NewClient(w.workload, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				attachments, ok := list.(*storagev1.VolumeAttachmentList)
+				if !ok {
+					return c.List(ctx, list, opts...)
+				}
+				attachments.Continue = "more"
+				return ctx.Err()
+			},
+		})
+		clusters := controllertest.NewClusterCache(endless, clusterKey)
+		clusters.RESTConfig = w.reconciler.ClusterCache.(*controllertest.ClusterCache).RESTConfig
+		w.reconciler.ClusterCache = clusters
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("the cluster has more than 200000")))
+		Expect(w.node(ctx, 0)).NotTo(isDrained)
+	}, SpecTimeout(10*time.Second))
 
 	It("are waited for without a claim and without a PersistentVolume", func(ctx SpecContext) {
 		w := draining(ctx)
