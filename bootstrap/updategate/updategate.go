@@ -45,11 +45,14 @@ const (
 )
 
 // environment returns the CEL environment of gates. It is smaller than that of Kubernetes: functions such as replace
-// and join could create strings of gigabytes from an object of the maximum size.
+// and join could create strings of gigabytes from an object of the maximum size. checkShape explains which macros are
+// missing.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable(objectVariable, cel.DynType),
 		cel.OptionalTypes(),
+		cel.ClearMacros(),
+		cel.Macros(cel.HasMacro, cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.FilterMacro),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
 		library.Lists(),
@@ -94,7 +97,7 @@ func compile(expression string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := nodelabels.CheckCopies(expression); err != nil {
+	if err := checkShape(expression); err != nil {
 		return nil, err
 	}
 	parsed, issues := env.Parse(expression)

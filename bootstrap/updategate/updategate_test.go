@@ -54,6 +54,8 @@ var _ = Describe("A gate", func() {
 		Entry("for a missing field", `!has(object.status.degraded)`),
 		Entry("for a quantity", `quantity(object.status.free).isGreaterThan(quantity("10Gi"))`),
 		Entry("for a regular expression", `object.status.health.matches("^HEALTH_(OK|WARN)$")`),
+		Entry("for one of several constants", `object.status.health in ["HEALTH_OK", "HEALTH_WARN"] && {"a": [-1, 2.5]} != object`),
+		Entry("for a number of elements", `object.status.conditions.filter(c, c.status == "True").size() + 1 == 2`),
 		Entry("for any type that is compared", `dyn(object.spec.replicas) == 3`),
 	)
 
@@ -79,7 +81,13 @@ var _ = Describe("A gate", func() {
 		Entry("with a list of any length", `lists.range(100000000).size() > 1`, "1:1: undeclared reference to 'lists'"),
 		Entry("with a regular expression from the object", `object.a.matches(object.b)`, "1:24: a regular expression must be a string literal"),
 		Entry("with a large regular expression", `object.a.matches("(?:(?:a?){1000}){1}")`, "1:18: the compiled regular expressions"),
-		Entry("with a chain of macros that copy", `optional.of(object)`+strings.Repeat(`.optMap(x, x)`, 12)+`.hasValue()`, "1:79: an expression can call optMap and optFlatMap at most 4 times"),
+		Entry("with a chain of macros that copy", `optional.of(object)`+strings.Repeat(`.optMap(x, x)`, 12)+`.hasValue()`, "1:27: optMap is not available"),
+		Entry("with a value that contains itself many times", `[1]`+strings.Repeat(`.map(a, [a, a])`, 40)+`.all(a, a == a)`, "1:12: the entries of a list or a map must be constants"),
+		Entry("with a list of copies of another one", `object.list.map(a, object.list) == object.list`, "1:16: map is not available"),
+		Entry("with a list that is not constant", `[object, object] == [object, object]`, "1:1: the entries of a list or a map must be constants"),
+		Entry("with a map that is not constant", `{"a": {"b": object}} == object`, "1:7: the entries of a list or a map must be constants"),
+		Entry("with a message that is not constant", `google.protobuf.ListValue{values: [object]} == object`, "1:35: the entries of a list"),
+		Entry("with a long sum", `object.list`+strings.Repeat(` + object.list`, 9)+` == object.list`, "1:125: an expression can have at most 8 operators +"),
 	)
 
 	It("can't read a Secret, of any group", func() {
