@@ -211,7 +211,7 @@ func listDrift(drift []difference) string {
 }
 
 const (
-	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair, or force the host to apply its configuration again. " + ofOS
+	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot, or force the host to apply its configuration again. " + ofOS
 	repairForced = "Correct it on the host, or force the host to apply its configuration again. " + ofOS
 	ofOS         = "Leave entries out of the configuration that the operating system changes itself."
 )
@@ -222,11 +222,11 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		a.report.set(a.journal.Current, agentv1.Degraded, fmt.Sprintf("the host differs from %s in %d entries. %s", a.current.config, len(a.current.drift), why))
 	}
 	switch wait := a.repairWait(); {
-	case !a.current.repairs:
-		report(repairByHand)
-		return a.untilCheck(), nil
 	case !slices.ContainsFunc(a.current.drift, isRepairable):
 		report("What is additional is not Poolboot's: remove it on the host.")
+		return a.untilCheck(), nil
+	case !a.current.repairs:
+		report(repairByHand)
 		return a.untilCheck(), nil
 	case wait > 0:
 		report("It was repaired before, and differs again: find the program that changes it. If that is the operating system, leave the entry out of the configuration.")

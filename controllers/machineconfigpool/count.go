@@ -149,6 +149,14 @@ func (n counts) freeMessage() string {
 	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), joinNames(n.free))
 }
 
+// renewingAgentless says how the hosts that no update reaches get another configuration. It returns "" if there are none.
+func (n counts) renewingAgentless() string {
+	if n.agentless == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", then roll out the MachineDeployments of the %d Machines whose hosts run no agent, see %s", n.agentless, remedy.Renewing)
+}
+
 // agentlessMessage describes the hosts that no update reaches. It returns "" if there are none.
 func (n counts) agentlessMessage() string {
 	if n.agentless == 0 {

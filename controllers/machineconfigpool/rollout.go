@@ -26,7 +26,8 @@ const (
 	stopped  phase = "stopped"  // its update failed, or is not possible
 )
 
-// phaseOf returns the phase by the condition that the update controller writes.
+// phaseOf returns the phase by the condition that the update controller writes. A host that only differs from what it
+// runs waits, as the others do: its next update can correct it.
 func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 	condition := conditions.Get(c, bootstrapv1.UpdatedCondition)
 	if condition == nil {
@@ -36,7 +37,9 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason:
 		return updating
 	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason:
-		return stopped
+		if !runsDesired(c) {
+			return stopped
+		}
 	}
 	return waits
 }
@@ -49,7 +52,12 @@ func isChanging(c *bootstrapv1.PoolbootConfig) bool {
 	if condition == nil || condition.Status != metav1.ConditionFalse || c.Status.Update.RunningRevision == "" {
 		return false
 	}
-	return condition.Reason == bootstrapv1.UpdateWaitingReason || phaseOf(c) != waits && c.Status.Update.RunningRevision != c.Status.Update.DesiredRevision
+	return condition.Reason == bootstrapv1.UpdateWaitingReason || phaseOf(c) != waits && !runsDesired(c)
+}
+
+// runsDesired reports whether a host runs what it was told to run.
+func runsDesired(c *bootstrapv1.PoolbootConfig) bool {
+	return c.Status.Update.RunningRevision != "" && c.Status.Update.RunningRevision == c.Status.Update.DesiredRevision
 }
 
 // following returns the number of running hosts that run another configuration and change to that of the pool.

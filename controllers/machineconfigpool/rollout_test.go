@@ -109,6 +109,17 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 	})
 
+	It("goes on beside a host that differs from what it runs, which waits for its update like the others", func() {
+		c := follower("m1", "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		p := becomes("m1", bootstrapv1.UpdateDegradedReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: Degraded: see the host"))
+		Expect(eventReasons()).To(BeEmpty())
+	})
+
 	It("is that of a machine's own part, too, and stops if that fails", func() {
 		becomes("m1", bootstrapv1.UpdateDoneReason)
 		p := becomes("m2", bootstrapv1.UpdateDoneReason)

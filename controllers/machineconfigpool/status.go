@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // setStatus computes the whole status.
@@ -45,7 +44,7 @@ func (s *scope) setUpdated(n counts) {
 		set(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
 	case paused && c.Name != target:
 		set(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
-			"set spec.paused to false to hand it out, then roll out the MachineDeployments, see "+remedy.Renewing, c.Name, target))
+			"set spec.paused to false to hand it out%s", c.Name, target, n.renewingAgentless()))
 	case n.updated < n.total:
 		reason, message := s.pendingReason(n), n.pendingMessage()
 		if reason == poolv1.RolloutBlockedReason {

@@ -59,14 +59,15 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case rollout.InUpdate:
 		return h.inUpdate(o)
 	case rollout.Failed:
-		return h.stopped()
+		return h.stopped(hold)
 	case rollout.Unknown:
 		return h.unanswered(o)
 	}
 	switch {
 	case h.Report.Drift != "":
-		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host, set spec.driftPolicy of the pool to Repair, "+
-			"change the annotation %s of the PoolbootConfig to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.Report.Drift, bootstrapv1.ForceUpdateAnnotation)
+		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host%s, "+
+			"change the annotation %s of the PoolbootConfig to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.Report.Drift,
+			o.repairing(), bootstrapv1.ForceUpdateAnnotation)
 	case h.Report.State == agentv1.Degraded:
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
@@ -98,15 +99,27 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)
 }
 
-// stopped returns the condition of a host whose update failed, or is not possible.
-func (h *host) stopped() *metav1.Condition {
+// stopped returns the condition of a host whose update failed, or is not possible. hold is why it begins no other one
+// now, or "".
+func (h *host) stopped(hold string) *metav1.Condition {
 	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Configuration.Name
+	if hold != "" {
+		hold = ". It begins no other update now, because " + hold
+	}
 	if h.Report.State == agentv1.Unreconcilable {
-		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s",
-			h.Node.Name, runs, desired, h.why(), remedy.Renew(h.Config))
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s%s",
+			h.Node.Name, runs, desired, h.why(), remedy.Renew(h.Config), hold)
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
-		"or change the annotation %s of the PoolbootConfig to try it again", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation)
+		"or change the annotation %s of the PoolbootConfig to try it again%s", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation, hold)
+}
+
+// repairing advises the drift policy Repair, if the pool has another one.
+func (o outcome) repairing() string {
+	if o.in.pool.Spec.DriftPolicy == poolv1.DriftRepair {
+		return ""
+	}
+	return ", set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot"
 }
 
 // unanswered returns the condition of a host whose agent has not answered.
