@@ -64,8 +64,8 @@ type Units interface {
 	Stop(ctx context.Context, unit string) error
 	// Exists reports whether systemd knows a file of the unit, or of its template.
 	Exists(ctx context.Context, unit string) (bool, error)
-	// FailedLogs returns the names of failed units, each with its last log lines, for people. It is bounded, and empty
-	// if no unit failed or systemd does not answer.
+	// FailedLogs returns the names of units that failed, or that are started again and again, each with its last log
+	// lines, for people. It is bounded, and empty if there is none or systemd does not answer.
 	FailedLogs(ctx context.Context) string
 }
 

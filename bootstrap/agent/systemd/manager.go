@@ -99,12 +99,12 @@ func (m Manager) Reboot(ctx context.Context) error {
 	return err
 }
 
-// FailedLogs returns the names of failed units, each with the last lines of its journal in this boot, for people. It
-// has a limited size, and is empty if no unit failed or systemd does not answer.
+// FailedLogs returns the names of units that failed, or that systemd restarts again and again, each with the last lines of
+// its journal in this boot, for people. It has a limited size, and is empty if there is none or systemd does not answer.
 func (m Manager) FailedLogs(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, logsTimeout)
 	defer cancel()
-	output, err := m.Runner.Run(ctx, systemctl, "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", "--full")
+	output, err := m.Runner.Run(ctx, systemctl, "list-units", "--state=failed,"+autoRestart, "--plain", "--no-legend", "--no-pager", "--full")
 	if err != nil {
 		return ""
 	}
@@ -121,8 +121,11 @@ func (m Manager) FailedLogs(ctx context.Context) string {
 			text.WriteString("More units failed: see systemctl --failed.\n")
 			break
 		}
-		unit := fields[0]
-		text.WriteString(shorten(unit) + " failed:\n")
+		unit, what := fields[0], " failed:\n"
+		if len(fields) > 3 && fields[3] == autoRestart {
+			what = " ended, and systemd starts it again:\n"
+		}
+		text.WriteString(shorten(unit) + what)
 		logs, _ := m.Runner.Run(ctx, journalctl, "--unit="+unit, "--boot", fmt.Sprintf("--lines=%d", maxLines), "--output=cat", "--no-pager", "--quiet")
 		for line := range strings.Lines(command.Clean(string(logs))) {
 			text.WriteString("  " + shorten(strings.TrimSpace(line)) + "\n")
@@ -130,6 +133,9 @@ func (m Manager) FailedLogs(ctx context.Context) string {
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
+
+// autoRestart is the state in which a unit that has ended waits until systemd starts it again.
+const autoRestart = "auto-restart"
 
 // shorten returns the beginning of a line.
 func shorten(line string) string {

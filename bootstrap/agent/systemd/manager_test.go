@@ -24,6 +24,7 @@ var units = map[string]string{
 	"hanging.service":   "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecReload=/bin/sleep 1000\n",
 	"failing.service":   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo the reason; exit 3'\n",
 	"verbose.service":   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'for i in 1 2 3 4 5 6 7 8; do head -c 5000 /dev/zero | tr \"\\\\0\" x; echo; done; exit 1'\n",
+	"restarted.service": "[Service]\nExecStart=/bin/sh -c 'echo it never stays up; exit 3'\nRestart=always\nRestartSec=1000\n",
 	"forgotten.service": "[Service]\nExecStart=/bin/sleep 1000\n",
 }
 
@@ -208,6 +209,14 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 		Expect(logs).To(MatchRegexp(`\nverbose\.service failed:\n(?:  .*\n)*  xxx`))
 		Expect(len(logs)).To(BeNumerically("<", 2*8*170))
 		_, err := host.Run(ctx, "systemctl", "reset-failed")
+		Expect(err).NotTo(HaveOccurred())
+
+		By("restarting a unit again and again")
+		_, err = host.Run(ctx, "systemctl", "start", "restarted.service")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() string { return try(ctx, "logs", "").FailedLogs }).
+			Should(MatchRegexp(`(?m)^restarted\.service ended, and systemd starts it again:\n(?:  .*\n)*  it never stays up$`))
+		_, err = host.Run(ctx, "systemctl", "stop", "restarted.service")
 		Expect(err).NotTo(HaveOccurred())
 	})
 
