@@ -49,8 +49,9 @@ type hostPool struct {
 	// programFile is the agent, and nodeCertificate the identity of the Node, which no part of the configuration has.
 	programFile, nodeCertificate map[string]any
 	cluster                      *controlplane.ControlPlane
-	// address is that of the config server.
-	address string
+	// address is that of the config server, and settings are how the agent finds it.
+	address  string
+	settings assignment.Settings
 	// force makes the host apply its configuration again when it changes.
 	force string
 	// readyDeadlineSeconds is that of the next assignments.
@@ -242,7 +243,8 @@ func newHostPool(ctx context.Context, rack *baremetal.Rack) *hostPool {
 	server.StartTLS()
 	identity, err := cluster.UserConfig("system:node:"+p.node, "system:nodes")
 	Expect(err).NotTo(HaveOccurred())
-	settings, err := json.Marshal(assignment.Settings{Server: server.URL, CA: authority, Namespace: "metal", Name: "host", PointerID: "1-2"})
+	p.settings = assignment.Settings{Server: server.URL, CA: authority, Namespace: "metal", Name: "host", PointerID: "1-2"}
+	settings, err := json.Marshal(p.settings)
 	Expect(err).NotTo(HaveOccurred())
 	machine := withKubelet(cluster)
 	machine["storage"].(map[string]any)["files"] = append(machine["storage"].(map[string]any)["files"].([]map[string]any),
