@@ -29,7 +29,7 @@ func newRoot(streams genericiooptions.IOStreams, connect func() input.Connection
 		enroll.New(streams, connect()), enroll.NewPointer(streams, connect()), newVersion())
 	cmd.Short = "Ask files what Poolboot would do"
 	cmd.Long = `Ask files what Poolboot would do, without a cluster; only diff, explain, rollout, boots, move-check and render --live read
-the management cluster, and only rollout pause and rollout resume change it. For hosts without a Machine, enroll prints Enrollments with their tokens, and pointer the Ignition of such a host.
+the management cluster, and only rollout pause, resume and retry change it. For hosts without a Machine, enroll prints Enrollments with their tokens, and pointer the Ignition of such a host.
 
 Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of

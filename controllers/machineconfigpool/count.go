@@ -149,7 +149,8 @@ func (n counts) freeMessage() string {
 	return fmt.Sprintf("; %d BareMetalHost(s) wait for spec.image and do not count yet (%s)", len(n.free), joinNames(n.free))
 }
 
-// renewingAgentless says how the hosts that no update reaches get another configuration. It returns "" if there are none.
+// renewingAgentless says how the hosts that no update reaches get another configuration. It returns "" if there are
+// none.
 func (n counts) renewingAgentless() string {
 	if n.agentless == 0 {
 		return ""

@@ -116,7 +116,7 @@ func (h *host) stopped(hold string) *metav1.Condition {
 
 // repairing advises the drift policy Repair, if the pool has another one.
 func (o outcome) repairing() string {
-	if o.in.pool.Spec.DriftPolicy == poolv1.DriftRepair {
+	if o.in.pool.Spec.RepairsDrift() {
 		return ""
 	}
 	return ", set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot"

@@ -1,5 +1,5 @@
 // Package rollout has the commands kubectl poolboot rollout: they print which hosts of a pool are updated next and how
-// far a rollout is, pause and resume it, and list the rendered configs of a pool.
+// far a rollout is, pause and resume it, try failed updates again, and list the rendered configs of a pool.
 package rollout
 
 import (
@@ -18,6 +18,6 @@ func New(streams genericiooptions.IOStreams, connect func() input.Connection) *c
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStatus(streams, connect()), newPlan(streams, connect()), newPause(streams, connect()), newResume(streams, connect()),
-		newHistory(streams, connect()))
+		newRetry(streams, connect()), newHistory(streams, connect()))
 	return cmd
 }
