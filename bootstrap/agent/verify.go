@@ -102,20 +102,22 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 	return "", nil
 }
 
-// whyNotReady returns why the Node does not count as Ready, "" if it does. It reads the lease of the Node only if the
-// kubelet was not restarted: a restarted one reports at once, another one only every few minutes.
+// whyNotReady returns why the Node does not count as Ready, "" if it does. It reads the lease of the Node if the
+// kubelet was not restarted, because that one reports only every few minutes; a restarted one reports at once.
 func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passed time.Duration) string {
 	if !node.Known {
 		return strings.TrimSuffix("the agent can't read its Node from the API server: "+node.Problem, ": ")
 	}
-	// A heartbeat has no fractions of a second. One in the second of the change is after it, unless it was seen before.
-	a.ready.isAlive = a.ready.isAlive || !node.Heartbeat.Equal(a.journal.Heartbeat) && !node.Heartbeat.Before(a.changedAt(passed).Truncate(time.Second))
-	if !a.ready.isAlive && !restartsKubelet(u.plan.Actions) {
+	// A heartbeat has no fractions of a second. One in the second of the change can be before it. Then the lease tells.
+	changed := a.changedAt(passed)
+	isNew := !node.Heartbeat.Equal(a.journal.Heartbeat) && !node.Heartbeat.Before(changed.Truncate(time.Second))
+	a.ready.isAlive = a.ready.isAlive || isNew && !node.Heartbeat.Before(changed)
+	if !a.ready.isAlive && (isNew || !restartsKubelet(u.plan.Actions)) {
 		renewed, err := a.Cluster.Renewed(ctx)
 		if err != nil {
 			return fmt.Sprintf("the lease of the Node can't be read: %v", err)
 		}
-		a.ready.isAlive = renewed.After(a.changedAt(passed))
+		a.ready.isAlive = renewed.After(changed)
 	}
 	switch {
 	case !a.ready.isAlive:

@@ -79,6 +79,24 @@ var _ = Describe("An update", func() {
 		Expect(w.state()).To(Equal("Done " + second))
 	})
 
+	It("is not verified by a heartbeat from before the change in the same second", func() {
+		w := installed(withFiles("/etc/restart/f", "a"))
+		w.wallclock = w.wallclock.Truncate(time.Second).Add(700 * time.Millisecond)
+		w.node.Heartbeat = w.wallclock.Add(-time.Minute)
+		w.hasLeaseOnly, w.staysReady = true, true
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
+		changed := w.wallclock.Truncate(time.Second)
+		w.isBroken = func() bool {
+			if w.read("etc/restart/f") == "b" {
+				w.node.Heartbeat = changed
+				return true // the kubelet has ended
+			}
+			return false
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+	})
+
 	It("with a reboot is verified on a host whose uptime is that of a machine that booted long ago", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		w.bootTime = 100 * time.Hour

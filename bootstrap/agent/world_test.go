@@ -69,6 +69,8 @@ type world struct {
 	isBroken func() bool
 	// drains is set if the manager drains.
 	drains bool
+	// staysReady keeps the Node Ready while the host is broken, as an API server that has not missed the kubelet yet.
+	staysReady bool
 	// hasLeaseOnly is set if the kubelet renews its lease and does not report the Node.
 	hasLeaseOnly bool
 
@@ -174,7 +176,7 @@ func (w *world) pass(d time.Duration) {
 			w.node.Heartbeat = w.wallclock
 		}
 	}
-	w.node.Ready = !w.isBroken()
+	w.node.Ready = !w.isBroken() || w.staysReady
 	if w.drains && w.node.Annotations[agentv1.StateAnnotation] == string(agentv1.Draining) {
 		w.node.Annotations[agentv1.DrainedAnnotation] = w.node.Annotations[agentv1.TargetAnnotation]
 	}
