@@ -99,8 +99,8 @@ func (m Manager) Reboot(ctx context.Context) error {
 	return err
 }
 
-// FailedLogs returns the names of units that failed, or that systemd starts again and again, each with the last lines of
-// its journal in this boot, for people. It has a limited size, and is empty if there is none or systemd does not
+// FailedLogs returns the names of units that failed, or that systemd starts again and again, each with the last lines
+// of its journal in this boot, for people. It has a limited size, and is empty if there is none or systemd does not
 // answer.
 func (m Manager) FailedLogs(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, logsTimeout)
