@@ -201,10 +201,6 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 	}, SpecTimeout(3*time.Minute))
 
 	It("hides the mounts of Pods from systemd, and shows those of the host to Pods", func(ctx SpecContext) {
-		node := h.ready(ctx)(Default)
-		for _, taint := range node.Spec.Taints {
-			GinkgoWriter.Println("taint", taint.ToString())
-		}
 		var err error
 		pod, err = h.pool.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "pod"},
