@@ -151,7 +151,9 @@ var _ = Describe("The enablement of units", func() {
 	})
 
 	It("fails if the record of how units were is broken, and names the file", func() {
-		write(root, systemd.RecordPath, "{")
-		Expect(systemd.Enablement{Runner: command.Runner{Root: root}}.Apply(GinkgoT().Context(), nil)).To(MatchError(ContainSubstring(systemd.RecordPath)))
+		for _, damaged := range []string{"{", "", "null", "[]"} {
+			write(root, systemd.RecordPath, damaged)
+			Expect(systemd.Enablement{Runner: command.Runner{Root: root}}.Apply(GinkgoT().Context(), nil)).To(MatchError(ContainSubstring(systemd.RecordPath)), damaged)
+		}
 	})
 })

@@ -62,6 +62,9 @@ func (e Enablement) readOriginals() (map[string]original, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &originals)
 	}
+	if err == nil && originals == nil {
+		err = errors.New("it contains null")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s, which says how units were before: %w: remove it to let the agent record them again", RecordPath, err)
 	}
