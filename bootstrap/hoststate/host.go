@@ -2,6 +2,7 @@ package hoststate
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
@@ -26,6 +27,9 @@ type Host struct {
 	Report Report
 	// Follows is the role of the pool that the labels of the Node name. It is "" if they name none, or several.
 	Follows string
+	// IsUnrecorded is true if the record of the Node and the pool is lost, as just after clusterctl move. The host counts,
+	// and is left alone until the node controller has recorded both again.
+	IsUnrecorded bool
 }
 
 // Of returns the state of a host of a Cluster with these pools. The Machine and the Node can be nil. A Node with
@@ -54,12 +58,14 @@ func IsInPool(role string, config *bootstrapv1.PoolbootConfig) bool {
 }
 
 // OfPool returns the hosts that are recorded in the pool with a role, one of these pools, and have joined, in the order
-// of the PoolbootConfigs of the Cluster. A host that has not joined yet is not among them: it was never available. It
-// keeps pointers to the objects.
+// of the PoolbootConfigs of the Cluster. A host that has not joined yet is not among them: it was never available. A
+// host without a record is among them if it can be in the pool: it can be in the middle of an update. It keeps pointers
+// to the objects.
 func OfPool(
 	role string, pools []poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine, nodes []corev1.Node,
 ) (hosts []*Host) {
 	machineOf, nodeOf := map[string]*clusterv1.Machine{}, map[string]*corev1.Node{}
+	var claimed map[types.NamespacedName][]*corev1.Node // of no use as long as no record is lost
 	for i := range machines {
 		machineOf[machines[i].Name] = &machines[i]
 	}
@@ -67,11 +73,51 @@ func OfPool(
 		nodeOf[nodes[i].Name] = &nodes[i]
 	}
 	for i := range configs {
-		if c := &configs[i]; IsInPool(role, c) {
-			hosts = append(hosts, Of(pools, c, machineOf[record.MachineName(c)], nodeOf[c.Status.NodeRef.Name]))
+		c := &configs[i]
+		switch machine := machineOf[record.MachineName(c)]; {
+		case IsInPool(role, c):
+			hosts = append(hosts, Of(pools, c, machine, nodeOf[c.Status.NodeRef.Name]))
+		case IsUnrecorded(c):
+			if claimed == nil {
+				claimed = byConfig(nodes)
+			}
+			if h := unrecorded(pools, c, machine, claimed[record.Key(c)]); h.Config.Status.PoolRole == role || h.Config.Status.PoolRole == "" {
+				hosts = append(hosts, h)
+			}
 		}
 	}
 	return hosts
+}
+
+// IsUnrecorded reports whether a PoolbootConfig is that of a host that has joined, and the record of its Node is lost.
+func IsUnrecorded(config *bootstrapv1.PoolbootConfig) bool {
+	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && !record.HasNode(config)
+}
+
+// unrecorded returns a host without a record. claimed are the Nodes that were registered for it: one, or else the host is
+// unavailable. Its pool is that of the labels of the Node.
+func unrecorded(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, claimed []*corev1.Node) *Host {
+	var h *Host
+	if config = config.DeepCopy(); len(claimed) == 1 {
+		config.Status.NodeRef = bootstrapv1.NodeReference{Name: claimed[0].Name, UID: string(claimed[0].UID)}
+		h = Of(pools, config, machine, claimed[0])
+		config.Status.PoolRole = h.Follows
+	} else {
+		h = Of(pools, config, machine, nil)
+	}
+	h.IsUnrecorded = true
+	return h
+}
+
+// byConfig returns the Nodes that were registered for each PoolbootConfig.
+func byConfig(nodes []corev1.Node) map[types.NamespacedName][]*corev1.Node {
+	claimed := map[types.NamespacedName][]*corev1.Node{}
+	for i := range nodes {
+		if key, ok := record.ConfigOfNode(&nodes[i]); ok {
+			claimed[key] = append(claimed[key], &nodes[i])
+		}
+	}
+	return claimed
 }
 
 // Name returns the name of the PoolbootConfig.
@@ -140,7 +186,7 @@ func (h *Host) IsLeaving() bool { return h.Node != nil && h.Follows != h.Config.
 
 // IsExcluded reports whether the host is left alone.
 func (h *Host) IsExcluded() bool {
-	return h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
+	return h.IsUnrecorded || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
 // ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known.

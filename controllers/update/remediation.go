@@ -8,10 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -66,6 +68,16 @@ func (r *Reconciler) limitPause(ctx context.Context, h *host, in surroundings) e
 		r.written.Record(h.Config)
 	}
 	return err
+}
+
+// unrecordedPatience returns how long the pause of health checks of a host lasts without a record, as just after
+// clusterctl move: the host can be in the middle of its update. It returns 0 if the host is recorded, or was not moved
+// a short time ago.
+func unrecordedPatience(config *bootstrapv1.PoolbootConfig, now time.Time) time.Duration {
+	if !hoststate.IsUnrecorded(config) || capiannotations.HasPaused(config) {
+		return 0
+	}
+	return max(remediationPatience-now.Sub(config.CreationTimestamp.Time), 0)
 }
 
 // endPause ends the pause of health checks that this package began for a host which it no longer follows.

@@ -90,7 +90,7 @@ func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error)
 	if failed = errors.Join(failed, r.start(ctx, s)); failed != nil {
 		return r.result(ctx, failed)
 	}
-	if len(s.pending()) > 0 || len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0 {
+	if s.hold.Why == "" && (len(s.pending()) > 0 || len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0) {
 		return ctrl.Result{RequeueAfter: rolloutRetry}, nil
 	}
 	return ctrl.Result{}, nil
@@ -160,11 +160,8 @@ func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs client.R
 		return err
 	}
 	s.revisions = map[string]string{}
-	if s.hold.Why != "" {
-		return nil
-	}
 	for _, h := range s.hosts {
-		if h.IsExcluded() {
+		if h.IsExcluded() || s.hold.Why != "" && !h.mustBeAdopted() {
 			continue
 		}
 		revision, err := r.revisionOf(ctx, h, s.surroundings)
@@ -212,9 +209,10 @@ func (s *poolScope) host(name string) *host {
 // mustBeAdopted reports whether nothing is recorded for a host with an agent.
 func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded() }
 
-// adopt records what hosts run that were never told anything: those that booted for the first time have what was stored
-// for them before that, and the agents of others report it, as after clusterctl move. This disrupts nothing, so it also
-// happens in a paused pool. A host that reports another revision is updated like any other.
+// adopt records what hosts run of which nothing is recorded: those that booted for the first time have what was stored
+// for them before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
+// This disrupts nothing, so it also happens in a paused pool. A host that has another revision, and was told another one,
+// is updated like any other.
 //
 // A host that was told its target and has it keeps it, also if something else is recorded, as after the restore of a
 // backup.
@@ -235,7 +233,7 @@ func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
 		case err != nil:
 		case stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision):
 			err = r.record(ctx, h, *stored)
-		case revision != "" && h.Report.Current == revision:
+		case revision != "" && (h.Report.Current == revision || h.Told() == revision):
 			_, err = r.storeAndRecord(ctx, h, s.surroundings)
 		}
 		if err != nil {

@@ -111,6 +111,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !capiannotations.IsPaused(cluster, &bootstrapv1.PoolbootConfig{}) && (!hoststate.IsFollowed(config) || capiannotations.HasPaused(config)) {
+		if left := unrecordedPatience(config, r.now()); left > 0 {
+			return ctrl.Result{RequeueAfter: left}, nil
+		}
 		return ctrl.Result{}, r.endPause(ctx, config)
 	}
 	if capiannotations.IsPaused(cluster, config) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -58,7 +59,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	members := make([]member, len(hosts))
 	for i, h := range hosts {
 		members[i] = memberOf(p, h)
-		members[i].Name = h.Config.Status.NodeRef.Name
+		members[i].Name = cmp.Or(h.Config.Status.NodeRef.Name, h.Name())
 		updated := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
 		if updated == nil || updated.Status == metav1.ConditionTrue {
 			continue
