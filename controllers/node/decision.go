@@ -58,6 +58,8 @@ type nodeRecord struct {
 	node bootstrapv1.NodeReference
 	// configuration is the rendered config that the Node booted with if the record has lost it, and "" otherwise.
 	configuration string
+	// derived are the derived labels of the Node if the record has lost them, and nil otherwise.
+	derived map[string]string
 }
 
 // decide compares a Node with its record. If the Node has the recorded UID, its labels decide, and the record follows
@@ -187,6 +189,9 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 	d := &decision{node: node, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}}
 	if f.config.Status.Configuration.Name == "" {
 		d.record.configuration = bootedWith(node)
+	}
+	if !record.HasNode(f.config) {
+		d.record.derived = derivedLabels(node, f)
 	}
 	switch {
 	case util.IsNodeReady(node):
@@ -336,6 +341,21 @@ func bootedWith(node *corev1.Node) string {
 		return ""
 	}
 	return name
+}
+
+// derivedLabels returns the labels of a Node for which a pool or the PoolbootConfig has a rule.
+func derivedLabels(node *corev1.Node, f facts) map[string]string {
+	rules := slices.Clone(f.config.Spec.NodeLabelRules)
+	for i := range f.pools {
+		rules = append(rules, f.pools[i].Spec.NodeLabelRules...)
+	}
+	derived := map[string]string{}
+	for _, rule := range rules {
+		if value, ok := node.Labels[rule.Key]; ok {
+			derived[rule.Key] = value
+		}
+	}
+	return derived
 }
 
 // setPoolLabel sets the label that names the pool, unless the Machine has this label: then Cluster API writes it, and

@@ -369,9 +369,19 @@ var _ = Describe("The decision about a Node", func() {
 			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
 		}
 		d := decide(situation(ready, noRecord, lost))
-		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0"}))
+		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0", derived: map[string]string{}}))
 		d = decide(situation(ready, noRecord, lost, func(node *corev1.Node) { node.Annotations[poolv1.NodeCurrentConfigAnnotation] = "of/a/kubelet" }))
 		Expect(d.record.configuration).To(BeEmpty())
+	})
+
+	It("restores derived labels, which are in the flags of the kubelet, from the Node", func() {
+		rules := func(f *facts) {
+			f.pools[1].Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack"}, {Key: "example.com/cpu"}}
+			f.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site"}}
+		}
+		labels := labeled(map[string]string{"example.com/rack": "r7", "example.com/site": "ber", "example.com/mine": "1", poolv1.NodeRoleLabelPrefix + "infra": ""})
+		Expect(decide(situation(ready, noRecord, rules, labels)).record.derived).To(Equal(map[string]string{"example.com/rack": "r7", "example.com/site": "ber"}))
+		Expect(decide(situation(ready, rules, labels)).record.derived).To(BeNil(), "a record that is not lost stays as it is")
 	})
 })
 

@@ -173,6 +173,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, d *dec
 	if d.record != nil {
 		recorded.PoolRole, recorded.NodeRef = d.record.pool, d.record.node
 		recorded.Configuration.Name = cmp.Or(d.record.configuration, recorded.Configuration.Name)
+		if len(d.record.derived) > 0 && recorded.DerivedNodeLabels == nil {
+			recorded.DerivedNodeLabels = d.record.derived
+		}
 	}
 	if d.fallback != nil && record.HasNode(f.config) {
 		recorded.FallbackPoolRole = *d.fallback

@@ -72,7 +72,7 @@ var parts = map[string]part{
 	"nodeRef":                          {owner: Boot, handover: record},
 	"hostRef":                          {owner: Boot},
 	"hostAddresses":                    {owner: Token},
-	"derivedNodeLabels":                {owner: Boot},
+	"derivedNodeLabels":                {owner: Boot, handover: derivedLabels},
 	"boot.hostChosenTime":              {owner: Boot},
 	"boot.firstRequestedTime":          {owner: ConfigServer, handover: requests},
 	"boot.requestedTime":               {owner: ConfigServer},
@@ -131,6 +131,15 @@ func configuration(c change) Owner {
 		return Update
 	}
 	return owner
+}
+
+// derivedLabels returns the owner of the derived labels. The node controller restores them after clusterctl move, with
+// the record of the Node.
+func derivedLabels(c change) Owner {
+	if !c.before.NodeRef.IsDefined() && c.after.NodeRef.IsDefined() {
+		return record(c)
+	}
+	return Boot
 }
 
 // credential returns the owner of the record of the join credential. The poolbootconfig controller owns that of an
