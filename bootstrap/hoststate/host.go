@@ -27,8 +27,8 @@ type Host struct {
 	Report Report
 	// Follows is the role of the pool that the labels of the Node name. It is "" if they name none, or several.
 	Follows string
-	// IsUnrecorded is true if the record of the Node and the pool is lost, as just after clusterctl move. The host counts,
-	// and is left alone until the node controller has recorded both again.
+	// IsUnrecorded is true if the record of the Node and the pool is lost, as just after clusterctl move. The host
+	// counts, and is left alone until the node controller has recorded both again.
 	IsUnrecorded bool
 }
 
@@ -94,8 +94,8 @@ func IsUnrecorded(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && !record.HasNode(config)
 }
 
-// unrecorded returns a host without a record. claimed are the Nodes that were registered for it: one, or else the host is
-// unavailable. Its pool is that of the labels of the Node.
+// unrecorded returns a host without a record. claimed are the Nodes that were registered for it: one, or else the host
+// is unavailable. Its pool is that of the labels of the Node.
 func unrecorded(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, claimed []*corev1.Node) *Host {
 	var h *Host
 	if config = config.DeepCopy(); len(claimed) == 1 {

@@ -57,8 +57,8 @@ func (w *world) recordMoved(ctx context.Context, i int) {
 var _ = Describe("After clusterctl move in the middle of an update", func() {
 	paused := HaveField("Annotations", HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, remediationSkipper))
 
-	// updating returns a world in which host 0 has reached a stage of its update. Of a host that was only told, the state
-	// is "".
+	// updating returns a world in which host 0 has reached a stage of its update. Of a host that was only told, the
+	// state is "".
 	updating := func(ctx context.Context, state agentv1.State) *world {
 		GinkgoHelper()
 		w := newWorld(3)

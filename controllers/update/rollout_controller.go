@@ -211,8 +211,8 @@ func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded(
 
 // adopt records what hosts run of which nothing is recorded: those that booted for the first time have what was stored
 // for them before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
-// This disrupts nothing, so it also happens in a paused pool. A host that has another revision, and was told another one,
-// is updated like any other.
+// This disrupts nothing, so it also happens in a paused pool. A host that has another revision, and was told another
+// one, is updated like any other.
 //
 // A host that was told its target and has it keeps it, also if something else is recorded, as after the restore of a
 // backup.

@@ -73,7 +73,7 @@ func newCommand(o *options) *cobra.Command {
 		Short: "Report what would hang or be lost in clusterctl move",
 		Long: `Report what would hang or be lost if clusterctl move moved a namespace now, and the remedy for each: paused Clusters, Machines
 without a Node, annotations that block the move, hosts that would be wiped or installed again, objects that would not be moved,
-token rotations and boots in progress. With --to-kubeconfig it also checks the other management cluster.
+token rotations, boots and updates in progress. With --to-kubeconfig it also checks the other management cluster.
 
 Nothing is written. Run it again after each remedy, and immediately before the move.
 

@@ -209,6 +209,11 @@ var _ = Describe("move-check", func() {
 			m.config.Status.Conditions = nil
 			m.config.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
 		}),
+		Entry("a host in the middle of its update", Note, "PoolbootConfig metal/config", "in the stage Draining of an update", "rollout status", func(m *movable) { m.config.Status.Update.Stage = bootstrapv1.UpdateDraining }),
+		Entry("a target with another CA, while hosts run agents", Lost, "Secret poolboot-system/poolboot-ca at the target", "The agents of 1 running hosts would never follow", "copy the Secret", func(m *movable) {
+			m.config.Status.Update.DesiredRevision = "revision"
+			m.caThere.Data["tls.crt"] = []byte("other")
+		}),
 		Entry("a target without a kind", Hangs, "CustomResourceDefinition machineconfigpools.pool.cluster.x-k8s.io at the target", "stop halfway", "install its provider", func(m *movable) { delete(m.there, "MachineConfigPool") }),
 		Entry("a target with an older version of a kind", Hangs, "CustomResourceDefinition machines.cluster.x-k8s.io at the target", "v1beta2 is not served", "later one",
 			func(m *movable) { m.there["Machine"].Spec.Versions[0].Name = "v1beta1" }),

@@ -30,7 +30,7 @@ func (f *facts) check() *report {
 		}
 	}
 	for _, find := range []func() []trap{
-		f.clusterTraps, f.machineTraps, f.hostTraps, f.wipeTraps, f.blockMoveTraps, f.notMovedTraps, f.bootTraps,
+		f.clusterTraps, f.machineTraps, f.hostTraps, f.wipeTraps, f.blockMoveTraps, f.notMovedTraps, f.bootTraps, f.updateTraps,
 	} {
 		checked.add(find()...)
 	}
@@ -240,4 +240,27 @@ func bootStage(c *bootstrapv1.PoolbootConfig) record.Stage {
 		return stage
 	}
 	return ""
+}
+
+// updateTraps returns the updates of running hosts in progress.
+func (f *facts) updateTraps() (traps []trap) {
+	for i := range f.configs.Items {
+		c := &f.configs.Items[i]
+		if stage := c.Status.Update.Stage; stage != "" {
+			traps = append(traps, trap{Note, "PoolbootConfig " + c.Namespace + "/" + c.Name, fmt.Sprintf("its host is in the stage %s of an update, and continues with the other management cluster: "+
+				"until then, its Node is not drained, or stays cordoned, and its agent cannot download anything", stage),
+				fmt.Sprintf("nothing, or pause the pool, and wait: kubectl poolboot rollout status POOL -n %s --watch", c.Namespace)})
+		}
+	}
+	return traps
+}
+
+// agents returns how many hosts run an agent that was told what to run.
+func (f *facts) agents() (n int) {
+	for i := range f.configs.Items {
+		if f.configs.Items[i].Status.Update.DesiredRevision != "" {
+			n++
+		}
+	}
+	return n
 }

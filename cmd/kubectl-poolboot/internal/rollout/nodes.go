@@ -112,6 +112,8 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 	m := member{Host: h.ForRollout(p, target)}
 	m.isUnavailable = m.IsActive()
 	switch {
+	case h.IsUnrecorded:
+		m.note = "the record of its Node is lost: see the condition " + bootstrapv1.NodeInPoolCondition + " of the PoolbootConfig"
 	case !h.HasAgent():
 		m.note = "it runs no agent"
 	case h.Desired() == "":

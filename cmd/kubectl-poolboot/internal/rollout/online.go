@@ -35,9 +35,9 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 			ofCluster = append(ofCluster, other)
 		}
 	}
-	configs, _, err := listHosts(ctx, cluster, p)
-	if err != nil {
-		return nil, err
+	configs := &bootstrapv1.PoolbootConfigList{}
+	if err := cluster.List(ctx, configs, configsOf(p)...); err != nil {
+		return nil, fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
 	machines := &clusterv1.MachineList{}
 	if err := cluster.List(ctx, machines, configsOf(p)...); err != nil {
@@ -51,7 +51,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	if err := workload.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("list Nodes of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err)
 	}
-	hosts := hoststate.OfPool(p.Spec.PoolRole, ofCluster, configs, machines.Items, nodes.Items)
+	hosts := hoststate.OfPool(p.Spec.PoolRole, ofCluster, configs.Items, machines.Items, nodes.Items)
 	limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(hosts))
 	if err != nil {
 		return nil, fmt.Errorf("%s: spec.%w", describe(p), err)
