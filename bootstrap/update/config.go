@@ -13,15 +13,3 @@ type Config struct {
 	// OS is what the host runs.
 	OS OperatingSystem
 }
-
-// OperatingSystem is the operating system of a host, as far as a rendered config determines it.
-type OperatingSystem struct {
-	// Image is the image of the operating system. If it is empty, it is the image that the host was installed with.
-	Image string `json:"image,omitempty"`
-	// ExtensionsImage is the image that extensions and other kernels are installed from.
-	ExtensionsImage string `json:"extensionsImage,omitempty"`
-	// KernelType is the kernel. It must not be empty.
-	KernelType string `json:"kernelType"`
-	// Extensions are installed in addition to the image.
-	Extensions []string `json:"extensions,omitempty"`
-}

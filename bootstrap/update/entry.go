@@ -20,6 +20,7 @@ const (
 	KindExtensions              Kind = "extensions"
 	KindKernelType              Kind = "kernelType"
 	KindOSImage                 Kind = "osImageURL"
+	KindExtensionsImage         Kind = "baseOSExtensionsContainerImage"
 	KindIgnitionKernelArguments Kind = "config.kernelArguments"
 	KindFile                    Kind = "file"
 	KindDirectory               Kind = "directory"

@@ -41,6 +41,9 @@ func findObstacles(before, after Config) (obstacles []Obstacle) {
 		obstacles = append(obstacles, Obstacle{Entry{Kind: KindOSImage}, "it is removed, and the image that the host was installed with is not known",
 			"set osImageURL to that image, or replace the Machine"})
 	}
+	if changesOS(before.OS, after.OS) {
+		obstacles = append(obstacles, after.OS.Obstacles()...)
+	}
 	if !ignition.Equal(from.KernelArguments, to.KernelArguments) {
 		obstacles = append(obstacles, Obstacle{Entry{Kind: KindIgnitionKernelArguments}, onlyWhenInstalled,
 			"use spec.kernelArguments of the MachineConfig instead, or replace the Machine"})

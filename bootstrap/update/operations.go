@@ -119,10 +119,9 @@ func withoutSSHKeys(users []types.PasswdUser) []types.PasswdUser {
 	return users
 }
 
-// osOperations returns the operation that changes the operating system. Another extensions image alone changes nothing:
-// it is used when extensions are installed.
+// osOperations returns the operation that changes the operating system.
 func osOperations(before, after OperatingSystem) []Operation {
-	if before.Image == after.Image && before.KernelType == after.KernelType && slices.Equal(before.Extensions, after.Extensions) {
+	if !changesOS(before, after) {
 		return nil
 	}
 	return []Operation{{Kind: ChangeOS, Before: State{OS: &before}, After: State{OS: &after}}}
