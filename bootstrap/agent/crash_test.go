@@ -104,5 +104,28 @@ var _ = Describe("Invariant 9: a host that is interrupted at any step", func() {
 				w.fails["arguments two three"] = errors.New("exit status 1")
 			}),
 		)
+
+		It("is repaired as far as possible, or stays as it is if that fails, "+how, func() {
+			for _, fails := range []bool{false, true} {
+				for stopAt := 1; ; stopAt++ {
+					w := installed(withFiles("/etc/reload/f", "a", "/etc/none/f", "a", "/etc/f", "a"), repairs)
+					for _, name := range []string{"etc/reload/f", "etc/none/f", "etc/f"} {
+						w.write(name, "by hand")
+					}
+					if fails {
+						w.fails["reload web.service"] = errors.New("exit status 1")
+					}
+					w.steps, w.stopAt, w.losesPower = nil, stopAt, losesPower
+					Expect(w.run()).To(Succeed(), "interrupted at step %d", stopAt)
+					got := w.read("etc/reload/f") + " " + w.read("etc/none/f") + " " + w.read("etc/f")
+					Expect(got).To(Equal(map[bool]string{false: "a a by hand", true: "by hand by hand by hand"}[fails]), "interrupted at step %d", stopAt)
+					Expect(w.state()).To(HavePrefix("Degraded "))
+					if len(w.steps) < stopAt {
+						Expect(stopAt).To(BeNumerically(">", 10), "there are not enough steps")
+						break
+					}
+				}
+			}
+		})
 	}
 })

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -35,6 +34,8 @@ const (
 	otherEnablement = "Enablement"
 	// isMasked is a unit that is masked, and not by the configuration.
 	isMasked = "Masked"
+	// otherOS is an entry, such as osImageURL, that the running operating system does not have.
+	otherOS = "OperatingSystem"
 )
 
 // wantsDirectories are those in which most units are enabled. They are watched also before they exist.
@@ -49,6 +50,10 @@ type current struct {
 	config    string
 	units     []string
 	arguments []string
+	os        update.OperatingSystem
+	// isOSKnown is set once osDrift is known. The running operating system is another one only after a reboot.
+	isOSKnown bool
+	osDrift   []difference
 	// enablement is that of the units of the configuration that it does not mask, update.Preset if it says nothing.
 	enablement map[string]update.Enablement
 	repairs    bool
@@ -77,7 +82,7 @@ func (a *Agent) loadCurrent(ctx context.Context, node Node) error {
 	if err != nil {
 		return err
 	}
-	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}}
+	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}}
 	for _, unit := range t.config.Ignition.Systemd.Units {
 		c.units = append(c.units, unit.Name)
 		if !ptr.Deref(unit.Mask, false) {
@@ -151,6 +156,7 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 			drift = append(drift, difference{argument, missingArgument})
 		}
 	}
+	drift = append(drift, a.osDrift(ctx)...)
 	if !slices.Equal(drift, a.current.drift) {
 		a.Log.Warn("what differs from the configuration changed", "differences", shorten(listDrift(drift), agentv1.MaxReason))
 	}
@@ -185,6 +191,46 @@ func (a *Agent) unitDrift(ctx context.Context, known []difference) (drift []diff
 	return drift
 }
 
+// osDrift returns the entries that the running operating system does not have: a host boots for the first time with
+// the one that it was installed with. What the host has no program for is not there. Without an answer of the program,
+// which is logged, there are none, and the next check asks again.
+func (a *Agent) osDrift(ctx context.Context) []difference {
+	c := a.current
+	if c.isOSKnown {
+		return c.osDrift
+	}
+	want, missing := c.os, func(entry update.Kind) { c.osDrift = append(c.osDrift, difference{string(entry), otherOS}) }
+	c.osDrift = nil
+	if want.Image != "" && !a.Capabilities.OSImage {
+		missing(update.KindOSImage)
+		want.Image = ""
+	}
+	if !a.Capabilities.Packages {
+		if len(want.Extensions) > 0 {
+			missing(update.KindExtensions)
+		}
+		if !want.HasDefaultKernel() {
+			missing(update.KindKernelType)
+		}
+		want.Extensions, want.KernelType = nil, ""
+	}
+	if want.Image != "" || len(want.Extensions) > 0 || !want.HasDefaultKernel() {
+		limited, cancel := context.WithTimeout(ctx, actionTimeout)
+		defer cancel()
+		entry, how, err := a.Executors.OS.Difference(limited, want)
+		if err != nil {
+			a.Log.Error("whether the host runs its operating system is not known", "error", err)
+			return c.osDrift
+		}
+		if entry != "" {
+			a.Log.Warn("the host runs another operating system", "entry", entry, "difference", how)
+			missing(entry)
+		}
+	}
+	c.isOSKnown = true
+	return c.osDrift
+}
+
 // enablementOf returns how a configuration enables a unit.
 func enablementOf(unit types.Unit) update.Enablement {
 	switch {
@@ -208,70 +254,4 @@ func listDrift(drift []difference) string {
 		texts[i] = d.String()
 	}
 	return strings.Join(texts, "\n")
-}
-
-const (
-	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot, or force the host to apply its configuration again. " + ofOS
-	repairForced = "Correct it on the host, or force the host to apply its configuration again. " + ofOS
-	ofOS         = "Leave entries out of the configuration that the operating system changes itself."
-)
-
-// repair corrects what differs, if the pool says so and it needs neither a drain nor a reboot. Otherwise it reports it.
-func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
-	report := func(why string) {
-		a.report.set(a.journal.Current, agentv1.Degraded, fmt.Sprintf("the host differs from %s in %d entries. %s", a.current.config, len(a.current.drift), why))
-	}
-	switch wait := a.repairWait(); {
-	case !slices.ContainsFunc(a.current.drift, isRepairable):
-		report("What is additional is not Poolboot's: remove it on the host.")
-		return a.untilCheck(), nil
-	case !a.current.repairs:
-		report(repairByHand)
-		return a.untilCheck(), nil
-	case wait > 0:
-		report("It was repaired before, and differs again: find the program that changes it. If that is the operating system, leave the entry out of the configuration.")
-		return min(wait, a.untilCheck()), nil
-	}
-	t, err := a.load(a.journal.Current)
-	if err != nil {
-		return now, err
-	}
-	u := newUpdate(t, t, a.current.drift, a.Capabilities)
-	switch {
-	case !u.plan.IsPossible():
-		report("It can't be repaired: " + u.obstacles())
-		return a.untilCheck(), nil
-	case u.plan.Drains():
-		report("A repair needs a drain: " + u.reason() + ". " + repairForced)
-		return a.untilCheck(), nil
-	}
-	var check *hostfiles.CheckError
-	switch err := a.check(ctx, u); {
-	case errors.As(err, &check):
-		report("It can't be repaired: " + check.Error())
-		return a.untilCheck(), nil
-	case err != nil:
-		return now, err
-	}
-	a.repairedAt, a.repairs = a.Clock.Uptime(), a.repairs+1
-	return a.start(ctx, node, u)
-}
-
-// repairWait returns the time until the next repair can begin. Each repair soon after another one doubles it, up to the
-// time between two full checks: a program that changes an entry again and again has the host repaired once an hour.
-func (a *Agent) repairWait() time.Duration {
-	if a.repairs == 0 {
-		return 0
-	}
-	interval := min(checkInterval, repairInterval<<min(a.repairs-1, 10))
-	passed := a.Clock.Uptime() - a.repairedAt
-	if passed >= interval+checkInterval { // the last one lasted
-		a.repairs = 0
-	}
-	return interval - passed
-}
-
-// isRepairable reports whether a difference is one of something that Poolboot wrote.
-func isRepairable(d difference) bool {
-	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked
 }

@@ -105,6 +105,27 @@ var _ = Describe("A host that differs from its configuration", func() {
 		Entry("a kernel argument", func(w *world) { w.running = nil }),
 	)
 
+	It("is repaired as far as that needs neither a drain nor a reboot, and reports the rest", func() {
+		config := withFiles("/etc/none/f", "a", "/etc/reload/f", "a", "/etc/drain/f", "a", "/etc/f", "a")
+		config.KernelArguments = []string{"quiet"}
+		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Install]", true), unit("reboots.service", "[Install]", true)}
+		w := installed(config, repairs)
+		for _, name := range []string{"none", "reload", "drain", ""} {
+			w.write("etc/"+name+"/f", "by hand")
+		}
+		w.enablement["web.service"], w.enablement["reboots.service"] = update.Disabled, update.Disabled
+		w.running, w.arguments = nil, nil
+		Expect(w.run()).To(Succeed())
+		Expect(w.read("etc/none/f") + w.read("etc/reload/f")).To(Equal("aa"))
+		Expect(w.read("etc/drain/f") + w.read("etc/f")).To(Equal("by handby hand"))
+		Expect(w.enablement).To(And(HaveKeyWithValue("web.service", update.Enabled), HaveKeyWithValue("reboots.service", update.Disabled)))
+		Expect(w.arguments).To(BeEmpty())
+		Expect(w.calls).To(Equal([]string{"reload web.service", "daemon-reload", "restart web.service"}))
+		Expect(w.state()).To(HavePrefix("Degraded "))
+		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/drain/f: Content\n/etc/f: Content\n/etc/systemd/system/reboots.service: Enablement\nquiet: MissingKernelArgument"))
+		Expect(w.reason()).To(ContainSubstring("A repair needs a drain: "))
+	})
+
 	It("is not repaired again and again while another program changes it, and not in a row", func() {
 		w := install(repairs)
 		a, stop := w.begin()

@@ -96,11 +96,11 @@ func (f *fakeExecutor) Prepare(_ context.Context, operations []update.Operation)
 	})
 }
 
-func (f *fakeExecutor) Difference(_ context.Context, want update.OperatingSystem) (string, error) {
-	if f.w.runningOS != want.Image {
-		return "it runs " + f.w.runningOS, nil
+func (f *fakeExecutor) Difference(_ context.Context, want update.OperatingSystem) (update.Kind, string, error) {
+	if want.Image != "" && f.w.runningOS != want.Image {
+		return update.KindOSImage, "it runs " + f.w.runningOS, f.w.fails["difference"]
 	}
-	return "", nil
+	return "", "", f.w.fails["difference"]
 }
 
 type fakeUnits struct{ w *world }

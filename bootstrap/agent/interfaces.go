@@ -33,9 +33,9 @@ type Preparer interface {
 // OS is the Executor of update.ChangeOS.
 type OS interface {
 	Executor
-	// Difference returns how the running operating system differs from a configuration, for people, and "" if it does
-	// not.
-	Difference(ctx context.Context, want update.OperatingSystem) (string, error)
+	// Difference returns an entry of a configuration that the running operating system does not have, and how it
+	// differs, for people. Both are "" if it has all of them.
+	Difference(ctx context.Context, want update.OperatingSystem) (entry update.Kind, how string, err error)
 }
 
 // KernelArguments is the Executor of update.ChangeKernelArguments.

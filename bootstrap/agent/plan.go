@@ -20,8 +20,11 @@ type hostUpdate struct {
 	plan          update.Plan
 	// forced means that everything is applied again, and that what was changed by hand is overwritten.
 	forced bool
-	// drift is what differed from the configuration before the update, if it is forced.
+	// drift is what differed from the configuration before the update, as far as it counts: everything if the update is
+	// forced, and otherwise the operating system.
 	drift []difference
+	// stays reports whether a repair leaves a path as it is. It is nil if everything is applied.
+	stays func(name string) bool
 }
 
 // newUpdate plans an update. It is forced if the assignment says so, or if it is a repair.
@@ -29,11 +32,17 @@ func newUpdate(before, after *target, drift []difference, can update.Capabilitie
 	u := &hostUpdate{before: before, after: after}
 	u.forced = before.revision == after.revision || after.Force != "" && after.Force != before.Force
 	from := before.config
+	u.drift = without(drift, func(d difference) bool { return !u.forced && d.Kind != otherOS })
 	if u.forced {
-		u.drift = drift
 		from = withoutDrift(from, drift)
 	}
 	u.plan = update.New(from, after.config, after.Policy, can)
+	found := withoutDrift(before.config, u.drift).OS
+	for i, operation := range u.plan.Operations {
+		if operation.Kind == update.ChangeOS { // if it is undone, the host runs again what it ran before
+			u.plan.Operations[i].Before.OS = &found
+		}
+	}
 	if u.forced && u.plan.IsPossible() {
 		u.plan.Operations = withAll(keepEnablement(u.plan.Operations, before.config), update.Desired(after.config))
 	}
@@ -46,6 +55,8 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 	isDrifted, arguments := map[string]bool{}, []string(nil)
 	for _, d := range drift {
 		switch d.Kind {
+		case otherOS:
+			config.OS = withoutEntry(config.OS, update.Kind(d.Name))
 		case missingArgument:
 			arguments = append(arguments, d.Name)
 		case string(hostfiles.AdditionalDropIn), isMasked: // it is not Poolboot's, and stays
@@ -65,6 +76,19 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 		config.KernelArguments = without(argumentsOf(config), func(argument string) bool { return slices.Contains(arguments, argument) })
 	}
 	return config
+}
+
+// withoutEntry returns an operating system without an entry.
+func withoutEntry(os update.OperatingSystem, entry update.Kind) update.OperatingSystem {
+	switch entry {
+	case update.KindOSImage:
+		os.Image = ""
+	case update.KindExtensions:
+		os.Extensions = nil
+	case update.KindKernelType:
+		os.KernelType = update.DefaultKernel
+	}
+	return os
 }
 
 // keepEnablement returns operations in which units that a configuration enables or disables are so before, also if they
@@ -123,7 +147,11 @@ func (a *Agent) pathChanges(u *hostUpdate, host hosttree.Host) ([]hosttree.Chang
 	if err != nil {
 		return nil, err
 	}
-	return a.Files.ChangesTo(tree)
+	changes, err := a.Files.ChangesTo(tree)
+	if u.stays != nil {
+		changes = slices.DeleteFunc(changes, func(change hosttree.Change) bool { return u.stays(change.Path) })
+	}
+	return changes, err
 }
 
 // overwrites reports whether an update overwrites what was changed by hand.

@@ -103,5 +103,8 @@ func (a *Agent) loadUpdate() (*hostUpdate, error) {
 	if err != nil {
 		return nil, err
 	}
+	if before.revision == after.revision {
+		return newRepair(after, a.journal.Drift, a.Capabilities), nil
+	}
 	return newUpdate(before, after, a.journal.Drift, a.Capabilities), nil
 }

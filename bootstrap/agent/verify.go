@@ -91,12 +91,12 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 	if changes(update.ChangeOS) {
 		limited, cancel := context.WithTimeout(ctx, actionTimeout)
 		defer cancel()
-		difference, err := a.Executors.OS.Difference(limited, u.after.config.OS)
+		_, how, err := a.Executors.OS.Difference(limited, u.after.config.OS)
 		if err != nil {
 			return "", err
 		}
-		if difference != "" {
-			return "the host booted another operating system: " + difference, nil
+		if how != "" {
+			return "the host booted another operating system: " + how, nil
 		}
 	}
 	return "", nil

@@ -51,6 +51,8 @@ type world struct {
 	// running are the arguments of the running kernel, and runningOS is its image.
 	running   []string
 	runningOS string
+	// can is what the host has programs for.
+	can update.Capabilities
 	// losesArguments is set if the boot loader does not use what is configured.
 	losesArguments bool
 
@@ -104,7 +106,7 @@ func newWorld() *world {
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
 		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, uptime: time.Hour,
-		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, drains: true,
+		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
 	}
@@ -191,7 +193,7 @@ func (w *world) begin() (a *Agent, stop func()) {
 	Expect(err).NotTo(HaveOccurred())
 	stop = func() { _, _ = files.Close(), root.Close() }
 	options := Options{
-		Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: &fakeFiles{files, w}, Capabilities: update.AllCapabilities,
+		Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: &fakeFiles{files, w}, Capabilities: w.can,
 		Executors: Executors{
 			Accounts: &fakeExecutor{w, "accounts"}, KubeletFlags: &fakeExecutor{w, "flags"}, Enablement: &fakeExecutor{w, "enablement"}, KernelArguments: &fakeExecutor{w, "arguments"},
 			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w},
@@ -287,7 +289,7 @@ func (w *world) put(a assignment.Assignment) string {
 func (w *world) assign(name string, config update.Config, changes ...func(*assignment.Assignment)) assignment.Assignment {
 	GinkgoHelper()
 	file, err := json.Marshal(ignition.MachineConfigFile{
-		Name: name, KernelType: cmp.Or(config.OS.KernelType, "default"), OSImageURL: config.OS.Image, KernelArguments: config.KernelArguments, FIPS: config.FIPS,
+		Name: name, KernelType: cmp.Or(config.OS.KernelType, "default"), OSImageURL: config.OS.Image, Extensions: config.OS.Extensions, KernelArguments: config.KernelArguments, FIPS: config.FIPS,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	served := config.Ignition

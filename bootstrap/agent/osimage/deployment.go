@@ -2,7 +2,6 @@ package osimage
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -84,10 +83,8 @@ type status struct {
 var (
 	defaultKernel = []string{"kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-modules-extra"}
 	kernels       = map[string][]string{
-		"":          nil,
-		"default":   nil,
-		"realtime":  {"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-extra"},
-		"64k-pages": {"kernel-64k-core", "kernel-64k-modules", "kernel-64k-modules-core", "kernel-64k-modules-extra"},
+		update.RealtimeKernel: {"kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-extra"},
+		update.PagesKernel:    {"kernel-64k-core", "kernel-64k-modules", "kernel-64k-modules-core", "kernel-64k-modules-extra"},
 	}
 )
 
@@ -101,15 +98,12 @@ var extensions = map[string][]string{
 }
 
 // targetOf returns the deployment for a configuration.
-func targetOf(want update.OperatingSystem, known record) (deployment, error) {
+func targetOf(want update.OperatingSystem, known record) deployment {
 	target := deployment{Image: known.Image, Packages: slices.Clone(known.Packages), Removals: slices.Clone(known.Removals)}
 	if want.Image != "" {
 		target.Image = newImage(want.Image)
 	}
-	kernel, isKnown := kernels[want.KernelType]
-	if !isKnown {
-		return deployment{}, fmt.Errorf("kernelType %q is not known: use default, realtime or 64k-pages", want.KernelType)
-	}
+	kernel := kernels[want.KernelType]
 	if len(kernel) > 0 {
 		target.Packages = append(target.Packages, kernel...)
 		target.Removals = append(target.Removals, defaultKernel...)
@@ -121,13 +115,8 @@ func targetOf(want update.OperatingSystem, known record) (deployment, error) {
 		}
 		target.Packages = append(target.Packages, packages...)
 	}
-	for _, name := range target.Packages {
-		if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, "/ \t\n") {
-			return deployment{}, fmt.Errorf("extension %q is not the name of a package: correct it in the MachineConfig", name)
-		}
-	}
 	target.Packages, target.Removals = sorted(target.Packages), sorted(target.Removals)
-	return target, nil
+	return target
 }
 
 var errUnknownImage = errors.New("the image that the host was installed with is not known: set osImageURL, or replace the Machine")

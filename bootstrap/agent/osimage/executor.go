@@ -35,7 +35,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
@@ -75,40 +74,42 @@ func (e *Executor) Apply(ctx context.Context, operations []update.Operation) err
 	return nil
 }
 
-// Difference returns how the running operating system differs from a configuration, and "" if it does not. The image
-// of a configuration without one is any. Call it after the reboot: a deployment that can't be completed when the host
-// shuts down is discarded.
-func (e *Executor) Difference(ctx context.Context, want update.OperatingSystem) (string, error) {
+// Difference returns an entry of a configuration that the running operating system does not have, and how it differs.
+// Both are "" if it has all of them. The image of a configuration without one is any. Call it after the reboot: a
+// deployment that can't be completed when the host shuts down is discarded.
+func (e *Executor) Difference(ctx context.Context, want update.OperatingSystem) (entry update.Kind, how string, err error) {
+	if obstacles := want.Obstacles(); len(obstacles) > 0 {
+		return obstacles[0].Kind, obstacles[0].String(), nil
+	}
 	chosen, err := e.tool()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	s, err := chosen.status(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	target, err := targetOf(want, record{})
-	if err != nil {
-		return "", err
-	}
+	target := targetOf(want, record{})
 	if want.Image != "" && !s.booted.Image.is(target.Image) {
-		return fmt.Sprintf("the host runs the image %s instead of %s", s.booted.Image.Name, want.Image), nil
+		return update.KindOSImage, fmt.Sprintf("the host runs the image %s instead of %s", s.booted.Image.Name, want.Image), nil
 	}
-	missing := without(target.Packages, s.booted.Packages)
-	if len(missing) > 0 {
-		return fmt.Sprintf("the packages %q are not installed", missing), nil
+	missing := slices.DeleteFunc(without(target.Packages, s.booted.Packages), func(name string) bool {
+		_, err := e.Runner.Run(ctx, "rpm", "--query", "--whatprovides", name)
+		return err == nil // it is a package of the image
+	})
+	if len(missing) == 0 {
+		return "", "", nil
 	}
-	return "", nil
+	entry = update.KindExtensions
+	if len(intersection(missing, kernels[want.KernelType])) > 0 {
+		entry = update.KindKernelType
+	}
+	return entry, fmt.Sprintf("the packages %q are not installed", missing), nil
 }
 
-// imagePattern excludes options, and what is no name of an image.
-var imagePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
-
 func (e *Executor) change(ctx context.Context, before, after update.OperatingSystem) error {
-	for field, name := range map[string]string{"osImageURL": after.Image, "baseOSExtensionsContainerImage": after.ExtensionsImage} {
-		if name != "" && !imagePattern.MatchString(name) {
-			return fmt.Errorf("%s %q is not the name of an image: correct it in the MachineConfig", field, name)
-		}
+	if obstacles := after.Obstacles(); len(obstacles) > 0 {
+		return errors.New(obstacles[0].String())
 	}
 	chosen, err := e.tool()
 	if err != nil {
@@ -122,10 +123,7 @@ func (e *Executor) change(ctx context.Context, before, after update.OperatingSys
 	if err != nil {
 		return err
 	}
-	target, err := targetOf(after, known)
-	if err != nil {
-		return err
-	}
+	target := targetOf(after, known)
 	if err := chosen.change(ctx, s, target, after.ExtensionsImage); err != nil {
 		return err
 	}
@@ -147,27 +145,25 @@ type record struct {
 	Removals []string `json:"removals,omitempty"`
 }
 
-// record returns the record of this host. It writes it if there is none yet.
-func (e *Executor) record(s status, before update.OperatingSystem) (record, error) {
+// record returns the record of this host. It writes it if there is none yet, or none of an image that is not the
+// configured one: the host returns to that image if the change is undone.
+func (e *Executor) record(s status, before update.OperatingSystem) (known record, err error) {
 	name := filepath.Join("/", e.Root, RecordPath)
 	data, err := os.ReadFile(name)
-	if err == nil {
-		var known record
+	isRecorded := err == nil
+	switch {
+	case isRecorded:
 		if err := json.Unmarshal(data, &known); err != nil {
 			return record{}, fmt.Errorf("%s is damaged (%w): replace the Machine, or write it again", RecordPath, err)
 		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return record{}, err
+	default:
+		configured := targetOf(before, record{})
+		known.Packages, known.Removals = without(s.next.Packages, configured.Packages), without(s.next.Removals, configured.Removals)
+	}
+	if isRecorded && (before.Image != "" || known.Image.Name != "") {
 		return known, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return record{}, err
-	}
-	configured, err := targetOf(before, record{})
-	if err != nil {
-		return record{}, err
-	}
-	known := record{
-		Packages: without(s.next.Packages, configured.Packages),
-		Removals: without(s.next.Removals, configured.Removals),
 	}
 	if before.Image == "" {
 		known.Image = s.next.Image

@@ -84,8 +84,7 @@ var _ = Describe("The operating system of a host", func() {
 					Expect(h.next.is(old.deployment)).To(BeTrue(), "%s is undone to %s", h.next, old)
 				} else {
 					Expect(e.Apply(ctx, operations(before, after))).To(Succeed())
-					want, err := targetOf(after, record{Packages: []string{"by-hand"}, Removals: []string{"removed-by-hand"}})
-					Expect(err).NotTo(HaveOccurred())
+					want := targetOf(after, record{Packages: []string{"by-hand"}, Removals: []string{"removed-by-hand"}})
 					Expect(h.next.is(want)).To(BeTrue(), "%s is %s", h.next, want)
 					h.reboot()
 					Expect(e.Difference(ctx, after)).To(BeEmpty())
@@ -149,7 +148,9 @@ var _ = Describe("The operating system of a host", func() {
 			Expect(h.calls).To(Equal([]string{"bootc switch --transport=registry quay.io/example/os@sha256:1111"}), "the tag can have moved")
 		}
 		h.reboot()
-		Expect(e.Difference(ctx, os{Image: b})).To(Equal("the host runs the image quay.io/example/os@sha256:1111 instead of " + b))
+		_, how, err := e.Difference(ctx, os{Image: b})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(how).To(Equal("the host runs the image " + h.booted.Image.Name + " instead of " + b))
 	})
 
 	It("gets packages from the extensions image, which nothing is left of", func() {
@@ -197,11 +198,11 @@ var _ = Describe("The operating system of a host", func() {
 		Entry("without a program", "apt", os{}, os{Image: a}, "the host has no program for it"),
 		Entry("extensions with bootc", "bootc", os{}, os{Extensions: []string{"vim"}}, "bootc can't install extensions"),
 		Entry("a kernel with bootc", "bootc", os{}, os{KernelType: "realtime"}, "bootc can't install extensions or another kernel"),
-		Entry("an unknown kernel", "rpm-ostree", os{}, os{KernelType: "fast"}, `kernelType "fast" is not known`),
-		Entry("an option as an image", "rpm-ostree", os{}, os{Image: "--help"}, `osImageURL "--help" is not the name of an image`),
+		Entry("an unknown kernel", "rpm-ostree", os{}, os{KernelType: "fast"}, `kernelType: "fast" is not known: use default, realtime or 64k-pages`),
+		Entry("an option as an image", "rpm-ostree", os{}, os{Image: "--help"}, `osImageURL: "--help" is not the name of an image: correct it in the MachineConfig`),
 		Entry("an option as an extensions image", "rpm-ostree", os{}, os{Extensions: []string{"vim"}, ExtensionsImage: "-v /:/host"}, "is not the name of an image"),
-		Entry("an option as an extension", "rpm-ostree", os{}, os{Extensions: []string{"--reboot"}}, `extension "--reboot" is not the name of a package`),
-		Entry("a file as an extension", "rpm-ostree", os{}, os{Extensions: []string{"/tmp/x.rpm"}}, `extension "/tmp/x.rpm" is not the name of a package`),
+		Entry("an option as an extension", "rpm-ostree", os{}, os{Extensions: []string{"--reboot"}}, `extensions: "--reboot" is not the name of a package`),
+		Entry("a file as an extension", "rpm-ostree", os{}, os{Extensions: []string{"/tmp/x.rpm"}}, `extensions: "/tmp/x.rpm" is not the name of a package`),
 		Entry("the installed image, which nobody knows", "rpm-ostree", os{Image: a}, os{}, "the image that the host was installed with is not known"),
 	)
 
@@ -222,10 +223,23 @@ var _ = Describe("The operating system of a host", func() {
 	It("is compared with its configuration after a reboot", func() {
 		h := newHost()
 		e := h.executor("rpm-ostree")
-		h.booted.Packages = []string{"vim"}
-		Expect(e.Difference(ctx, os{KernelType: "default", Extensions: []string{"vim"}})).To(BeEmpty())
-		Expect(e.Difference(ctx, os{Extensions: []string{"vim", "kerberos"}})).To(Equal(`the packages ["krb5-workstation" "libkadm5"] are not installed`))
-		Expect(e.Difference(ctx, os{Image: a})).To(Equal("the host runs the image " + installed + " instead of " + a))
+		h.booted.Packages, h.provided = []string{"vim"}, []string{"usbguard"}
+		for _, entry := range []struct {
+			want  os
+			entry update.Kind
+			how   string
+		}{
+			{os{KernelType: "default", Extensions: []string{"vim", "usbguard"}}, "", ""},
+			{os{Extensions: []string{"vim", "kerberos"}}, update.KindExtensions, `the packages ["krb5-workstation" "libkadm5"] are not installed`},
+			{os{KernelType: "realtime", Extensions: []string{"vim"}}, update.KindKernelType, `the packages ["kernel-rt-core" "kernel-rt-modules" "kernel-rt-modules-extra"] are not installed`},
+			{os{Extensions: []string{"--eval=1"}}, update.KindExtensions, `extensions: "--eval=1" is not the name of a package: correct it in the MachineConfig`},
+			{os{Image: a}, update.KindOSImage, "the host runs the image " + installed + " instead of " + a},
+		} {
+			differing, how, err := e.Difference(ctx, entry.want)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(differing).To(Equal(entry.entry))
+			Expect(how).To(Equal(entry.how))
+		}
 	})
 
 	It("is read from what rpm-ostree prints", func() {
@@ -269,6 +283,19 @@ var _ = Describe("The operating system of a host", func() {
 		Expect(writeFile(h, RecordPath)).To(Succeed())
 		Expect(h.executor("bootc").Apply(ctx, operations(os{}, os{Image: a}))).To(MatchError(ContainSubstring(RecordPath + " is damaged")))
 		Expect(h.calls).To(BeEmpty())
+	})
+
+	It("returns to what it ran if the configured image was not its image, also if that was not recorded before", func() {
+		h := newHost()
+		e := h.executor("rpm-ostree")
+		Expect(e.Apply(ctx, operations(os{Image: installed}, os{Image: installed, Extensions: []string{"vim"}}))).To(Succeed())
+		h.booted.Image, h.next = named(b, registry), h.booted // by hand
+		change := operations(os{Extensions: []string{"vim"}}, os{Image: a, Extensions: []string{"vim"}})
+		Expect(e.Apply(ctx, change)).To(Succeed())
+		h.reboot()
+		Expect(h.booted.Image.Name).To(Equal(a))
+		Expect(e.Apply(ctx, update.Undo(change))).To(Succeed())
+		Expect(h.next.Image.Digest).To(Equal(named(b, registry).Digest))
 	})
 
 	It("is not touched by other operations", func() {

@@ -35,6 +35,8 @@ type host struct {
 	failAt int
 	// repositories are whether the packages of each call came from the extensions image.
 	repositories []bool
+	// provided are packages of the image.
+	provided []string
 }
 
 // deployed is a deployment with its kernel arguments.
@@ -106,6 +108,11 @@ func (h *host) Run(_ context.Context, name string, arguments ...string) ([]byte,
 	case text == "rpm-ostree kargs --deploy-index=1":
 		return []byte(h.booted.arguments + " ostree=/ostree/boot.0/b\n"), nil
 	case strings.HasPrefix(text, "podman rm"):
+		return nil, nil
+	case strings.HasPrefix(text, "rpm --query --whatprovides "):
+		if !slices.Contains(h.provided, arguments[2]) {
+			return nil, errors.New("exit status 1: no package provides " + arguments[2])
+		}
 		return nil, nil
 	default:
 		h.calls = append(h.calls, text)

@@ -258,8 +258,8 @@ func (noExecutor) Differing(context.Context, map[string]update.Enablement) (diff
 	return nil, nil, nil
 }
 func (noExecutor) Missing([]string) ([]string, error) { return nil, nil }
-func (noExecutor) Difference(context.Context, update.OperatingSystem) (string, error) {
-	return "", nil
+func (noExecutor) Difference(context.Context, update.OperatingSystem) (entry update.Kind, how string, _ error) {
+	return "", "", nil
 }
 
 func (w *world) service() *Service {

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+const (
+	repairByHand = "Correct it on the host, set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot, or force the host to apply its configuration again. " + ofOS
+	repairForced = "Correct it on the host, or force the host to apply its configuration again. " + ofOS
+	ofOS         = "Leave entries out of the configuration that the operating system changes itself."
+)
+
+// repair corrects what differs, if the pool says so, as far as that needs neither a drain nor a reboot. It reports the
+// rest.
+func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
+	report := func(why string) {
+		a.report.set(a.journal.Current, agentv1.Degraded, fmt.Sprintf("the host differs from %s in %d entries. %s", a.current.config, len(a.current.drift), why))
+	}
+	switch {
+	case !slices.ContainsFunc(a.current.drift, isRepairable):
+		report("What is additional is not Poolboot's: remove it on the host.")
+		return a.untilCheck(), nil
+	case !a.current.repairs:
+		report(repairByHand)
+		return a.untilCheck(), nil
+	}
+	t, err := a.load(a.journal.Current)
+	if err != nil {
+		return now, err
+	}
+	u := newRepair(t, a.current.drift, a.Capabilities)
+	if len(u.drift) == 0 {
+		u = newUpdate(t, t, a.current.drift, a.Capabilities)
+	}
+	wait := a.repairWait()
+	switch {
+	case !u.plan.IsPossible():
+		report("It can't be repaired: " + u.obstacles())
+		return a.untilCheck(), nil
+	case u.plan.Drains():
+		report("A repair needs a drain: " + u.reason() + ". " + repairForced)
+		return a.untilCheck(), nil
+	case wait > 0:
+		report("It was repaired before, and differs again: find the program that changes it. If that is the operating system, leave the entry out of the configuration.")
+		return min(wait, a.untilCheck()), nil
+	}
+	var check *hostfiles.CheckError
+	switch err := a.check(ctx, u); {
+	case errors.As(err, &check):
+		report("It can't be repaired: " + check.Error())
+		return a.untilCheck(), nil
+	case err != nil:
+		return now, err
+	}
+	a.repairedAt, a.repairs = a.Clock.Uptime(), a.repairs+1
+	return a.start(ctx, node, u)
+}
+
+// repairWait returns the time until the next repair can begin. Each repair soon after another one doubles it, up to the
+// time between two full checks: a program that changes an entry again and again has the host repaired once an hour.
+func (a *Agent) repairWait() time.Duration {
+	if a.repairs == 0 {
+		return 0
+	}
+	interval := min(checkInterval, repairInterval<<min(a.repairs-1, 10))
+	passed := a.Clock.Uptime() - a.repairedAt
+	if passed >= interval+checkInterval { // the last one lasted
+		a.repairs = 0
+	}
+	return interval - passed
+}
+
+// isRepairable reports whether a difference is one of something that Poolboot wrote.
+func isRepairable(d difference) bool {
+	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked
+}
+
+// newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else
+// stays as it is.
+func newRepair(t *target, drift []difference, can update.Capabilities) *hostUpdate {
+	stays := disruptive(t)
+	u := newUpdate(t, t, without(drift, func(d difference) bool {
+		return !isRepairable(d) || d.Kind == missingArgument || d.Kind == otherOS || stays(d.Name)
+	}), can)
+	u.stays = stays
+	u.plan.Operations = without(u.plan.Operations, func(operation update.Operation) bool {
+		return operation.Kind == update.ChangeKernelArguments || operation.Kind == update.ChangeEnablement && !slices.ContainsFunc(u.drift, func(d difference) bool {
+			return unitOf(d.Name) == operation.Name
+		})
+	})
+	return u
+}
+
+// disruptive returns a function that reports whether a change of a path of the configuration needs a drain or a reboot.
+func disruptive(t *target) func(name string) bool {
+	entries := map[update.Entry]bool{}
+	all := update.New(update.Config{}, t.config, t.Policy, update.AllCapabilities)
+	for _, change := range all.Changes {
+		if change.Kind != update.KindUnit {
+			change.Name = path.Clean(change.Name)
+		}
+		entries[change.Entry] = slices.ContainsFunc(change.Actions, func(action update.Action) bool {
+			return action.Type == update.Drain || action.Type == update.Reboot
+		})
+	}
+	return func(name string) bool {
+		if unit := unitOf(name); unit != "" && entries[update.Entry{Kind: update.KindUnit, Name: unit}] {
+			return true
+		}
+		for _, kind := range []update.Kind{update.KindFile, update.KindDirectory, update.KindLink} {
+			if entries[update.Entry{Kind: kind, Name: name}] {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// unitOf returns the unit that a path is the file or a drop-in of, "" if it is neither.
+func unitOf(name string) string {
+	directory, base := path.Split(name)
+	if directory = path.Clean(directory); directory == hosttree.UnitDirectory {
+		return base
+	}
+	if unit, isDropIn := strings.CutSuffix(path.Base(directory), ".d"); isDropIn && path.Dir(directory) == hosttree.UnitDirectory {
+		return unit
+	}
+	return ""
+}
