@@ -61,10 +61,7 @@ func (a *Agent) apply(ctx context.Context) (time.Duration, error) {
 
 // prepare lets executors record what they need to undo the update.
 func (a *Agent) prepare(ctx context.Context, u *hostUpdate) error {
-	kinds := map[update.OperationKind][]update.Operation{}
-	for _, operation := range u.plan.Operations {
-		kinds[executorOf(operation.Kind)] = append(kinds[executorOf(operation.Kind)], operation)
-	}
+	kinds := u.operations()
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		executor, err := a.executor(kind)
 		if err != nil {
@@ -77,6 +74,23 @@ func (a *Agent) prepare(ctx context.Context, u *hostUpdate) error {
 		}
 	}
 	return nil
+}
+
+// refusal returns why the programs of the host can't carry out an update, "" if they can or nobody knows.
+func (a *Agent) refusal(ctx context.Context, u *hostUpdate) string {
+	kinds := u.operations()
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		executor, err := a.executor(kind)
+		if err != nil {
+			return err.Error()
+		}
+		if refuser, ok := executor.(Refuser); ok {
+			if why := refuser.Refusal(ctx, kinds[kind]); why != "" {
+				return "the host can't change to " + u.after.Config.Name + ": " + why
+			}
+		}
+	}
+	return ""
 }
 
 // executor returns the executor of a kind of operations.

@@ -65,6 +65,10 @@ func (f *fakeExecutor) Apply(_ context.Context, operations []update.Operation) e
 	return nil
 }
 
+func (f *fakeExecutor) Refusal(context.Context, []update.Operation) string {
+	return f.w.refusals[f.name]
+}
+
 func (f *fakeExecutor) Missing(arguments []string) (missing []string, _ error) {
 	for _, argument := range arguments {
 		if !slices.Contains(f.w.running, argument) {

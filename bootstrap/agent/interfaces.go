@@ -30,6 +30,13 @@ type Preparer interface {
 	Prepare(ctx context.Context, operations []update.Operation) error
 }
 
+// Refuser is an Executor whose programs can't make every change.
+type Refuser interface {
+	// Refusal returns why operations are not possible on this host, and what to do, "" if they are or nobody knows. It
+	// changes nothing.
+	Refusal(ctx context.Context, operations []update.Operation) string
+}
+
 // OS is the Executor of update.ChangeOS.
 type OS interface {
 	Executor

@@ -164,6 +164,19 @@ var _ = Describe("An update", func() {
 		Expect(w.steps).NotTo(ContainElement(HavePrefix("before apply")))
 	})
 
+	It("touches nothing if a program of the host can't make a change", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		w.refusals = map[string]string{"arguments": "it can't remove quiet", "os": "nobody asks"}
+		config := withFiles("/etc/f", "b")
+		config.KernelArguments = []string{"splash"}
+		revision := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Unreconcilable " + revision))
+		Expect(w.reason()).To(Equal("the host can't change to rendered-b: it can't remove quiet"))
+		Expect(w.states).To(Equal([]string{"Unreconcilable"}))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	})
+
 	It("waits for the drain of exactly its revision", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		w.drains = false

@@ -138,6 +138,15 @@ func executorOf(kind update.OperationKind) update.OperationKind {
 	return kind
 }
 
+// operations returns the operations by their executor.
+func (u *hostUpdate) operations() map[update.OperationKind][]update.Operation {
+	kinds := map[update.OperationKind][]update.Operation{}
+	for _, operation := range u.plan.Operations {
+		kinds[executorOf(operation.Kind)] = append(kinds[executorOf(operation.Kind)], operation)
+	}
+	return kinds
+}
+
 // pathChanges returns the changes of files of an update.
 func (a *Agent) pathChanges(u *hostUpdate, host hosttree.Host) ([]hosttree.Change, error) {
 	if !u.forced {

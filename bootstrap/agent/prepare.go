@@ -42,6 +42,9 @@ func (a *Agent) evaluate(ctx context.Context, node Node, desired string) (accept
 	if !u.plan.IsPossible() {
 		return refuse(agentv1.Unreconcilable, u.obstacles())
 	}
+	if why := a.refusal(limited, u); why != "" {
+		return refuse(agentv1.Unreconcilable, why)
+	}
 	var check *hostfiles.CheckError
 	switch err := a.check(limited, u); {
 	case errors.As(err, &check):

@@ -82,6 +82,7 @@ type world struct {
 	contents  map[string][]byte // by URL
 	programs  map[string][]byte // by hash
 	fails     map[string]error  // by call
+	refusals  map[string]string // by executor
 	program   *fakeProgram
 	downloads int // of programs
 

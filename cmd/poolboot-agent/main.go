@@ -117,6 +117,8 @@ func run(ctx context.Context, arguments []string) int {
 	return 0
 }
 
+var _, _ agent.Refuser = (*kernelarguments.Executor)(nil), (*osimage.Executor)(nil)
+
 // newService returns the agent of this host.
 func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.Service {
 	runner, slow := command.Runner{}, command.Runner{Timeout: longTimeout}

@@ -84,29 +84,64 @@ func (e *Executor) Apply(ctx context.Context, operations []update.Operation) err
 		if operation.Kind != update.ChangeKernelArguments {
 			continue
 		}
-		before := unique(ignition.SplitArguments(operation.Before.KernelArguments))
-		after := unique(ignition.SplitArguments(operation.After.KernelArguments))
-		if err := e.change(ctx, before, after); err != nil {
+		if err := e.change(ctx, operation); err != nil {
 			return fmt.Errorf("change the kernel arguments: %w", err)
 		}
 	}
 	return nil
 }
 
-func (e *Executor) change(ctx context.Context, before, after []string) error {
-	chosen, err := e.tool()
+// Refusal returns why operations of the kind update.ChangeKernelArguments are not possible with the program of this
+// host, "" if they are or nobody knows. It changes nothing.
+func (e *Executor) Refusal(ctx context.Context, operations []update.Operation) string {
+	for _, operation := range operations {
+		if operation.Kind != update.ChangeKernelArguments {
+			continue
+		}
+		if chosen, c, _, err := e.plan(ctx, operation); err == nil {
+			if why := refusalOf(chosen, c); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+func (e *Executor) change(ctx context.Context, operation update.Operation) error {
+	chosen, c, isRecorded, err := e.plan(ctx, operation)
 	if err != nil {
 		return err
 	}
-	current, err := chosen.read(ctx)
-	if err != nil {
-		return err
+	if !isRecorded {
+		if err := e.write(c.record); err != nil {
+			return err
+		}
 	}
-	known, err := e.record(current, before)
-	if err != nil {
-		return err
+	if why := refusalOf(chosen, c); why != "" {
+		return errors.New(why)
 	}
-	return chosen.change(ctx, change{current: current, before: before, after: after, record: known})
+	return chosen.change(ctx, c)
+}
+
+// refusalOf returns why a program can't make a change, "" if it can or there is nothing to do.
+func refusalOf(chosen tool, c change) string {
+	if slices.Equal(c.current, c.target()) {
+		return ""
+	}
+	return chosen.refusal(c)
+}
+
+// plan returns the change of an operation and the program for it, and whether the record of the host is written.
+func (e *Executor) plan(ctx context.Context, operation update.Operation) (chosen tool, c change, isRecorded bool, err error) {
+	if chosen, err = e.tool(); err != nil {
+		return nil, c, false, err
+	}
+	if c.current, err = chosen.read(ctx); err != nil {
+		return nil, c, false, err
+	}
+	c.before, c.after = unique(ignition.SplitArguments(operation.Before.KernelArguments)), unique(ignition.SplitArguments(operation.After.KernelArguments))
+	c.record, isRecorded, err = e.record(c.current, c.before)
+	return chosen, c, isRecorded, err
 }
 
 // record is what the host had before Poolboot changed anything.
@@ -117,29 +152,33 @@ type record struct {
 	Installed []string `json:"installed"`
 }
 
-// record returns the record of this host. It writes it if there is none yet.
-func (e *Executor) record(current, before []string) (record, error) {
-	var known record
+// record returns the record of this host, and whether it is written. If not, it is what has to be written.
+func (e *Executor) record(current, before []string) (known record, isRecorded bool, err error) {
 	data, err := os.ReadFile(e.path(RecordPath))
 	if err == nil {
 		if err := json.Unmarshal(data, &known); err != nil {
-			return record{}, fmt.Errorf("%s is damaged (%w): remove it to let the agent record the arguments of the host again", RecordPath, err)
+			return record{}, false, fmt.Errorf("%s is damaged (%w): remove it to let the agent record the arguments of the host again", RecordPath, err)
 		}
-		return known, nil
+		return known, true, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return record{}, err
+		return record{}, false, err
 	}
 	image, err := os.ReadFile(e.path(imagePath))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return record{}, err
+		return record{}, false, err
 	}
 	known.Kept = append(without(current, before), ignition.SplitArguments([]string{string(image)})...)
 	known.Installed = without(before, known.Kept)
-	if data, err = json.Marshal(known); err != nil {
-		return record{}, err
+	return known, false, nil
+}
+
+func (e *Executor) write(known record) error {
+	data, err := json.Marshal(known)
+	if err != nil {
+		return err
 	}
-	return known, durable.Write(e.path(RecordPath), append(data, '\n'), 0o600)
+	return durable.Write(e.path(RecordPath), append(data, '\n'), 0o600)
 }
 
 // Missing returns which arguments of a configuration the running kernel lacks. After a change and until the host

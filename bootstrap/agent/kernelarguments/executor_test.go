@@ -113,15 +113,22 @@ var _ = Describe("The kernel arguments of a host", func() {
 		Expect(h.executor("rpm-ostree").Missing([]string{`a b="1 2"`})).To(BeEmpty())
 	})
 
-	It("that grubby can't pass are refused, and nothing is changed", func() {
+	It("that grubby can't pass are refused, also before an update, and nothing is changed", func() {
 		h := newHost(nil, nil)
+		Expect(h.executor("grubby").Refusal(ctx, operations(nil, []string{"a", `b="1 2"`}))).To(HavePrefix("grubby can't pass "))
+		Expect(h.executor("grubby").Refusal(ctx, operations(nil, []string{"a"}))).To(BeEmpty())
+		Expect(filepath.Join(h.root, RecordPath)).NotTo(BeAnExistingFile())
 		Expect(h.executor("grubby").Apply(ctx, operations(nil, []string{"a", `b="1 2"`}))).To(MatchError(
 			`change the kernel arguments: grubby can't pass "b=\"1 2\"", which has a space, a quote, a dollar sign or a backslash: change it in the MachineConfig`))
 		Expect(h.calls).To(BeEmpty())
 	})
 
-	It("that bootc can't remove are refused, and nothing is changed", func() {
+	It("that bootc can't remove are refused, also before an update, and nothing is changed", func() {
 		h := newHost(split("ro"), split("a b"))
+		Expect(h.executor("bootc").Refusal(ctx, operations(split("a b"), split("b c")))).To(HavePrefix(`bootc can't remove "a"`))
+		Expect(h.executor("bootc").Refusal(ctx, operations(split("a b"), split("a b c")))).To(BeEmpty())
+		Expect(h.executor("bootc").Refusal(ctx, []update.Operation{{Kind: update.ChangeOS}})).To(BeEmpty())
+		Expect(filepath.Join(h.root, RecordPath)).NotTo(BeAnExistingFile())
 		Expect(h.executor("bootc").Apply(ctx, operations(split("a b"), split("b c")))).To(MatchError(ContainSubstring(
 			`bootc can't remove "a", which Ignition wrote when the host was installed`)))
 		Expect(h.calls).To(BeEmpty())

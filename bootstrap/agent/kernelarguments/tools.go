@@ -16,6 +16,8 @@ type tool interface {
 	// read returns the arguments with which the host boots next, or those of the running kernel if the program can't
 	// tell.
 	read(ctx context.Context) ([]string, error)
+	// refusal returns why the program can't make a change, and what to do, "" if it can.
+	refusal(c change) string
 	// change changes them. It does nothing if they are already changed.
 	change(ctx context.Context, c change) error
 }
@@ -45,6 +47,8 @@ func (t rpmOSTree) read(ctx context.Context) ([]string, error) {
 
 // isDeployment reports whether an argument names the deployment: every change of the arguments is another deployment.
 func isDeployment(argument string) bool { return nameOf(argument) == "ostree" }
+
+func (t rpmOSTree) refusal(change) string { return "" }
 
 func (t rpmOSTree) change(ctx context.Context, c change) error {
 	if slices.Equal(c.current, c.target()) {
@@ -83,11 +87,15 @@ func (t bootc) isUsable(ctx context.Context) bool {
 
 func (t bootc) read(context.Context) ([]string, error) { return t.running() }
 
-func (t bootc) change(ctx context.Context, c change) error {
+func (t bootc) refusal(c change) string {
 	if fixed := without(c.record.Installed, c.after); len(fixed) > 0 {
-		return fmt.Errorf("bootc can't remove %q, which Ignition wrote when the host was installed: restore it in the MachineConfig, use an image with rpm-ostree, or replace the Machine",
+		return fmt.Sprintf("bootc can't remove %q, which Ignition wrote when the host was installed: restore it in the MachineConfig, use an image with rpm-ostree, or replace the Machine",
 			strings.Join(fixed, " "))
 	}
+	return ""
+}
+
+func (t bootc) change(ctx context.Context, c change) error {
 	own := without(c.after, slices.Concat(c.record.Kept, c.record.Installed))
 	_, err := t.runner.Run(ctx, "bootc", "loader-entries", "set-options-for-source", "--source", bootcSource, "--options="+strings.Join(own, " "))
 	return err
@@ -116,12 +124,9 @@ func (t grubby) read(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-func (t grubby) change(ctx context.Context, c change) error {
+// edit returns what grubby removes, by name, and what is passed to it, because it replaces all arguments of a name.
+func (t grubby) edit(c change) (gone, passed []string) {
 	target := c.target()
-	if slices.Equal(c.current, target) {
-		return nil
-	}
-	var gone, passed []string
 	for _, name := range namesOf(c.removed()) {
 		ofName := slices.DeleteFunc(slices.Clone(target), func(argument string) bool { return nameOf(argument) != name })
 		passed = append(passed, ofName...)
@@ -131,11 +136,24 @@ func (t grubby) change(ctx context.Context, c change) error {
 	}
 	// Arguments of other names are appended in the order of the configuration.
 	slices.SortStableFunc(passed, func(a, b string) int { return slices.Index(target, a) - slices.Index(target, b) })
+	return gone, passed
+}
+
+func (t grubby) refusal(c change) string {
+	_, passed := t.edit(c)
 	for _, argument := range passed {
 		if strings.ContainsAny(argument, " \t\n\"'`$\\") {
-			return fmt.Errorf("grubby can't pass %q, which has a space, a quote, a dollar sign or a backslash: change it in the MachineConfig", argument)
+			return fmt.Sprintf("grubby can't pass %q, which has a space, a quote, a dollar sign or a backslash: change it in the MachineConfig", argument)
 		}
 	}
+	return ""
+}
+
+func (t grubby) change(ctx context.Context, c change) error {
+	if slices.Equal(c.current, c.target()) {
+		return nil
+	}
+	gone, passed := t.edit(c)
 	arguments := []string{"--update-kernel=ALL"}
 	if len(gone) > 0 {
 		arguments = append(arguments, "--remove-args="+strings.Join(gone, " "))
@@ -164,6 +182,8 @@ type helper struct {
 }
 
 func (t helper) read(context.Context) ([]string, error) { return t.running() }
+
+func (t helper) refusal(change) string { return "" }
 
 func (t helper) change(ctx context.Context, c change) error {
 	if !c.reorders() {

@@ -60,13 +60,14 @@ func (e *bootcEntry) deployment() (d deployment) {
 	return d
 }
 
-func (t bootc) change(ctx context.Context, s status, target deployment, _ string) error {
+func (t bootc) refuse(target deployment) error {
 	if len(target.Packages) > 0 || len(target.Removals) > 0 {
 		return errors.New("bootc can't install extensions or another kernel: use an image that contains them, or one with rpm-ostree")
 	}
-	if target.Image.Name == "" {
-		return errUnknownImage
-	}
+	return refuseUnknown(target)
+}
+
+func (t bootc) change(ctx context.Context, s status, target deployment, _ string) error {
 	if s.next.is(target) {
 		return nil
 	}

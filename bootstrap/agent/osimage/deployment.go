@@ -119,7 +119,13 @@ func targetOf(want update.OperatingSystem, known record) deployment {
 	return target
 }
 
-var errUnknownImage = errors.New("the image that the host was installed with is not known: set osImageURL, or replace the Machine")
+// refuseUnknown refuses a deployment without an image.
+func refuseUnknown(target deployment) error {
+	if target.Image.Name == "" {
+		return errors.New("the image that the host was installed with is not known: set osImageURL, or replace the Machine")
+	}
+	return nil
+}
 
 // sorted returns names in order, each once.
 func sorted(names []string) []string {

@@ -74,6 +74,32 @@ func (e *Executor) Apply(ctx context.Context, operations []update.Operation) err
 	return nil
 }
 
+// Refusal returns why operations of the kind update.ChangeOS are not possible with the program of this host, "" if they
+// are or nobody knows. It changes nothing.
+func (e *Executor) Refusal(ctx context.Context, operations []update.Operation) string {
+	for _, operation := range operations {
+		if operation.Kind != update.ChangeOS || operation.Before.OS == nil || operation.After.OS == nil {
+			continue
+		}
+		chosen, err := e.tool()
+		if err != nil {
+			return err.Error()
+		}
+		s, err := chosen.status(ctx)
+		if err != nil {
+			return ""
+		}
+		known, _, err := e.known(s, *operation.Before.OS)
+		if err != nil {
+			return ""
+		}
+		if err := chosen.refuse(targetOf(*operation.After.OS, known)); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
 // Difference returns an entry of a configuration that the running operating system does not have, and how it differs.
 // Both are "" if it has all of them. The image of a configuration without one is any. Call it after the reboot: a
 // deployment that can't be completed when the host shuts down is discarded.
@@ -124,6 +150,9 @@ func (e *Executor) change(ctx context.Context, before, after update.OperatingSys
 		return err
 	}
 	target := targetOf(after, known)
+	if err := chosen.refuse(target); err != nil {
+		return err
+	}
 	if err := chosen.change(ctx, s, target, after.ExtensionsImage); err != nil {
 		return err
 	}
@@ -145,38 +174,46 @@ type record struct {
 	Removals []string `json:"removals,omitempty"`
 }
 
-// record returns the record of this host. It writes it if there is none yet, or none of an image that is not the
-// configured one: the host returns to that image if the change is undone.
-func (e *Executor) record(s status, before update.OperatingSystem) (known record, err error) {
-	name := filepath.Join("/", e.Root, RecordPath)
-	data, err := os.ReadFile(name)
-	isRecorded := err == nil
+// record returns the record of this host, and writes it if it is new.
+func (e *Executor) record(s status, before update.OperatingSystem) (record, error) {
+	known, isNew, err := e.known(s, before)
+	if err != nil || !isNew {
+		return known, err
+	}
+	data, err := json.Marshal(known)
+	if err != nil {
+		return record{}, err
+	}
+	return known, durable.Write(filepath.Join("/", e.Root, RecordPath), append(data, '\n'), 0o600)
+}
+
+// known returns the record of this host. It is new if there is none yet, or none of an image that is not the configured
+// one: the host returns to that image if the change is undone.
+func (e *Executor) known(s status, before update.OperatingSystem) (known record, isNew bool, err error) {
+	data, err := os.ReadFile(filepath.Join("/", e.Root, RecordPath))
 	switch {
-	case isRecorded:
+	case err == nil:
 		if err := json.Unmarshal(data, &known); err != nil {
-			return record{}, fmt.Errorf("%s is damaged (%w): replace the Machine, or write it again", RecordPath, err)
+			return record{}, false, fmt.Errorf("%s is damaged (%w): replace the Machine, or write it again", RecordPath, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return record{}, err
+		return record{}, false, err
 	default:
+		isNew = true
 		configured := targetOf(before, record{})
 		known.Packages, known.Removals = without(s.next.Packages, configured.Packages), without(s.next.Removals, configured.Removals)
 	}
-	if isRecorded && (before.Image != "" || known.Image.Name != "") {
-		return known, nil
+	if before.Image == "" && known.Image.Name == "" {
+		known.Image, isNew = s.next.Image, true
 	}
-	if before.Image == "" {
-		known.Image = s.next.Image
-	}
-	if data, err = json.Marshal(known); err != nil {
-		return record{}, err
-	}
-	return known, durable.Write(name, append(data, '\n'), 0o600)
+	return known, isNew, nil
 }
 
 // tool is a program that changes the operating system.
 type tool interface {
 	status(ctx context.Context) (status, error)
+	// refuse returns why the program can't make a deployment, and what to do, nil if it can.
+	refuse(target deployment) error
 	// change makes the next deployment as the target, if it is not.
 	change(ctx context.Context, s status, target deployment, extensionsImage string) error
 }

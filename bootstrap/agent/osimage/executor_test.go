@@ -206,6 +206,22 @@ var _ = Describe("The operating system of a host", func() {
 		Entry("the installed image, which nobody knows", "rpm-ostree", os{Image: a}, os{}, "the image that the host was installed with is not known"),
 	)
 
+	It("is refused before an update if the program can't change to it, and nothing is changed", func() {
+		h := newHost()
+		for want, change := range map[string][]update.Operation{
+			"": operations(os{}, os{Image: b}),
+			"bootc can't install extensions or another kernel": operations(os{Extensions: []string{"vim"}}, os{Image: b, Extensions: []string{"vim"}}),
+			"the image that the host was installed with":       operations(os{Image: a}, os{KernelType: "default"}),
+		} {
+			Expect(h.executor("bootc").Refusal(ctx, change)).To(HavePrefix(want))
+			Expect(h.executor("bootc").Refusal(ctx, change) == "").To(Equal(want == ""))
+		}
+		Expect(h.executor("apt").Refusal(ctx, operations(os{}, os{Image: b}))).To(HavePrefix("the host has no program for it"))
+		Expect(h.executor("bootc").Refusal(ctx, []update.Operation{{Kind: update.ChangeKernelArguments}})).To(BeEmpty())
+		Expect(h.calls).To(BeEmpty())
+		Expect(h.exists(RecordPath)).To(BeFalse())
+	})
+
 	It("is an error if a program succeeds without effect", func() {
 		for _, program := range []string{"rpm-ostree", "bootc"} {
 			h := newHost()

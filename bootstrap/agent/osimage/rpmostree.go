@@ -84,12 +84,11 @@ func (t rpmOSTree) deployments(ctx context.Context) (deployments []deployment, b
 	return deployments, booted, nil
 }
 
+func (t rpmOSTree) refuse(target deployment) error { return refuseUnknown(target) }
+
 func (t rpmOSTree) change(ctx context.Context, s status, target deployment, extensionsImage string) (err error) {
 	if err := t.removeExtensions(ctx); err != nil {
 		return err
-	}
-	if target.Image.Name == "" {
-		return errUnknownImage
 	}
 	if s.next.is(target) {
 		return nil
