@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -82,11 +81,6 @@ func NodeName(certificate *tls.Certificate) (string, error) {
 		return "", fmt.Errorf("%s: its common name is not %s<name of the Node>: it is not that of a kubelet", CertificatePath, nodePrefix)
 	}
 	return name, nil
-}
-
-// IsExpired reports whether a certificate is not valid any more at a time.
-func IsExpired(certificate *tls.Certificate, now time.Time) bool {
-	return now.After(certificate.Leaf.NotAfter)
 }
 
 // APIServer is where the API server of the kubelet is.

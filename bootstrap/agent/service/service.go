@@ -159,10 +159,7 @@ func (s *Service) Run(ctx context.Context) error {
 		return s.reportOnly(ctx, c, nodes, err)
 	}
 	defer files.Close()
-	changes, err := newWatcher(s.Root)
-	if err != nil {
-		s.Log.Error("changes of files are found only by the hourly check", "error", err)
-	}
+	changes := newWatcher(s.Root, s.Log)
 	defer changes.close()
 	options := agent.Options{
 		Root: s.Root, StateDirectory: StateDirectory, Files: files, Executors: s.Executors(files), Capabilities: s.Capabilities,

@@ -2,14 +2,20 @@ package service
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
@@ -162,12 +168,23 @@ var _ = Describe("The registration before the kubelet", func() {
 		Expect(w.registered).To(Equal(1))
 	})
 
-	It("gives up at once without a valid certificate", func() {
+	It("gives up at once without a certificate", func() {
 		w := newWorld()
 		Expect(w.service().Register(context.Background())).To(MatchError(ContainSubstring("has not joined")))
-		w.join(time.Now().Add(-time.Hour))
-		Expect(w.service().Register(context.Background())).To(MatchError(ContainSubstring("expired")))
 		Expect(w.registered).To(BeZero())
+	})
+
+	It("gives up at once if the config server does not accept the certificate, and not because the clock of the host is fast", func() {
+		w := newWorld()
+		w.register = func(response http.ResponseWriter) { response.WriteHeader(http.StatusNoContent) }
+		expires := time.Now().Add(-time.Hour).Truncate(time.Second) // by the clock of the host
+		w.join(expires)
+		w.expires = expires
+		Expect(w.service().Register(context.Background())).To(Succeed())
+		w.expires = time.Now()
+		began := time.Now()
+		Expect(w.service().Register(context.Background())).To(MatchError(ContainSubstring("401")))
+		Expect(time.Since(began)).To(BeNumerically("<", registerInterval))
 	})
 
 	It("ends with its time while the config server is not reachable", func() {
@@ -181,7 +198,20 @@ var _ = Describe("The registration before the kubelet", func() {
 	})
 })
 
+// full makes a watcher get no watches: all of the host are in use.
+func full(w *watcher, isOver *atomic.Bool) {
+	w.add = func(notify *fsnotify.Watcher, directory string) error {
+		if isOver.Load() {
+			return notify.Add(directory)
+		}
+		return syscall.ENOSPC
+	}
+}
+
 var _ = Describe("Changes of files", func() {
+	var logged *gbytes.Buffer
+	var prepare func(w *watcher)
+	BeforeEach(func() { logged, prepare = gbytes.NewBuffer(), nil })
 	begin := func(paths ...string) (*watcher, string) {
 		directory := GinkgoT().TempDir()
 		root, err := os.OpenRoot(directory)
@@ -189,9 +219,14 @@ var _ = Describe("Changes of files", func() {
 		DeferCleanup(root.Close)
 		Expect(os.MkdirAll(filepath.Join(directory, "etc"), 0o755)).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(directory, "etc/f"), []byte("a"), 0o644)).To(Succeed())
-		w, err := newWatcher(root)
-		Expect(err).NotTo(HaveOccurred())
+		w := newWatcher(root, slog.New(slog.NewTextHandler(logged, nil)))
 		DeferCleanup(w.close)
+		w.mu.Lock()
+		w.settle = 20 * time.Millisecond
+		if prepare != nil {
+			prepare(w)
+		}
+		w.mu.Unlock()
 		w.watch(paths)
 		return w, directory
 	}
@@ -220,17 +255,59 @@ var _ = Describe("Changes of files", func() {
 		Eventually(w.changed(), "5s").Should(Receive())
 	})
 
+	DescribeTable("are also found while the kernel does not report them, and the log says so once", func(refuse func(w *watcher, isOver *atomic.Bool), change func(directory string) error) {
+		var isOver atomic.Bool
+		prepare = func(w *watcher) {
+			w.interval = 20 * time.Millisecond
+			refuse(w, &isOver)
+		}
+		w, directory := begin("/etc/f", "/etc/missing/parent/g", "/etc/systemd/system/a.service.d/")
+		Eventually(logged).Should(gbytes.Say(`level=WARN .*raise the sysctl.* fs.inotify.max_user_watches .*directories=. .*error="(no space left on device|too many open files)"`))
+		Consistently(w.changed(), "200ms").ShouldNot(Receive(), "nothing changed")
+		Expect(change(directory)).To(Succeed())
+		Eventually(w.changed(), "5s").Should(Receive())
+		By("looking again for the next change, once for each")
+		Expect(os.WriteFile(directory+"/etc/f", []byte("c"), 0o644)).To(Succeed())
+		Eventually(w.changed(), "5s").Should(Receive())
+		Expect(logged).NotTo(gbytes.Say("level="), "it is logged once")
+		By("being reported by the kernel again")
+		isOver.Store(true)
+		Eventually(logged, "5s").Should(gbytes.Say("level=INFO .*reports changes of all directories again"))
+		Expect(os.Chmod(directory+"/etc/f", 0o600)).To(Succeed())
+		Eventually(w.changed(), "5s").Should(Receive())
+	},
+		Entry("without a watch: a file written", full, func(d string) error { return os.WriteFile(d+"/etc/f", []byte("b"), 0o644) }),
+		Entry("without a watch: another mode", full, func(d string) error { return os.Chmod(d+"/etc/f", 0o600) }),
+		Entry("without a watch: the directory of a file that is missing", full, func(d string) error { return os.MkdirAll(d+"/etc/missing/parent", 0o755) }),
+		Entry("without notifications: a drop-in added", func(w *watcher, isOver *atomic.Bool) {
+			w.open = func() (*fsnotify.Watcher, error) {
+				if isOver.Load() {
+					return fsnotify.NewWatcher()
+				}
+				return nil, syscall.EMFILE
+			}
+		}, func(d string) error {
+			return errors.Join(os.MkdirAll(d+"/etc/systemd/system/a.service.d", 0o755), os.WriteFile(d+"/etc/systemd/system/a.service.d/b.conf", nil, 0o644))
+		}),
+	)
+
+	It("are looked for when the kernel lost some of them", func() {
+		w, _ := begin("/etc/f")
+		w.notify.Errors <- fsnotify.ErrEventOverflow
+		Eventually(w.changed(), "5s").Should(Receive())
+	})
+
 	It("of other files beside them wake nobody", func() {
 		w, directory := begin("/etc/f")
 		Expect(os.WriteFile(directory+"/etc/other", []byte("b"), 0o644)).To(Succeed())
-		Consistently(w.changed(), "1500ms").ShouldNot(Receive())
+		Consistently(w.changed(), "200ms").ShouldNot(Receive())
 	})
 
 	It("of paths that left the configuration wake nobody", func() {
 		w, directory := begin("/etc/f")
 		w.watch([]string{"/usr/f"})
 		Expect(os.WriteFile(directory+"/etc/f", []byte("b"), 0o644)).To(Succeed())
-		Consistently(w.changed(), "1500ms").ShouldNot(Receive())
+		Consistently(w.changed(), "200ms").ShouldNot(Receive())
 	})
 })
 

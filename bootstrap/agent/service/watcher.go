@@ -1,44 +1,77 @@
 package service
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
+// lookInterval is the time between two looks at directories that the kernel does not watch: it limits the number of
+// watches, and all programs of root share them. A look at 1,000 files takes a millisecond or two.
+const lookInterval = 5 * time.Second
+
 // watcher finds changes of paths by the notifications of the kernel. It watches the directories of the paths, and
-// ignores what else is in them. A directory that does not exist is found when it is created.
+// ignores what else is in them. A directory that does not exist is found when it is created. It looks at directories
+// that can't be watched from time to time, until they can.
 type watcher struct {
 	root   string
-	notify *fsnotify.Watcher
+	log    *slog.Logger
 	events chan struct{}
+	// wake makes run read notify and unwatched again, and ends it when it is closed.
+	wake chan struct{}
+	// open and add get notifications of the kernel.
+	open func() (*fsnotify.Watcher, error)
+	add  func(notify *fsnotify.Watcher, directory string) error
+	// settle is how long changes are collected, and interval the time between two looks.
+	settle, interval time.Duration
 
-	mu    sync.Mutex
-	paths []string
-	// names are the names that matter in each watched directory, nil if all do.
+	mu sync.Mutex
+	// notify is nil while it can't be opened, and after close.
+	notify   *fsnotify.Watcher
+	isClosed bool
+	paths    []string
+	// names are the names that matter in each directory, nil if all do.
 	names map[string]map[string]bool
+	// unwatched are the directories that can't be watched, as they were seen last.
+	unwatched map[string]look
+	// isReported is set after the log says that there are some.
+	isReported bool
 }
 
-// newWatcher returns a watcher of a root directory. After an error, it finds nothing.
-func newWatcher(root *os.Root) (*watcher, error) {
-	w := &watcher{root: root.Name(), events: make(chan struct{}, 1)}
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		return w, err
+// look is what was seen in a directory.
+type look struct {
+	names map[string]bool
+	seen  string
+}
+
+func newWatcher(root *os.Root, log *slog.Logger) *watcher {
+	w := &watcher{
+		root: root.Name(), log: log, events: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		open: fsnotify.NewWatcher, add: (*fsnotify.Watcher).Add, settle: settleTime, interval: lookInterval,
 	}
-	w.notify = notify
 	go w.run()
-	return w, nil
+	return w
 }
 
 // changed has a value after a path changed.
 func (w *watcher) changed() <-chan struct{} { return w.events }
 
 func (w *watcher) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isClosed = true
+	close(w.wake)
 	if w.notify != nil {
 		_ = w.notify.Close()
 	}
@@ -46,18 +79,103 @@ func (w *watcher) close() {
 
 // watch replaces the paths. All names matter in a directory whose path ends in a slash.
 func (w *watcher) watch(paths []string) {
-	if w.notify == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.isClosed {
+		return
+	}
 	w.paths = paths
 	w.update()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
-// update watches the directories of the paths that exist now. A directory that can't be watched is left to the hourly
-// check: the kernel limits the number of watches.
+// update watches the directories of the paths that exist now.
 func (w *watcher) update() {
+	names := w.directories()
+	var problem error
+	if w.notify == nil {
+		if w.notify, problem = w.open(); problem != nil {
+			w.notify = nil
+		}
+	}
+	unwatched := map[string]look{}
+	for directory := range w.names {
+		if _, stays := names[directory]; !stays && w.notify != nil {
+			_ = w.notify.Remove(directory)
+		}
+	}
+	for directory, matter := range names {
+		if w.notify != nil {
+			err := w.add(w.notify, directory) // again, too: it can be another directory
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) { // it was there a moment ago
+				problem = err
+			}
+		}
+		unwatched[directory] = look{matter, lookAt(directory, matter)}
+	}
+	switch {
+	case !w.isReported && problem != nil && len(unwatched) > 0:
+		w.isReported = true
+		w.log.Warn("the kernel does not report changes of some directories: raise the sysctls fs.inotify.max_user_watches and fs.inotify.max_user_instances. "+
+			"Until then, the agent looks at them from time to time", "directories", len(unwatched), "interval", w.interval.String(), "error", problem)
+	case w.isReported && len(unwatched) == 0:
+		w.isReported = false
+		w.log.Info("the kernel reports changes of all directories again")
+	}
+	w.names, w.unwatched = names, unwatched
+}
+
+// lookAt describes what is in a directory: another description means that something changed. The kernel sets the time
+// of the last change, and programs can't.
+func lookAt(directory string, names map[string]bool) string {
+	var seen strings.Builder
+	describe := func(name string) {
+		var found unix.Stat_t
+		if err := unix.Lstat(name, &found); err != nil {
+			fmt.Fprintln(&seen, name, err)
+			return
+		}
+		fmt.Fprintln(&seen, name, found.Dev, found.Ino, found.Mode, found.Size, found.Ctim)
+	}
+	var own unix.Stat_t
+	err := unix.Stat(directory, &own)
+	fmt.Fprintln(&seen, err, own.Dev, own.Ino, own.Mode, own.Uid, own.Gid)
+	matter := slices.Sorted(maps.Keys(names))
+	if names == nil {
+		entries, _ := os.ReadDir(directory)
+		for _, entry := range entries {
+			matter = append(matter, entry.Name())
+		}
+	}
+	for _, name := range matter {
+		describe(filepath.Join(directory, name))
+	}
+	return seen.String()
+}
+
+// lookAgain reports whether something changed in the directories that are not watched, and tries to watch them again.
+func (w *watcher) lookAgain() (isChanged bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.unwatched
+	if w.isClosed {
+		return false
+	}
+	w.update()
+	for directory, last := range before {
+		isChanged = isChanged || lookAt(directory, last.names) != last.seen
+	}
+	return isChanged
+}
+
+// directories returns the names that matter in the directories of the paths that exist now, nil for all.
+func (w *watcher) directories() map[string]map[string]bool {
 	names := map[string]map[string]bool{}
 	add := func(directory, name string) {
 		if all, exists := names[directory]; exists && all == nil {
@@ -93,45 +211,53 @@ func (w *watcher) update() {
 		}
 		add(directory, name)
 	}
-	for directory := range w.names {
-		if _, stays := names[directory]; !stays {
-			_ = w.notify.Remove(directory)
-		}
-	}
-	for directory := range names {
-		_ = w.notify.Add(directory) // again, too: it can be another directory
-	}
-	w.names = names
+	return names
 }
 
 // run collects changes until the watcher is closed.
 func (w *watcher) run() {
-	var settled <-chan time.Time
+	var settled, next <-chan time.Time
 	for {
+		var events chan fsnotify.Event
+		var errs chan error
+		w.mu.Lock()
+		if w.notify != nil {
+			events, errs = w.notify.Events, w.notify.Errors
+		}
+		if next == nil && len(w.unwatched) > 0 {
+			next = time.After(w.interval)
+		}
+		isClosed, settle := w.isClosed, w.settle
+		w.mu.Unlock()
+		if isClosed {
+			return
+		}
+		isChanged := false
 		select {
-		case event, isOpen := <-w.notify.Events:
+		case <-w.wake:
+		case event, isOpen := <-events:
 			if !isOpen {
 				return
 			}
-			if settled == nil && w.matters(event.Name) {
-				settled = time.After(settleTime)
-			}
-		case _, isOpen := <-w.notify.Errors: // such as too many changes at a time
+			isChanged = w.matters(event.Name)
+		case _, isOpen := <-errs: // such as too many changes at a time
 			if !isOpen {
 				return
 			}
-			if settled == nil {
-				settled = time.After(settleTime)
-			}
+			isChanged = true
+		case <-next:
+			next = nil
+			isChanged = w.lookAgain()
 		case <-settled:
 			settled = nil
-			w.mu.Lock()
-			w.update()
-			w.mu.Unlock()
+			isChanged = w.lookAgain()
 			select {
 			case w.events <- struct{}{}:
 			default:
 			}
+		}
+		if isChanged && settled == nil {
+			settled = time.After(settle)
 		}
 	}
 }
