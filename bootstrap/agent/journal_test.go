@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
 
 func newJournal() journal {
@@ -93,6 +94,32 @@ var _ = Describe("The journal", func() {
 		Entry("missing", func(state string) { Expect(os.Remove(filepath.Join(state, "agent/agent.journal"))).To(Succeed()) }),
 		Entry("without that of the files", func(state string) { Expect(os.Remove(filepath.Join(state, "files.journal"))).To(Succeed()) }),
 	)
+
+	It("and the documents are on the disk when they are written", func() {
+		disk := powerloss.NewDisk()
+		root, err := os.OpenRoot(disk.Root)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(root.Close)
+		s, err := newStore(root, "/var/lib/poolboot/agent")
+		Expect(err).NotTo(HaveOccurred())
+		w := newWorld()
+		a := w.assign("rendered-a", withFiles("/etc/f", "a"))
+		revision := w.put(a)
+		Expect(s.put(revision, w.documents[revision], w.rendered["rendered-a"])).To(Succeed())
+		for _, p := range []phase{adopting, draining} {
+			Expect(s.writeJournal(journal{Phase: p, Current: revision, Target: revision})).To(Succeed())
+			disk.AfterLoss(func(directory string) {
+				left, err := os.OpenRoot(directory)
+				Expect(err).NotTo(HaveOccurred())
+				defer left.Close()
+				after := openStore(left, "/var/lib/poolboot/agent")
+				Expect(after.readJournal()).To(HaveField("Phase", p))
+				_, rendered, err := after.get(revision)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(rendered).To(Equal(w.rendered["rendered-a"]))
+			})
+		}
+	})
 
 	It("and the documents can be read by root only", func() {
 		w := newWorld()

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
 
 func TestDurable(t *testing.T) {
@@ -74,5 +75,15 @@ var _ = Describe("A file that survives a power loss", func() {
 		Expect(os.Remove(name)).To(Succeed())
 		Expect(os.Symlink("elsewhere", name)).To(Succeed())
 		Expect(durable.Write(name, []byte("new"), 0o600)).To(MatchError(ContainSubstring("it is not a regular file")))
+	})
+
+	It("is on the disk when it is written, with its directories", func() {
+		disk := powerloss.NewDisk()
+		for _, contents := range []string{"one", "two"} {
+			Expect(durable.Write(filepath.Join(disk.Root, "a/b/state"), []byte(contents), 0o600)).To(Succeed())
+			disk.AfterLoss(func(root string) {
+				Expect(os.ReadFile(filepath.Join(root, "a/b/state"))).To(BeEquivalentTo(contents))
+			})
+		}
 	})
 })

@@ -3,7 +3,6 @@ package hostfiles
 import (
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
 
 // Two configurations with every kind of change between them.
@@ -189,14 +189,8 @@ var _ = Describe("A host that crashes", func() {
 	}
 
 	It("because it loses power on ext4 has the old or the new files, and all of them", func() {
-		disk := filepath.Join(newDirectory(GinkgoT()), "disk")
-		Expect(os.WriteFile(disk, nil, 0o600)).To(Succeed())
-		Expect(os.Truncate(disk, 16<<20)).To(Succeed())
-		if output, err := exec.Command("mkfs.ext4", "-q", "-F", disk).CombinedOutput(); err != nil {
-			Skip("can't create a file system: " + string(output))
-		}
-		root := mountDisk(disk)
-		Expect(os.Remove(filepath.Join(root, "lost+found"))).To(Succeed())
+		disk := powerloss.NewDisk()
+		root := disk.Root
 		Expect(os.Chmod(root, 0o700)).To(Succeed())
 		installImage(root)
 		u := open(root)
@@ -208,22 +202,18 @@ var _ = Describe("A host that crashes", func() {
 			if steps++; (steps+int(GinkgoRandomSeed()))%every != 0 {
 				return
 			}
-			// The copy has what the kernel wrote to the disk until now, and nothing that is only in memory.
-			data, err := os.ReadFile(disk)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(os.WriteFile(disk+".copy", data, 0o600)).To(Succeed())
-			after := mountDisk(disk + ".copy")
-			handle, err := os.OpenRoot(after)
-			Expect(err).NotTo(HaveOccurred())
-			u, err := Open(handle, Options{})
-			Expect(err).NotTo(HaveOccurred())
-			policies := []Policy{Complete, Undo}
-			outcome, err := u.Recover(policies[steps/every%2])
-			Expect(err).NotTo(HaveOccurred())
-			outcomes[outcome]++
-			expectWhole(after, u, outcome)
-			Expect(handle.Close()).To(Succeed())
-			Expect(unix.Unmount(after, 0)).To(Succeed())
+			disk.AfterLoss(func(after string) {
+				handle, err := os.OpenRoot(after)
+				Expect(err).NotTo(HaveOccurred())
+				u, err := Open(handle, Options{})
+				Expect(err).NotTo(HaveOccurred())
+				policies := []Policy{Complete, Undo}
+				outcome, err := u.Recover(policies[steps/every%2])
+				Expect(err).NotTo(HaveOccurred())
+				outcomes[outcome]++
+				expectWhole(after, u, outcome)
+				Expect(handle.Close()).To(Succeed())
+			})
 		}
 		Expect(u.Apply(hosttree.Changes(configA, configB), false)).To(Succeed())
 		Expect(outcomes).To(And(HaveKey(Undone), HaveKey(Completed)))
@@ -251,14 +241,3 @@ var _ = Describe("A host that crashes", func() {
 		expectWhole(root, u, outcome)
 	})
 })
-
-// mountDisk mounts a file with an ext4 file system that writes nothing before it is synced, if it can.
-func mountDisk(disk string) string {
-	GinkgoHelper()
-	target := newDirectory(GinkgoT())
-	if output, err := exec.Command("mount", "-o", "loop,noauto_da_alloc,commit=300", disk, target).CombinedOutput(); err != nil {
-		Skip("can't mount a file system: " + string(output))
-	}
-	DeferCleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
-	return target
-}

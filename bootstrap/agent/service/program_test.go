@@ -10,8 +10,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
 
 var _ = Describe("Another program", func() {
@@ -128,6 +130,20 @@ var _ = Describe("Another program", func() {
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(contents("bin/agent")).To(Equal("new"))
 		Expect(contents("bin/agent.previous")).To(Equal("old"))
+	})
+
+	It("is on the disk with the previous one when it has replaced it", func() {
+		disk := powerloss.NewDisk()
+		directory = disk.Root
+		Expect(os.MkdirAll(filepath.Join(directory, "bin"), 0o755)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(directory, "bin/agent"), []byte("old"), 0o755)).To(Succeed())
+		unix.Sync()
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		disk.AfterLoss(func(root string) {
+			directory = root
+			Expect(contents("bin/agent") + contents("bin/agent.previous")).To(Equal("newold"))
+			Expect(contents("bin/agent.trial")).To(ContainSubstring(hash("new")))
+		})
 	})
 
 	It("works also with a damaged count of starts", func() {
