@@ -314,15 +314,22 @@ var _ = Describe("A host that Ignition installed", func() {
 		Expect(differing(snapshot(root), image)).To(BeEmpty())
 	})
 
-	It("with packages keeps what is in one of them, and removes what is in none", func() {
+	It("with packages keeps what is in one of them, or comes from their scripts, and removes what is in none", func() {
 		root, u, tree := installed(func(root string) {
 			info := filepath.Join(root, "var/lib/dpkg/info")
 			Expect(os.MkdirAll(info, 0o755)).To(Succeed())
 			Expect(os.WriteFile(filepath.Join(info, "base-files.list"), []byte("/.\n/etc\n/etc/motd\n/opt\n/usr/lib/a\n/lib/b\n"), 0o600)).To(Succeed())
 			Expect(os.WriteFile(filepath.Join(info, "base-files.md5sums"), []byte("/etc/new\n"), 0o600)).To(Succeed())
+			Expect(os.WriteFile(filepath.Join(info, "base-files.postinst"), []byte("install_directory var/opt 755\ncp x /etc/profile # see /etc/other.\n"), 0o600)).To(Succeed())
+			ucf := filepath.Join(root, "var/lib/ucf")
+			Expect(os.MkdirAll(ucf, 0o755)).To(Succeed())
+			Expect(os.WriteFile(filepath.Join(ucf, "hashfile"), []byte("e6fd  /etc/ssh/sshd_config\n"), 0o600)).To(Succeed())
 		})
 		Expect(u.Apply(hosttree.Changes(tree, nil), false)).To(MatchError(And(HavePrefix("nothing was changed: /etc/motd: "), ContainSubstring(ErrUnknown.Error()))))
-		for name, known := range map[string]bool{"/usr/lib/a": false, "/usr/lib/b": false, "/usr/lib/c": true} {
+		for name, known := range map[string]bool{
+			"/usr/lib/a": false, "/usr/lib/b": false, "/usr/lib/c": true, "/srv": false, "/etc/fstab": false, "/etc/ssh/sshd_config": false,
+			"/etc/profile": false, "/etc/other": false, "/etc/profile.d/new.sh": true, "/var/opt": false, "/var/opt/new": true, "/etc/opt": true,
+		} {
 			_, err := u.imageOriginal(name)
 			Expect(err == nil).To(Equal(known), name)
 		}

@@ -1,7 +1,11 @@
 package hostfiles
 
 import (
+	"errors"
+	"io/fs"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -10,12 +14,21 @@ const (
 	ostreeDirectory  = "ostree"
 	originalEtc      = "usr/etc"
 	packageDirectory = "var/lib/dpkg/info"
+	ucfHashes        = "var/lib/ucf/hashfile"
 )
+
+// ofBuilders are files that no package has, and that the programs write with which images are built.
+var ofBuilders = []string{"/etc/adjtime", "/etc/crypttab", "/etc/default/grub", "/etc/fstab", "/etc/hostname", "/etc/hosts", "/etc/localtime", "/etc/machine-id",
+	"/etc/network/interfaces", "/etc/resolv.conf", "/etc/timezone"}
+
+// mentioned matches paths in scripts of packages, also without the first slash.
+var mentioned = regexp.MustCompile(`/?\b(?:boot|etc|home|lib|media|mnt|opt|root|srv|usr|var)(?:/[\w.@+:-]*[\w@+-])*`)
 
 // imageOriginal returns what the image has at a path, as far as a host knows it:
 //   - With /usr/etc, as with OSTree, it is the original of /etc. The rest of an OSTree host, /var, has no files in the
 //     image, but directories that systemd creates.
-//   - On Debian, a path that no package contains is not in the image. The contents of the others are not known.
+//   - On Debian, a path that no package contains is not in the image, unless a script of a package mentions it, or
+//     images are built with it. The contents of the others are not known.
 func (u *Updater) imageOriginal(name string) (string, error) {
 	if etc, err := u.stat(originalEtc); err != nil {
 		return "", err
@@ -34,40 +47,81 @@ func (u *Updater) imageOriginal(name string) (string, error) {
 		}
 		return "", ErrUnknown
 	}
-	if err := u.readPackages(); err != nil {
-		return "", err
+	isPackaged, err := u.isPackaged(name)
+	if isPackaged && err == nil {
+		err = ErrUnknown
 	}
-	// Packages can contain /lib/a where the path is /usr/lib/a.
-	if len(u.packaged) == 0 || u.packaged[name] || u.packaged[strings.TrimPrefix(name, "/usr")] {
-		return "", ErrUnknown
-	}
-	return "", nil
+	return "", err
 }
 
-// readPackages reads which paths the packages of a Debian host contain, once.
-func (u *Updater) readPackages() error {
-	if u.packaged != nil {
-		return nil
+// isPackaged reports whether a path can be that of a package, and true if the host has no packages.
+func (u *Updater) isPackaged(name string) (bool, error) {
+	if path.Dir(name) == "/" || slices.Contains(ofBuilders, name) {
+		return true, nil
 	}
-	u.packaged = map[string]bool{}
-	if found, err := u.stat(packageDirectory); err != nil || !isDirectory(found) {
-		return err
+	if _, isKnown := u.packaged[name]; !isKnown {
+		if err := u.readPackages(name); err != nil {
+			return false, err
+		}
 	}
-	names, err := u.list(packageDirectory)
+	return u.packaged[name], nil
+}
+
+// readPackages finds out whether packages can contain a path and those of the configuration. A host has the names of
+// many other files, so these are not kept.
+func (u *Updater) readPackages(name string) error {
+	u.packaged = map[string]bool{name: false}
+	for managed := range u.managed() {
+		u.packaged[managed] = false
+	}
+	hasPackages := false
+	found := func(name string) {
+		// Packages can contain /lib/a where the path is /usr/lib/a.
+		for _, name := range []string{name, "/usr" + name} {
+			if _, isWanted := u.packaged[name]; isWanted {
+				u.packaged[name] = true
+			}
+		}
+	}
+	var names []string
+	directory, err := u.stat(packageDirectory)
+	if err == nil && isDirectory(directory) {
+		names, err = u.list(packageDirectory)
+	}
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if path.Ext(name) != ".list" {
+		isList := path.Ext(name) == ".list"
+		if !isList && !slices.Contains([]string{".postinst", ".preinst", ".config"}, path.Ext(name)) {
 			continue
 		}
-		paths, err := u.read(path.Join(packageDirectory, name))
+		contents, err := u.read(path.Join(packageDirectory, name))
 		if err != nil {
 			return err
 		}
-		for line := range strings.Lines(string(paths)) {
-			u.packaged[strings.TrimSuffix(line, "\n")] = true
+		for line := range strings.Lines(string(contents)) {
+			if isList {
+				found(strings.TrimSuffix(line, "\n"))
+				hasPackages = true
+				continue
+			}
+			for _, text := range mentioned.FindAllString(line, -1) {
+				found("/" + strings.TrimPrefix(text, "/"))
+			}
 		}
+	}
+	hashes, err := u.read(ucfHashes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for line := range strings.Lines(string(hashes)) {
+		if fields := strings.Fields(line); len(fields) == 2 {
+			found(fields[1])
+		}
+	}
+	for name := range u.packaged {
+		u.packaged[name] = u.packaged[name] || !hasPackages
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type Updater struct {
 	journal *journal
 	// sums are the hashes of files that Differences read.
 	sums map[string]fingerprint
-	// packaged are the paths that the packages of the image contain, nil if they were not read.
+	// packaged says of paths whether packages of the image can contain them, as far as that was asked.
 	packaged map[string]bool
 	// ownLinks are the symbolic links that Poolboot wrote, while an update is planned.
 	ownLinks map[string]bool
