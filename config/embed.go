@@ -1,5 +1,5 @@
-// Package config embeds the manifests that tests install without kustomize: the CustomResourceDefinitions and the
-// webhooks.
+// Package config embeds the manifests that tests install without kustomize, and by which kubectl poolboot validates
+// files: the CustomResourceDefinitions and the webhooks.
 package config
 
 import (

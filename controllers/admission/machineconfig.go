@@ -3,17 +3,14 @@ package admission
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -30,14 +27,8 @@ var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 
 // ValidateCreate refuses a MachineConfig that no pool can render, and a rendered config that no pool has rendered.
 func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	guard := ignition.Guard
-	if isRendered(config) {
-		guard = ignition.GuardRendered
-	}
-	errs := validateIgnition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, guard, field.NewPath("spec"))
-	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), field.NewPath("spec"))...)
-	return keyWarnings(config.Spec.Config, field.NewPath("spec")),
-		invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, append(errs, validateRendered(config)...))
+	warnings, errs := validation.MachineConfig(config)
+	return warnings, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, errs)
 }
 
 // ValidateUpdate validates a changed spec as ValidateCreate does. So the spec of a rendered config cannot change,
@@ -75,22 +66,4 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	}
 	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigs").GroupResource(), config.Name,
 		fmt.Errorf("the paused MachineConfigPool %s hands it out, and cannot render it again after its MachineConfigs have changed: set the pool's spec.paused to false first", p.Name))
-}
-
-// validateRendered validates that the name of a rendered config has the hash of its content.
-func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
-	if !isRendered(config) {
-		return nil
-	}
-	if name, err := pool.NameFor(config.Labels[poolv1.RenderedForLabel], config.Spec); err == nil && name == config.Name {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), config.Name, "names that start with "+poolv1.RenderedNamePrefix+
-		" are reserved for rendered configs, which are named by their content and never change: "+
-		"use another name, or change the MachineConfigs from which it was rendered")}
-}
-
-// isRendered reports whether a MachineConfig has the name of a rendered config.
-func isRendered(config *poolv1.MachineConfig) bool {
-	return strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-bootstrap-cluster-x-k8s-io-v1alpha1-poolbootconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,versions=v1alpha1,name=validation.poolbootconfig.bootstrap.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -30,7 +31,8 @@ var _ admission.Validator[*bootstrapv1.PoolbootConfig] = &PoolbootConfig{}
 
 // ValidateCreate refuses a PoolbootConfig with which no host can boot.
 func (*PoolbootConfig) ValidateCreate(_ context.Context, config *bootstrapv1.PoolbootConfig) (admission.Warnings, error) {
-	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, validateConfigSpec(&config.Spec, field.NewPath("spec")))
+	spec := field.NewPath("spec")
+	return bootWarnings(&config.Spec.BootSpec, spec), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, validateConfigSpec(&config.Spec, spec))
 }
 
 // ValidateUpdate refuses changes of immutable fields, and validates other changes as ValidateCreate does.
@@ -40,7 +42,7 @@ func (*PoolbootConfig) ValidateUpdate(_ context.Context, before, config *bootstr
 	}
 	spec := field.NewPath("spec")
 	errs := slices.Concat(validateConfigSpec(&config.Spec, spec), validateImmutable(before, config, spec))
-	return nil, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, errs)
+	return bootWarnings(&config.Spec.BootSpec, spec), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), config, errs)
 }
 
 // ValidateDelete allows every deletion.
@@ -76,9 +78,17 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 
 // validateBootSpec validates the fields that a PoolbootConfig and a template have in common.
 func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
-	errs := validateNodeLabelRules(config.NodeLabelRules, nil, spec.Child("nodeLabelRules"))
+	errs := validation.NodeLabelRules(config.NodeLabelRules, nil, spec.Child("nodeLabelRules"))
 	if extra := config.ExtraConfig; extra != nil {
-		errs = append(errs, validateIgnition(extra.Config, extra.Butane, maxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
+		errs = append(errs, validation.Ignition(extra.Config, extra.Butane, validation.MaxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
 	}
 	return errs
+}
+
+// bootWarnings returns a warning for each key of the extra config that Ignition ignores without a loss.
+func bootWarnings(config *bootstrapv1.BootSpec, spec *field.Path) admission.Warnings {
+	if config.ExtraConfig == nil {
+		return nil
+	}
+	return validation.KeyWarnings(config.ExtraConfig.Config, spec.Child("extraConfig"))
 }

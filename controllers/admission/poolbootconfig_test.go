@@ -99,6 +99,15 @@ var _ = Describe("PoolbootConfig webhook", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
+	It("warns of keys of the extra config that Ignition ignores without a loss", func() {
+		extra := func(s *configSpec) {
+			s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"networkd":{}}`)}
+		}
+		ignored := ConsistOf(HavePrefix("spec.extraConfig.config.networkd: Ignition 3.4.0 ignores this key"))
+		Expect(webhook.ValidateCreate(ctx(), newConfig(extra))).To(ignored)
+		Expect(webhook.ValidateUpdate(ctx(), newConfig(), newConfig(extra))).To(ignored)
+	})
+
 	DescribeTable("refuses a spec with which no host can boot",
 		func(change func(*configSpec), fieldPath, word string) {
 			Expect(webhook.ValidateCreate(ctx(), newConfig(change))).Error().To(beRefusedAt("spec."+fieldPath, word))

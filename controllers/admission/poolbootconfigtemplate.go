@@ -29,7 +29,8 @@ func (*PoolbootConfigTemplate) ValidateCreate(_ context.Context, template *boots
 	resource := field.NewPath("spec", "template")
 	errs := append(template.Spec.Template.ObjectMeta.Validate(resource.Child("metadata")),
 		validateBootSpec(&template.Spec.Template.Spec, resource.Child("spec"))...)
-	return roleLabelWarnings(template), invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
+	warnings := slices.Concat(roleLabelWarnings(template), bootWarnings(&template.Spec.Template.Spec, resource.Child("spec")))
+	return warnings, invalid(bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate"), template, errs)
 }
 
 // roleLabelWarnings returns a warning for each role label in the metadata of a template. Only PoolbootConfigs get these

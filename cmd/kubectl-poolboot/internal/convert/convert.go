@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
@@ -97,6 +98,12 @@ func (o *options) run(args []string) error {
 
 // convertObjects prints the objects in files as Poolboot's.
 func (o *options) convertObjects(args []string) error {
+	if problems := validation.IsDNS1123Subdomain(o.cluster); len(problems) > 0 {
+		return fmt.Errorf("--cluster %s: %s", o.cluster, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		return fmt.Errorf("--namespace %s: %s", o.namespace, strings.Join(problems, "; "))
+	}
 	found, err := o.files.Objects(args)
 	if err != nil {
 		return err
@@ -113,7 +120,9 @@ func (o *options) convertObjects(args []string) error {
 	}
 	refused := slices.Concat(found.Refused, errs)
 	for _, err := range refused {
-		fmt.Fprintln(o.streams.ErrOut, "refused:", err)
+		for line := range strings.Lines(err.Error()) { // one for each problem of the object
+			fmt.Fprintln(o.streams.ErrOut, "refused:", strings.TrimSuffix(line, "\n"))
+		}
 	}
 	if len(refused) > 0 {
 		return cli.Incomplete(fmt.Errorf("%d refused and left out: correct what is listed above, and convert again", len(refused)))

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -101,7 +102,7 @@ spec:
 			Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)))).To(ContainSubstring("maxUnavailable: " + value))
 		}
 		for _, value := range []string{"0", "-1", `"2"`, "101%"} {
-			clitest.ExpectError(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)), 1, `MachineConfigPool "infra": spec.maxUnavailable: is `, "set a number of at least 1")
+			clitest.ExpectError(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: "+value)), 1, `MachineConfigPool "infra": spec.maxUnavailable: `, "it must be a number of at least 1, or a percentage")
 		}
 	})
 
@@ -133,15 +134,15 @@ spec:
 			Expect(r.ErrOut).To(Equal(remark + "\n"))
 		},
 		Entry("a pool's field", withSpec(clitest.OpenShiftInfra, "configuration: {name: rendered-infra-0, source: [{name: a}]}"),
-			"warning: MachineConfigPool infra: spec.configuration is left out: Poolboot does not have this field"),
+			`warning: MachineConfigPool "infra": spec.configuration is left out: Poolboot does not have this field`),
 		Entry("images of a pool", withSpec(clitest.OpenShiftInfra, "pinnedImageSets: [{name: a}]"),
-			"warning: MachineConfigPool infra: spec.pinnedImageSets is left out: Poolboot does not have this field"),
+			`warning: MachineConfigPool "infra": spec.pinnedImageSets is left out: Poolboot does not have this field`),
 		Entry("a stream of a pool", withSpec(clitest.OpenShiftInfra, "osImageStream: {name: rhel-10}"),
-			"warning: MachineConfigPool infra: spec.osImageStream is left out: Poolboot does not have this field"),
+			`warning: MachineConfigPool "infra": spec.osImageStream is left out: Poolboot does not have this field`),
 		Entry("a MachineConfig's field", theirs("50-a", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
-			"warning: MachineConfig 50-a: spec.fieldOfALaterRelease is left out: Poolboot does not have this field"),
+			`warning: MachineConfig "50-a": spec.fieldOfALaterRelease is left out: Poolboot does not have this field`),
 		Entry("an owner", strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: b}]\n", 1),
-			"warning: MachineConfig 51-infra: metadata.ownerReferences is left out: Poolboot does not have this field"),
+			`warning: MachineConfig "51-infra": metadata.ownerReferences is left out: Poolboot does not have this field`),
 		Entry("the control plane's pool", clitest.OpenShiftMaster,
 			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot`),
 		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
@@ -174,22 +175,56 @@ spec:
 			}
 			clitest.ExpectError(converting(documents...), 1, why)
 		},
-		Entry("a file of Poolboot on a host", `MachineConfig "50-a": spec.config: storage.files[0].path: /etc/hostname is reserved for Poolboot`,
+		Entry("a file of Poolboot on a host", `MachineConfig "50-a": spec.config.storage.files[0].path: /etc/hostname is reserved for Poolboot`,
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
-		Entry("a key that Ignition would ignore", `MachineConfig "50-a": spec.config: storage.files[0].contents.inline: Ignition 3.2.0 does not have this key`,
+		Entry("a key that Ignition would ignore", `MachineConfig "50-a": spec.config.storage.files[0].contents.inline: Ignition 3.2.0 does not have this key`,
 			theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /a, contents: {inline: a}}]}}}`)),
-		Entry("invalid Ignition", `MachineConfig "50-a": spec.config: ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
+		Entry("invalid Ignition", `MachineConfig "50-a": spec.config.ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
 		Entry("a pool without a node selector", `MachineConfigPool "infra": spec.nodeSelector: OpenShift selects no Node with an empty selector`,
 			strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]),
 		Entry("a node selector that requires no labels", `MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]`,
 			strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: NotIn, values: [b]}]", 1)),
-		Entry("pools that select the same Nodes", `MachineConfigPool "infra": spec.nodeSelector: the pools gpu and infra select the same Nodes`,
+		Entry("pools that select the same Nodes", `MachineConfigPool "infra": spec.nodeSelector: the labels belong to the pools gpu and infra, and a Node can be in one custom pool only`,
 			clitest.OpenShiftInfra, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: gpu", 1)),
 		Entry("a custom pool that takes worker's Nodes", `MachineConfigPool "worker": spec.nodeSelector: Nodes with these labels are in the pool "infra"`,
 			clitest.OpenShiftWorker, strings.Replace(clitest.OpenShiftInfra, "node-role.kubernetes.io/infra", "node-role.kubernetes.io/worker", 1)),
 		Entry("a name that is not a valid role", `MachineConfigPool "in.fra": metadata.name: it becomes the role`, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: in.fra", 1)),
 		Entry("a duplicate name", `MachineConfig "51-infra" is given twice`, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51),
 	)
+
+	DescribeTable("refuses what the schemas and their rules refuse, and names the line of each violation",
+		func(spec string, line int, words ...string) {
+			file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 50-a\n"+
+				"  labels: {machineconfiguration.openshift.io/role: worker}\n"+spec)
+			r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--skip-refused")
+			Expect(r.Code).To(Equal(cli.ExitIncomplete))
+			Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`refused: %s: document 2: line %d: MachineConfig "50-a": `, file, line)))
+			Expect(r.ErrOut).To(HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n"))
+			for _, word := range words {
+				Expect(r.ErrOut).To(ContainSubstring(word))
+			}
+		},
+		Entry("a value that is not in an enumeration", "spec:\n  fips: true\n  kernelType: fast\n", 25, "spec.kernelType: Unsupported value: \"fast\""),
+		Entry("two values", "spec:\n  kernelArguments:\n  - a\n  - \"\"\n  kernelType: fast\n", 26, "spec.kernelArguments[1]: Invalid value", "line 27", "spec.kernelType"),
+		Entry("a label", "  annotations: {b c: d}\nspec: {fips: true}\n", 23, "metadata.annotations"),
+	)
+
+	It("names the place of what it warns of", func() {
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 50-a\n"+
+			"  labels: {machineconfiguration.openshift.io/role: worker}\nspec:\n  future: true\n  config:\n    ignition: {version: 3.2.0}\n    networkd: {}\n    systemd:\n      units:\n      - {name: kubens.service}\n")
+		r := runWithInput("", "convert", "-f", file, "--cluster", "infra-1", "-n", "edge")
+		Expect(r.Code).To(BeZero())
+		for line, problem := range map[int]string{24: "spec.future is left out", 27: "spec.config.networkd: Ignition 3.2.0 ignores this key", 30: "spec.config.systemd.units[0]: kubens.service has no effect"} {
+			Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`warning: %s: document 2: line %d: MachineConfig "50-a": %s`, file, line, problem)))
+		}
+	})
+
+	It("refuses a name of a Cluster that no pool can have", func() {
+		r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker), "--cluster", "Infra_1", "-n", "edge")
+		clitest.ExpectError(r, 1, "--cluster Infra_1: ", "lowercase RFC 1123")
+		r = runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker), "--cluster", "infra-1", "-n", "in.fra")
+		clitest.ExpectError(r, 1, "--namespace in.fra: must not contain dots")
+	})
 
 	It("reports all errors together", func() {
 		r := converting(clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`), theirs("50-b", "worker", `{config: {ignition: {version: 9.9.9}}}`))
@@ -279,7 +314,7 @@ items:
 		Expect(r.Code).To(Equal(3))
 		first := strings.Count(clitest.OpenShiftWorker, "\n") + 3
 		Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`refused: %s: document 2: line %d: MachineConfig "a": metadata.labels: must be a string, is JSON number`, file, first+3)))
-		Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`refused: %s: document 3: item 1: line %d: MachineConfig "b": spec.config: storage.files[1].path: path not absolute`, file, first+17)))
+		Expect(r.ErrOut).To(ContainSubstring(fmt.Sprintf(`refused: %s: document 3: item 1: line %d: MachineConfig "b": spec.config.storage.files[1].path: path not absolute`, file, first+17)))
 		Expect(r.ErrOut).NotTo(Or(ContainSubstring("Go struct"), ContainSubstring("(line 1)")))
 	})
 

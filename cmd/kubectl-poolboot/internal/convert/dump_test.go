@@ -112,7 +112,7 @@ var _ = Describe("convert, of a whole cluster", func() {
 				"{apiVersion: v1, kind: List, items: [{apiVersion: machineconfiguration.openshift.io/v1, kind: MachineConfig, metadata: {}}]}"))
 			Expect(r.Out).To(And(ContainSubstring("name: worker"), ContainSubstring("name: 50-b"), Not(ContainSubstring("50-a"))))
 			Expect(r.ErrOut).To(And(MatchRegexp(`(?m)^refused: .*a.yaml: document 3: `), MatchRegexp(`(?m)^refused: .*document 5: item 1: MachineConfig: metadata.name: is missing$`),
-				MatchRegexp(`(?m)^refused: .*MachineConfig "50-a": spec.config: systemd.units\[0\]`), HaveSuffix("error: 3 refused and left out: correct what is listed above, and convert again\n")))
+				MatchRegexp(`(?m)^refused: .*MachineConfig "50-a": spec.config.systemd.units\[0\]`), HaveSuffix("error: 3 refused and left out: correct what is listed above, and convert again\n")))
 			Expect(r.Code).To(Equal(cli.ExitIncomplete))
 		})
 

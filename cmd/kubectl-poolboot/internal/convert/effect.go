@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -40,14 +41,14 @@ var openShiftVariables = map[string]string{
 // moveKubeletDropins moves drop-ins of the kubelet's configuration from OpenShift's directory to that of the kubelet.
 func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any)) {
 	editIgnition(config, func(document map[string]any) (changed bool) {
-		for _, file := range itemsAt(document, "storage", "files") {
+		for i, file := range itemsAt(document, "storage", "files") {
 			was, _ := file["path"].(string)
 			name, isBelow := strings.CutPrefix(path.Clean(was), openShiftKubeletDirectory+"/")
 			if !isBelow {
 				continue
 			}
 			file["path"] = path.Join(ignition.KubeletConfigDirectory, name)
-			remark("note: MachineConfig %q: %s becomes %s, which the kubelet reads", config.Name, was, file["path"])
+			remark("note: MachineConfig %q: spec.config.storage.files[%d]: %s becomes %s, which the kubelet reads", config.Name, i, was, file["path"])
 			changed = true
 		}
 		return changed
@@ -56,17 +57,17 @@ func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any
 
 // warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
 func warnWithoutEffect(config *poolv1.MachineConfig, remark func(string, ...any)) {
-	warn := func(name, instead string) {
-		remark("warning: MachineConfig %q: %s has no effect: %s", config.Name, name, instead)
+	warn := func(at, name, instead string) {
+		remark("warning: MachineConfig %q: spec.config.%s: %s has no effect: %s", config.Name, at, name, instead)
 	}
-	check := func(name string) {
+	check := func(at, name string) {
 		for _, entry := range withoutEffect {
 			if entry.name.MatchString(name) {
-				warn(name, entry.instead)
+				warn(at, name, entry.instead)
 			}
 		}
 	}
-	checkVariables := func(contents string) {
+	checkVariables := func(at, contents string) {
 		var found []string
 		for variable := range openShiftVariables {
 			if regexp.MustCompile(`(?m)^[^#;]*\b` + variable + `\s*=`).MatchString(contents) {
@@ -75,26 +76,28 @@ func warnWithoutEffect(config *poolv1.MachineConfig, remark func(string, ...any)
 		}
 		slices.Sort(found)
 		for _, variable := range found {
-			warn(variable, openShiftVariables[variable])
+			warn(at, variable, openShiftVariables[variable])
 		}
 	}
 	editIgnition(config, func(document map[string]any) bool {
-		for _, file := range itemsAt(document, "storage", "files") {
+		for i, file := range itemsAt(document, "storage", "files") {
 			name, _ := file["path"].(string)
-			check(path.Clean(name))
+			check(fmt.Sprintf("storage.files[%d]", i), path.Clean(name))
 		}
-		for _, unit := range itemsAt(document, "systemd", "units") {
+		for i, unit := range itemsAt(document, "systemd", "units") {
+			at := fmt.Sprintf("systemd.units[%d]", i)
 			name, _ := unit["name"].(string)
 			if contents, _ := unit["contents"].(string); contents == "" { // a user's own unit of this name has an effect
-				check(name)
+				check(at, name)
+			}
+			if name != ignition.KubeletUnit {
+				continue
+			}
+			for j, dropin := range itemsAt(unit, "dropins") {
+				contents, _ := dropin["contents"].(string)
+				checkVariables(fmt.Sprintf("%s.dropins[%d]", at, j), contents)
 			}
 		}
 		return false
-	})
-	editDropins(config, func(unit, _, contents string) string {
-		if unit == ignition.KubeletUnit {
-			checkVariables(contents)
-		}
-		return contents
 	})
 }

@@ -27,7 +27,8 @@ const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 var refusedFields = []string{"clusterDNS", "clusterDomain", "featureGates"}
 
 // setKubeletSections sets the kubelet sections of pools from OpenShift's KubeletConfigs.
-func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+	kubelets := objects.KubeletConfigs
 	slices.SortStableFunc(kubelets, func(a, b input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
 	chosen := map[string][]string{} // pools by the name of the KubeletConfig that they have
 	for i := range pools {
@@ -67,7 +68,7 @@ func setKubeletSections(kubelets []input.KubeletConfig, pools, controlPlane []po
 		if len(of) == 0 {
 			continue
 		}
-		section, err := convertSection(&config, remark)
+		section, err := convertSection(objects, &config, remark)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -117,7 +118,7 @@ func parseSuffix(k *input.KubeletConfig) int {
 
 // convertSection returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest
 // is named.
-func convertSection(k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
+func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
 	}
@@ -171,7 +172,7 @@ func convertSection(k *input.KubeletConfig, remark func(string, ...any)) (map[st
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, fmt.Errorf("KubeletConfig %q: %w", k.Name, wrong.ToAggregate())
+		return nil, objects.Refuse(input.OpenShiftKubeletKind.Kind, k.Name, wrong)
 	}
 	if len(section) == 2 { // apiVersion and kind
 		return nil, nil
@@ -194,7 +195,7 @@ func warnInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)
 			continue
 		}
 		if only := findMissing(worker, own, ""); len(only) > 0 {
-			remark("warning: MachineConfigPool %s: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. "+
+			remark("warning: MachineConfigPool %q: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. "+
 				"Set these fields in its spec.kubeletConfiguration", p.Name, strings.Join(only, ", "))
 		}
 	}

@@ -111,7 +111,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		r = converting(worker, infra, newKubeletConfig("w", "role: worker", `kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: "1", memory: 1Gi}}`),
 			newKubeletConfig("i", "role: infra", `kubeletConfig: {maxPods: 2, systemReserved: {cpu: "2"}}`))
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(HavePrefix("warning: MachineConfigPool infra: it inherits podsPerCore, systemReserved.memory from worker: in OpenShift"))
+		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfigPool "infra": it inherits podsPerCore, systemReserved.memory from worker: in OpenShift`))
 	})
 
 	It("refuses values that Poolboot would refuse", func() {

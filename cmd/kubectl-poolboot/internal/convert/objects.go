@@ -2,10 +2,8 @@ package convert
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,24 +12,29 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+	objectschema "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/schema"
 )
 
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
 // applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The errors name
 // every object that Poolboot would refuse to store; these objects are not returned.
 func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []runtime.Object, remarks []string, errs []error) {
-	remark := func(text string, args ...any) { remarks = append(remarks, fmt.Sprintf(text, args...)) }
+	remark := func(text string, args ...any) {
+		severity, about, _ := strings.Cut(fmt.Sprintf(text, args...), ": ")
+		remarks = append(remarks, severity+": "+objects.LocateText(about))
+	}
 	pools, controlPlane := selectPools(objects, remark)
-	errs = setKubeletSections(objects.KubeletConfigs, pools, controlPlane, remark)
+	errs = setKubeletSections(objects, pools, controlPlane, remark)
 	if err := setDisruptionPolicy(objects.MachineConfigurations, pools, remark); err != nil {
 		errs = append(errs, err)
 	}
@@ -48,8 +51,10 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	for _, config := range objects.MachineConfigurations {
 		kept.Insert(input.OpenShiftPolicyKind.Kind + " " + config.Name)
 	}
-	keep := func(object client.Object, kind schema.GroupVersionKind, err error) {
+	keep := func(object client.Object, kind schema.GroupVersionKind, wrong field.ErrorList) {
 		key := kind.Kind + " " + object.GetName()
+		object.GetObjectKind().SetGroupVersionKind(kind)
+		err := objects.Refuse(kind.Kind, object.GetName(), slices.Concat(wrong, checkSchema(object)))
 		if kept.Has(key) {
 			err = fmt.Errorf("%s %q is given twice: remove one", kind.Kind, object.GetName())
 		}
@@ -58,12 +63,11 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 			errs = append(errs, err)
 			return
 		}
-		object.GetObjectKind().SetGroupVersionKind(kind)
 		converted = append(converted, object)
 	}
 	for i := range configs {
 		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
-		keep(&configs[i], input.ConfigKind, checkConfig(configs[i], remark))
+		keep(&configs[i], input.ConfigKind, checkConfig(&configs[i], remark))
 	}
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
@@ -71,14 +75,15 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 		pools[i].Status = poolv1.MachineConfigPoolStatus{}
 	}
 	for i := range pools {
-		keep(&pools[i], input.PoolKind, checkPool(pools[i], pools))
+		keep(&pools[i], input.PoolKind, checkPool(pools, i))
 	}
 	for i := range errs {
 		errs[i] = objects.Locate(errs[i])
 	}
-	for _, field := range objects.Dropped {
-		if kept.Has(field.Object) {
-			remark("warning: %s: %s is left out: Poolboot does not have this field", field.Object, field.Path)
+	for _, dropped := range objects.Dropped {
+		if kept.Has(dropped.Object) {
+			kind, name, _ := strings.Cut(dropped.Object, " ")
+			remark("warning: %s %q: %s is left out: Poolboot does not have this field", kind, name, dropped.Path)
 		}
 	}
 	return converted, remarks, errs
@@ -159,75 +164,31 @@ func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta
 	return metav1.ObjectMeta{Name: original.Name, Namespace: namespace, Labels: original.Labels, Annotations: annotations}
 }
 
-// checkConfig refuses a MachineConfig as the webhook would.
-func checkConfig(config poolv1.MachineConfig, remark func(string, ...any)) error {
-	if err := ignition.GuardArguments(config.Spec.KernelArguments); err != nil {
-		return fmt.Errorf("MachineConfig %q: spec: %w", config.Name, err)
+// checkConfig returns what the webhook would refuse in a MachineConfig, and names what it would warn of.
+func checkConfig(config *poolv1.MachineConfig, remark func(string, ...any)) field.ErrorList {
+	warnings, errs := validation.MachineConfig(config)
+	for _, warning := range warnings {
+		remark("warning: MachineConfig %q: %s", config.Name, warning)
 	}
-	if config.Spec.Config == nil {
-		return nil
-	}
-	parsed, err := ignition.Parse(config.Spec.Config.Raw)
-	if err == nil {
-		err = ignition.Guard(parsed)
-	}
-	if err == nil {
-		var warnings []ignition.Problem
-		warnings, err = ignition.CheckKeys(config.Spec.Config.Raw)
-		for _, problem := range warnings {
-			remark("warning: MachineConfig %q: spec.config.%s: %s", config.Name, problem.Path, problem.Message)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err)
-	}
-	return nil
+	return errs
 }
 
-// checkPool refuses a pool as the webhook and the schema would.
-func checkPool(p poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) error {
-	if problems := validation.IsDNS1123Label(p.Spec.PoolRole); len(problems) > 0 {
-		return fmt.Errorf("MachineConfigPool %q: metadata.name: it becomes the role, and %s", p.Name, strings.Join(problems, "; "))
-	}
-	if _, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector); err != nil {
-		return fmt.Errorf("MachineConfigPool %q: spec.machineConfigSelector: %w", p.Name, err)
+// checkPool returns what the webhook would refuse in one of the pools.
+func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
+	p := pools[i]
+	if problems := utilvalidation.IsDNS1123Label(p.Spec.PoolRole); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{}, "it becomes the role, and "+strings.Join(problems, "; "))}
 	}
 	if len(p.Spec.NodeSelector.MatchLabels)+len(p.Spec.NodeSelector.MatchExpressions) == 0 {
-		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: "+
-			"set node-role.kubernetes.io/%[1]s, or leave the pool out", p.Name)
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "nodeSelector"), field.OmitValueType{}, fmt.Sprintf(
+			"OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: set node-role.kubernetes.io/%s, or leave the pool out", p.Name))}
 	}
-	if err := checkMaxUnavailable(p); err != nil {
-		return err
-	}
-	worker, _ := pool.OfRole(pools, poolv1.RoleWorker) // nil when the files do not have it
-	if err := pool.CheckKubelet(&p, worker); err != nil {
-		return err
-	}
-	nodeLabels, err := pool.Labels(p)
-	if err != nil {
-		return err
-	}
-	var conflict *pool.ConflictError
-	switch decision, err := pool.Decide(nodeLabels, pools); {
-	case errors.As(err, &conflict):
-		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: the pools %s select the same Nodes, and a Node can be in one custom pool only: "+
-			"select labels that the others don't", p.Name, strings.Join(conflict.Roles, " and "))
-	case err != nil:
-		return err
-	case decision.Role != p.Spec.PoolRole:
-		return fmt.Errorf("MachineConfigPool %q: spec.nodeSelector: Nodes with these labels are in the pool %q: select another label", p.Name, decision.Role)
-	}
-	return nil
+	return input.ValidatePool(pools, i)
 }
 
-// percentage matches what spec.maxUnavailable can be besides a number.
-var percentage = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
-
-// checkMaxUnavailable returns an error for a value that the API refuses.
-func checkMaxUnavailable(p poolv1.MachineConfigPool) error {
-	value := p.Spec.MaxUnavailable
-	if value == nil || value.Type == intstr.Int && value.IntVal >= 1 || value.Type == intstr.String && percentage.MatchString(value.StrVal) {
-		return nil
-	}
-	return fmt.Errorf("MachineConfigPool %q: spec.maxUnavailable: is %s: set a number of at least 1, or a percentage such as \"10%%\"", p.Name, value)
+// checkSchema returns what the API server would refuse in an object.
+func checkSchema(object client.Object) field.ErrorList {
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	utilruntime.Must(err) // the object was read from JSON
+	return objectschema.Validate(object.GetObjectKind().GroupVersionKind(), written)
 }

@@ -66,7 +66,7 @@ var _ = Describe("convert, of node disruption policies", func() {
 		},
 		Entry("a path that matches nothing in OpenShift", "nodeDisruptionPolicy: {files: [{path: /, actions: [{type: None}]}]}", `spec.nodeDisruptionPolicy.files[0] is left out`),
 		Entry("a relative path", "nodeDisruptionPolicy: {files: [{path: etc, actions: [{type: None}]}]}", `"etc" matches none`),
-		Entry("other fields", "managedBootImages: {machineManagers: [{resource: machinesets}]}", "warning: MachineConfiguration cluster: spec.managedBootImages is left out: Poolboot does not have this field"),
+		Entry("other fields", "managedBootImages: {machineManagers: [{resource: machinesets}]}", `warning: MachineConfiguration "cluster": spec.managedBootImages is left out: Poolboot does not have this field`),
 	)
 
 	DescribeTable("refuses",

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"regexp"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,8 +17,15 @@ func TestConvert(t *testing.T) {
 	RunSpecs(t, "kubectl poolboot convert")
 }
 
-// runPoolboot runs a command line with nothing on standard input.
-func runPoolboot(args ...string) clitest.Result { return runWithInput("", args...) }
+// places matches the place at the beginning of a remark.
+var places = regexp.MustCompile(`(?m)^(note: |warning: )\S+: document \d+: (?:item \d+: )*line \d+: `)
+
+// runPoolboot runs a command line with nothing on standard input, and leaves out the places of remarks.
+func runPoolboot(args ...string) clitest.Result {
+	r := runWithInput("", args...)
+	r.ErrOut = places.ReplaceAllString(r.ErrOut, "$1")
+	return r
+}
 
 // runWithInput runs a command line with a text on standard input.
 func runWithInput(text string, args ...string) clitest.Result {

@@ -94,7 +94,7 @@ spec: {config: {ignition: {version: 3.2.0}, `+ignition+`}}`)
 				Expect(r.ErrOut).To(BeEmpty())
 				return
 			}
-			Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-a": ` + words[0] + " has no effect: "))
+			Expect(r.ErrOut).To(MatchRegexp(`^warning: MachineConfig "50-a": spec[.]config[.]\S+: ` + words[0] + " has no effect: "))
 			for _, word := range words {
 				Expect(r.ErrOut).To(ContainSubstring(word))
 			}
@@ -121,7 +121,7 @@ kind: MachineConfig
 metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
 spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/openshift/kubelet.conf.d/20-a.conf, contents: {source: "data:,maxPods:%20100"}}]}}}`)
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(r.ErrOut).To(Equal(`note: MachineConfig "50-a": /etc/openshift/kubelet.conf.d/20-a.conf becomes /etc/kubernetes/kubelet.conf.d/20-a.conf, which the kubelet reads` + "\n"))
+		Expect(r.ErrOut).To(Equal(`note: MachineConfig "50-a": spec.config.storage.files[0]: /etc/openshift/kubelet.conf.d/20-a.conf becomes /etc/kubernetes/kubelet.conf.d/20-a.conf, which the kubelet reads` + "\n"))
 		Expect(r.Out).To(ContainSubstring("path: /etc/kubernetes/kubelet.conf.d/20-a.conf"))
 	})
 })

@@ -34,7 +34,7 @@ type options struct {
 
 // New returns the command diff.
 func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
-	o := &options{streams: streams, connection: to, files: input.Files{Streams: streams}}
+	o := &options{streams: streams, connection: to, files: input.Files{Streams: streams, Validate: true}}
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE...",
 		Short: "Show what files would change in the pools of a cluster",

@@ -96,7 +96,7 @@ $`))
 		func(from, to, shown string) { Expect(changing(from, to)).To(ContainSubstring("machines: 0\n" + shown)) },
 		Entry("a new file", "{}", files(`mode: 0644, contents: {source: "data:,one%0Atwo%0A"}`),
 			"  + file /etc/a\n      contents:\n        @@ -0,0 +1,2 @@\n        +one\n        +two\n      mode: 0644\n      overwrite: true\n"),
-		Entry("a removed file", files(`contents: {source: "data:,one%0A"}`), "{}", "  - file /etc/a\n"),
+		Entry("a removed file", files(`contents: {source: "data:,one%0A"}`), "{fips: false}", "  - file /etc/a\n"),
 		Entry("lines of a file", files(`contents: {source: "data:,one%0Atwo"}`), files(`contents: {source: "data:,one%0A2"}`),
 			"  ~ file /etc/a\n      contents:\n        @@ -1,2 +1,2 @@\n         one\n        -two\n        \\ No newline at end of file\n        +2\n        \\ No newline at end of file\n"),
 		Entry("a file's mode", files(`mode: 0644`), files(`mode: 0755`), "  ~ file /etc/a\n      mode: 0644 -> 0755\n"),
@@ -111,7 +111,7 @@ $`))
 			"  ~ user core\n      sshAuthorizedKeys:\n        @@ -1 +1,2 @@\n         ssh-rsa A\n        +ssh-rsa B\n"),
 		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      false -> true\n"),
 		Entry("the operating system image", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      quay.io/os\n"),
-		Entry("a removed operating system image", "{osImageURL: quay.io/os}", "{}", "  - osImageURL\n      quay.io/os -> none\n"),
+		Entry("a removed operating system image", "{osImageURL: quay.io/os}", "{fips: false}", "  - osImageURL\n      quay.io/os -> none\n"),
 		Entry("the extensions image", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
 			"  ~ baseOSExtensionsContainerImage\n      quay.io/ext:1 -> quay.io/ext:2\n"),
 		Entry("only the notation", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only the notation or the name differs\n"),
@@ -234,8 +234,15 @@ $`))
 	)
 
 	It("exits with 2 when a pool could no longer be rendered", func() {
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("60-devel", "worker", `{kernelType: 64k-pages, extensions: [kernel-devel]}`)))
+		clitest.ExpectError(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "60-devel": spec.extensions`)
+	})
+
+	It("exits with 2 when kubectl apply would refuse an object, and names its place", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("50-motd", "worker", `{config: {ignition: {version: 9.9.9}}}`)))
-		clitest.ExpectError(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "50-motd": spec.config: ignition.version`)
+		clitest.ExpectError(r, 2, `new.yaml: document 1: line 6: MachineConfig "50-motd": spec.config.ignition.version: version "9.9.9" is not supported`)
+		r = runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu")+"  maxUnavailable: 0\n"))
+		clitest.ExpectError(r, 2, `MachineConfigPool "gpu": spec.maxUnavailable: `, "at least 1")
 	})
 
 	It("refuses OpenShift's objects, and names kubectl poolboot convert", func() {

@@ -108,7 +108,7 @@ func (f *Files) Complete(notFiles int, list Names, to Connection) cobra.Completi
 			return CompleteFromCluster(to, list)(cmd, args, typed)
 		}
 		quiet := *f
-		quiet.Streams.ErrOut = io.Discard
+		quiet.Streams.ErrOut, quiet.Validate = io.Discard, false
 		objects, err := quiet.Read(names...)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -42,6 +42,8 @@ type Files struct {
 	ReadPolicies bool
 	// SkipRefused has documents that can't be read listed in Objects.Refused, and the others read.
 	SkipRefused bool
+	// Validate has Poolboot's objects refused that the API server or a webhook would refuse.
+	Validate bool
 
 	recursive bool
 	stdinRead bool
@@ -68,7 +70,7 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 
 // Read reads all objects in files and directories.
 func (f *Files) Read(names ...string) (*Objects, error) {
-	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies, skipRefused: f.SkipRefused}
+	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies, skipRefused: f.SkipRefused, validate: f.Validate}
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {
@@ -80,6 +82,9 @@ func (f *Files) Read(names ...string) (*Objects, error) {
 				return nil, err
 			}
 		}
+	}
+	if f.Validate {
+		return objects, objects.validatePools()
 	}
 	return objects, nil
 }
@@ -130,6 +135,9 @@ func (f *Files) readFile(path string, objects *Objects) error {
 	}
 
 	text, err := io.ReadAll(content)
+	if err == nil {
+		text, err = normalize(text)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -140,9 +148,10 @@ func (f *Files) readFile(path string, objects *Objects) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		at := place{file: path, document: number, text: chunk}
-		at.line, end = lineOfChunk(text, chunk, end)
-		var documents []json.RawMessage
+		whole := document{text: chunk}
+		whole.line, end = lineOfChunk(text, chunk, end)
+		at := place{file: path, number: number, in: &whole}
+		var documents []jsonDocument
 		if err == nil {
 			documents, err = toJSON(chunk)
 		}
@@ -160,9 +169,9 @@ func (f *Files) readFile(path string, objects *Objects) error {
 			}
 			number++
 		}
-		for _, document := range documents {
-			at.document = number
-			if err := objects.add(schema.GroupVersionKind{}, at, document); err != nil {
+		for _, one := range documents {
+			at.number, at.in = number, one.within(whole)
+			if err := objects.add(schema.GroupVersionKind{}, at, one.json); err != nil {
 				return err
 			}
 			number++
@@ -170,26 +179,40 @@ func (f *Files) readFile(path string, objects *Objects) error {
 	}
 }
 
+// jsonDocument is a document in JSON, and where it is in a text if it is JSON there too.
+type jsonDocument struct {
+	json json.RawMessage
+	from int // -1 if it is the whole text
+}
+
+// within returns the document of a text.
+func (d jsonDocument) within(whole document) *document {
+	if d.from < 0 || whole.line == 0 {
+		return &whole
+	}
+	return &document{text: d.json, line: whole.line + bytes.Count(whole.text[:d.from], []byte("\n"))}
+}
+
 // toJSON converts the text between two YAML separators to JSON documents: none when it is empty, several only when it
 // is JSON already.
-func toJSON(chunk []byte) ([]json.RawMessage, error) {
+func toJSON(chunk []byte) ([]jsonDocument, error) {
 	if utilyaml.IsJSONBuffer(chunk) {
-		var documents []json.RawMessage
+		var documents []jsonDocument
 		for decoder := json.NewDecoder(bytes.NewReader(chunk)); ; {
-			var document json.RawMessage
-			err := decoder.Decode(&document)
+			var text json.RawMessage
+			err := decoder.Decode(&text)
 			if errors.Is(err, io.EOF) {
 				return documents, nil
 			}
 			if err != nil {
 				break // it must be YAML, which has braces too
 			}
-			documents = append(documents, document)
+			documents = append(documents, jsonDocument{json: text, from: int(decoder.InputOffset()) - len(text)})
 		}
 	}
-	document, err := yaml.YAMLToJSONStrict(chunk)
-	if err != nil || string(document) == "null" {
+	text, err := yaml.YAMLToJSONStrict(chunk)
+	if err != nil || string(text) == "null" {
 		return nil, err
 	}
-	return []json.RawMessage{document}, nil
+	return []jsonDocument{{json: text, from: -1}}, nil
 }

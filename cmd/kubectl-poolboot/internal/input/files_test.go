@@ -112,7 +112,7 @@ var _ = Describe("Files", func() {
 		Entry("no name", strings.Replace(clitest.OpenShiftInfra, "name: infra", "", 1), "MachineConfigPool: metadata.name: is missing"),
 		Entry("an unknown field of Poolboot's kinds", infra+"  nodeSelektor: {}\n", `MachineConfigPool "infra": strict decoding error: unknown field "spec.nodeSelektor"`),
 		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: pool.cluster.x-k8s.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,
-			`item 1: MachineConfig "a": strict decoding error: unknown field "spec.fip"`),
+			`item 1: line 13: MachineConfig "a": strict decoding error: unknown field "spec.fip"`),
 		Entry("a value of the wrong type in OpenShift's kinds", strings.Replace(clitest.OpenShiftInfra, `infra: ""`, "infra: [1]", 1), `MachineConfigPool "infra": `),
 		Entry("a pool without a role", strings.Replace(infra, "  poolRole: infra\n", "", 1), "spec.poolRole: is missing"),
 		Entry("a pool without a cluster", strings.Replace(infra, "  clusterName: edge\n", "", 1), "spec.clusterName: is missing"),

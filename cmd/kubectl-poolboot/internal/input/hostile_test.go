@@ -36,13 +36,13 @@ var _ = Describe("Hostile files", func() {
 		Entry("100,000 levels of JSON", func() string { return `{"a":` + bracketed(100_000) + "}" }, "document 2", "max depth"),
 		Entry("5,000 levels in the list of files of an Ignition", func() string {
 			return clitest.Config("bad", "worker", "{config: {ignition: {version: 3.4.0}, storage: {files: "+bracketed(5_000)+"}}}")
-		}, `MachineConfig "bad": spec.config: storage.files`),
+		}, `MachineConfig "bad": spec.config.storage.files`),
 		Entry("2 MiB of configuration", func() string {
 			return clitest.Config("bad", "worker", clitest.Motd(strings.Repeat("x", 2<<20)))
-		}, "at most 1468006 can be stored", "bad (20"),
+		}, "spec.config: Too long: may not be more than 1468006 bytes"),
 		Entry("2 MiB of keys that Ignition does not have", func() string {
 			return clitest.Config("bad", "worker", `{config: {a: `+strings.Repeat("x", 2<<20)+`}}`)
-		}, "ignition.version"),
+		}, "may not be more than 1468006 bytes"),
 		Entry("a duplicate label", func() string { return clitest.Pool("edge", "infra") + "  nodeLabels: {a: b, a: c}\n" }, "document 2", `key "a" already set`),
 		Entry("bytes that are not text", func() string { return "\x00\xff\xfe" }, "document 2", "control characters"),
 	)

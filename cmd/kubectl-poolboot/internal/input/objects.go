@@ -47,6 +47,9 @@ type Objects struct {
 	// places are where the objects were read, by kind and name.
 	places map[string]place
 
+	// validate has Poolboot's objects refused that the API server or a webhook would refuse.
+	validate bool
+
 	// inDirectory is true while the files of a directory are read, which may contain something else than objects.
 	inDirectory bool
 
@@ -110,11 +113,15 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := kjson.Unmarshal(raw, &head); err != nil {
-		return fmt.Errorf("%s: %w: %w", at, errNoObject, err)
+		return fmt.Errorf("%s: %w: %w", at, errNoObject, describeTypes(err))
 	}
 	if head.Kind != "" {
 		kind = head.GroupVersionKind()
 	}
+	if o.places == nil {
+		o.places = map[string]place{}
+	}
+	o.places[kind.Kind+" "+head.Metadata.Name] = at
 	var err error
 	switch {
 	case kind.Kind == "" || kind.Version == "":
@@ -144,22 +151,20 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	}
 	switch {
 	case err != nil && head.Metadata.Name != "":
-		return fmt.Errorf("%s: %s %q: %w", at.of(fieldOf(err)), kind.Kind, head.Metadata.Name, describeTypes(err))
+		return at.locate(fmt.Errorf("%s %q: %w", kind.Kind, head.Metadata.Name, describeTypes(err)))
 	case err != nil:
 		return fmt.Errorf("%s: %w", at, err)
+	case o.validate && slices.Contains(ownKinds, kind):
+		return o.validateObject(kind, raw, o.items[len(o.items)-1])
 	}
-	if o.places == nil {
-		o.places = map[string]place{}
-	}
-	o.places[kind.Kind+" "+head.Metadata.Name] = at
 	return nil
 }
 
 // addItems adds the items of a list. Those of a list of one kind may leave it out.
 func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.RawMessage) error {
-	kind := list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List"))
+	kind, within := list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List")), at.items
 	for i, item := range items {
-		at.item = i + 1
+		at.items = append(slices.Clip(within), i+1)
 		if err := o.add(kind, at, item); err != nil {
 			return err
 		}

@@ -2,34 +2,37 @@ package input
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
+
+// document is one document of a file.
+type document struct {
+	text []byte
+	line int // the line of the file at which text begins, counted from 1; 0 if it is unknown
+
+	root   *yaml.Node // nil if the text is malformed
+	parsed bool
+}
 
 // place is where an object was read.
 type place struct {
-	file     string
-	document int // counted from 1
-	item     int // of a list, counted from 1; 0 when the object is the document
-
-	text []byte // the document
-	line int    // the line of the file at which text begins, counted from 1; 0 if it is unknown
-	at   int    // the line of the file that is meant; 0 for the whole object
+	file   string
+	number int   // of the document, counted from 1
+	items  []int // of a list, and of lists in it, counted from 1; empty when the object is the document
+	in     *document
+	at     int // the line of the file that is meant; 0 for the whole object
 }
 
 func (p place) String() string {
-	text := fmt.Sprintf("%s: document %d", p.file, p.document)
-	if p.item != 0 {
-		text += fmt.Sprintf(": item %d", p.item)
+	text := fmt.Sprintf("%s: document %d", p.file, p.number)
+	for _, item := range p.items {
+		text += fmt.Sprintf(": item %d", item)
 	}
 	if p.at != 0 {
 		text += fmt.Sprintf(": line %d", p.at)
@@ -38,7 +41,7 @@ func (p place) String() string {
 }
 
 // lineOfChunk returns the line at which a part of a text begins, searching from an offset, and the offset behind it.
-// The line is 0 if the text does not contain the part byte for byte, as with other line endings.
+// The line is 0 if the text does not contain the part byte for byte.
 func lineOfChunk(text, chunk []byte, from int) (line, end int) {
 	i := bytes.Index(text[from:], chunk)
 	if i < 0 {
@@ -47,41 +50,78 @@ func lineOfChunk(text, chunk []byte, from int) (line, end int) {
 	return 1 + bytes.Count(text[:from+i], []byte("\n")), from + i + len(chunk)
 }
 
-// yamlLine matches the line in an error about YAML.
-var yamlLine = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: line (\d+): `)
+// yamlLine matches the line in each message about YAML.
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
-// ofYAML returns an error about the YAML of a document, with the line in its file.
+// ofYAML returns an error about the YAML of a document, with the line of each of its messages in its file.
 func (p place) ofYAML(err error) error {
-	if match := yamlLine.FindStringSubmatch(err.Error()); match != nil && p.line > 0 {
-		number, _ := strconv.Atoi(match[1])
-		p.at = p.line + number - 1
-		return fmt.Errorf("%s: %s", p, strings.TrimPrefix(err.Error(), match[0]))
+	var located []error
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "error converting YAML to JSON: ")
+		match := yamlLine.FindStringSubmatch(line)
+		switch {
+		case line == "yaml: unmarshal errors:":
+		case match != nil && p.in.line > 0:
+			number, _ := strconv.Atoi(match[1])
+			p.at = p.in.line + number - 1
+			located = append(located, fmt.Errorf("%s: %s", p, match[2]))
+		default:
+			located = append(located, fmt.Errorf("%s: %s", p, line))
+		}
 	}
-	return fmt.Errorf("%s: %w", p, err)
+	return errors.Join(located...)
 }
 
-// segments matches the parts of a path such as spec.config.storage.files[2].mode.
-var segments = regexp.MustCompile(`[^.\[\]]+`)
+// segments matches the parts of a path such as spec.config.storage.files[2].mode or spec.nodeLabels[example.com/a].
+var segments = regexp.MustCompile(`\[[^\]]*\]|[^.\[\]]+`)
 
 // of returns the place of a field of the object, or of the innermost object around it that exists.
 func (p place) of(path string) place {
-	var document yaml.Node
-	if p.line == 0 || yaml.Unmarshal(p.text, &document) != nil || len(document.Content) != 1 {
-		return p
+	if _, line := p.find(path); line > 0 {
+		p.at = p.in.line + line - 1
 	}
-	if p.item > 0 {
-		path = fmt.Sprintf("items[%d].%s", p.item-1, path)
+	return p
+}
+
+// ofText returns the place of a line, counted from 1, of a text that is the value of a field. If the lines of the text
+// are not those of the file, it is the place of the field.
+func (p place) ofText(path string, line int64) place {
+	node, _ := p.find(path)
+	if p = p.of(path); node != nil && node.Style == yaml.LiteralStyle && line > 0 {
+		p.at = p.in.line + node.Line + int(line) - 1
 	}
-	node, line := document.Content[0], document.Content[0].Line
-	for _, segment := range segments.FindAllString(path, -1) {
-		value, at := child(node, segment)
+	return p
+}
+
+// find returns the value at a path and the line of its key in the document. The value is nil if the path does not
+// exist, and the line is then that of the innermost key that does. The line is 0 if the document has no lines.
+func (p place) find(path string) (*yaml.Node, int) {
+	if p.in == nil || p.in.line == 0 {
+		return nil, 0
+	}
+	if !p.in.parsed {
+		var whole yaml.Node
+		if yaml.Unmarshal(p.in.text, &whole) == nil && len(whole.Content) == 1 {
+			p.in.root = whole.Content[0]
+		}
+		p.in.parsed = true
+	}
+	if p.in.root == nil {
+		return nil, 0
+	}
+	var prefix strings.Builder
+	for _, item := range p.items {
+		fmt.Fprintf(&prefix, "items[%d].", item-1)
+	}
+	node, line := p.in.root, p.in.root.Line
+	for _, segment := range segments.FindAllString(prefix.String()+path, -1) {
+		value, at := child(node, strings.Trim(segment, "[]"))
 		if value == nil {
-			break
+			return nil, line
 		}
 		node, line = value, at
 	}
-	p.at = p.line + line - 1
-	return p
+	return node, line
 }
 
 // child returns the value of a key or the item with an index, and its line.
@@ -102,63 +142,4 @@ func child(of *yaml.Node, segment string) (*yaml.Node, int) {
 		}
 	}
 	return nil, 0
-}
-
-// subject matches the object at the beginning of an error.
-var subject = regexp.MustCompile(`^(\w+) "([^"]+)"`)
-
-// Locate adds the file, the document and the line to an error that begins with the kind and the name of an object.
-// Other errors are returned as they are.
-func (o *Objects) Locate(err error) error {
-	match := subject.FindStringSubmatch(err.Error())
-	if match == nil {
-		return err
-	}
-	at, found := o.places[match[1]+" "+match[2]]
-	if !found {
-		return err
-	}
-	return fmt.Errorf("%s: %w", at.of(fieldOf(err)), err)
-}
-
-// fieldOf returns the path of the field that an error is about, or of the object that contains it.
-func fieldOf(err error) string {
-	var invalid *ignition.ParseError
-	var guarded *ignition.GuardError
-	var wrongType *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &invalid):
-		return "spec.config." + invalid.Problems[0].Path
-	case errors.As(err, &guarded):
-		return "spec.config." + guarded.Entries[0].Path
-	case errors.As(err, &wrongType):
-		return wrongType.Field
-	}
-	if match := fieldPath.FindStringSubmatch(err.Error()); match != nil {
-		return match[1]
-	}
-	return "metadata"
-}
-
-// fieldPath matches the path of a field in an error.
-var fieldPath = regexp.MustCompile(`(?:^|[ "])((?:spec|metadata)\.[A-Za-z0-9_.\[\]]+)`)
-
-// describeTypes returns an error about a value of a wrong type without the names of Go's types.
-func describeTypes(err error) error {
-	var wrongType *json.UnmarshalTypeError
-	if !errors.As(err, &wrongType) {
-		return err
-	}
-	want := "a " + wrongType.Type.Kind().String()
-	switch kind := wrongType.Type.Kind(); {
-	case kind == reflect.Struct || kind == reflect.Map:
-		want = "an object"
-	case kind == reflect.Slice:
-		want = "a list"
-	case kind == reflect.Bool:
-		want = "true or false"
-	case kind >= reflect.Int && kind <= reflect.Float64:
-		want = "a number"
-	}
-	return fmt.Errorf("%s: must be %s, is JSON %s", wrongType.Field, want, wrongType.Value)
 }

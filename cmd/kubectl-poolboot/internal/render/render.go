@@ -52,7 +52,7 @@ type rendered struct {
 
 // New returns the command render.
 func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
-	o := &options{streams: streams, files: input.Files{Streams: streams}, connection: to}
+	o := &options{streams: streams, files: input.Files{Streams: streams, Validate: true}, connection: to}
 	cmd := &cobra.Command{
 		Use:   "render (-f FILE... | --live) --pool ROLE",
 		Short: "Print what a pool renders",

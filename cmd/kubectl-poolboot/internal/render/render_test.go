@@ -123,13 +123,13 @@ var _ = Describe("render", func() {
 		Entry("two pools of one role", "infra", append(ours, clitest.OpenShiftInfra), "MachineConfigPools infra and infra all have the role"),
 		Entry("the control plane's pool", "master", []string{clitest.OpenShiftMaster, clitest.OpenShiftWorker}, "--pool master: control plane machines are in no pool"),
 		Entry("a wrong place in Ignition", "infra", append(ours, clitest.Config("52-b", "infra", strings.ReplaceAll(clitest.Motd("a"), "0644", `"0644"`))),
-			`MachineConfig "52-b": spec.config: storage.files[0].mode`),
+			`MachineConfig "52-b": spec.config.storage.files[0].mode`),
 		Entry("an unknown version of Ignition", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "2.2.0", "4.0.0", 1)),
-			`MachineConfig "51-infra": spec.config: ignition.version`),
+			`MachineConfig "51-infra": spec.config.ignition.version`),
 		Entry("a reserved path", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "/etc/infratest", "/etc/hostname", 1)),
-			`MachineConfig "51-infra": spec.config: storage.files[0].path: /etc/hostname`),
+			`MachineConfig "51-infra": spec.config.storage.files[0].path: /etc/hostname`),
 		Entry("a key that Ignition would ignore", "infra", append(ours, strings.Replace(clitest.OpenShiftInfra51, "source: data:,infra", "inline: infra", 1)),
-			`MachineConfig "51-infra": spec.config: storage.files[0].contents.inline: Ignition 2.2.0 does not have this key`),
+			`MachineConfig "51-infra": spec.config.storage.files[0].contents.inline: Ignition 2.2.0 does not have this key`),
 		Entry("a MachineConfig that is there twice", "infra", append(ours, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51), `MachineConfig "51-infra" is given twice`),
 	)
 

@@ -1,4 +1,4 @@
-package admission
+package validation
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// validateNodeLabelRules validates rules for derived labels: their expressions, and that nothing else sets the same
+// NodeLabelRules validates rules for derived labels: their expressions, and that nothing else sets the same
 // label. inUse has the keys of such labels, and what uses them. The rules for keys are in the CRD.
-func validateNodeLabelRules(rules []nodev1.NodeLabelRule, inUse map[string]string, path *field.Path) field.ErrorList {
+func NodeLabelRules(rules []nodev1.NodeLabelRule, inUse map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, rule := range rules {
 		at := path.Index(i)

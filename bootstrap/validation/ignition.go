@@ -1,25 +1,24 @@
-package admission
+package validation
 
 import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// maxExtraSize is the maximum size of the extra config of one Machine, in bytes of JSON. It is part of a Secret that
+// MaxExtraSize is the maximum size of the extra config of one Machine, in bytes of JSON. It is part of a Secret that
 // has other content too.
-const maxExtraSize = 256 << 10
+const MaxExtraSize = 256 << 10
 
-// validateIgnition validates the field config or butane of parent: it must be valid, and the guard must accept it. It
+// Ignition validates the field config or butane of parent: it must be valid, and the guard must accept it. It
 // also limits the size of config in bytes. The schema limits the size of Butane, but cannot limit the size of an
 // object.
-func validateIgnition(config *runtime.RawExtension, butaneText string, limit int, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
+func Ignition(config *runtime.RawExtension, butaneText string, limit int, guard func(ignition.Config) error, parent *field.Path) field.ErrorList {
 	switch {
 	case config != nil && len(config.Raw) > limit:
 		return field.ErrorList{field.TooLong(parent.Child("config"), field.OmitValueType{}, limit)}
@@ -36,12 +35,12 @@ func validateIgnition(config *runtime.RawExtension, butaneText string, limit int
 	return nil
 }
 
-// keyWarnings returns a warning for each key of config that Ignition ignores without a loss.
-func keyWarnings(config *runtime.RawExtension, parent *field.Path) (warnings admission.Warnings) {
+// KeyWarnings returns a warning for each key of config that Ignition ignores without a loss.
+func KeyWarnings(config *runtime.RawExtension, parent *field.Path) (warnings []string) {
 	if config == nil || len(config.Raw) > pool.MaxSize {
 		return nil
 	}
-	ignored, _ := ignition.CheckKeys(config.Raw) // validateIgnition returns the error
+	ignored, _ := ignition.CheckKeys(config.Raw) // Ignition returns the error
 	for _, problem := range ignored {
 		warnings = append(warnings, childPath(parent.Child("config"), problem.Path).String()+": "+problem.Message)
 	}

@@ -1,4 +1,4 @@
-package admission
+package validation
 
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"

@@ -1,0 +1,75 @@
+package validation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+)
+
+// MachineConfigPool validates a pool, alone and together with the other pools of its Cluster.
+func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.MachineConfigSelector, metav1validation.LabelSelectorValidationOptions{},
+		spec.Child("machineConfigSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
+		spec.Child("nodeSelector"))...)
+	errs = append(errs, NodeLabelRules(p.Spec.NodeLabelRules, labelKeysInUse(p, others), spec.Child("nodeLabelRules"))...)
+	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
+	_, windowErrs := maintenance.Parse(p.Spec.MaintenanceWindow, spec.Child("maintenanceWindow"))
+	errs = append(errs, windowErrs...)
+	errs = append(errs, updategate.Check(p.Spec.UpdateGates, spec.Child("updateGates"))...)
+	for _, other := range others {
+		if pool.SameRole(&other, p) {
+			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(
+				"MachineConfigPool %s of Cluster %s already has this role: change that pool, or use another role", other.Name, p.Spec.ClusterName)))
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return validateMembership(p, others)
+}
+
+// validateMembership validates that the derived labels of the pool select no other pool, and that those of other pools
+// do not select this pool.
+func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) field.ErrorList {
+	nodeSelector := field.NewPath("spec", "nodeSelector")
+	own, err := pool.Labels(*p)
+	var notRegistrable *pool.NotRegistrableError
+	switch {
+	case errors.As(err, &notRegistrable):
+		return field.ErrorList{field.Invalid(field.NewPath(notRegistrable.Path), field.OmitValueType{}, notRegistrable.Why)}
+	case err != nil:
+		return field.ErrorList{field.Invalid(nodeSelector, field.OmitValueType{}, err.Error())}
+	}
+	errs := validateSelectorLabels(own, p.Spec.PoolRole, nodeSelector)
+	all := append(slices.Clone(others), *p)
+	if decision, err := pool.Decide(own, all); err != nil {
+		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, err.Error()))
+	} else if decision.Role != p.Spec.PoolRole {
+		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
+			"Nodes with these labels are in the pool %q: select another label", decision.Role)))
+	}
+	for _, other := range others {
+		otherLabels, err := pool.Labels(other)
+		if err != nil {
+			continue // the error is in the other pool
+		}
+		var conflict *pool.ConflictError
+		decision, err := pool.Decide(otherLabels, all)
+		if decision.Role == p.Spec.PoolRole || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.PoolRole) {
+			errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
+				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they do not have", other.Name, other.Spec.PoolRole)))
+		}
+	}
+	return errs
+}

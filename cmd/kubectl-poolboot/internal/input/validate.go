@@ -1,0 +1,57 @@
+package input
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
+	objectschema "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/schema"
+)
+
+// validateObject returns what the API server would refuse in an object of Poolboot's, and its webhook in a
+// MachineConfig. Rendered configs are not validated: nothing reads them from files.
+func (o *Objects) validateObject(kind schema.GroupVersionKind, raw []byte, object client.Object) error {
+	config, isConfig := object.(*poolv1.MachineConfig)
+	if isConfig && strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+		return nil
+	}
+	var written map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
+		return err
+	}
+	errs := objectschema.Validate(kind, written)
+	if isConfig && len(errs) == 0 {
+		_, errs = validation.MachineConfig(config)
+	}
+	return o.Refuse(kind.Kind, object.GetName(), errs)
+}
+
+// validatePools returns what the webhook would refuse in Poolboot's pools, each with the others of its Cluster.
+func (o *Objects) validatePools() error {
+	var pools []poolv1.MachineConfigPool
+	for _, p := range Of[*poolv1.MachineConfigPool](o) {
+		if !IsOpenShift(p.TypeMeta) {
+			pools = append(pools, *p)
+		}
+	}
+	var refused []error
+	for i := range pools {
+		refused = append(refused, o.Refuse(PoolKind.Kind, pools[i].Name, ValidatePool(pools, i)))
+	}
+	return errors.Join(refused...)
+}
+
+// ValidatePool returns what the webhook would refuse in one of several pools.
+func ValidatePool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
+	others := slices.Concat(pools[:i], pools[i+1:])
+	return validation.MachineConfigPool(&pools[i], slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool {
+		return other.Spec.ClusterName != pools[i].Spec.ClusterName || other.Namespace != pools[i].Namespace
+	}))
+}
