@@ -30,6 +30,10 @@ const (
 	lastDownloadRetry  = time.Hour
 	// checkInterval is the time between two full checks of what differs from the configuration.
 	checkInterval = time.Hour
+	// acceptInterval is the time between two requests of a host whose certificate the config server does not accept,
+	// and acceptTimeout how long each may take.
+	acceptInterval = 5 * time.Minute
+	acceptTimeout  = 30 * time.Second
 	// repairInterval is the minimum time between two repairs: another program can undo them.
 	repairInterval = time.Minute
 	// leaseInterval is the time between two reads of the Node's lease, in an update that the Node shows no other way.
@@ -95,6 +99,8 @@ type Agent struct {
 	checkedAt, repairedAt, requestedAt time.Duration
 	// download is that of another program, if it failed.
 	download programDownload
+	// askAt is the uptime from which the config server is asked whether it accepts the host.
+	askAt time.Duration
 	// repairs counts the repairs that followed each other.
 	repairs int
 }
@@ -123,7 +129,7 @@ func New(options Options) (*Agent, error) {
 	if a.journal.Phase != unknown && a.journal.Phase != adopting && a.Files.IsNew() {
 		return nil, &JournalError{Path: directory.pathOf(journalName), Why: "it is there, but the journal of the files is missing", Remedy: startOver}
 	}
-	a.continued = a.journal.Phase.isChanging()
+	a.continued, a.askAt = a.journal.Phase.isChanging(), options.Clock.Uptime()+checkInterval
 	return a, nil
 }
 
@@ -157,7 +163,7 @@ func (a *Agent) Step(ctx context.Context, node Node) (time.Duration, error) {
 	for {
 		wait, err := a.advance(ctx, node)
 		if err != nil && !errors.Is(err, ErrReplaced) && ctx.Err() == nil {
-			a.report.problem = err.Error()
+			a.report.problem = problemOf(err)
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
@@ -169,6 +175,14 @@ func (a *Agent) Step(ctx context.Context, node Node) (time.Duration, error) {
 			return wait, err
 		}
 	}
+}
+
+// problemOf describes an error for people. The manager recognizes that of a certificate.
+func problemOf(err error) string {
+	if errors.Is(err, ErrNotAccepted) {
+		return agentv1.CertificateNotAccepted + ": " + err.Error()
+	}
+	return err.Error()
 }
 
 // advance does one transition.
@@ -279,6 +293,7 @@ func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
 	if err := a.checkIfDue(ctx); err != nil {
 		return now, err
 	}
+	a.askIfDue(ctx)
 	desired, failed := node.Annotations[agentv1.DesiredAnnotation], a.journal.Failed
 	switch {
 	case isRevision(desired) && desired != a.journal.Current && (failed == nil || failed.Of != desired):

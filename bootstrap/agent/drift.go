@@ -242,9 +242,35 @@ func enablementOf(unit types.Unit) update.Enablement {
 	return update.Disabled
 }
 
-// untilCheck returns the time until the next full check.
+// untilCheck returns the time until the next full check, or until the config server is asked again.
 func (a *Agent) untilCheck() time.Duration {
-	return max(checkInterval-(a.Clock.Uptime()-a.checkedAt), time.Second)
+	uptime := a.Clock.Uptime()
+	return max(min(checkInterval-(uptime-a.checkedAt), a.askAt-uptime), time.Second)
+}
+
+// askIfDue finds out whether the config server still accepts the certificate of the kubelet: otherwise, that would be
+// found only with the next update, or when the Node was deleted. Other errors do not matter now.
+func (a *Agent) askIfDue(ctx context.Context) {
+	if a.Clock.Uptime() < a.askAt {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, acceptTimeout)
+	defer cancel()
+	_, err := a.source.Assignment(limited)
+	if err != nil {
+		err = fmt.Errorf("download the assignment: %w", err)
+	}
+	switch {
+	case errors.Is(err, ErrNotAccepted):
+		a.Log.Error("the config server does not accept the host", "error", err)
+		a.report.notAccepted = problemOf(err)
+	case err == nil:
+		a.report.notAccepted = ""
+	}
+	a.askAt = a.Clock.Uptime() + checkInterval
+	if a.report.notAccepted != "" {
+		a.askAt = a.Clock.Uptime() + acceptInterval
+	}
 }
 
 // listDrift lists differences for people.

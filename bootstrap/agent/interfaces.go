@@ -117,6 +117,9 @@ type Files interface {
 // ErrRefused means that the config server does not give a host what it requested, and will not later.
 var ErrRefused = errors.New("the config server refuses the request")
 
+// ErrNotAccepted means that the config server does not accept the certificate of the kubelet.
+var ErrNotAccepted = errors.New("the config server does not accept the certificate")
+
 // Source is where assignments and configs come from: the config server.
 type Source interface {
 	// Assignment returns the document of the host's assignment, which has at most assignment.MaxSize bytes.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -24,6 +25,8 @@ type report struct {
 	effect string
 	// problem is why the agent can't go on at the moment, and tries again.
 	problem string
+	// notAccepted is why the config server does not accept the host, "" if it did the last time.
+	notAccepted string
 }
 
 func (r *report) set(target string, state agentv1.State, reason string) {
@@ -47,7 +50,7 @@ func (a *Agent) annotations() map[string]string {
 	if a.Program != nil {
 		annotations[agentv1.AgentAnnotation], _, _ = a.Program.Running()
 	}
-	reason := shorten(strings.TrimSpace(a.report.reason+"\n"+a.report.problem), agentv1.MaxReason)
+	reason := shorten(strings.TrimSpace(a.report.reason+"\n"+cmp.Or(a.report.problem, a.report.notAccepted)), agentv1.MaxReason)
 	if a.report.target != "" || reason != "" {
 		annotations[agentv1.ReasonAnnotation] = reason
 	}

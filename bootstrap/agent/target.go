@@ -76,6 +76,7 @@ func (a *Agent) fetchAssignment(ctx context.Context, revision string) (document 
 	if document, err = a.source.Assignment(ctx); err != nil {
 		return nil, assigned, fmt.Errorf("download the assignment: %w", err)
 	}
+	a.report.notAccepted = ""
 	assigned, err = assignment.Decode(document, revision)
 	return document, assigned, err
 }

@@ -92,6 +92,7 @@ var table = map[string]Outlook{
 	bootstrapv1.AssignmentFailedReason:                NeedsPerson,
 	bootstrapv1.NoAgentReason:                         Waits,
 	bootstrapv1.AgentNotAnsweringReason:               NeedsPerson,
+	bootstrapv1.CertificateNotAcceptedReason:          NeedsPerson,
 
 	poolv1.AllMachinesUpdatedReason:         Fine,
 	poolv1.MachinesPendingReason:            Waits,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,8 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
 			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), bootstrapv1.NodeInPoolCondition)
+	case strings.Contains(h.Report.Reason, agentv1.CertificateNotAccepted) && (h.Progress() == rollout.Unknown || h.Progress() == rollout.Done):
+		return h.notAccepted(o)
 	case h.Told() != h.Desired() && hold != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), hold)
 	case h.Told() != h.Desired() || h.Desired() == "":
@@ -134,6 +137,12 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told to run %s, and its agent has not answered: if it does not, "+
 		"check poolboot-agent.service on the host%s", h.Node.Name, desired, reports)
+}
+
+// notAccepted returns the condition of a host whose certificate the config server does not accept.
+func (h *host) notAccepted(o outcome) *metav1.Condition {
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.CertificateNotAcceptedReason, "the agent of Node %s reports: %s. If another CA issued the certificate, add that one "+
+		"to certificate-authority-data in the Secret %s/%s-kubeconfig, which must have all CAs of certificates that kubelets still use. Otherwise, check the clock and kubelet.service of the host", h.Node.Name, h.Report.Reason, h.Config.Namespace, o.in.pool.Spec.ClusterName)
 }
 
 // failed returns the condition of a host whose target is not known.

@@ -63,6 +63,12 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Target, h.Report.Reason = oldRevision, "the disk is full"
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-answerDeadline)}
 	}, metav1.ConditionFalse, "AgentNotAnswering", "has not answered for 10m0s. The agent reports: the disk is full. Check that the host runs", "poolboot-agent.service"),
+	Entry("no answer, because the certificate is not accepted", func(h *host, _ *outcome) {
+		h.Report.Target, h.Report.Reason = oldRevision, agentv1.CertificateNotAccepted+": another CA issued it"
+	}, metav1.ConditionFalse, "CertificateNotAccepted", "another CA issued it. ", "certificate-authority-data in the Secret "+clusterKey.Namespace+"/"+clusterKey.Name+"-kubeconfig", "clock"),
+	Entry("done, and the certificate is not accepted any more", func(h *host, _ *outcome) {
+		h.Report.Reason = agentv1.CertificateNotAccepted + ": another CA issued it"
+	}, metav1.ConditionFalse, "CertificateNotAccepted", "another CA issued it"),
 	Entry("not told", func(h *host, _ *outcome) { h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision },
 		metav1.ConditionFalse, "Waiting", "spec.maxUnavailable of MachineConfigPool worker is 1"),
 	Entry("other hosts first", func(_ *host, o *outcome) {

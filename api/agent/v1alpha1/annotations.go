@@ -46,6 +46,10 @@ const (
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
 var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, AgentAnnotation}
 
+// CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
+// client certificate of the kubelet.
+const CertificateNotAccepted = "the config server does not accept the certificate of the kubelet"
+
 // MaxReason is the maximum size of ReasonAnnotation and DriftAnnotation in bytes.
 const MaxReason = 2048
 

@@ -186,17 +186,18 @@ const (
 
 // Reasons of the condition Updated of a PoolbootConfig. Those of hosts in an update are the states that agents report.
 const (
-	UpdateDoneReason           = "Done"
-	UpdateWaitingReason        = "Waiting"
-	UpdateDrainingReason       = "Draining"
-	UpdateApplyingReason       = "Applying"
-	UpdateRebootingReason      = "Rebooting"
-	UpdateVerifyingReason      = "Verifying"
-	UpdateDegradedReason       = "Degraded"
-	UpdateUnreconcilableReason = "Unreconcilable"
-	AssignmentFailedReason     = "AssignmentFailed"
-	NoAgentReason              = "NoAgent"
-	AgentNotAnsweringReason    = "AgentNotAnswering"
+	UpdateDoneReason             = "Done"
+	UpdateWaitingReason          = "Waiting"
+	UpdateDrainingReason         = "Draining"
+	UpdateApplyingReason         = "Applying"
+	UpdateRebootingReason        = "Rebooting"
+	UpdateVerifyingReason        = "Verifying"
+	UpdateDegradedReason         = "Degraded"
+	UpdateUnreconcilableReason   = "Unreconcilable"
+	AssignmentFailedReason       = "AssignmentFailed"
+	NoAgentReason                = "NoAgent"
+	AgentNotAnsweringReason      = "AgentNotAnswering"
+	CertificateNotAcceptedReason = "CertificateNotAccepted"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the

@@ -95,9 +95,9 @@ func (e *StatusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s: %s", e.Code, http.StatusText(e.Code), e.Message))
 }
 
-// Is reports whether the answer is final for errors.Is.
+// Is reports whether the answer is final, or is about the certificate, for errors.Is.
 func (e *StatusError) Is(target error) bool {
-	return target == agent.ErrRefused && (e.Code == http.StatusForbidden || e.Code == http.StatusNotFound)
+	return target == agent.ErrNotAccepted && e.Code == http.StatusUnauthorized || target == agent.ErrRefused && (e.Code == http.StatusForbidden || e.Code == http.StatusNotFound)
 }
 
 // Assignment returns the document of the host's assignment.
@@ -158,6 +158,9 @@ func (c *Client) Contents(ctx context.Context, resource types.Resource) ([]byte,
 		header.Add(h.Name, ptr.Deref(h.Value, ""))
 	}
 	contents, err := do(ctx, c.elsewhere, http.MethodGet, address, header, maxContents)
+	if refused := (*StatusError)(nil); errors.As(err, &refused) {
+		return nil, errors.New(err.Error()) // not one of the config server
+	}
 	if err != nil || ptr.Deref(resource.Compression, "") != "gzip" {
 		return contents, err
 	}

@@ -175,6 +175,16 @@ var _ = Describe("Contents at a URL", func() {
 		})).To(Equal([]byte("v")))
 	})
 
+	It("that another server refuses are not a matter of the kubelet's certificate", func() {
+		elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+		DeferCleanup(elsewhere.Close)
+		client := begin(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, noCertificate)
+		_, err := client.Contents(context.Background(), types.Resource{Source: new(elsewhere.URL)})
+		Expect(err).To(And(MatchError(ContainSubstring("401")), Not(MatchError(agent.ErrNotAccepted))))
+		_, err = client.Assignment(context.Background())
+		Expect(err).To(MatchError(agent.ErrNotAccepted))
+	})
+
 	It("at other places are refused", func() {
 		client := begin(nil, noCertificate)
 		for _, source := range []string{"s3://bucket/key", "tftp://host/f", "file:///etc/shadow", ""} {

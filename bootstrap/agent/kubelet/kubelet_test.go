@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,18 @@ var _ = Describe("The API server", func() {
 		server, err = host.APIServer()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(server.URL.JoinPath("/api").String()).To(Equal("https://edge:6443/base/api"))
+	})
+
+	It("is verified by the old and the new CA while one replaces the other", func() {
+		host, write := newHost()
+		_, next, _ := newPEM("next", time.Unix(1, 0))
+		write(ignition.KubeconfigPath, config("server: 'https://edge:6443', certificate-authority-data: "+base64.StdEncoding.EncodeToString(slices.Concat(ca, next))))
+		server, err := host.APIServer()
+		Expect(err).NotTo(HaveOccurred())
+		both := x509.NewCertPool()
+		Expect(both.AppendCertsFromPEM(ca)).To(BeTrue())
+		Expect(both.AppendCertsFromPEM(next)).To(BeTrue())
+		Expect(server.CAs.Equal(both)).To(BeTrue())
 	})
 
 	DescribeTable("is refused", func(contents func() []byte) {

@@ -2,6 +2,8 @@ package workload
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"strconv"
@@ -27,6 +29,20 @@ func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *
 	return identity.Of(cluster, servers...)
 }
 
+// checkBundle returns an error if a certificate of a PEM bundle can't be read. Connections skip such certificates, and
+// exist only if there is another one.
+func checkBundle(bundle []byte) error {
+	for number := 1; ; number++ {
+		var block *pem.Block
+		if block, bundle = pem.Decode(bundle); block == nil {
+			return nil
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil && block.Type == "CERTIFICATE" {
+			return fmt.Errorf("PEM block %d is malformed: %w", number, err)
+		}
+	}
+}
+
 // JoinCluster returns the information that a host needs to join its cluster: the address in the Cluster's
 // spec.controlPlaneEndpoint, which hosts can reach, and the certificate authority from the manager's kubeconfig. A
 // certificate authority in a file is not read. If there is no connection, the error satisfies IsUnreachable.
@@ -42,6 +58,9 @@ func JoinCluster(ctx context.Context, clusters clustercache.ClusterCache, cluste
 	}
 	if len(connection.CAData) == 0 {
 		return join.Cluster{}, fmt.Errorf("cluster %s: the Secret %s-kubeconfig has no certificate-authority-data: hosts cannot verify the API server without it: add it to the kubeconfig", key, key.Name)
+	}
+	if err := checkBundle(connection.CAData); err != nil {
+		return join.Cluster{}, fmt.Errorf("cluster %s: certificate-authority-data in the Secret %s-kubeconfig: %w: kubelets and the config server accept only a bundle that they can read completely: correct it", key, key.Name, err)
 	}
 	return join.Cluster{
 		Server: "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port))),

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -31,6 +32,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
 
 var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
@@ -185,6 +187,21 @@ var _ = Describe("The information to join a cluster", func() {
 	It("is an error without a certificate authority", func(ctx SpecContext) {
 		_, err := workload.JoinCluster(ctx, with(rest.TLSClientConfig{}), cluster())
 		Expect(err).To(MatchError(And(ContainSubstring("edge-kubeconfig"), ContainSubstring("certificate-authority-data"))))
+	})
+
+	It("can have two certificate authorities while one replaces the other, but none that is malformed", func(ctx SpecContext) {
+		var bundle []byte
+		for _, name := range []string{"old", "new"} {
+			ca, err := loopback.NewCA(name)
+			Expect(err).NotTo(HaveOccurred())
+			bundle = append(bundle, ca.PEM()...)
+		}
+		got, err := workload.JoinCluster(ctx, with(rest.TLSClientConfig{CAData: bundle}), cluster())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(got.CA).To(Equal(bundle))
+		bundle = append(bundle, strings.Replace(string(bundle), "MII", "MIA", 1)...)
+		_, err = workload.JoinCluster(ctx, with(rest.TLSClientConfig{CAData: bundle}), cluster())
+		Expect(err).To(MatchError(And(ContainSubstring("edge-kubeconfig: PEM block 3 is malformed"), ContainSubstring("correct it"))))
 	})
 
 	It("is an error before the Cluster has an endpoint", func(ctx SpecContext) {
