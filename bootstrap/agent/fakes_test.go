@@ -109,18 +109,24 @@ func (f *fakeExecutor) Difference(_ context.Context, want update.OperatingSystem
 
 type fakeUnits struct{ w *world }
 
-func (f fakeUnits) call(name string) error {
+// call fails if the time of an action is not limited.
+func (f fakeUnits) call(ctx context.Context, name string) error {
+	deadline, isLimited := ctx.Deadline()
+	Expect(isLimited).To(BeTrue(), name)
+	Expect(time.Until(deadline)).To(BeNumerically("<=", actionTimeout), name)
 	return f.w.change(name, func() error {
 		f.w.calls = append(f.w.calls, name)
 		return nil
 	})
 }
 
-func (f fakeUnits) DaemonReload(context.Context) error           { return f.call("daemon-reload") }
-func (f fakeUnits) Reload(_ context.Context, unit string) error  { return f.call("reload " + unit) }
-func (f fakeUnits) Restart(_ context.Context, unit string) error { return f.call("restart " + unit) }
-func (f fakeUnits) Stop(_ context.Context, unit string) error    { return f.call("stop " + unit) }
-func (f fakeUnits) FailedLogs(context.Context) string            { return "web.service: it does not start" }
+func (f fakeUnits) DaemonReload(ctx context.Context) error        { return f.call(ctx, "daemon-reload") }
+func (f fakeUnits) Reload(ctx context.Context, unit string) error { return f.call(ctx, "reload "+unit) }
+func (f fakeUnits) Restart(ctx context.Context, unit string) error {
+	return f.call(ctx, "restart "+unit)
+}
+func (f fakeUnits) Stop(ctx context.Context, unit string) error { return f.call(ctx, "stop "+unit) }
+func (f fakeUnits) FailedLogs(context.Context) string           { return "web.service: it does not start" }
 func (f fakeUnits) Exists(_ context.Context, unit string) (bool, error) {
 	return unit != "crio.service", f.w.fails["exists"]
 }
@@ -130,6 +136,9 @@ type fakeRebooter struct{ w *world }
 func (f fakeRebooter) Reboot(context.Context) error {
 	return f.w.change("reboot", func() error {
 		f.w.calls = append(f.w.calls, "reboot")
+		if f.w.shutsDownSlowly {
+			return nil
+		}
 		f.w.boot()
 		panic(booted{}) // nothing after it runs
 	})

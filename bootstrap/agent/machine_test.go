@@ -192,6 +192,36 @@ var _ = Describe("An update", func() {
 		Expect(w.state()).To(Equal("Done " + second))
 	})
 
+	It("goes on waiting for the drain while the Node names no assignment", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		w.drains = false
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		Expect(w.run()).To(Succeed())
+		delete(w.node.Annotations, agentv1.DesiredAnnotation)
+		Expect(w.run()).To(Succeed())
+		Expect(w.states).To(Equal([]string{"Draining"}))
+		w.node.Annotations[agentv1.DrainedAnnotation] = second
+		Expect(w.run()).To(Succeed())
+		Expect(w.read("etc/f")).To(Equal("b"))
+	})
+
+	It("requests a reboot once, and again if the host has not shut down after a long time", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.shutsDownSlowly = true
+		a, stop := w.begin()
+		defer stop()
+		for passed := time.Duration(0); passed < rebootTimeout+3*time.Minute; passed += time.Minute {
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).NotTo(HaveOccurred())
+			if passed > time.Minute && passed < rebootTimeout {
+				Expect(w.calls).To(Equal([]string{"reboot"}), "after %s", passed)
+			}
+			w.pass(time.Minute)
+		}
+		Expect(w.calls).To(Equal([]string{"reboot", "reboot"}))
+	})
+
 	It("is replaced at once by another one while it waits for the drain", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		w.drains = false
@@ -276,7 +306,25 @@ var _ = Describe("An update", func() {
 				func(w *world) { w.fails["reload web.service"] = errors.New("exit status 1") }, "Reload web.service: exit status 1"),
 			Entry("because files can't be written", "/etc/reload/f", []string{"daemon-reload"},
 				func(w *world) { w.fails["apply files"] = errors.New("no space left on device") }, "no space left"),
+			Entry("without a reboot because files can't be written", "/etc/f", []string{"daemon-reload"},
+				func(w *world) { w.fails["apply files"] = errors.New("no space left on device") }, "no space left"),
 		)
+
+		It("starts those units again that it removed and that were enabled", func() {
+			config := withFiles("/etc/reload/f", "a")
+			config.Ignition.Systemd.Units = []types.Unit{unit("enabled.service", "[Unit]", true), unit("disabled.service", "[Unit]", false)}
+			quiet := func(a *assignment.Assignment) {
+				for _, name := range []string{"enabled.service", "disabled.service"} {
+					a.Policy.Units[name] = rule(update.Action{Type: update.DaemonReload})
+				}
+			}
+			w := installed(config, quiet)
+			w.fails["reload web.service"] = errors.New("exit status 1")
+			w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b"), quiet))
+			Expect(w.run()).To(Succeed())
+			Expect(w.calls).To(ContainElement("restart enabled.service"))
+			Expect(w.calls).NotTo(ContainElement("restart disabled.service"))
+		})
 
 		DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {
 			w := installed(withFiles("/etc/f", "a"))

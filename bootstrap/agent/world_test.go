@@ -63,6 +63,8 @@ type world struct {
 	uptime    time.Duration
 	wallclock time.Time
 	lease     time.Time
+	// shutsDownSlowly is set if the agent goes on while the host shuts down.
+	shutsDownSlowly bool
 	// losesPower is set if the host boots when the agent is killed.
 	losesPower bool
 
