@@ -8,40 +8,77 @@ import (
 
 	butane "github.com/coreos/butane/config"
 	"github.com/coreos/butane/config/common"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// Parse translates a Butane configuration (YAML) to Ignition. It is as strict as "butane --strict": warnings are
-// errors, because there is no other place to report them. Local files can't be embedded. Errors are an
-// *ignition.ParseError with path and line in the Butane text.
-func Parse(text string) (ignition.Config, error) {
-	raw, entries, err := butane.TranslateBytes([]byte(text), common.TranslateBytesOptions{
-		TranslateOptions: common.TranslateOptions{
-			// The output of a compressor can change with its version, and would change the name of a rendered config.
-			NoResourceAutoCompression: true,
-		},
-		Raw: true,
-	})
-	var problems []ignition.Problem
-	for _, entry := range entries.Entries {
-		problems = append(problems, ignition.NewProblem(entry))
+// Variant returns the variant of a Butane configuration, and "" if it has none or is not YAML.
+func Variant(text string) string {
+	var head struct {
+		Variant string `yaml:"variant"`
 	}
-	switch {
-	case len(problems) > 0:
-		return ignition.Config{}, &ignition.ParseError{Problems: problems}
-	case errors.Is(err, common.ErrNoVariant):
-		return ignition.Config{}, newError("variant", "missing: set the variant of Butane, for example fcos")
-	case errors.Is(err, common.ErrInvalidVersion):
-		return ignition.Config{}, newError("version", "missing or invalid: set the version of the variant")
-	case err != nil:
-		return ignition.Config{}, newError("", err.Error())
+	if yaml.Unmarshal([]byte(text), &head) != nil {
+		return ""
+	}
+	return head.Variant
+}
+
+// VariantOpenShift is the variant of Butane for OpenShift's MachineConfigs.
+const VariantOpenShift = "openshift"
+
+// Parse translates a Butane configuration (YAML) to Ignition. It is as strict as "butane --strict": warnings are
+// errors, because Butane only warns of keys that it ignores. Local files can't be embedded. Errors are an
+// *ignition.ParseError with path and line in the Butane text.
+func Parse(text string) (ignition.Config, error) { return ParseWithFiles(text, "") }
+
+// ParseWithFiles is Parse for a configuration with local files, which are below a folder. It does not prevent links
+// from leading out of the folder.
+func ParseWithFiles(text, folder string) (ignition.Config, error) {
+	raw, err := translate(text, folder, true)
+	if err != nil {
+		return ignition.Config{}, err
 	}
 	config, err := ignition.Parse(raw)
 	if err != nil {
 		return ignition.Config{}, newError("version", fmt.Sprintf("translates to Ignition that can't be read, use an older version: %v", err))
 	}
 	return config, nil
+}
+
+// ParseMachineConfig translates a Butane configuration of VariantOpenShift to a whole MachineConfig of OpenShift, in
+// YAML: with its name, its labels, kernel arguments and extensions. The folder is that of ParseWithFiles.
+func ParseMachineConfig(text, folder string) ([]byte, error) { return translate(text, folder, false) }
+
+// translate translates a Butane configuration to Ignition or, of VariantOpenShift, to a MachineConfig.
+func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
+	translated, entries, err := butane.TranslateBytes([]byte(text), common.TranslateBytesOptions{
+		TranslateOptions: common.TranslateOptions{
+			FilesDir: folder,
+			// The output of a compressor can change with its version, and would change the name of a rendered config.
+			NoResourceAutoCompression: true,
+		},
+		Raw: onlyIgnition,
+	})
+	var problems []ignition.Problem
+	for _, entry := range entries.Entries {
+		problem := ignition.NewProblem(entry)
+		if problem.Message == common.ErrNoFilesDir.Error() {
+			problem.Message = "local files are not available here: write the contents into the document, or translate it with kubectl poolboot convert --butane FILE --files-dir FOLDER"
+		}
+		problems = append(problems, problem)
+	}
+	switch {
+	case len(problems) > 0:
+		return nil, &ignition.ParseError{Problems: problems}
+	case errors.Is(err, common.ErrNoVariant):
+		return nil, newError("variant", "missing: set the variant of Butane, for example fcos")
+	case errors.Is(err, common.ErrInvalidVersion):
+		return nil, newError("version", "missing or invalid: set the version of the variant")
+	case err != nil:
+		return nil, newError("", err.Error())
+	}
+	return translated, nil
 }
 
 func newError(path, message string) *ignition.ParseError {

@@ -3,11 +3,8 @@
 package convert
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,10 +14,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -31,6 +25,7 @@ type options struct {
 	files              input.Files
 	cluster, namespace string
 	ignition, butane   string
+	filesDir           string
 	output             cli.Output
 }
 
@@ -50,7 +45,8 @@ become those of the pool "worker", from which all pools inherit them. What OpenS
 "worker" is added or completed as OpenShift's built-in one if the files do not contain it. What Poolboot would refuse to store is an
 error, and then nothing is printed; with --skip-refused, everything else is printed, and the exit code is 3.
 
-With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses.`,
+With --ignition or --butane, one document is converted to Ignition 3.5, the version that Poolboot uses. A Butane document of the variant
+"openshift" becomes a whole MachineConfig. --files-dir names the folder of the local files of a Butane document.`,
 		Example: `  # Pools and MachineConfigs of the cluster infra-1 from files, for the namespace edge
   kubectl poolboot convert -f pools.yaml -f machineconfigs --cluster infra-1 -n edge
 
@@ -64,7 +60,10 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
   kubectl poolboot convert --ignition infra.ign
 
   # Butane to Ignition 3.5
-  kubectl poolboot convert --butane infra.bu`,
+  kubectl poolboot convert --butane infra.bu
+
+  # Butane with local files, which are below the current folder
+  kubectl poolboot convert --butane infra.bu --files-dir .`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(_ *cobra.Command, args []string) error { return o.run(args) },
 	}
@@ -72,13 +71,19 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	o.files.AddFlag(cmd, "filename", "f", "OpenShift's MachineConfigPools and MachineConfigs")
 	flags.BoolVar(&o.files.SkipRefused, "skip-refused", false, "convert everything else if an object is refused, list it, and exit with 3")
 	flags.StringVar(&o.cluster, "cluster", "", "the Cluster of the pools")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster; with --butane, that of a MachineConfig")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
+	flags.StringVar(&o.filesDir, "files-dir", "", "folder of the local files in a Butane document; without it, local files are refused")
 	o.output.AddFlag(cmd, "yaml (default) or json, which prints one List", cli.FormatYAML, cli.FormatJSON)
 	utilruntime.Must(cmd.MarkFlagFilename("ignition", "ign", "json"))
 	utilruntime.Must(cmd.MarkFlagFilename("butane", "bu", "yaml", "yml"))
-	cmd.MarkFlagsRequiredTogether("filename", "cluster", "namespace")
+	utilruntime.Must(cmd.MarkFlagDirname("files-dir"))
+	cmd.MarkFlagsMutuallyExclusive("ignition", "namespace")
+	cmd.MarkFlagsMutuallyExclusive("ignition", "files-dir")
+	cmd.MarkFlagsMutuallyExclusive("filename", "files-dir")
+	cmd.MarkFlagsMutuallyExclusive("butane", "cluster")
+	cmd.MarkFlagsMutuallyExclusive("ignition", "cluster")
 	cmd.MarkFlagsOneRequired("filename", "ignition", "butane")
 	cmd.MarkFlagsMutuallyExclusive("filename", "ignition", "butane")
 	return cmd
@@ -91,13 +96,16 @@ func (o *options) run(args []string) error {
 	case len(args) > 0:
 		return fmt.Errorf("%s is one file too many: --ignition and --butane read one file", strings.Join(args, ", "))
 	case o.ignition != "":
-		return o.convertDocument(o.ignition, o.parseIgnition)
+		return o.convertIgnition()
 	}
-	return o.convertDocument(o.butane, func(_ string, text []byte) (ignition.Config, error) { return butane.Parse(string(text)) })
+	return o.convertButane()
 }
 
 // convertObjects prints the objects in files as Poolboot's.
 func (o *options) convertObjects(args []string) error {
+	if o.cluster == "" || o.namespace == "" {
+		return errors.New("set --cluster and --namespace: --filename, --cluster and --namespace belong together")
+	}
 	if problems := validation.IsDNS1123Subdomain(o.cluster); len(problems) > 0 {
 		return fmt.Errorf("--cluster %s: %s", o.cluster, strings.Join(problems, "; "))
 	}
@@ -140,48 +148,4 @@ func (o *options) print(converted []runtime.Object) error {
 		list.Items = append(list.Items, runtime.RawExtension{Object: object})
 	}
 	return cli.PrintJSON(o.streams.Out, list)
-}
-
-// convertDocument prints the Ignition that a parser returns for a file's text.
-func (o *options) convertDocument(name string, parse func(name string, text []byte) (ignition.Config, error)) error {
-	var text []byte
-	var err error
-	if name == input.Stdin {
-		name = "standard input"
-		text, err = io.ReadAll(o.streams.In)
-	} else {
-		text, err = os.ReadFile(name)
-	}
-	if err != nil {
-		return err
-	}
-	config, err := parse(name, text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	raw, err := ignition.Marshal(config)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if o.output.Format == cli.FormatYAML {
-		if raw, err = yaml.JSONToYAML(raw); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintf(o.streams.Out, "%s\n", bytes.TrimSpace(raw))
-	return err
-}
-
-// parseIgnition parses Ignition, refuses keys that Ignition would ignore with their content, and warns of other keys
-// that it ignores.
-func (o *options) parseIgnition(name string, text []byte) (ignition.Config, error) {
-	config, err := ignition.Parse(text)
-	if err != nil {
-		return config, err
-	}
-	warnings, err := ignition.CheckKeys(text)
-	for _, problem := range warnings {
-		fmt.Fprintf(o.streams.ErrOut, "warning: %s: %s\n", name, problem)
-	}
-	return config, err
 }

@@ -136,7 +136,7 @@ func (f *Files) readFile(path string, objects *Objects) error {
 
 	text, err := io.ReadAll(content)
 	if err == nil {
-		text, err = normalize(text)
+		text, err = Normalize(text)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -16,9 +16,9 @@ var (
 	errIsCompressed = errors.New("is compressed with gzip: decompress it, for example with gunzip")
 )
 
-// normalize returns a text in UTF-8 with line feeds only, one of them at its end. On Windows, editors write byte order
+// Normalize returns a text in UTF-8 with line feeds only, one of them at its end. On Windows, editors write byte order
 // marks and carriage returns, and PowerShell writes the output of a command as UTF-16.
-func normalize(text []byte) ([]byte, error) {
+func Normalize(text []byte) ([]byte, error) {
 	switch {
 	case bytes.HasPrefix(text, gzipMark):
 		return nil, errIsCompressed

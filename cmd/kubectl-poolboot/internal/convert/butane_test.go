@@ -1,0 +1,132 @@
+package convert
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("convert --butane", func() {
+	const whole = `variant: openshift
+version: 4.20.0
+metadata:
+  name: 50-a
+  labels: {machineconfiguration.openshift.io/role: worker}
+openshift:
+  kernel_arguments: [nosmt]
+  extensions: [usbguard]
+  fips: true
+  kernel_type: realtime
+storage:
+  files:
+  - path: /etc/motd
+    mode: 0644
+    contents: {inline: hi}
+`
+	convert := func(text string, args ...string) clitest.Result {
+		return runPoolboot(append([]string{"convert", "--butane", clitest.WriteFile("a.bu", text)}, args...)...)
+	}
+
+	It("converts the variant of OpenShift to a whole MachineConfig", func() {
+		Expect(clitest.ExpectSuccess(convert(whole, "-n", "edge"))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+kind: MachineConfig
+metadata:
+  labels:
+    machineconfiguration.openshift.io/role: worker
+  name: 50-a
+  namespace: edge
+spec:
+  config:
+    ignition:
+      version: 3.5.0
+    storage:
+      files:
+      - contents:
+          compression: ""
+          source: data:,hi
+        mode: 420
+        path: /etc/motd
+  extensions:
+  - usbguard
+  fips: true
+  kernelArguments:
+  - nosmt
+  kernelType: realtime
+`))
+	})
+
+	DescribeTable("names what is wrong with a MachineConfig, and its line",
+		func(old, new, why string) {
+			clitest.ExpectError(convert(strings.Replace(whole, old, new, 1)), 1, "a.bu: "+why)
+		},
+		Entry("what Poolboot reserves", "/etc/motd", "/etc/hostname", `MachineConfig "50-a": spec.config.storage.files[0].path: Forbidden: /etc/hostname is reserved`),
+		Entry("what the schema refuses", "[nosmt]", `[""]`, `MachineConfig "50-a": spec.kernelArguments[0]: Invalid value`),
+		Entry("an unknown key", "fips: true", "fipz: true", "line 9: openshift.fipz: unused key"),
+		Entry("a version that Butane does not know", "4.20.0", "9.0.0", "No translator exists"),
+	)
+
+	It("warns that no pool selects a MachineConfig of the control plane", func() {
+		r := convert(strings.Replace(whole, "role: worker", "role: master", 1))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(MatchRegexp(`^warning: \S*a.bu: MachineConfig "50-a": no pool selects it by its label`))
+	})
+
+	It("gives Ignition no namespace", func() {
+		clitest.ExpectError(convert("variant: fcos\nversion: 1.5.0\n", "-n", "edge"), 1, "leave out --namespace")
+	})
+
+	Describe("with local files", func() {
+		var folder, outside string
+		BeforeEach(func() {
+			outside = clitest.WriteFile("secret", "secret")
+			folder = GinkgoT().TempDir()
+			clitest.WriteFileIn(folder, "motd", "welcome")
+			clitest.WriteFileIn(folder, "tree/etc/a", "a")
+			clitest.WriteFileIn(folder, "key.pub", "ssh-ed25519 AAAA\n")
+			clitest.WriteFileIn(folder, "a.service", "[Service]\nExecStart=/bin/true\n")
+			Expect(os.Symlink("motd", filepath.Join(folder, "inside"))).To(Succeed())
+			Expect(os.Symlink(outside, filepath.Join(folder, "outside"))).To(Succeed())
+			Expect(os.Symlink(filepath.Dir(outside), filepath.Join(folder, "up"))).To(Succeed())
+			Expect(os.Symlink(outside, filepath.Join(folder, "tree/etc/link"))).To(Succeed())
+			Expect(os.Truncate(clitest.WriteFileIn(folder, "large", ""), 2<<20)).To(Succeed())
+		})
+		local := func(path string) string {
+			return "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {local: " + path + "}\n"
+		}
+
+		It("embeds them, and writes the links of a tree as links", func() {
+			text := local("inside") + "  trees: [{local: tree}]\nsystemd: {units: [{name: a.service, contents_local: a.service}]}\npasswd: {users: [{name: core, ssh_authorized_keys_local: [key.pub]}]}\n"
+			out := clitest.ExpectSuccess(convert(text, "--files-dir", folder))
+			Expect(out).To(And(ContainSubstring("data:,welcome"), ContainSubstring("data:,a"), ContainSubstring("ssh-ed25519 AAAA"), ContainSubstring("ExecStart"),
+				ContainSubstring(`"target":"`+outside+`"`), Not(ContainSubstring("data:,secret"))))
+		})
+
+		It("refuses them without a folder", func() {
+			clitest.ExpectError(convert(local("motd")), 1, "a.bu: line 6: storage.files[0].contents.local: local files are not available here", "--files-dir")
+		})
+
+		DescribeTable("refuses what is not below the folder, and what it could not embed",
+			func(path, why string) {
+				r := convert(local(path), "--files-dir", folder)
+				clitest.ExpectError(r, 1, why)
+				Expect(r.Out).To(BeEmpty())
+			},
+			Entry("a path that leads out", "../../../../../../../../etc/passwd", "is not below --files-dir"),
+			Entry("a link that leads out", "outside", "is not below --files-dir"),
+			Entry("a folder that leads out", "up/secret", "is not below --files-dir"),
+			Entry("an alias in YAML", "&a outside}\n  - path: /etc/b\n    contents: {local: *a", "is not below --files-dir"),
+			Entry("beside a key that is no text", "outside, 1: a", "is not below --files-dir"),
+			Entry("a file that does not exist", "nowhere", "no such file"),
+			Entry("more than a pool can render", "large", "more than 1468006 bytes"),
+		)
+
+		It("refuses a device, which could have no end", func() {
+			clitest.ExpectError(convert(local("zero"), "--files-dir", "/dev"), 1, "is no regular file")
+		})
+	})
+})
