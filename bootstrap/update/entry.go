@@ -58,12 +58,23 @@ type keyed interface{ Key() string }
 // does not matter. Unlike in OpenShift, neither does whether a file or link overwrote what Ignition found at its path:
 // that matters only when a host is installed.
 func changed[T keyed](before, after []T) iter.Seq2[*T, *T] {
+	return func(yield func(*T, *T) bool) {
+		for old, now := range pairs(before, after) {
+			if !isSame(old, now) && !yield(old, now) {
+				return
+			}
+		}
+	}
+}
+
+// pairs yields all entries, as changed does.
+func pairs[T keyed](before, after []T) iter.Seq2[*T, *T] {
 	from, to := byKey(before), byKey(after)
 	all := maps.Clone(from)
 	maps.Copy(all, to)
 	return func(yield func(*T, *T) bool) {
 		for _, key := range slices.Sorted(maps.Keys(all)) {
-			if !isSame(from[key], to[key]) && !yield(from[key], to[key]) {
+			if !yield(from[key], to[key]) {
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
@@ -45,21 +46,97 @@ func pathOperations(paths []hosttree.Change) (removed, written []Operation) {
 }
 
 // enablementOperations returns the operations that disable units before their files change, because the links that
-// enable a unit follow from its file, and those that enable units or apply the presets after that.
+// enable a unit follow from its files, and those that enable units or apply the presets after that.
+//
+// To disable a unit also disables the instances of a template, and what the unit names with Also. If these units are to
+// stay enabled, they are enabled again at the end, and when the operations are undone.
 func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (disabled, enabled []Operation) {
-	for old, now := range changed(before, after) {
+	with := map[string]bool{} // disabled with others
+	for old, now := range pairs(before, after) {
 		name := keyOf(old, now)
 		from, to := enablementOf(old), enablementOf(now)
-		fileChanges := slices.ContainsFunc(paths, func(c hosttree.Change) bool { return c.Path == path.Join(hosttree.UnitDirectory, name) })
-		if from != Disabled && (to == Disabled || fileChanges && hasFile(old)) {
+		installs := installChanges(name, paths)
+		hadFile := slices.ContainsFunc(installs, func(c hosttree.Change) bool { return c.From != nil && c.From.Type == hosttree.File })
+		hasFile := slices.ContainsFunc(installs, func(c hosttree.Change) bool { return c.To != nil && c.To.Type == hosttree.File })
+		if from != Disabled && (to == Disabled || hadFile || hasFile && from == Enabled) {
 			disabled = append(disabled, newEnablement(name, from, Disabled))
 			from = Disabled
 		}
-		if to != Disabled && (from != to || to == Preset && fileChanges && hasFile(now)) {
+		if to != Disabled && (from != to || to == Preset && hasFile) {
 			enabled = append(enabled, newEnablement(name, from, to))
 		}
 	}
-	return disabled, enabled
+	for _, operation := range slices.Concat(disabled, enabled) { // each disables its unit, or does so when it is undone
+		for _, unit := range disabledWith(operation.Name, before, after) {
+			with[unit] = true
+		}
+	}
+	slices.Reverse(disabled) // an instance after its template also when they are undone
+	again := func(units []types.Unit, operations []Operation) (result []Operation) {
+		for _, unit := range units {
+			isNamed := func(o Operation) bool { return o.Name == unit.Name }
+			if with[unit.Name] && enablementOf(&unit) == Enabled && !slices.ContainsFunc(operations, isNamed) {
+				result = append(result, newEnablement(unit.Name, Enabled, Enabled))
+			}
+		}
+		return result
+	}
+	return append(again(before, disabled), disabled...), append(enabled, again(after, enabled)...)
+}
+
+// installChanges returns the changes of files that can have the section Install of a unit: its own, that of its
+// template, and drop-ins of both.
+func installChanges(unit string, paths []hosttree.Change) (changes []hosttree.Change) {
+	names := []string{unit}
+	if template := templateOf(unit); template != "" {
+		names = append(names, template)
+	}
+	for _, change := range paths {
+		for _, name := range names {
+			file := path.Join(hosttree.UnitDirectory, name)
+			isDropIn := path.Dir(change.Path) == file+".d" && path.Ext(change.Path) == ".conf"
+			if change.Path == file || isDropIn && (hasInstall(change.From) || hasInstall(change.To)) {
+				changes = append(changes, change)
+			}
+		}
+	}
+	return changes
+}
+
+// hasInstall reports whether a drop-in has a section Install. It can have one if its contents are not known.
+func hasInstall(dropIn *hosttree.Entry) bool {
+	return dropIn != nil && (dropIn.Contents == nil || strings.Contains(string(dropIn.Contents), "[Install]"))
+}
+
+// templateOf returns the name of the template of an instance, "" for other units.
+func templateOf(unit string) string {
+	if at, dot := strings.Index(unit, "@"), strings.LastIndex(unit, "."); at >= 0 && dot > at+1 {
+		return unit[:at+1] + unit[dot:]
+	}
+	return ""
+}
+
+// disabledWith returns the units that are disabled with one of these names: the instances of a template, and those that
+// its file names with Also.
+func disabledWith(name string, before, after []types.Unit) (units []string) {
+	for _, unit := range slices.Concat(before, after) {
+		if templateOf(unit.Name) == name {
+			units = append(units, unit.Name)
+		}
+		if unit.Name != name && unit.Name != templateOf(name) {
+			continue
+		}
+		texts := []string{ptr.Deref(unit.Contents, "")}
+		for _, dropIn := range unit.Dropins {
+			texts = append(texts, ptr.Deref(dropIn.Contents, ""))
+		}
+		for line := range strings.Lines(strings.Join(texts, "\n")) {
+			if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "Also" {
+				units = append(units, strings.Fields(value)...)
+			}
+		}
+	}
+	return units
 }
 
 func newEnablement(unit string, before, after Enablement) Operation {
@@ -82,11 +159,6 @@ func enablementOf(unit *types.Unit) Enablement {
 }
 
 func isMasked(unit *types.Unit) bool { return ptr.Deref(unit.Mask, false) }
-
-// hasFile reports whether a unit is configured with contents of its own.
-func hasFile(unit *types.Unit) bool {
-	return unit != nil && ptr.Deref(unit.Contents, "") != "" && !isMasked(unit)
-}
 
 // userOperations returns the operations that create and change groups and then users, and those that remove users and
 // then groups. SSH keys are paths.
