@@ -190,10 +190,12 @@ func treeOn(t *target, host hosttree.Host) (hosttree.Tree, error) {
 	return tree.On(host)
 }
 
-// pathChanges returns the changes of the operations of kind update.ChangePath on a host.
-func pathChanges(operations []update.Operation, host hosttree.Host) ([]hosttree.Change, error) {
-	written, removed := hosttree.Tree{}, hosttree.Tree{}
+// pathChanges returns the changes of the operations of kind update.ChangePath on a host. after is the whole tree after
+// them: a path in the home of a user can also be configured by its absolute name, which counts then.
+func pathChanges(operations []update.Operation, after hosttree.Tree, host hosttree.Host) ([]hosttree.Change, error) {
+	written, removed, isNamed := hosttree.Tree{}, hosttree.Tree{}, map[string]bool{}
 	for _, operation := range operations {
+		isNamed[operation.Name] = operation.Kind == update.ChangePath && operation.After.Path != nil
 		switch {
 		case operation.Kind != update.ChangePath:
 		case operation.After.Path != nil:
@@ -208,6 +210,24 @@ func pathChanges(operations []update.Operation, host hosttree.Host) ([]hosttree.
 	}
 	if removed, err = removed.On(host); err != nil {
 		return nil, err
+	}
+	homes := maps.Clone(after)
+	maps.DeleteFunc(homes, func(name string, _ hosttree.Entry) bool { return path.IsAbs(name) })
+	if homes, err = homes.On(host); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Concat(removed.Paths(), written.Paths()) {
+		entry, isConfigured := after[name]
+		if isNamed[name] || !isConfigured && homes[name].Type == "" {
+			continue
+		}
+		other := hosttree.Tree{name: homes[name]}
+		if isConfigured {
+			if other, err = (hosttree.Tree{name: entry}).On(host); err != nil {
+				return nil, err
+			}
+		}
+		written[name] = other[name]
 	}
 	var changes []hosttree.Change
 	for _, name := range removed.Paths() {
