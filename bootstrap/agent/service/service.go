@@ -148,7 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer watch.Wait()
 	defer cancel(nil)
 	watch.Go(func() {
-		c.cluster.Watch(ctx, nodes.set, func(ctx context.Context, failures int) { s.waitAfter(ctx, cancel, c, failures) })
+		c.cluster.Watch(ctx, s.logging(nodes.set), func(ctx context.Context, failures int) { s.waitAfter(ctx, cancel, c, failures) })
 	})
 
 	if unusable != nil {
@@ -177,6 +177,21 @@ func (s *Service) Run(ctx context.Context) error {
 		return cause
 	}
 	return err
+}
+
+// logging returns a function that logs whether the Node is known when that changes, and why not.
+func (s *Service) logging(see func(agent.Node)) func(agent.Node) {
+	last := agent.Node{Known: true}
+	return func(node agent.Node) {
+		switch {
+		case !node.Known && node.Problem != last.Problem:
+			s.Log.Warn("the agent can't read its Node from the API server", "error", node.Problem)
+		case node.Known && !last.Known:
+			s.Log.Info("the agent reads its Node again")
+		}
+		last = node
+		see(node)
+	}
 }
 
 // loop calls Step when something happens, or after the time that the last one returned.

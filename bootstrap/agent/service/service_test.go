@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
 
@@ -52,6 +54,21 @@ var _ = Describe("The agent on a host", func() {
 		start(w.service())
 		third := w.offer("rendered-c", "c")
 		Eventually(state(w), "15s").Should(Equal("Done " + third))
+	})
+
+	It("logs once why it can't read its Node, and that it can again", func() {
+		buffer := gbytes.NewBuffer()
+		s := &Service{Log: slog.New(slog.NewTextHandler(buffer, nil))}
+		seen := 0
+		see := s.logging(func(agent.Node) { seen++ })
+		for _, node := range []agent.Node{{Known: true}, {Problem: "refused"}, {Problem: "refused"}, {Problem: "timeout"}, {Known: true}, {Known: true}} {
+			see(node)
+		}
+		Expect(seen).To(Equal(6))
+		Expect(strings.Count(string(buffer.Contents()), "\n")).To(Equal(3))
+		Expect(buffer).To(gbytes.Say("error=refused"))
+		Expect(buffer).To(gbytes.Say("error=timeout"))
+		Expect(buffer).To(gbytes.Say("the agent reads its Node again"))
 	})
 
 	It("reports a damaged journal, and changes nothing", func() {
