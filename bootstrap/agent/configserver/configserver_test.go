@@ -138,6 +138,19 @@ var _ = Describe("A request", func() {
 })
 
 var _ = Describe("An answer", func() {
+	It("that never ends is given up", func() {
+		client := begin(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, " ")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, noCertificate)
+		Expect(client.server.Timeout).To(BeNumerically("<=", 4*time.Minute))
+		client.server.Timeout = 200 * time.Millisecond
+		_, err := client.Assignment(context.Background())
+		Expect(err).To(HaveOccurred())
+	})
+
 	It("is decompressed", func() {
 		client := begin(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write(packed([]byte(r.URL.Path + "?" + r.URL.RawQuery)))

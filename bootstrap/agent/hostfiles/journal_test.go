@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,24 @@ var _ = Describe("A journal", func() {
 		Entry("has an incomplete step", rewrite(`"do":"Put"`, `"do":"Mkdir"`), "is incomplete", "do not edit it"),
 		Entry("has an incomplete original", rewrite(`{"kind":"Kept"`, `{"kind":"InPlace"`), "incomplete original", "do not edit it"),
 	)
+})
+
+var _ = It("A journal is refused after a change of any bit, and if it ends anywhere", func() {
+	intact, err := formatJournal(&journal{
+		Sequence: 2, Phase: applied, Managed: map[string]record{"/etc/a": {state: state{Type: hosttree.File, Sum: "x"}, Real: "etc/a"}},
+		Steps: []step{{Do: put, Path: "etc/a", Slot: "var/lib/poolboot/slots/2-0", Old: true}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	for i := range intact {
+		for bit := range 8 {
+			changed := slices.Clone(intact)
+			changed[i] ^= 1 << bit
+			_, refused := parseJournal(changed)
+			Expect(refused).NotTo(BeNil(), "%q", changed)
+		}
+		_, refused := parseJournal(intact[:i])
+		Expect(refused).NotTo(BeNil(), "%q", intact[:i])
+	}
 })
 
 // rewrite returns a function that replaces text in a journal, and corrects its checksum.
