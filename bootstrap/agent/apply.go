@@ -372,10 +372,8 @@ func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
 		}
 	}
 	if !u.plan.Reboots() {
-		for _, unit := range u.removedUnits() {
-			if u.wasEnabled(unit) {
-				err = errors.Join(err, a.do(ctx, "start "+unit, func(ctx context.Context) error { return units.Restart(ctx, unit) }))
-			}
+		for _, unit := range u.stoppedUnits() {
+			err = errors.Join(err, a.do(ctx, "start "+unit, func(ctx context.Context) error { return units.Restart(ctx, unit) }))
 		}
 	}
 	return err

@@ -326,6 +326,24 @@ var _ = Describe("An update", func() {
 			Expect(w.calls).NotTo(ContainElement("restart disabled.service"))
 		})
 
+		It("starts the units again that it stopped, and the instances of templates", func() {
+			config := withFiles("/etc/reload/f", "a")
+			config.Ignition.Systemd.Units = []types.Unit{unit("t@.service", "[Service]", true), {Name: "t@1.service", Enabled: new(true)}, {Name: "t@2.service"}, unit("web.service", "[Service]", true)}
+			none := func(a *assignment.Assignment) {
+				for _, name := range []string{"t@.service", "t@1.service", "t@2.service"} {
+					a.Policy.Units[name] = rule(update.Action{Type: update.None})
+				}
+			}
+			w := newWorld()
+			w.install(w.assign("rendered-a", config, none))
+			Expect(w.run()).To(Succeed())
+			w.fails["apply files"] = errors.New("no space left on device")
+			second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b"), none))
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			Expect(w.calls).To(Equal([]string{"stop web.service", "stop t@.service", "daemon-reload", "restart t@1.service", "restart web.service"}))
+		})
+
 		DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {
 			w := installed(withFiles("/etc/f", "a"))
 			config := withFiles("/etc/f", "b")

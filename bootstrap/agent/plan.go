@@ -233,9 +233,15 @@ func (u *hostUpdate) removedUnits() (units []string) {
 // isRepair reports whether the configuration stays the same.
 func (u *hostUpdate) isRepair() bool { return u.before.revision == u.after.revision }
 
-// wasEnabled reports whether the configuration before the update enables a unit.
-func (u *hostUpdate) wasEnabled(unit string) bool {
-	return slices.ContainsFunc(u.before.config.Ignition.Systemd.Units, func(before types.Unit) bool {
-		return before.Name == unit && ptr.Deref(before.Enabled, false)
-	})
+// stoppedUnits returns the units that the configuration before the update enables, of those that are stopped because
+// the update removes their files: to stop a template stops its instances.
+func (u *hostUpdate) stoppedUnits() (units []string) {
+	removed := u.removedUnits()
+	for _, unit := range u.before.config.Ignition.Systemd.Units {
+		isTemplate := strings.Contains(unit.Name, "@.") // an instance of it is not known by its name
+		if ptr.Deref(unit.Enabled, false) && !isTemplate && (slices.Contains(removed, unit.Name) || slices.Contains(removed, hosttree.TemplateOf(unit.Name))) {
+			units = append(units, unit.Name)
+		}
+	}
+	return units
 }

@@ -46,6 +46,14 @@ func newUnitFile(contents string) Entry {
 	return Entry{Type: File, Mode: ptr.To(fileMode), UID: ptr.To(0), GID: ptr.To(0), Contents: []byte(contents)}
 }
 
+// TemplateOf returns the name of the template of an instance, "" for other units.
+func TemplateOf(unit string) string {
+	if at, dot := strings.Index(unit, "@"), strings.LastIndex(unit, "."); at >= 0 && dot > at+1 {
+		return unit[:at+1] + unit[dot:]
+	}
+	return ""
+}
+
 // Presets returns the contents of the preset file, in the order in which Ignition writes the lines. Ignition leaves out
 // the line that disables a unit which the image does not enable.
 func Presets(units []types.Unit) string {
