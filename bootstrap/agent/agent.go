@@ -42,6 +42,9 @@ const (
 	rebootTimeout = 15 * time.Minute
 )
 
+// maxProgramTries is how often another program is tried out that does not work.
+const maxProgramTries = 5
+
 // maxStarts is how often an update may begin to change the host, and maxBoots is how often the host may boot while it
 // is verified: an update that makes the host crash is undone.
 const (
@@ -74,9 +77,12 @@ type Program interface {
 	// Running returns the version, the SHA-512 in hex and the architecture, as Go names it, of the running program.
 	Running() (version, sha512, architecture string)
 	// Replace tries out another program and, if it works on this host, replaces the running one: the next start of the
-	// agent runs it. The contents were verified.
+	// agent runs it. The contents were verified. The error is ErrUnusable if the program does not work.
 	Replace(ctx context.Context, contents []byte) error
 }
+
+// ErrUnusable means that another program does not work on this host.
+var ErrUnusable = errors.New("the program does not work on this host")
 
 // ErrReplaced means that the program was replaced: exit, so that systemd starts the new one.
 var ErrReplaced = errors.New("the program of the agent was replaced")
@@ -101,6 +107,8 @@ type Agent struct {
 	download programDownload
 	// askAt is the uptime from which the config server is asked whether it accepts the host.
 	askAt time.Duration
+	// tried is another program, if it did not replace this one.
+	tried programTry
 	// repairs counts the repairs that followed each other.
 	repairs int
 }

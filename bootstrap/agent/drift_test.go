@@ -333,11 +333,44 @@ var _ = Describe("The program of the agent", func() {
 		Expect(err).To(MatchError(ErrReplaced))
 	})
 
-	It("stays if the other one does not work on this host, and the same one is not tried again", func() {
+	It("is replaced by one that could not replace it for a day, because the disk was full", func() {
 		w := install(offer("v0.3.0", "v0.1.0", want))
-		w.program.err = errors.New("it does not start")
+		w.program.err = errors.New("no space left on device")
+		a, stop := w.begin()
+		defer stop()
+		for range 24 * 60 {
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.state()).To(HavePrefix("Done "))
+			w.pass(time.Minute)
+		}
+		Expect(w.downloads).To(BeNumerically("~", 24+6, 2))
+		w.program.err = nil
+		w.pass(lastDownloadRetry)
+		_, err := a.Step(GinkgoT().Context(), w.node)
+		Expect(err).To(MatchError(ErrReplaced))
+	})
+
+	It("is replaced by one that did not work once, as without the API server", func() {
+		w := install(offer("v0.3.0", "v0.1.0", want))
+		w.program.err = ErrUnusable
 		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(HavePrefix("Done "))
+		w.program.err = nil
+		Expect(w.run()).To(MatchError(ErrReplaced))
+	})
+
+	It("stays if the other one does not work on this host, and the same one is not tried again and again", func() {
+		w := install(offer("v0.3.0", "v0.1.0", want))
+		w.program.err = ErrUnusable
+		a, stop := w.begin()
+		for range 24 * 60 {
+			_, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.state()).To(HavePrefix("Done "))
+			w.pass(time.Minute)
+		}
+		stop()
+		Expect(w.downloads).To(Equal(maxProgramTries))
 		w.program.err = nil
 		Expect(w.run()).To(Succeed())
 		Expect(w.program.replaced).To(BeNil())

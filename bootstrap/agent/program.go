@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 		a.Log.Warn("the offered program is not used", "version", offer.Version, "reason", why)
 		return a.refuseProgram(want, why)
 	}
+	if a.tried.sum == want && a.Clock.Uptime() < a.tried.next {
+		return nil
+	}
 	contents, err := a.downloadProgram(ctx, offer.Version, want)
 	if err != nil {
 		return err
@@ -33,11 +37,35 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.Log.Error("the offered program does not work on this host", "version", offer.Version, "error", err)
-		return a.refuseProgram(want, err.Error())
+		return a.failProgram(want, offer.Version, err)
 	}
 	a.Log.Info("the program was replaced", "from", version, "to", offer.Version)
 	return ErrReplaced
+}
+
+// programTry is the last try to replace the program that failed.
+type programTry struct {
+	sum      string
+	failures int
+	// next is the uptime from which it is tried again.
+	next time.Duration
+}
+
+// failProgram records that a program did not replace the running one. It is tried again: its check needs the API
+// server, and the host can have a full disk. One that does not work again and again is refused for good. Updates do not
+// wait.
+func (a *Agent) failProgram(sum, version string, err error) error {
+	if a.tried.sum != sum {
+		a.tried = programTry{sum: sum}
+	}
+	if a.tried.failures++; errors.Is(err, ErrUnusable) && a.tried.failures >= maxProgramTries {
+		a.Log.Error("the offered program does not work on this host, and is not tried again", "version", version, "error", err)
+		return a.refuseProgram(sum, err.Error())
+	}
+	wait := min(lastDownloadRetry, firstDownloadRetry<<min(a.tried.failures-1, 10))
+	a.tried.next = a.Clock.Uptime() + wait
+	a.Log.Error("the offered program did not replace this one, and is tried again", "version", version, "after", wait.String(), "error", err)
+	return nil
 }
 
 // programDownload is the last download of a program that failed.

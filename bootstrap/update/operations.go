@@ -88,7 +88,7 @@ func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (
 // template, and drop-ins of both.
 func installChanges(unit string, paths []hosttree.Change) (changes []hosttree.Change) {
 	names := []string{unit}
-	if template := templateOf(unit); template != "" {
+	if template := hosttree.TemplateOf(unit); template != "" {
 		names = append(names, template)
 	}
 	for _, change := range paths {
@@ -108,22 +108,14 @@ func hasInstall(dropIn *hosttree.Entry) bool {
 	return dropIn != nil && (dropIn.Contents == nil || strings.Contains(string(dropIn.Contents), "[Install]"))
 }
 
-// templateOf returns the name of the template of an instance, "" for other units.
-func templateOf(unit string) string {
-	if at, dot := strings.Index(unit, "@"), strings.LastIndex(unit, "."); at >= 0 && dot > at+1 {
-		return unit[:at+1] + unit[dot:]
-	}
-	return ""
-}
-
 // disabledWith returns the units that are disabled with one of these names: the instances of a template, and those that
 // its file names with Also.
 func disabledWith(name string, before, after []types.Unit) (units []string) {
 	for _, unit := range slices.Concat(before, after) {
-		if templateOf(unit.Name) == name {
+		if hosttree.TemplateOf(unit.Name) == name {
 			units = append(units, unit.Name)
 		}
-		if unit.Name != name && unit.Name != templateOf(name) {
+		if unit.Name != name && unit.Name != hosttree.TemplateOf(name) {
 			continue
 		}
 		texts := []string{ptr.Deref(unit.Contents, "")}

@@ -149,7 +149,7 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 		return err
 	}
 	if last.IsRefused && last.SHA512 == now.SHA512 {
-		return fmt.Errorf("it did not come up %d times, and the previous program returned", maxTrialStarts)
+		return fmt.Errorf("%w: it did not come up %d times, and the previous program returned", agent.ErrUnusable, maxTrialStarts)
 	}
 	if err := p.writeSynced(p.name(newEnding), contents, 0o755); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 	limited, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	if err := p.Try(limited, p.Path+newEnding); err != nil {
-		return errors.Join(err, p.remove(p.name(newEnding)))
+		return errors.Join(fmt.Errorf("%w: %w", agent.ErrUnusable, err), p.remove(p.name(newEnding)))
 	}
 	if err := p.remove(p.name(previousEnding)); err != nil {
 		return err
