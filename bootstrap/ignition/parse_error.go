@@ -82,7 +82,11 @@ func decodeError(raw []byte, err error) error {
 	}
 	switch {
 	case errors.As(err, &wrongType):
-		return at(wrongType.Offset, fmt.Sprintf("must be %s, is JSON %s", describeType(wrongType.Type), wrongType.Value))
+		hint := ""
+		if strings.HasSuffix(pathAt(raw, wrongType.Offset), ".mode") {
+			hint = " (in JSON a file mode is decimal: 0644 is 420)"
+		}
+		return at(wrongType.Offset, fmt.Sprintf("must be %s%s, is JSON %s", describeType(wrongType.Type), hint, wrongType.Value))
 	case errors.As(err, &broken):
 		return at(broken.Offset, broken.Error())
 	}
@@ -99,7 +103,7 @@ func describeType(t reflect.Type) string {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int:
-		return "a whole number (in JSON a file mode is decimal: 0644 is 420)"
+		return "a whole number"
 	default:
 		return "a " + t.Kind().String()
 	}

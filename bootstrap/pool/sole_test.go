@@ -68,13 +68,13 @@ var _ = Describe("No other code decides", func() {
 			"controllers/internal/workload/management.go", // which pools are concerned by an event of a host
 			"controllers/boot/pool.go",                    // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
-			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "cmd/kubectl-poolboot/internal/convert/objects.go",
+			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",
 			"controllers/node/decision.go",
 		)).To(BeEmpty())
 	})
 	It("which Nodes a pool selects: use pool.Decide or pool.FindRejection", func() {
 		Expect(of(mentions, "Spec.NodeSelector", "bootstrap/pool/",
-			"controllers/admission/machineconfigpool.go", "cmd/kubectl-poolboot/internal/convert/", "cmd/kubectl-poolboot/internal/input/openshift.go", // only whether it is well-formed, or OpenShift's
+			"bootstrap/validation/machineconfigpool.go", "cmd/kubectl-poolboot/internal/convert/", "cmd/kubectl-poolboot/internal/input/openshift.go", // only whether it is well-formed, or OpenShift's
 			"cmd/kubectl-poolboot/internal/diff/declared.go", // shows it
 		)).To(BeEmpty())
 	})

@@ -41,7 +41,7 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 	root.SetArgs(args)
 	ran, err := root.ExecuteC()
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(errOut, "error:", describeFlags(err.Error()))
+		fmt.Fprintln(Plain(errOut), "error:", describeFlags(err.Error()))
 	}
 	return exitCode(ran, err)
 }

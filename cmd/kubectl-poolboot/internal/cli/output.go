@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,6 +85,32 @@ func PrintManifest(out io.Writer, objects ...runtime.Object) error {
 		}
 	}
 	return nil
+}
+
+// Plain returns a writer that replaces characters which would control the terminal, such as those in the names of
+// objects in a file, by escapes. Line feeds and tabs are kept.
+func Plain(out io.Writer) io.Writer { return plain{out} }
+
+type plain struct{ out io.Writer }
+
+func (p plain) Write(text []byte) (int, error) {
+	var safe strings.Builder
+	for left := string(text); left != ""; {
+		r, size := utf8.DecodeRuneInString(left)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&safe, `\x%02x`, left[0])
+		case r == '\n', r == '\t', unicode.IsPrint(r):
+			safe.WriteRune(r)
+		default:
+			safe.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+		left = left[size:]
+	}
+	if _, err := io.WriteString(p.out, safe.String()); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // Printable quotes a text with characters that would control the terminal or break a table.

@@ -67,7 +67,7 @@ func (o *options) convertMachineConfig(name, text string) error {
 	config.ObjectMeta = convertMeta(config.ObjectMeta, o.namespace)
 	config.SetGroupVersionKind(input.ConfigKind)
 	var refused []error
-	for _, err := range append(checkConfig(&config, remark), checkSchema(&config)...) {
+	for _, err := range checkConfig(&config, remark) {
 		refused = append(refused, fmt.Errorf("%s: MachineConfig %q: %s: %s", name, config.Name, err.Field, err.ErrorBody()))
 	}
 	if len(refused) > 0 {

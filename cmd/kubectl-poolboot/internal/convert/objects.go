@@ -53,8 +53,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	}
 	keep := func(object client.Object, kind schema.GroupVersionKind, wrong field.ErrorList) {
 		key := kind.Kind + " " + object.GetName()
-		object.GetObjectKind().SetGroupVersionKind(kind)
-		err := objects.Refuse(kind.Kind, object.GetName(), slices.Concat(wrong, checkSchema(object)))
+		err := objects.Refuse(kind.Kind, object.GetName(), wrong)
 		if kept.Has(key) {
 			err = fmt.Errorf("%s %q is given twice: remove one", kind.Kind, object.GetName())
 		}
@@ -67,12 +66,14 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 	}
 	for i := range configs {
 		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
+		configs[i].SetGroupVersionKind(input.ConfigKind)
 		keep(&configs[i], input.ConfigKind, checkConfig(&configs[i], remark))
 	}
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
 		pools[i].Spec.ClusterName = cluster
 		pools[i].Status = poolv1.MachineConfigPoolStatus{}
+		pools[i].SetGroupVersionKind(input.PoolKind)
 	}
 	for i := range pools {
 		keep(&pools[i], input.PoolKind, checkPool(pools, i))
@@ -164,16 +165,18 @@ func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta
 	return metav1.ObjectMeta{Name: original.Name, Namespace: namespace, Labels: original.Labels, Annotations: annotations}
 }
 
-// checkConfig returns what the webhook would refuse in a MachineConfig, and names what it would warn of.
+// checkConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot, and names what
+// the webhook would warn of.
 func checkConfig(config *poolv1.MachineConfig, remark func(string, ...any)) field.ErrorList {
 	warnings, errs := validation.MachineConfig(config)
 	for _, warning := range warnings {
 		remark("warning: MachineConfig %q: %s", config.Name, warning)
 	}
-	return errs
+	return append(errs, checkSchema(config)...)
 }
 
-// checkPool returns what the webhook would refuse in one of the pools.
+// checkPool returns what the API server and the webhook would refuse in one of the pools. What is common in OpenShift
+// is explained alone.
 func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	p := pools[i]
 	if problems := utilvalidation.IsDNS1123Label(p.Spec.PoolRole); len(problems) > 0 {
@@ -183,7 +186,7 @@ func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "nodeSelector"), field.OmitValueType{}, fmt.Sprintf(
 			"OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: set node-role.kubernetes.io/%s, or leave the pool out", p.Name))}
 	}
-	return input.ValidatePool(pools, i)
+	return append(input.ValidatePool(pools, i), checkSchema(&pools[i])...)
 }
 
 // checkSchema returns what the API server would refuse in an object.

@@ -109,6 +109,8 @@ var _ = Describe("Files", func() {
 		Entry("a separator with a document on the same line", "--- kind\n", "separator"),
 		Entry("a text", "just words\n", "is no Kubernetes object"),
 		Entry("no kind", "metadata: {name: a}\n", "apiVersion or kind is missing"),
+		Entry("Butane", "variant: fcos\nversion: 1.5.0\n", "it is Butane: convert it with kubectl poolboot convert --butane"),
+		Entry("Ignition", `{"ignition":{"version":"3.4.0"}}`, "it is Ignition: convert it with kubectl poolboot convert --ignition"),
 		Entry("no name", strings.Replace(clitest.OpenShiftInfra, "name: infra", "", 1), "MachineConfigPool: metadata.name: is missing"),
 		Entry("an unknown field of Poolboot's kinds", infra+"  nodeSelektor: {}\n", `MachineConfigPool "infra": strict decoding error: unknown field "spec.nodeSelektor"`),
 		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: pool.cluster.x-k8s.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,

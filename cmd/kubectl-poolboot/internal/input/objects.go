@@ -110,7 +110,11 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		Metadata        struct {
 			Name string `json:"name"`
 		} `json:"metadata"`
-		Items []json.RawMessage `json:"items"`
+		Items    []json.RawMessage `json:"items"`
+		Variant  string            `json:"variant"`
+		Ignition struct {
+			Version string `json:"version"`
+		} `json:"ignition"`
 	}
 	if err := kjson.Unmarshal(raw, &head); err != nil {
 		return fmt.Errorf("%s: %w: %w", at, errNoObject, describeTypes(err))
@@ -124,6 +128,10 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	o.places[kind.Kind+" "+head.Metadata.Name] = at
 	var err error
 	switch {
+	case head.Kind == "" && head.Variant != "":
+		err = fmt.Errorf("%w: it is Butane: convert it with kubectl poolboot convert --butane", errNoObject)
+	case head.Kind == "" && head.Ignition.Version != "":
+		err = fmt.Errorf("%w: it is Ignition: convert it with kubectl poolboot convert --ignition", errNoObject)
 	case kind.Kind == "" || kind.Version == "":
 		err = fmt.Errorf("%w: apiVersion or kind is missing", errNoObject)
 	case o.inDirectory && strings.Contains(head.Metadata.Name, templateMark):

@@ -110,10 +110,10 @@ func (o *options) run(ctx context.Context, args []string) error {
 func (a answer) print(out io.Writer) error {
 	var lines strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(a.Labels)) {
-		fmt.Fprintf(&lines, "label %s=%s\n", key, a.Labels[key])
+		fmt.Fprintf(&lines, "label %s\n", cli.Printable(key+"="+a.Labels[key]))
 	}
 	for _, taint := range a.Taints {
-		fmt.Fprintf(&lines, "taint %s\n", taint.ToString())
+		fmt.Fprintf(&lines, "taint %s\n", cli.Printable(taint.ToString()))
 	}
 	_, err := io.WriteString(out, lines.String())
 	return err

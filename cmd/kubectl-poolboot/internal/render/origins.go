@@ -45,7 +45,7 @@ func (o origins) table(out io.Writer) error {
 			source = "spec.kubeletConfiguration of pool " + entry.Pool
 		}
 		overridden := cmp.Or(strings.Join(entry.Overrides, ","), cli.None)
-		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, cli.Printable(entry.Name), source, overridden)
+		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, cli.Printable(entry.Name), cli.Printable(source), cli.Printable(overridden))
 	}
 	return lines.Flush()
 }

@@ -57,7 +57,7 @@ func printTable(out io.Writer, answers []nodeMembership) error {
 	table := printers.GetNewTabWriter(out)
 	fmt.Fprintln(table, "NODE\tPOOL\tNOTE")
 	for _, answer := range answers {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", answer.Node, ptr.Deref(answer.Pool, cli.None), answer.note())
+		fmt.Fprintf(table, "%s\t%s\t%s\n", cli.Printable(answer.Node), cli.Printable(ptr.Deref(answer.Pool, cli.None)), cli.Printable(answer.note()))
 	}
 	return table.Flush()
 }

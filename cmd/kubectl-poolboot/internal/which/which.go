@@ -169,7 +169,7 @@ func (o *options) print(decision pool.Decision) error {
 	case decision.Role == "":
 		o.note("the Node is unmanaged: no pool selects its labels")
 	default:
-		_, err := fmt.Fprintln(o.streams.Out, decision.Role)
+		_, err := fmt.Fprintln(o.streams.Out, cli.Printable(decision.Role))
 		return err
 	}
 	return nil
