@@ -86,6 +86,17 @@ func (e Executor) groupIn(etc, name string) (*group, error) {
 	return g, nil
 }
 
+// isTaken reports whether a user or group of a file has an ID.
+func (e Executor) isTaken(file string, id int) (bool, error) {
+	text, err := e.read(file)
+	for line := range strings.Lines(text) {
+		if fields := strings.Split(line, ":"); len(fields) > 2 && fields[2] == strconv.Itoa(id) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
 func (e Executor) user(name string) (*user, error)   { return e.userIn("/etc", name) }
 func (e Executor) group(name string) (*group, error) { return e.groupIn("/etc", name) }
 

@@ -106,6 +106,21 @@ var _ = Describe("Users and groups of a running host", func() {
 		Expect(snapshot(root)).To(Equal(before))
 	})
 
+	It("that are removed and return have other IDs if others got theirs", func() {
+		apply(groupChange("g", "", `{}`), userChange("a", "", `{}`))
+		apply(userChange("a", `{}`, ""), groupChange("g", `{}`, ""))
+		apply(groupChange("h", "", `{}`), userChange("b", "", `{}`))
+		apply(groupChange("g", "", `{}`), userChange("a", "", `{}`))
+		ids := map[string]bool{}
+		for _, name := range []string{"a", "b"} {
+			Expect(line(root, "passwd", name)).NotTo(BeEmpty())
+			ids[strings.Split(line(root, "passwd", name), ":")[2]] = true
+		}
+		Expect(ids).To(HaveLen(2))
+		Expect(line(root, "group", "g")).NotTo(BeEmpty())
+		Expect(line(root, "group", "a")).NotTo(BeEmpty())
+	})
+
 	It("keep a group with the name of a user that is removed, if the user did not come with it", func() {
 		apply(groupChange("x", "", `{"gid": 4000}`), userChange("x", "", `{"primaryGroup": "x"}`))
 		apply(userChange("x", `{"primaryGroup": "x"}`, ""))

@@ -35,7 +35,13 @@ func (e Executor) changeGroup(ctx context.Context, known *records, operation upd
 	}
 	desired := desiredGroup(after, current, original)
 	if r := known.Groups[name]; current == nil && r != nil && r.Removed != nil && after.Gid == nil {
-		desired.GID = r.Removed.GID
+		isTaken, err := e.isTaken("/etc/group", r.Removed.GID)
+		if err != nil {
+			return err
+		}
+		if !isTaken {
+			desired.GID = r.Removed.GID
+		}
 	}
 	return e.ensureGroup(ctx, name, current, desired, ptr.Deref(after.System, false))
 }

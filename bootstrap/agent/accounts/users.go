@@ -110,7 +110,8 @@ func (e Executor) create(ctx context.Context, known *records, name string, confi
 	return created, e.write(known)
 }
 
-// useraddArguments returns those of useradd, as Ignition passes them. A user that was removed gets its IDs again.
+// useraddArguments returns those of useradd, as Ignition passes them. A user that was removed gets its IDs again,
+// unless another one has them.
 func (e Executor) useraddArguments(ctx context.Context, r *userRecord, configured *types.PasswdUser) (arguments []string, err error) {
 	add := func(flag string, value *string) {
 		if isSet(value) {
@@ -119,11 +120,20 @@ func (e Executor) useraddArguments(ctx context.Context, r *userRecord, configure
 	}
 	uid, primary, noUserGroup := configured.UID, configured.PrimaryGroup, ptr.Deref(configured.NoUserGroup, false)
 	if r.Removed != nil && uid == nil {
-		uid = ptr.To(r.Removed.UID)
-		if hasOwnGroup(configured) {
-			if own, err := e.group(configured.Name); err != nil {
-				return nil, err
-			} else if own == nil {
+		isUserTaken, errUser := e.isTaken("/etc/passwd", r.Removed.UID)
+		isGroupTaken, errGroup := e.isTaken("/etc/group", r.Removed.GID)
+		if err := errors.Join(errUser, errGroup); err != nil {
+			return nil, err
+		}
+		if !isUserTaken {
+			uid = ptr.To(r.Removed.UID)
+		}
+		own, err := e.group(configured.Name)
+		if err != nil {
+			return nil, err
+		}
+		if hasOwnGroup(configured) && (own != nil || !isGroupTaken) {
+			if own == nil {
 				if err := e.run(ctx, "groupadd", "--gid", strconv.Itoa(r.Removed.GID), "--", configured.Name); err != nil {
 					return nil, err
 				}

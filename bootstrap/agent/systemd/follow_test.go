@@ -6,6 +6,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/hostroot"
@@ -41,6 +43,15 @@ var _ = DescribeTable("The links of units are those of a new host after an updat
 	installed := files(root)
 	operations := follow(root, updater, from, to)
 	Expect(differing(files(root), files(fresh))).To(BeEmpty(), "%v", operations)
+	wanted := map[string]update.Enablement{}
+	for _, unit := range parse(to).Ignition.Systemd.Units {
+		if wanted[unit.Name] = update.Preset; ptr.Deref(unit.Enabled, false) {
+			wanted[unit.Name] = update.Enabled
+		}
+	}
+	units, masked, err := enablement(root).Differing(GinkgoT().Context(), wanted)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(append(units, masked...)).To(BeEmpty(), "what an update leaves is no difference")
 	carryOut(root, update.Undo(operations), func() { Expect(updater.RollBack()).To(Succeed()) })
 	Expect(differing(files(root), installed)).To(BeEmpty(), "back: %v", operations)
 },
