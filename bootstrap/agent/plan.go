@@ -97,7 +97,7 @@ func keepEnablement(operations []update.Operation, before update.Config) []updat
 	operations = slices.Clone(operations)
 	for i := range operations {
 		for _, unit := range before.Ignition.Systemd.Units {
-			if operations[i].Kind == update.ChangeEnablement && operations[i].Name == unit.Name {
+			if operations[i].Kind == update.ChangeEnablement && operations[i].Name == unit.Name && operations[i].Before.Enablement == update.Preset {
 				operations[i].Before.Enablement = enablementOf(unit)
 			}
 		}
