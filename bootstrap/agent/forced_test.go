@@ -6,6 +6,8 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -28,5 +30,23 @@ var _ = It("A forced update disables a unit by its new file before it is undone,
 	}
 	Expect(enablement("")).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
 	Expect(enablement("now")).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
-	Expect(enablement("now", difference{"/etc/systemd/system/web.service", otherEnablement})).To(HaveExactElements("Enabled -> Enabled"))
+	for _, kind := range []string{otherEnablement, string(hostfiles.Content)} {
+		Expect(enablement("now", difference{"/etc/systemd/system/web.service", kind})).To(Equal([]string{"Enabled -> Disabled", "Disabled -> Enabled"}))
+	}
+})
+
+var _ = It("A forced update acts on what was changed by hand and leaves the configuration", func() {
+	config := withFiles("/etc/reload/f", "a")
+	config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true)}
+	w := newWorld()
+	w.install(w.assign("rendered-a", config))
+	Expect(w.run()).To(Succeed())
+	Expect(w.enablement["web.service"]).To(Equal(update.Enabled))
+	w.write("etc/reload/f", "by hand")
+	w.write("etc/systemd/system/web.service", "by hand")
+	w.offer(w.assign("rendered-b", withFiles(), func(a *assignment.Assignment) { a.Force = "1" }))
+	Expect(w.run()).To(Succeed())
+	Expect(w.state()).To(HavePrefix("Done "))
+	Expect(w.calls).To(ContainElements("stop web.service", "reload web.service"))
+	Expect(w.enablement["web.service"]).NotTo(Equal(update.Enabled))
 })

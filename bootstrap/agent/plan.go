@@ -49,8 +49,9 @@ func newUpdate(before, after *target, drift []difference, can update.Capabilitie
 	return u
 }
 
-// withoutDrift returns a configuration without what differs on the host, so that the plan from it has the actions that
-// are needed when the differences are repaired. SSH keys stay: they need no actions by default.
+// withoutDrift returns a configuration in which everything that differs on the host is something else, so that the plan
+// from it has the actions that are needed when the differences are repaired or removed. SSH keys stay: they need no
+// actions by default.
 func withoutDrift(config update.Config, drift []difference) update.Config {
 	isDrifted, arguments := map[string]bool{}, []string(nil)
 	for _, d := range drift {
@@ -65,13 +66,40 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 		}
 	}
 	storage := &config.Ignition.Storage
-	storage.Files = without(storage.Files, func(f types.File) bool { return isDrifted[path.Clean(f.Path)] })
-	storage.Directories = without(storage.Directories, func(d types.Directory) bool { return isDrifted[path.Clean(d.Path)] })
-	storage.Links = without(storage.Links, func(l types.Link) bool { return isDrifted[path.Clean(l.Path)] })
+	storage.Files, storage.Directories, storage.Links = slices.Clone(storage.Files), slices.Clone(storage.Directories), slices.Clone(storage.Links)
+	otherMode := func(mode *int) *int { return ptr.To(ptr.Deref(mode, 0) ^ 1) }
+	for i := range storage.Files {
+		if f := &storage.Files[i]; isDrifted[path.Clean(f.Path)] {
+			f.Mode = otherMode(f.Mode)
+		}
+	}
+	for i := range storage.Directories {
+		if d := &storage.Directories[i]; isDrifted[path.Clean(d.Path)] {
+			d.Mode = otherMode(d.Mode)
+		}
+	}
+	for i := range storage.Links {
+		if l := &storage.Links[i]; isDrifted[path.Clean(l.Path)] {
+			l.Target = ptr.To(ptr.Deref(l.Target, "") + ".")
+		}
+	}
+	// A unit without a file of its own has nothing else that could differ.
 	config.Ignition.Systemd.Units = without(config.Ignition.Systemd.Units, func(unit types.Unit) bool {
-		name := path.Join(hosttree.UnitDirectory, unit.Name)
-		return isDrifted[name] || slices.ContainsFunc(unit.Dropins, func(dropIn types.Dropin) bool { return isDrifted[path.Join(name+".d", dropIn.Name)] })
+		return isDrifted[path.Join(hosttree.UnitDirectory, unit.Name)] && ptr.Deref(unit.Contents, "") == ""
 	})
+	for i := range config.Ignition.Systemd.Units {
+		unit := &config.Ignition.Systemd.Units[i]
+		name := path.Join(hosttree.UnitDirectory, unit.Name)
+		if isDrifted[name] {
+			unit.Contents = ptr.To(*unit.Contents + "\n")
+		}
+		unit.Dropins = slices.Clone(unit.Dropins)
+		for j := range unit.Dropins {
+			if d := &unit.Dropins[j]; isDrifted[path.Join(name+".d", d.Name)] {
+				d.Contents = ptr.To(ptr.Deref(d.Contents, "") + "\n")
+			}
+		}
+	}
 	if len(arguments) > 0 {
 		config.KernelArguments = without(argumentsOf(config), func(argument string) bool { return slices.Contains(arguments, argument) })
 	}
