@@ -40,6 +40,8 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		config string
 		// uids are the UIDs of the joined Nodes, by name.
 		uids = map[string]types.UID{}
+		// revisions are what the agents of the hosts that joined first were told, by Node.
+		revisions map[string]string
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -47,6 +49,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		var err error
 		history, err = site.RecordNodes(context.WithoutCancel(ctx), source.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
+		preparePool(ctx, source, t)
 		t.Deploy(ctx, tenant.Deployment{Name: deploymentName, Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
 		expectNodesJoined(ctx, source, t, 1, uids)
 		b = newEnrollmentToken(ctx, t)
@@ -54,12 +57,10 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		b.powerOn(ctx, first)
 		expectNodesJoined(ctx, source, t, 1, uids, annotated, first)
 		config = t.Configs(ctx, deploymentName)[0].Status.Configuration.Name
+		revisions = revisionsOf(ctx, source, t)
 
-		paused := getPool(ctx, source, t)
-		before := paused.DeepCopy()
-		paused.Spec.Paused = new(true)
-		Expect(source.ManagementClient.Patch(ctx, paused, client.MergeFrom(before))).To(Succeed())
-		t.Create(ctx, t.MachineConfig("52-infra", "infra", "/etc/later", "later"))
+		changePool(ctx, source, t, func(infra *poolv1.MachineConfigPool) { infra.Spec.Paused = new(true) })
+		t.Create(ctx, t.MachineConfig("52-infra", "infra", laterFile, "later"))
 		Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, source, t).Status }).Should(
 			HaveField("UpdatedMachineCount", HaveValue(BeZero())), "the change is rendered and waits")
 		Expect(getPool(ctx, source, t).Status.Configuration.Name).To(Equal(config))
@@ -95,11 +96,16 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		b.expectUsedUp(ctx, target, t, first, other)
 		expectHostUIDLabels(ctx, target, t)
 		expectNodesInPool(ctx, target, t, history, config)
+		now := revisionsOf(ctx, target, t)
+		for node, revision := range revisions {
+			Expect(now).To(HaveKeyWithValue(node, revision), "a move changes nothing that a host is told, also in a paused pool")
+		}
 		expectCleanedUp(ctx, source, t.Namespace)
 	}, SpecTimeout(4*time.Minute))
 
-	It("completes its boots and keeps its Nodes when a backup is restored in another management cluster", func(ctx SpecContext) {
+	It("completes its boots and an update, and keeps its Nodes, when a backup is restored in another management cluster", func(ctx SpecContext) {
 		addUnansweredMachine(ctx, target, t, 3)
+		beginUpdate(ctx, target, t, history)
 		holdForMove(ctx, target, t, annotated)
 		backup := GinkgoT().TempDir()
 		stopIronic(target)
@@ -114,7 +120,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		expectNodesJoined(ctx, source, t, 3, uids, annotated, first, other)
 		b.expectUsedUp(ctx, source, t, first, other)
 		expectHostUIDLabels(ctx, source, t)
-		expectNodesInPool(ctx, source, t, history, config)
+		expectNodesInPool(ctx, source, t, history, expectUpdated(ctx, source, t, history))
 	}, SpecTimeout(4*time.Minute))
 })
 

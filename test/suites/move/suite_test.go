@@ -1,6 +1,6 @@
 // Package move tests that a cluster can change its management cluster at any time, by clusterctl move and by restoring
-// a backup, while hosts request their configuration. It uses clusterctl's own code and two management clusters with the
-// real Cluster API core and Poolboot's two programs.
+// a backup, while hosts request their configuration and are updated. It uses clusterctl's own code and two management
+// clusters with the real Cluster API core and Poolboot's programs.
 package move
 
 import (
@@ -27,8 +27,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	source = tenant.StartSite(ctx, site.Options{Consoles: GinkgoWriter})
-	target = tenant.StartSite(ctx, site.Options{Predecessor: source})
+	source = tenant.StartSite(ctx, site.Options{Agents: true, Consoles: GinkgoWriter})
+	target = tenant.StartSite(ctx, site.Options{Agents: true, Predecessor: source})
 	for _, s := range []*site.Site{source, target} {
 		labelKinds(ctx, s.ManagementClient)
 	}
