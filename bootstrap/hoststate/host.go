@@ -1,6 +1,8 @@
 package hoststate
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -162,6 +164,34 @@ func (h *Host) IsDeleting() bool { return h.MachineWork() == MachineIsDeleted }
 // update, this is so until it is uncordoned.
 func (h *Host) IsUnavailable() bool {
 	return h.MachineWork() != NoMachineWork || h.Node == nil || !h.Node.DeletionTimestamp.IsZero() || !util.IsNodeReady(h.Node) || h.Node.Spec.Unschedulable
+}
+
+// UnavailableReason returns why the host is unavailable although its Node is Ready, or "". A Node that was cordoned for
+// an update is part of that update.
+func (h *Host) UnavailableReason() bootstrapv1.UnavailableReason {
+	switch {
+	case h.MachineWork() != NoMachineWork:
+		return bootstrapv1.UnavailableMachineChanging
+	case h.Node != nil && h.Node.Spec.Unschedulable && !IsCordonedByUpdate(h.Node):
+		return bootstrapv1.UnavailableCordoned
+	}
+	return ""
+}
+
+// CordonedByUpdate is the value of agentv1.CordonedAnnotation.
+const CordonedByUpdate = "true"
+
+// IsCordonedByUpdate reports whether the manager cordoned a Node for the update of its host.
+func IsCordonedByUpdate(node *corev1.Node) bool {
+	return node.Annotations[agentv1.CordonedAnnotation] == CordonedByUpdate
+}
+
+// WhyCordoned returns why the host begins no update because its Node is cordoned, or "".
+func (h *Host) WhyCordoned() string {
+	if h.UnavailableReason() != bootstrapv1.UnavailableCordoned {
+		return ""
+	}
+	return fmt.Sprintf("it is cordoned, so its host takes a place of spec.maxUnavailable and begins no update: kubectl uncordon %s", h.Node.Name)
 }
 
 // CanBeTold reports whether telling the host what is recorded disrupts nothing: it has that revision already, or its

@@ -54,6 +54,21 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
+// InputsID returns a hash that identifies the inputs of Render for a role: the names, UIDs and generations of worker
+// and of the MachineConfigs. Programs of different versions compare it, so it stays the same for the same objects.
+func InputsID(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
+	in, err := inputsOf(role, pools, configs)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	fmt.Fprintln(hash, in.worker.Name, in.worker.UID, in.worker.Generation)
+	for i := range in.sources {
+		fmt.Fprintln(hash, in.sources[i].Name, in.sources[i].UID, in.sources[i].Generation)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
 // Selects reports whether a pool's own machineConfigSelector selects a MachineConfig with these labels. A malformed
 // selector selects none.
 func Selects(p poolv1.MachineConfigPool, of map[string]string) bool {

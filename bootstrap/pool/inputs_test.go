@@ -55,6 +55,24 @@ var _ = Describe("Inputs", func() {
 		}, false),
 	)
 
+	DescribeTable("have another ID", func(change func(c *cluster), others bool) {
+		before, err := pool.InputsID("infra", newCluster().pools, newCluster().configs)
+		Expect(err).NotTo(HaveOccurred())
+		c := newCluster()
+		change(c)
+		after, err := pool.InputsID("infra", c.pools, c.configs)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after != before).To(Equal(others))
+	},
+		Entry("when the spec of a MachineConfig has changed", func(c *cluster) { c.configs[1].Generation = 2 }, true),
+		Entry("when that of an inherited MachineConfig has changed", func(c *cluster) { c.configs[0].Generation = 2 }, true),
+		Entry("when a MachineConfig was deleted and created again", func(c *cluster) { c.configs[1].UID = "2" }, true),
+		Entry("when a MachineConfig was deleted", func(c *cluster) { c.configs = c.configs[:1] }, true),
+		Entry("when the worker pool has changed", func(c *cluster) { c.pools[0].Generation = 2 }, true),
+		Entry("not when metadata of a MachineConfig has changed", func(c *cluster) { c.configs[1].ResourceVersion = "2" }, false),
+		Entry("not when another pool's MachineConfig has changed", func(c *cluster) { c.configs[2].Generation = 2 }, false),
+	)
+
 	DescribeTable("return the error of Render when the sources can't be determined", func(pools ...poolv1.MachineConfigPool) {
 		_, err := pool.InputsHash("infra", pools, nil)
 		_, renderErr := pool.Render("infra", pools, nil)

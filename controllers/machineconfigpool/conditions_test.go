@@ -47,7 +47,7 @@ var situations = map[string]struct {
 	poolv1.RolloutBlockedReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), withProblem(follower("m1", bootstrapv1.UpdateWaitingReason), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, "it is not Ready"))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
-	}, `no host begins its update while others are unavailable \(m1\): correct these hosts`},
+	}, `no host begins its update while these are unavailable \(m1\): correct these hosts`},
 	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
 	}, `\(m1\): see the condition NodeInPool`},

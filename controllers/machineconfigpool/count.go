@@ -32,6 +32,8 @@ type machineState struct {
 	phase phase
 	// changing is true if the host is to run another revision, also one with the same rendered config.
 	changing bool
+	// unavailable is why the host is unavailable although its Node is Ready, or "".
+	unavailable bootstrapv1.UnavailableReason
 	// agentless is true if the running host has no agent.
 	agentless bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
@@ -43,6 +45,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	state := machineState{
 		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
+		unavailable: c.Status.Update.UnavailableReason,
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
 		state.problem = c.Message
@@ -70,6 +73,10 @@ type counts struct {
 	// booting are the Machines that have not joined yet. notInPool are those that have joined and whose Nodes are not
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
+	// held are those whose Nodes are Ready and that are unavailable anyway, each with the reason. They take places of
+	// maxUnavailable, and begin no update. heldWaiting is how many of them wait for one.
+	held        []string
+	heldWaiting int
 	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
@@ -111,6 +118,9 @@ func (s *scope) countMachines() (n counts) {
 				n.stopped = append(n.stopped, name)
 			default:
 				n.waiting = append(n.waiting, name)
+				if state.unavailable != "" {
+					n.heldWaiting++
+				}
 			}
 		case !isCurrent && record.IsMachineless(&s.machines[i]):
 			n.outdatedHosts = append(n.outdatedHosts, name)
@@ -124,6 +134,8 @@ func (s *scope) countMachines() (n counts) {
 		}
 		if state.joined && !state.inPool {
 			n.notInPool = append(n.notInPool, name)
+		} else if state.joined && state.unavailable != "" && (state.phase == "" || state.phase == waits) {
+			n.held = append(n.held, name+": "+string(state.unavailable))
 		}
 		if state.problem != "" {
 			n.degraded = append(n.degraded, name+": "+state.problem)

@@ -20,6 +20,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // haveCondition matches a pool whose condition has this status and reason, and all of these words in its message.
@@ -57,6 +58,9 @@ var _ = Describe("MachineConfigPool controller", func() {
 
 		Expect(p.Status.Configuration.Source).To(Equal([]poolv1.MachineConfigSource{{Name: "00-base"}, {Name: "50-infra"}}))
 		Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
+		id, err := pool.InputsID("infra", []poolv1.MachineConfigPool{*s.pool("worker"), *p}, []poolv1.MachineConfig{*base, *infra})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.Status.InputsHash).To(Equal(id))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name))
 		Expect(p).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
 		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))

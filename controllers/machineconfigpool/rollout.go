@@ -2,6 +2,7 @@ package machineconfigpool
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,16 +83,23 @@ func (s *scope) pendingReason(n counts) string {
 // places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
-	isFull := len(n.notInPool)+len(n.stopped) >= limit || p.Spec.FailureDomainLabel != ""
+	isFull := len(n.notInPool)+len(n.held)+len(n.stopped) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.FailureDomainLabel != ""
 	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || maintenance.HoldOf(p, time.Now()).Why != "" {
 		return nil
 	}
-	return n.notInPool
+	return n.unavailableNames()
 }
+
+// unavailableNames returns the names of the Machines that have joined and are unavailable.
+func (n counts) unavailableNames() []string { return slices.Concat(n.notInPool, n.held) }
 
 // blockedMessage names the Machines that block a rollout.
 func (n counts) blockedMessage() string {
-	return fmt.Sprintf("no host begins its update while others are unavailable (%s): correct these hosts, or replace their Machines; ", joinNames(n.notInPool))
+	next := "correct these hosts, or replace their Machines"
+	if len(n.held) > 0 {
+		next = "uncordon those that are cordoned, wait until Cluster API has completed what it does to the others, or correct them"
+	}
+	return fmt.Sprintf("no host begins its update while these are unavailable (%s): %s; ", joinNames(n.unavailableNames()), next)
 }
 
 // setRollout sets when the last rollout began and ended. It begins when the first host is updated to what the pool

@@ -181,7 +181,7 @@ var _ = Describe("The rollout of a pool", func() {
 		p = s.reconcile("infra")
 		expected := haveCondition(poolv1.UpdatingCondition, yes, reason)
 		if reason == poolv1.RolloutBlockedReason {
-			expected = haveCondition(poolv1.UpdatingCondition, yes, reason, "while others are unavailable ("+strings.Join(dead, ", ")+"): correct these hosts")
+			expected = haveCondition(poolv1.UpdatingCondition, yes, reason, "while these are unavailable ("+strings.Join(dead, ", ")+"): correct these hosts")
 		}
 		Expect(p).To(expected)
 		Expect(becomes("m1", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
@@ -189,6 +189,21 @@ var _ = Describe("The rollout of a pool", func() {
 		Entry("in two failure domains, for which maxUnavailable leaves room", "example.com/rack", poolv1.RolloutBlockedReason, "m3", "m4"),
 		Entry("which take all places", "", poolv1.RolloutBlockedReason, "m3", "m4", "m5"),
 		Entry("and none if they leave room for another host", "", poolv1.MachinesPendingReason, "m3", "m4"),
+	)
+
+	DescribeTable("names a host that blocks it although its Node is Ready", func(reason bootstrapv1.UnavailableReason, what string) {
+		c := follower("m1", "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.UnavailableReason = reason
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		p := s.reconcile("infra")
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutBlockedReason, "while these are unavailable (m1: "+string(reason)+"): "+what))
+		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeZero()), "its Node is Ready")
+		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutBlockedReason), "no other host waits")
+	},
+		Entry("because it is cordoned", bootstrapv1.UnavailableCordoned, "uncordon those"),
+		Entry("because Cluster API works on its Machine", bootstrapv1.UnavailableMachineChanging, "uncordon those that are cordoned, wait until Cluster API"),
 	)
 
 	It("begins again if a newer config supersedes the one that is rolling out", func() {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // setStatus computes the whole status.
@@ -16,6 +17,7 @@ func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
 	status.Configuration = s.configuration()
+	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
 	s.counted = n
 	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready

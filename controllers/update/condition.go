@@ -32,7 +32,7 @@ type outcome struct {
 
 // updated returns the condition Updated of a host, or nil if it should stay as it is.
 func (h *host) updated(o outcome) *metav1.Condition {
-	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), o.in.hold.Why)
+	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.in.hold.Why)
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}

@@ -25,13 +25,6 @@ import (
 // when it deletes a Machine.
 const drainRetry = 20 * time.Second
 
-const cordoned = "true"
-
-// isCordonedByUpdate reports whether this package cordoned a Node.
-func isCordonedByUpdate(node *corev1.Node) bool {
-	return node.Annotations[agentv1.CordonedAnnotation] == cordoned
-}
-
 // mustDrain reports whether the agent waits until its Node is drained. It waits longer while Cluster API works on the
 // Machine.
 func (h *host) mustDrain() bool {
@@ -97,7 +90,7 @@ func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err er
 	return d.start(ctx, h, agentv1.DrainStartedAnnotation, func(node *corev1.Node) {
 		if !node.Spec.Unschedulable {
 			node.Spec.Unschedulable = true
-			metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, cordoned)
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, hoststate.CordonedByUpdate)
 		}
 	})
 }
@@ -134,7 +127,7 @@ func (d drainer) release(ctx context.Context, h *host) error {
 		return nil
 	}
 	node := h.Node.DeepCopy()
-	if isCordonedByUpdate(node) {
+	if hoststate.IsCordonedByUpdate(node) {
 		node.Spec.Unschedulable = false
 	}
 	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {

@@ -30,12 +30,15 @@ func newHost(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfi
 // download for as long as that before.
 const answerDeadline = 10 * time.Minute
 
-// observe records what the agent reports: the revision that the host has, and since when the agent does not answer.
+// observe records why the host is unavailable, and what the agent reports: its version, the revision that the host has,
+// and since when the agent does not answer.
 func (h *host) observe(now time.Time) {
 	update := &h.Config.Status.Update
+	update.UnavailableReason = h.UnavailableReason()
 	if h.Node == nil || !h.HasAgent() {
 		return
 	}
+	update.AgentVersion = h.Report.Version
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}

@@ -81,7 +81,7 @@ func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error)
 		return r.result(ctx, err)
 	}
 	failed := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s))
-	if len(s.pending()) > 0 && s.hold.Why == "" {
+	if len(s.withoutHeld(s.pending())) > 0 {
 		if err := r.gatherCurrent(ctx, s); err != nil {
 			return r.result(ctx, errors.Join(failed, err))
 		}
@@ -161,7 +161,7 @@ func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs client.R
 	}
 	s.revisions = map[string]string{}
 	for _, h := range s.hosts {
-		if h.IsExcluded() || s.hold.Why != "" && !h.mustBeAdopted() {
+		if h.IsExcluded() || s.hold.Why != "" && h.hasSettled() {
 			continue
 		}
 		revision, err := r.revisionOf(ctx, h, s.surroundings)
@@ -202,12 +202,28 @@ func (s *poolScope) pending() (names []string) {
 	return names
 }
 
+// withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
+// the pool back, and otherwise those that return to what they have. Their update ends by that.
+func (s *poolScope) withoutHeld(hosts []string) []string {
+	if s.hold.Why == "" {
+		return hosts
+	}
+	return slices.DeleteFunc(slices.Clone(hosts), func(name string) bool {
+		return s.revisions[name] == "" || s.revisions[name] != s.host(name).Report.Current
+	})
+}
+
 func (s *poolScope) host(name string) *host {
 	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Name() == name })]
 }
 
 // mustBeAdopted reports whether nothing is recorded for a host with an agent.
 func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded() }
+
+// hasSettled reports whether a host has what is recorded for it and what it was told.
+func (h *host) hasSettled() bool {
+	return !h.mustBeAdopted() && h.Told() == h.Desired() && h.Told() == h.Report.Current
+}
 
 // adopt records what hosts run of which nothing is recorded: those that booted for the first time have what was stored
 // for them before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
@@ -264,10 +280,7 @@ func (r rollouts) tellUndisrupted(ctx context.Context, s *poolScope) error {
 
 // tellPending tells those of the pending hosts which the pool allows.
 func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string) error {
-	if s.hold.Why != "" {
-		return nil
-	}
-	confirmed := slices.DeleteFunc(rollout.Confirm(s.forRollout(), s.maxUnavailable), func(name string) bool { return !slices.Contains(names, name) })
+	confirmed := slices.DeleteFunc(s.withoutHeld(rollout.Confirm(s.forRollout(), s.maxUnavailable)), func(name string) bool { return !slices.Contains(names, name) })
 	allowed, err := r.passGates(ctx, s, confirmed)
 	if err != nil {
 		return err
@@ -284,10 +297,7 @@ func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string)
 // records, and tries again later. Of two managers, at least the one that reads last sees the records of both. Hosts
 // that were pending before stay so: each manager counts them.
 func (r rollouts) start(ctx context.Context, s *poolScope) error {
-	if s.hold.Why != "" {
-		return nil
-	}
-	next, err := r.passGates(ctx, s, rollout.Next(s.forRollout(), s.maxUnavailable))
+	next, err := r.passGates(ctx, s, s.withoutHeld(rollout.Next(s.forRollout(), s.maxUnavailable)))
 	if err != nil || len(next) == 0 {
 		return err
 	}

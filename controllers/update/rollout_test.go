@@ -222,6 +222,31 @@ var _ = Describe("A rollout", func() {
 		}),
 	)
 
+	It("records the agent of a host, and why it is unavailable although its Node is Ready", func(ctx SpecContext) {
+		w := newWorld(3)
+		w.adopt(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		machine := w.machine(ctx, 1)
+		machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		for i, reason := range []bootstrapv1.UnavailableReason{bootstrapv1.UnavailableCordoned, bootstrapv1.UnavailableMachineChanging, ""} {
+			Expect(w.config(ctx, i).Status.Update).To(And(HaveField("UnavailableReason", reason), HaveField("AgentVersion", "v0.1.0")))
+		}
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("it is cordoned, so its host takes a place of spec.maxUnavailable and begins no update: kubectl uncordon host-0"))
+
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Spec.Unschedulable = false })
+		machine = w.machine(ctx, 1)
+		machine.Annotations = nil
+		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
+		Expect(w.config(ctx, 0).Status.Update.UnavailableReason).To(BeEmpty(), "it is cordoned for its update")
+	})
+
 	It("stops at a config that fails, and goes on with the one that corrects it", func(ctx SpecContext) {
 		w := newWorld(3)
 		w.adopt(ctx)
@@ -254,6 +279,34 @@ var _ = Describe("A rollout", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-3")))
 	})
+
+	DescribeTable("calls back a host that is drained if its pool hands out again what the host runs, also while", func(ctx SpecContext, hold func(*poolv1.MachineConfigPool)) {
+		w := newWorld(3)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		w.reports(ctx, 1, agentv1.Draining, revisionOf(1, "rendered-worker-2"), "")
+		w.changePool(ctx, hold)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+		Expect(w.node(ctx, 1).Spec.Unschedulable).To(BeTrue())
+
+		w.render(ctx, "rendered-worker-1")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty(), "no other host begins an update")
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-2")))
+		w.complete(ctx, 1)
+		w.settle(ctx)
+		Expect(w.node(ctx, 1).Spec.Unschedulable).To(BeFalse())
+		Expect(w.config(ctx, 1).Status.Update.DesiredRevision).To(Equal(revisionOf(1, "rendered-worker-1")))
+	},
+		Entry("the pool is paused", func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) }),
+		Entry("the maintenance window is closed", func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
+		}),
+	)
 
 	It("tells a host again what is recorded if the annotation is changed, and gives the host nothing else", func(ctx SpecContext) {
 		w := newWorld(2)

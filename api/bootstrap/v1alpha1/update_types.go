@@ -41,6 +41,17 @@ type UpdateStatus struct {
 	// +optional
 	StageTime *metav1.Time `json:"stageTime,omitempty"`
 
+	// unavailableReason is why the host takes a place of the pool's maxUnavailable although its Node is Ready and the
+	// host is not being updated. Such a host begins no update.
+	// +optional
+	UnavailableReason UnavailableReason `json:"unavailableReason,omitempty"`
+
+	// agentVersion is the version that the agent of the host reports.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	AgentVersion string `json:"agentVersion,omitempty"`
+
 	// registrationRequestedTime is the time at which the host last asked for its Node to be pre-registered, before its
 	// kubelet started. The config server writes it.
 	// +optional
@@ -51,6 +62,18 @@ type UpdateStatus struct {
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }
+
+// UnavailableReason is why a host is unavailable although its Node is Ready.
+//
+// +kubebuilder:validation:Enum=Cordoned;MachineChanging
+type UnavailableReason string
+
+const (
+	// UnavailableCordoned means that a user or another program has cordoned the Node.
+	UnavailableCordoned UnavailableReason = "Cordoned"
+	// UnavailableMachineChanging means that Cluster API deletes or remediates the Machine, or updates it in place.
+	UnavailableMachineChanging UnavailableReason = "MachineChanging"
+)
 
 // UpdateStage is a stage of the update of a running host.
 //

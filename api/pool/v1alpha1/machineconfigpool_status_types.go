@@ -54,6 +54,14 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
+	// inputsHash identifies what the pool was rendered from last, or could not be rendered from: the names, UIDs and
+	// generations of the worker pool and of the MachineConfigs. By it, kubectl poolboot rollout status --watch knows
+	// whether the pool has rendered what exists.
+	// +optional
+	// +kubebuilder:validation:MinLength=64
+	// +kubebuilder:validation:MaxLength=64
+	InputsHash string `json:"inputsHash,omitempty"`
+
 	// machineCount is the number of Machines and of hosts without a Machine that are recorded in the pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

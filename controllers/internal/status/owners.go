@@ -91,6 +91,8 @@ var parts = map[string]part{
 	"update.desiredRevision":           {owner: Update},
 	"update.runningRevision":           {owner: Update},
 	"update.unansweredTime":            {owner: Update},
+	"update.unavailableReason":         {owner: Update},
+	"update.agentVersion":              {owner: Update},
 	"update.stage":                     {owner: Update},
 	"update.stageTime":                 {owner: Update},
 	"update.registrationRequestedTime": {owner: ConfigServer},

@@ -36,9 +36,6 @@ type options struct {
 	connection input.Connection
 }
 
-// formatWide is the value of --output for more columns.
-const formatWide = "wide"
-
 // boot is the state of one boot. What is not known is empty.
 type boot struct {
 	Namespace string `json:"namespace"`
@@ -104,7 +101,7 @@ With --watch, print a line for every change. "kubectl poolboot explain machine" 
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the boots of all namespaces")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until interrupted")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "show only the boots of the Cluster with this name")
-	o.output.AddFlag(cmd, "json, or wide for a table with more columns; without it, a table", cli.FormatJSON, formatWide)
+	o.output.AddFlag(cmd, "json, or wide for a table with more columns; without it, a table", cli.FormatJSON, cli.FormatWide)
 	input.AddConnectionFlags(cmd, to)
 	cli.AddCompletion(cmd, "cluster", input.CompleteFromCluster(to, input.PoolClusters))
 	return cmd
@@ -128,7 +125,7 @@ func (o *options) run(ctx context.Context, names []string) error {
 	if err := cluster.List(ctx, configs, selection...); err != nil {
 		return fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
-	show := (&table{out: o.streams.Out, wide: o.output.Format == formatWide, namespaces: o.all}).print
+	show := (&table{out: o.streams.Out, wide: o.output.Format == cli.FormatWide, namespaces: o.all}).print
 	if o.output.Format == cli.FormatJSON {
 		show = o.printJSON
 	} else if len(configs.Items) == 0 && len(o.names) == 0 && !o.watch {

@@ -20,6 +20,8 @@ import (
 const (
 	FormatJSON = "json"
 	FormatYAML = "yaml"
+	// FormatWide is that of a table with more columns.
+	FormatWide = "wide"
 )
 
 // None is what kubectl prints for an empty cell of a table.

@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -27,6 +28,9 @@ type follower struct {
 	configs map[string]bootstrapv1.PoolbootConfig
 	printed map[string]hostStatus
 	table   *hostTable
+	// hasRendered is true once the pool has rendered what existed when the command started. Before that, its hosts say
+	// nothing about it.
+	hasRendered bool
 }
 
 // errComplete ends a watch: all hosts are updated.
@@ -39,7 +43,7 @@ func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *p
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]hostStatus{}, table: &hostTable{out: o.streams.Out}}
+	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]hostStatus{}, table: o.newTable()}
 	for {
 		err := f.watch(ctx)
 		switch {
@@ -77,7 +81,7 @@ func (f *follower) watch(ctx context.Context) error {
 	for _, c := range configs {
 		f.configs[c.Name] = c
 	}
-	if err := f.show(); err != nil {
+	if err := f.show(ctx); err != nil {
 		return err
 	}
 	poolChanges, err := f.changes(ctx, pools.ResourceVersion, &poolv1.MachineConfigPoolList{}, only)
@@ -103,7 +107,7 @@ func (f *follower) watch(ctx context.Context) error {
 		if isOver, err := f.apply(event); err != nil || isOver {
 			return err
 		}
-		if err := f.show(); err != nil {
+		if err := f.show(ctx); err != nil {
 			return err
 		}
 	}
@@ -154,7 +158,7 @@ func (f *follower) summary() summary {
 }
 
 // show prints the hosts that have changed. Its error is errComplete, or why the rollout does not go on.
-func (f *follower) show() error {
+func (f *follower) show(ctx context.Context) error {
 	s := f.summary()
 	var changed []hostStatus
 	for _, h := range s.hosts {
@@ -168,6 +172,12 @@ func (f *follower) show() error {
 			return err
 		}
 	}
+	if !f.hasRendered {
+		var err error
+		if f.hasRendered, err = hasRendered(ctx, f.cluster, f.pool); err != nil || !f.hasRendered {
+			return err
+		}
+	}
 	if err := s.failure(); err != nil {
 		return err
 	}
@@ -175,4 +185,26 @@ func (f *follower) show() error {
 		return errComplete
 	}
 	return s.held()
+}
+
+// hasRendered reports whether the status of a pool describes its spec and the MachineConfigs as they are now. It reads
+// what exists, so it also knows of a change a moment ago. Of a pool whose manager does not record what it rendered, or
+// can't find it, nothing better is known.
+func hasRendered(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (bool, error) {
+	if p.Status.ObservedGeneration < p.Generation {
+		return false, nil
+	}
+	if p.Status.InputsHash == "" {
+		return true, nil
+	}
+	pools, err := poolsOfCluster(ctx, from, p)
+	if err != nil {
+		return false, err
+	}
+	configs := &poolv1.MachineConfigList{}
+	if err := from.List(ctx, configs, client.InNamespace(p.Namespace)); err != nil {
+		return false, fmt.Errorf("list MachineConfigs: %w", err)
+	}
+	id, err := pool.InputsID(p.Spec.PoolRole, pools, configs.Items)
+	return err == nil && id == p.Status.InputsHash, nil
 }

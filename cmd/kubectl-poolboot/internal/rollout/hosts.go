@@ -33,13 +33,16 @@ type hostStatus struct {
 	// Current is the rendered config that the host runs, and Desired the one that its pool hands out.
 	Current string `json:"current"`
 	Desired string `json:"desired"`
+	// Agent is the version of the agent that the host runs, or "" without one.
+	Agent string `json:"agent"`
 
 	isUpdated, isWrong bool
 }
 
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) hostStatus {
-	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Configuration.Name, Desired: p.Status.Configuration.Name}
+	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Configuration.Name, Desired: p.Status.Configuration.Name,
+		Agent: config.Status.Update.AgentVersion}
 	switch {
 	case config.Status.HostRef.IsDefined():
 		h.Host = config.Status.HostRef.Name
@@ -90,14 +93,20 @@ func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolboot
 
 // hostTable prints hosts as kubectl prints objects, with one header.
 type hostTable struct {
-	out       io.Writer
+	out io.Writer
+	// wide is true for all columns.
+	wide      bool
 	hasHeader bool
 }
 
 func (t *hostTable) print(hosts []hostStatus) error {
 	rows := &metav1.Table{}
-	for _, name := range []string{"Host", "Node", "State", "Current", "Desired", "Since", "Message"} {
-		rows.ColumnDefinitions = append(rows.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+	for _, name := range []string{"Host", "Node", "State", "Current", "Desired", "Since", "Agent", "Message"} {
+		column := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if name == "Agent" {
+			column.Priority = 1
+		}
+		rows.ColumnDefinitions = append(rows.ColumnDefinitions, column)
 	}
 	for _, h := range hosts {
 		since := cli.None
@@ -105,10 +114,11 @@ func (t *hostTable) print(hosts []hostStatus) error {
 			since = duration.HumanDuration(time.Since(h.Since))
 		}
 		rows.Rows = append(rows.Rows, metav1.TableRow{Cells: []any{
-			cmp.Or(h.Host, cli.None), cmp.Or(h.Node, cli.None), cmp.Or(h.State, cli.None), cmp.Or(h.Current, cli.None), cmp.Or(h.Desired, cli.None), since, cli.Printable(h.Message),
+			cmp.Or(h.Host, cli.None), cmp.Or(h.Node, cli.None), cmp.Or(h.State, cli.None), cmp.Or(h.Current, cli.None), cmp.Or(h.Desired, cli.None), since,
+			cli.Printable(cmp.Or(h.Agent, cli.None)), cli.Printable(h.Message),
 		}})
 	}
-	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: t.hasHeader})
+	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: t.hasHeader, Wide: t.wide})
 	t.hasHeader = true
 	return printer.PrintObj(rows, t.out)
 }

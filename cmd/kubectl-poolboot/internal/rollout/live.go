@@ -66,6 +66,15 @@ func configsOf(p *poolv1.MachineConfigPool) []client.ListOption {
 	return []client.ListOption{client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}}
 }
 
+// poolsOfCluster lists the pools of the Cluster of a pool.
+func poolsOfCluster(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]poolv1.MachineConfigPool, error) {
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := from.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
+		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	return slices.DeleteFunc(pools.Items, func(other poolv1.MachineConfigPool) bool { return other.Spec.ClusterName != p.Spec.ClusterName }), nil
+}
+
 // listHosts lists the PoolbootConfigs of the hosts that follow a pool.
 func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]bootstrapv1.PoolbootConfig, string, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}

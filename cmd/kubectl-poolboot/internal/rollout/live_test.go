@@ -24,6 +24,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
@@ -225,6 +226,48 @@ var _ = Describe("status", func() {
 		Expect(r.Code).To(Equal(1))
 	})
 
+	It("does not end with --watch before the pool has rendered what was changed a moment ago", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "infra"}}
+			p.Status.InputsHash = strings.Repeat("0", 64)
+			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "that was before"}}
+		}, done("a"))
+		worker := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: poolv1.RoleWorker}}
+		changed := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "50-infra", Generation: 2, Labels: map[string]string{"role": "infra"}}}
+		Expect(s.live.Create(ctx, worker)).To(Succeed())
+		Expect(s.live.Create(ctx, changed)).To(Succeed())
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		rendered := func(name string) {
+			p := &poolv1.MachineConfigPool{}
+			Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+			id, err := pool.InputsID("infra", []poolv1.MachineConfigPool{*p, *worker}, []poolv1.MachineConfig{*changed})
+			Expect(err).NotTo(HaveOccurred())
+			p.Status.InputsHash, p.Status.Configuration.Name, p.Status.Conditions = id, name, nil
+			Expect(s.live.Status().Update(ctx, p)).To(Succeed())
+		}
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { setUpdated(c, metav1.ConditionTrue, "Done", "still") })
+		Consistently(ended, "200ms").ShouldNot(Receive())
+		rendered("rendered-infra-2")
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration.Name = "rendered-infra-2" })
+		var r clitest.Result
+		Eventually(ended).Should(Receive(&r))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-2\n"))
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("prints the versions of agents with -o wide", func() {
+		a := done("a")
+		a.Status.Update.AgentVersion = "v0.1.0"
+		r := newSite(nil, a, done("b")).run("status", "infra", "-o", "wide")
+		Expect(words(r.Out)).To(Equal([]string{
+			"HOST NODE STATE CURRENT DESIRED SINCE AGENT MESSAGE",
+			"bmh-a a Done rendered-infra-1 rendered-infra-1 5m v0.1.0 Node a runs rendered-infra-1",
+			"bmh-b b Done rendered-infra-1 rendered-infra-1 5m <none> Node b runs rendered-infra-1",
+		}))
+	})
+
 	It("prints JSON", func() {
 		r := newSite(nil, done("a")).run("status", "infra", "-o", "json")
 		Expect(clitest.ExpectSuccess(r)).To(And(HavePrefix("[\n"), ContainSubstring(`"poolbootConfig": "a-config"`), ContainSubstring(`"state": "Done"`)))
@@ -268,6 +311,25 @@ infra   2                b             1          c
 POOL    HOST   WHY IT IS NOT NEXT
 infra   a      its Machine is about to be replaced, so others are first
 infra   b      Machine b is being updated in place, and Cluster API is first: see the conditions of the Machine
+`))
+	})
+
+	It("says which failure domains block which", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), "rack"
+		}, applies("a"), waits("b"), waits("c"))
+		for name, rack := range map[string]string{"a": "r1", "b": "r2", "c": "r1"} {
+			node := &corev1.Node{}
+			Expect(s.nodes.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			node.Labels["rack"] = rack
+			Expect(s.nodes.Update(ctx, node)).To(Succeed())
+		}
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
+infra   3                a             2          c
+
+POOL    HOST   WHY IT IS NOT NEXT
+infra   a      Applying: Node a is being changed
+infra   b      it is in the failure domain rack=r2, and others are unavailable or first: rack=r1 (a)
 `))
 	})
 
@@ -324,6 +386,15 @@ var _ = Describe("pause and resume", func() {
 		Expect(clitest.ExpectSuccess(s.run("resume", "infra"))).To(Equal("MachineConfigPool edge/infra is resumed: see kubectl poolboot rollout status infra -n edge\n"))
 		Expect(read(ctx, s).Paused).To(HaveValue(BeFalse()))
 		Expect(clitest.ExpectSuccess(s.run("resume", "infra"))).To(Equal("MachineConfigPool edge/infra is not paused\n"))
+	})
+
+	It("set what a paused pool hands out, also if it is paused already", func(ctx SpecContext) {
+		s := newSite(nil)
+		for _, configuration := range []string{oldConfig, newConfig} {
+			Expect(clitest.ExpectSuccess(s.run("pause", "infra", "--configuration", configuration))).To(ContainSubstring("is paused and hands out " + configuration))
+			Expect(read(ctx, s)).To(And(HaveField("Paused", HaveValue(BeTrue())), HaveField("PausedConfiguration.Name", configuration)))
+		}
+		Expect(clitest.ExpectSuccess(s.run("pause", "infra", "--configuration", newConfig))).To(ContainSubstring("is already paused"))
 	})
 
 	It("remove pausedConfiguration together with the pause", func(ctx SpecContext) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 			members[i] = poolbootMember(p, pools, node)
 		}
 	}
-	return decide(members, limit, holdOf(p)), nil
+	return decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel), nil
 }
 
 // holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:
@@ -130,8 +131,9 @@ type member struct {
 	note string
 }
 
-// decide returns the plan for hosts, in their order. hold is why none begins an update, or "".
-func decide(members []member, limit int, hold string) plan {
+// decide returns the plan for hosts, in their order. hold is why none begins an update, or "". domain is the label of
+// failure domains, or "".
+func decide(members []member, limit int, hold, domain string) plan {
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
 	allowed := limit
 	hosts := make([]rollout.Host, len(members))
@@ -147,11 +149,40 @@ func decide(members []member, limit int, hold string) plan {
 		p.Next = nextOf(members, rollout.Next(hosts, allowed))
 	}
 	for _, m := range members {
-		if note := m.whyNot(p, hold); note != "" {
+		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, domain))); note != "" {
 			p.notes[m.Name] = note
 		}
 	}
 	return p
+}
+
+// otherDomains returns which failure domains block a host that has a place, or "".
+func otherDomains(members []member, p plan, of member, label string) string {
+	if label == "" || p.Capacity == 0 || !of.isWaiting() {
+		return ""
+	}
+	busy := map[string][]string{}
+	for _, m := range members {
+		if rollout.Count([]rollout.Host{m.Host}) > 0 {
+			busy[m.Domain] = append(busy[m.Domain], m.Name)
+		}
+	}
+	if len(busy) == 0 { // those that are next will be
+		for _, m := range members {
+			if slices.Contains(p.Next, m.Name) {
+				busy[m.Domain] = append(busy[m.Domain], m.Name)
+			}
+		}
+	}
+	delete(busy, of.Domain)
+	if len(busy) == 0 {
+		return ""
+	}
+	var blocking []string
+	for _, domain := range slices.Sorted(maps.Keys(busy)) {
+		blocking = append(blocking, fmt.Sprintf("%s=%s (%s)", label, domain, strings.Join(busy[domain], ", ")))
+	}
+	return fmt.Sprintf("it is in the failure domain %s=%s, and others are unavailable or first: %s", label, of.Domain, strings.Join(blocking, ", "))
 }
 
 // nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files, as in

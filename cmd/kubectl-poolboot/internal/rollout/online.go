@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
@@ -25,15 +24,9 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	if err != nil {
 		return nil, err
 	}
-	pools := &poolv1.MachineConfigPoolList{}
-	if err := cluster.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
-		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
-	}
-	var ofCluster []poolv1.MachineConfigPool
-	for _, other := range pools.Items {
-		if other.Spec.ClusterName == p.Spec.ClusterName {
-			ofCluster = append(ofCluster, other)
-		}
+	ofCluster, err := poolsOfCluster(ctx, cluster, p)
+	if err != nil {
+		return nil, err
 	}
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := cluster.List(ctx, configs, configsOf(p)...); err != nil {
@@ -71,5 +64,5 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 			members[i].Target = "another revision"
 		}
 	}
-	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p))}, nil
+	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel)}, nil
 }

@@ -14,23 +14,36 @@ import (
 )
 
 func newPause(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
-	return configureLive(&cobra.Command{
-		Use:   "pause POOL",
+	var configuration string
+	cmd := configureLive(&cobra.Command{
+		Use:   "pause POOL [--configuration NAME]",
 		Short: "Hold back new configs of a pool",
 		Long: `Hold back new configs of a pool, by spec.paused. The pool continues to render. A host that has begun an update completes it, and new
-Machines boot with what the pool hands out now (spec.pausedConfiguration).`,
-		Example: `  kubectl poolboot rollout pause infra -n metal`,
+Machines boot with what the pool hands out now (spec.pausedConfiguration).
+
+With --configuration, the paused pool hands out this rendered config instead. A host in an update that still runs this one is called
+back: its drain ends, and its Node is uncordoned. Hosts that run another one keep it.`,
+		Example: `  kubectl poolboot rollout pause infra -n metal
+
+  # Call back the hosts that are drained: hand out again what they run, see kubectl poolboot rollout status
+  kubectl poolboot rollout pause infra -n metal --configuration rendered-infra-6db67f47c0`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-		if p.Spec.IsPaused() {
+		if p.Spec.IsPaused() && (configuration == "" || configuration == p.Spec.PausedConfiguration.Name) {
 			_, err := fmt.Fprintf(streams.Out, "%s is already paused\n", describe(p))
 			return err
 		}
-		if err := setPaused(ctx, cluster, p, true); err != nil {
+		if err := setPaused(ctx, cluster, p, true, configuration); err != nil {
+			return err
+		}
+		if configuration != "" {
+			_, err := fmt.Fprintf(streams.Out, "%s is paused and hands out %s: hosts in an update that still run it are called back, and no other host begins one\n", describe(p), configuration)
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one\n", describe(p))
 		return err
 	})
+	cmd.Flags().StringVar(&configuration, "configuration", "", "the rendered config that the paused pool hands out; by default, what it hands out now")
+	return cmd
 }
 
 func newResume(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -45,7 +58,7 @@ the pool is paused.`,
 			_, err := fmt.Fprintf(streams.Out, "%s is not paused\n", describe(p))
 			return err
 		}
-		if err := setPaused(ctx, cluster, p, false); err != nil {
+		if err := setPaused(ctx, cluster, p, false, ""); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(streams.Out, "%s is resumed: see kubectl poolboot rollout status %s -n %s\n", describe(p), p.Name, p.Namespace)
@@ -53,12 +66,13 @@ the pool is paused.`,
 	})
 }
 
-// setPaused sets spec.paused. With the pause, pausedConfiguration goes too.
-func setPaused(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool, paused bool) error {
+// setPaused sets spec.paused, and what the paused pool hands out unless that is "". With the pause, pausedConfiguration
+// goes too.
+func setPaused(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool, paused bool, configuration string) error {
 	before := p.DeepCopy()
 	p.Spec.Paused = ptr.To(paused)
-	if !paused {
-		p.Spec.PausedConfiguration = poolv1.RenderedConfigReference{}
+	if !paused || configuration != "" {
+		p.Spec.PausedConfiguration = poolv1.RenderedConfigReference{Name: configuration}
 	}
 	if err := cluster.Patch(ctx, p, client.MergeFrom(before), client.FieldOwner("kubectl-poolboot")); err != nil {
 		return fmt.Errorf("patch spec.paused of %s: %w", describe(p), err)

@@ -32,7 +32,8 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Short: "Show how far the hosts of a pool are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
 
-With --watch, print a line for every change until all hosts run what the pool hands out.
+With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command started,
+or later, and all hosts run what the pool hands out.
 
 Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed, the pool cannot be
 rendered, or --timeout expires; with --watch also if the pool is paused while hosts wait.`,
@@ -40,17 +41,20 @@ rendered, or --timeout expires; with --watch also if the pool is paused while ho
   kubectl poolboot rollout status infra -n metal
 
   # Wait until all hosts are updated
-  kubectl poolboot rollout status infra -n metal --watch --timeout 2h`,
+  kubectl poolboot rollout status infra -n metal --watch --timeout 2h
+
+  # Which hosts still run an earlier agent?
+  kubectl poolboot rollout status infra -n metal -o wide`,
 	}
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until all hosts are updated")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
-	o.output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	o.output.AddFlag(cmd, "json or yaml, or wide for a table with the versions of agents; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	return configureLive(cmd, to, o.run)
 }
 
 func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 	if o.watch {
-		if o.output.Format != "" {
+		if !o.isTable() {
 			return fmt.Errorf("--watch prints a table: leave out --output %s", o.output.Format)
 		}
 		return o.follow(ctx, cluster, p)
@@ -60,12 +64,20 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 		return err
 	}
 	s := newSummary(p, newHostStatuses(p, configs))
-	if o.output.Format != "" {
-		err = o.output.Print(o.streams.Out, s.hosts, nil)
+	if o.isTable() {
+		err = s.print(o)
 	} else {
-		err = s.print(o.streams)
+		err = o.output.Print(o.streams.Out, s.hosts, nil)
 	}
 	return errors.Join(err, s.failure())
+}
+
+func (o *statusOptions) isTable() bool {
+	return o.output.Format == "" || o.output.Format == cli.FormatWide
+}
+
+func (o *statusOptions) newTable() *hostTable {
+	return &hostTable{out: o.streams.Out, wide: o.output.Format == cli.FormatWide}
 }
 
 // summary is the state of a rollout.
@@ -86,13 +98,13 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
 }
 
 // print prints the hosts, and the summary.
-func (s summary) print(streams genericiooptions.IOStreams) error {
+func (s summary) print(o *statusOptions) error {
 	if len(s.hosts) > 0 {
-		if err := (&hostTable{out: streams.Out}).print(s.hosts); err != nil {
+		if err := o.newTable().print(s.hosts); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(streams.ErrOut, s)
+	_, err := fmt.Fprintln(o.streams.ErrOut, s)
 	return err
 }
 
