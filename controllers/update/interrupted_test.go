@@ -60,13 +60,14 @@ var _ = Describe("A host that is interrupted in the middle of its update", func(
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
-		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateRebootingReason))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateRebootingReason), HaveField("Message", Not(ContainSubstring("console")))))
 		config := w.config(ctx, 0)
 		config.Status.Update.StageTime = &metav1.Time{Time: time.Now().Add(-time.Hour)}
 		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
 		w.settle(ctx)
 		Expect(w.machine(ctx, 0)).NotTo(paused)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateRebootingReason), HaveField("Message", ContainSubstring("check the console of the host"))))
 
 		By("powering it on")
 		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, true) })

@@ -13,6 +13,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -49,6 +50,21 @@ func (h *host) remediation(deadline time.Duration, now time.Time) (isPaused bool
 	}
 	left := deadline + remediationPatience - now.Sub(update.StageTime.Time)
 	return left > 0, max(left, 0)
+}
+
+// overdue returns whether a host that is changed, reboots or is verified has done so for too long, or else when it will
+// have, 0 for any other host. Then it needs a person, whatever it reports.
+func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool, left time.Duration) {
+	update := &h.Config.Status.Update
+	if update.StageTime == nil {
+		return false, 0
+	}
+	switch update.Stage {
+	case bootstrapv1.UpdateApplying, bootstrapv1.UpdateRebooting, bootstrapv1.UpdateVerifying:
+		left = time.Duration(p.Spec.ReadyDeadline())*time.Second + remediationPatience - now.Sub(update.StageTime.Time)
+		return left <= 0, max(left, 0)
+	}
+	return false, 0
 }
 
 // limitPause limits the pause of health checks of a host for which something else fails, also if it fails forever: the

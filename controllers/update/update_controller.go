@@ -228,8 +228,9 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 		}
 		result.RequeueAfter = earlier(result.RequeueAfter, again)
 	}
-	_, again := h.answer(o.now)
-	result.RequeueAfter = earlier(earlier(result.RequeueAfter, in.hold.Wait), again) // for the condition
+	_, answer := h.answer(o.now)
+	_, overdue := h.overdue(in.pool, o.now)
+	result.RequeueAfter = earlier(earlier(result.RequeueAfter, in.hold.Wait), earlier(answer, overdue)) // for the condition
 	return result, r.report(ctx, before, h, o)
 }
 
