@@ -17,6 +17,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 // errPDB is the answer of an API server to an eviction that a PodDisruptionBudget does not allow.
@@ -249,6 +250,29 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 		w.settle(ctx)
 		Expect(w.machine(ctx, 0)).NotTo(paused)
 		Expect(w.config(ctx, 0).Status.Update.StageTime.Time).To(BeTemporally("<", time.Now().Add(-30*time.Minute)), "the same stage has the same time")
+	})
+
+	It("are not paused for longer if the agent does not answer", func(ctx SpecContext) {
+		w := updating(ctx)
+		w.reconciler.clock = func() time.Time { return time.Now().Add(31 * time.Minute) }
+		w.settle(ctx)
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+		Expect(w.config(ctx, 0).Status.Update.Stage).To(Equal(bootstrapv1.UpdateStarting))
+		Expect(w.told(ctx)).To(Equal([]int{0}), "it keeps its place")
+	})
+
+	It("are not paused any longer if the host could not be told, and is not told now", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
+		Expect(w.reconcilePool(ctx)).Error().To(MatchError(controllertest.ErrCrash))
+		w.CrashesAt, w.Crashed = nil, false
+		Expect(w.machine(ctx, 0)).To(paused)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) })
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.machine(ctx, 0)).NotTo(paused)
 	})
 
 	It("are not paused while the Node is drained, which does not make it not Ready", func(ctx SpecContext) {

@@ -8,11 +8,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -64,6 +66,38 @@ var _ = Describe("diff", func() {
   ~ kernelType
       default -> realtime
 $`))
+	})
+
+	It("says for each running host with an agent what happens to it, by what it runs", func() {
+		objects := []client.Object{clitest.PoolbootConfig("infra", "booting", "")}
+		for name, spec := range map[string]poolv1.MachineConfigSpec{
+			"same": {KernelArguments: []string{"quiet"}}, "earlier": {KernelType: "realtime"}, "disk": {FIPS: ptr.To(true)}, "other": {KernelArguments: []string{"quiet"}}, "gone": {},
+		} {
+			rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "rendered-" + name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: spec}
+			if name == "other" {
+				rendered.Labels[poolv1.RenderedForLabel] = "worker"
+			}
+			if name != "gone" {
+				objects = append(objects, rendered)
+			}
+			host := clitest.PoolbootConfig("infra", name, "node-"+name)
+			record.RevokeToken(host)
+			host.Status.Configuration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
+			objects = append(objects, host)
+		}
+		agentless := clitest.PoolbootConfig("infra", "agentless", "node-agentless")
+		record.RevokeToken(agentless)
+		r := runDiff(clitest.NewFakeConnection([]string{worker, infra, clitest.Config("51-infra", "infra", "{}")}, append(objects, agentless)...),
+			"-f", clitest.WriteFile("new.yaml", clitest.Config("51-infra", "infra", `{kernelArguments: [quiet]}`)))
+		Expect(r.Out).To(ContainSubstring(`machines: 7
+    Machine agentless, Node node-agentless
+    Machine booting
+    Machine disk, Node node-disk: Replace
+    Machine earlier, Node node-earlier: Reboot
+    Machine gone, Node node-gone: Unknown
+    Machine other, Node node-other: Restart
+    Machine same, Node node-same: None
+`))
 	})
 
 	It("shows every pool that inherits a change, in order", func() {

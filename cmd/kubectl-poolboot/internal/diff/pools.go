@@ -13,6 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -33,6 +34,10 @@ type difference struct {
 	// declared are the changes outside the rendered config.
 	declared []declaredChange
 	machines []bootstrapv1.PoolbootConfig
+	// to is the rendered config after the change. effects are what the change to it does to the running hosts that have
+	// an agent, by PoolbootConfig.
+	to      poolv1.MachineConfigSpec
+	effects map[string]string
 	// nodes are the existing Nodes that change.
 	nodes []nodeChange
 	// nodesErr is why the Nodes could not be read; nil when they were, or need not be.
@@ -85,6 +90,7 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 				found[i].machines = filterConfigs(ofCluster, func(c *bootstrapv1.PoolbootConfig) bool {
 					return c.Status.PoolRole == d.pool.Spec.PoolRole
 				})
+				found[i].predict(after.filterCluster(name))
 			}
 			compareNodes(ctx, live.Workload, found, before.filterCluster(name), after.filterCluster(name), ofCluster)
 			differences = append(differences, found...)
@@ -167,9 +173,33 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, plan: plan, declared: declared})
+		differences = append(differences, difference{pool: p, before: from.Name, after: to.Name, isNew: isNew, changes: changes, plan: plan, declared: declared, to: to.Spec})
 	}
 	return differences, notes, nil
+}
+
+// unknownEffect is the effect on a host whose rendered config does not exist any more, or can't be compared.
+const unknownEffect = "Unknown"
+
+// predict predicts what happens to each running host that has an agent, by the rendered config that it runs. That can
+// be another one than those of its pool: its last update can have failed, or wait.
+func (d *difference) predict(o objects) {
+	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker)
+	d.effects = map[string]string{}
+	for _, c := range d.machines {
+		if !hoststate.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after {
+			continue
+		}
+		d.effects[c.Name] = unknownEffect
+		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == c.Status.Configuration.Name })
+		if at < 0 {
+			continue
+		}
+		isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
+		if effect, err := disruption.Predict(&d.pool, worker, o.configs[at].Spec, d.to, isMoved); err == nil {
+			d.effects[c.Name] = string(effect)
+		}
+	}
 }
 
 // plan returns how a running host of a pool changes from one rendered config to another.

@@ -40,7 +40,11 @@ func (d difference) print(to io.Writer) error {
 	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
-		fmt.Fprintf(out, "    %s\n", describeMachine(machine))
+		fmt.Fprint(out, "    ", describeMachine(machine))
+		if effect := d.effects[machine.Name]; effect != "" {
+			fmt.Fprint(out, ": ", effect)
+		}
+		fmt.Fprintln(out)
 	}
 	if len(d.changes) == 0 && !isSame {
 		out.WriteString("  no change: only the notation or the name differs\n")
