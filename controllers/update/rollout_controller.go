@@ -329,7 +329,7 @@ func (r rollouts) start(ctx context.Context, s *poolScope) error {
 		}
 		errs = append(errs, r.change(ctx, s.host(name), func(update *bootstrapv1.UpdateStatus) {
 			if update.DesiredRevision == revision {
-				update.Desired, update.DesiredRevision = before[name].Desired, before[name].DesiredRevision
+				update.Desired, update.DesiredRevision, update.Force = before[name].Desired, before[name].DesiredRevision, before[name].Force
 			}
 		}))
 	}
@@ -348,12 +348,18 @@ func (r rollouts) storeAndRecord(ctx context.Context, h *host, in surroundings) 
 	return t.revision, r.record(ctx, h, t)
 }
 
+// maxForce is the maximum size of update.Force in bytes.
+const maxForce = 256
+
 // record records what a host should run, unless something else was recorded in the meantime.
 func (r rollouts) record(ctx context.Context, h *host, t target) error {
 	previous := h.Desired()
 	return r.change(ctx, h, func(update *bootstrapv1.UpdateStatus) {
 		if update.DesiredRevision == previous {
 			update.Desired, update.DesiredRevision = bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
+			if update.Force = t.force; len(t.force) > maxForce {
+				update.Force = ""
+			}
 		}
 	})
 }

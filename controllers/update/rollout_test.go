@@ -247,6 +247,21 @@ var _ = Describe("A rollout", func() {
 		Expect(w.config(ctx, 0).Status.Update.UnavailableReason).To(BeEmpty(), "it is cordoned for its update")
 	})
 
+	It("records with what a user forced the update of a host, when it is the turn of the host", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.force = "1"
+		for i := range 2 {
+			config := w.config(ctx, i)
+			config.Annotations[bootstrapv1.ForceUpdateAnnotation] = "1"
+			Expect(w.management.Update(ctx, config)).To(Succeed())
+		}
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.config(ctx, 0).Status.Update.Force).To(Equal("1"))
+		Expect(w.config(ctx, 1).Status.Update.Force).To(BeEmpty())
+	})
+
 	It("stops at a config that fails, and goes on with the one that corrects it", func(ctx SpecContext) {
 		w := newWorld(3)
 		w.adopt(ctx)

@@ -69,6 +69,8 @@ type target struct {
 	// document is the assignment. revision is its revision, and configuration its rendered config.
 	document                []byte
 	revision, configuration string
+	// force is the value of the annotation by which a user forced the update, or "".
+	force string
 	// clientCA is the PEM bundle that verifies the client certificates of the Cluster's kubelets.
 	clientCA []byte
 }
@@ -87,6 +89,7 @@ func (r *Reconciler) targetOf(ctx context.Context, h *host, in surroundings) (ta
 	}
 	return target{
 		document: document, revision: assignment.Revision(document), configuration: in.pool.Status.Configuration.Name, clientCA: in.facts.CA,
+		force: h.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
 	}, nil
 }
 
@@ -142,7 +145,7 @@ func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootC
 		return nil, nil //nolint:nilerr // what can't be read is replaced
 	}
 	return &target{
-		document: document, revision: assignment.Revision(document), configuration: a.Config.Name,
+		document: document, revision: assignment.Revision(document), configuration: a.Config.Name, force: a.Force,
 		clientCA: secret.Data[bootstrapv1.AssignmentClientCAKey],
 	}, nil
 }

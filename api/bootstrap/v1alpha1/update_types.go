@@ -19,6 +19,13 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	DesiredRevision string `json:"desiredRevision,omitempty"`
 
+	// force is the value of the annotation pool.cluster.x-k8s.io/force-update that desiredRevision includes. While the
+	// annotation has another value, the host was not told yet to apply its configuration again.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Force string `json:"force,omitempty"`
+
 	// runningRevision is the revision that the host has, as its agent reports it. If it differs from desiredRevision,
 	// the host changes to that, or could not.
 	// +optional

@@ -89,6 +89,7 @@ var parts = map[string]part{
 	"boot.certificate":                 {owner: Certificate, handover: certificate},
 	"update.desired":                   {owner: Update},
 	"update.desiredRevision":           {owner: Update},
+	"update.force":                     {owner: Update},
 	"update.runningRevision":           {owner: Update},
 	"update.unansweredTime":            {owner: Update},
 	"update.unavailableReason":         {owner: Update},

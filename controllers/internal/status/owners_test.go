@@ -55,6 +55,7 @@ var samples = map[string]func(*configStatus){
 	"boot.certificate":                 func(s *configStatus) { s.Boot.Certificate.CredentialID = "other" },
 	"update.desired":                   func(s *configStatus) { s.Update.Desired.Name = "other" },
 	"update.desiredRevision":           func(s *configStatus) { s.Update.DesiredRevision = "other" },
+	"update.force":                     func(s *configStatus) { s.Update.Force = "1" },
 	"update.runningRevision":           func(s *configStatus) { s.Update.RunningRevision = "other" },
 	"update.unansweredTime":            func(s *configStatus) { s.Update.UnansweredTime = &metav1.Time{Time: at(7).Time} },
 	"update.unavailableReason":         func(s *configStatus) { s.Update.UnavailableReason = bootstrapv1.UnavailableCordoned },

@@ -59,6 +59,10 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		if c.Reason == bootstrapv1.NoAgentReason {
 			h.isWrong = !hasConfig
 		}
+		if force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]; h.isWrong && force != "" && force != config.Status.Update.Force {
+			h.isWrong = false
+			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again: %s", h.Node, c.Message)
+		}
 		// The manager has not yet seen what the pool hands out now.
 		if c.Status == metav1.ConditionTrue && !hasConfig {
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)

@@ -435,8 +435,23 @@ var _ = Describe("retry", func() {
 			return config.Annotations[bootstrapv1.ForceUpdateAnnotation]
 		}
 		first := value()
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Update.Force = first }) // it failed again
 		Expect(s.run("retry", "infra").Code).To(BeZero())
 		Expect(value()).NotTo(Equal(first))
+	})
+
+	It("is followed by status, which does not fail because of the update before it", func(ctx SpecContext) {
+		s := newSite(nil, failed("a", newConfig))
+		Expect(s.run("retry", "infra").Code).To(BeZero())
+		r := s.run("status", "infra")
+		Expect(r.Code).To(BeZero())
+		Expect(words(r.Out)[1]).To(ContainSubstring("Waiting rendered-infra-0 rendered-infra-1 5m Node a has not been told yet to apply its configuration again: the update of Node a failed"))
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "a-config"}, config)).To(Succeed())
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Update.Force = config.Annotations[bootstrapv1.ForceUpdateAnnotation]
+		})
+		Expect(s.run("status", "infra")).To(And(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("PoolbootConfig edge/a-config: Degraded: the update of Node a failed"))))
 	})
 
 	It("changes nothing if no update failed", func(ctx SpecContext) {
