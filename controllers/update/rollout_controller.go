@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -364,10 +366,16 @@ func (r rollouts) record(ctx context.Context, h *host, t target) error {
 	})
 }
 
-// change changes status.update of a host. It does nothing if the PoolbootConfig is being deleted.
+// change changes status.update of a host. With another revision, the condition does not say any more what was wrong
+// with the earlier one. It does nothing if the PoolbootConfig is being deleted.
 func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.UpdateStatus)) error {
 	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.Config.DeepCopy(), func(config *bootstrapv1.PoolbootConfig) {
+		before := config.Status.Update.DesiredRevision
 		change(&config.Status.Update)
+		if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil && outlook.IsWrong(c) && config.Status.Update.DesiredRevision != before {
+			conditions.Set(config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is about to be told to run %s",
+				config.Status.NodeRef.Name, config.Status.Update.Desired.Name))
+		}
 	})
 	if err == nil {
 		h.Config = changed

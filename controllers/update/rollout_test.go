@@ -280,6 +280,20 @@ var _ = Describe("A rollout", func() {
 		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-3")))
 	})
 
+	It("says nothing of a failure any more as soon as another config is recorded for the host", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "disk full")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDegradedReason))
+		w.render(ctx, "rendered-worker-3")
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-3"))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", ContainSubstring("rendered-worker-3"))))
+	})
+
 	It("tells a host that is drained the newer config at once", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.adopt(ctx)

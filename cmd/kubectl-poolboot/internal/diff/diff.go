@@ -41,8 +41,9 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 		Long: `Show what MachineConfigPools and MachineConfigs in files would change in the pools of a cluster, before you apply them.
 
 For each pool whose rendered config would change: the Machines and Nodes in the pool, what happens to each running host with an agent
-(None, Reload, Restart, Reboot or Replace), whether and why a host must reboot, by the disruptionPolicy of the pool, and the changes of kernel arguments, extensions, files, units, drop-ins and users.
-Passwords, and contents of files that are not world-readable, are not shown.
+(None, Reload, Restart, Reboot or Replace), whether and why a host must reboot, by the disruptionPolicy of the pool, and the changes of
+kernel arguments, extensions, files, units, drop-ins and users. Passwords, and contents of files that are not world-readable, are not
+shown.
 
 For each pool whose nodeSelector, nodeLabels, nodeTaints, nodeLabelRules, hostTemplateRef, disruptionPolicy or paused would change: the change, the
 existing Nodes that get it, the Nodes that keep another value, and the Pods that a taint with the effect NoExecute evicts. Nodes and
