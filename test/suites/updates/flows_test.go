@@ -1,4 +1,4 @@
-package e2e
+package updates
 
 import (
 	"context"
@@ -90,7 +90,7 @@ func newFlowSite(ctx context.Context) *flowSite {
 	s.AddHost(ctx, "server-2")
 	setHostName := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }
 	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: setHostName})
-	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels, Config: setHostName})
+	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: map[string]string{"node-role.kubernetes.io/infra": ""}, Config: setHostName})
 	for name, role := range map[string]string{"cp-1": "control-plane", "upi-1": "worker"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/" + role: ""}}}
 		Expect(lab.WorkloadClient.Create(ctx, node)).To(Succeed())
@@ -118,7 +118,8 @@ func (s *flowSite) write(text string) {
 	Expect(os.WriteFile(filepath.Join(s.dir, name), []byte(contents), 0o600)).To(Succeed())
 }
 
-// run runs the commands of a block and returns their number. It repeats kubectl get until the output is as shown.
+// run runs the commands of a block and returns their number. It repeats kubectl get until the output is as shown, also
+// while hosts are updated.
 func (s *flowSite) run(ctx context.Context, block string) int {
 	GinkgoHelper()
 	type command struct{ shell, line, output string }
@@ -143,15 +144,13 @@ func (s *flowSite) run(ctx context.Context, block string) int {
 	return len(commands)
 }
 
-// runInShell returns the output of a command in the shell of a cluster. For cat it returns a file of a host.
+// runInShell returns the output of a command in the shell of a cluster or of a host.
 func (s *flowSite) runInShell(ctx context.Context, where, line string) string {
 	GinkgoHelper()
-	if path, ok := strings.CutPrefix(line, "cat "); ok {
-		host := lab.Hardware.Host(where)
-		Expect(host).NotTo(BeNil())
-		content, err := host.ReadFile(path)
+	if host := lab.Hardware.Host(where); host != nil {
+		output, err := host.Run(ctx, "sh", "-c", "exec 2>&1; "+line+"; true")
 		Expect(err).NotTo(HaveOccurred())
-		return s.normalize(ctx, string(content))
+		return s.normalize(ctx, output)
 	}
 	s.sendHeartbeats(ctx)
 	binDir, err := process.BinDir()
