@@ -109,7 +109,9 @@ var _ = Describe("A host that differs from its configuration", func() {
 		config := withFiles("/etc/none/f", "a", "/etc/reload/f", "a", "/etc/drain/f", "a", "/etc/f", "a")
 		config.KernelArguments = []string{"quiet"}
 		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Install]", true), unit("reboots.service", "[Install]", true)}
+		config.Ignition.Systemd.Units[1].Dropins = []types.Dropin{{Name: "a.conf", Contents: ptr.To("[Unit]")}}
 		w := installed(config, repairs)
+		w.write("etc/systemd/system/reboots.service.d/a.conf", "[Service]")
 		for _, name := range []string{"none", "reload", "drain", ""} {
 			w.write("etc/"+name+"/f", "by hand")
 		}
@@ -120,9 +122,10 @@ var _ = Describe("A host that differs from its configuration", func() {
 		Expect(w.read("etc/drain/f") + w.read("etc/f")).To(Equal("by handby hand"))
 		Expect(w.enablement).To(And(HaveKeyWithValue("web.service", update.Enabled), HaveKeyWithValue("reboots.service", update.Disabled)))
 		Expect(w.arguments).To(BeEmpty())
+		Expect(w.read("etc/systemd/system/reboots.service.d/a.conf")).To(Equal("[Service]"))
 		Expect(w.calls).To(Equal([]string{"reload web.service", "daemon-reload", "restart web.service"}))
 		Expect(w.state()).To(HavePrefix("Degraded "))
-		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/drain/f: Content\n/etc/f: Content\n/etc/systemd/system/reboots.service: Enablement\nquiet: MissingKernelArgument"))
+		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/drain/f: Content\n/etc/f: Content\n/etc/systemd/system/reboots.service.d/a.conf: Content\n/etc/systemd/system/reboots.service: Enablement\nquiet: MissingKernelArgument"))
 		Expect(w.reason()).To(ContainSubstring("A repair needs a drain: "))
 	})
 

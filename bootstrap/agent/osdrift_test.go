@@ -97,5 +97,8 @@ var _ = Describe("A host that was installed with another operating system than t
 		delete(w.fails, "difference")
 		step()
 		Expect(w.state()).To(HavePrefix("Degraded "))
+		w.fails["difference"] = errors.New("it is not asked again before the host boots")
+		step()
+		Expect(w.state()).To(HavePrefix("Degraded "))
 	})
 })
