@@ -26,12 +26,13 @@ type options struct {
 	cluster, namespace string
 	ignition, butane   string
 	filesDir           string
+	containerRuntime   string
 	output             cli.Output
 }
 
 // New returns the command convert.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true, ReadPolicies: true}}
+	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true, ReadPolicies: true, ReadRuntimeConfigs: true}}
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
 		Short: "Convert OpenShift's pools, MachineConfigs and KubeletConfigs to Poolboot's, or Ignition to spec 3.5",
@@ -41,7 +42,8 @@ Names, labels, annotations, selectors and the Ignition with its spec version are
 standard error names everything that is left out: fields that Poolboot does not have, other kinds, rendered MachineConfigs, and pools
 of the control plane with the MachineConfigs that only they select. A KubeletConfig becomes the kubelet section of each pool that it
 selects; a warning names fields that a pool can't set or that OpenShift computes. The node disruption policies of a MachineConfiguration
-become those of the pool "worker", from which all pools inherit them. What OpenShift's controllers generate is left out, and the pool
+become those of the pool "worker", from which all pools inherit them. ContainerRuntimeConfigs, mirror sets and the registries of the Image
+become MachineConfigs with files for the container runtime that --container-runtime names. What OpenShift's controllers generate is left out, and the pool
 "worker" is added or completed as OpenShift's built-in one if the files do not contain it. What Poolboot would refuse to store is an
 error, and then nothing is printed; with --skip-refused, everything else is printed, and the exit code is 3.
 
@@ -72,6 +74,7 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	flags.BoolVar(&o.files.SkipRefused, "skip-refused", false, "convert everything else if an object is refused, list it, and exit with 3")
 	flags.StringVar(&o.cluster, "cluster", "", "the Cluster of the pools")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster; with --butane, that of a MachineConfig")
+	flags.StringVar(&o.containerRuntime, "container-runtime", "", "the container runtime of the hosts, crio (default) or containerd, for ContainerRuntimeConfigs, mirrors and registries")
 	flags.StringVar(&o.ignition, "ignition", "", "file with an Ignition document in JSON; - for standard input")
 	flags.StringVar(&o.butane, "butane", "", "file with a Butane document; - for standard input")
 	flags.StringVar(&o.filesDir, "files-dir", "", "folder of the local files in a Butane document; without it, local files are refused")
@@ -84,6 +87,9 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	cmd.MarkFlagsMutuallyExclusive("filename", "files-dir")
 	cmd.MarkFlagsMutuallyExclusive("butane", "cluster")
 	cmd.MarkFlagsMutuallyExclusive("ignition", "cluster")
+	cli.AddCompletion(cmd, "container-runtime", cobra.FixedCompletions(containerRuntimes, cobra.ShellCompDirectiveNoFileComp))
+	cmd.MarkFlagsMutuallyExclusive("ignition", "container-runtime")
+	cmd.MarkFlagsMutuallyExclusive("butane", "container-runtime")
 	cmd.MarkFlagsOneRequired("filename", "ignition", "butane")
 	cmd.MarkFlagsMutuallyExclusive("filename", "ignition", "butane")
 	return cmd
@@ -112,11 +118,14 @@ func (o *options) convertObjects(args []string) error {
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 		return fmt.Errorf("--namespace %s: %s", o.namespace, strings.Join(problems, "; "))
 	}
+	if o.containerRuntime != "" && !slices.Contains(containerRuntimes, o.containerRuntime) {
+		return fmt.Errorf("--container-runtime %s: set %s", o.containerRuntime, strings.Join(containerRuntimes, " or "))
+	}
 	found, err := o.files.Objects(args)
 	if err != nil {
 		return err
 	}
-	converted, remarks, errs := fromOpenShift(found, o.cluster, o.namespace)
+	converted, remarks, errs := fromOpenShift(found, o.cluster, o.namespace, o.containerRuntime)
 	for _, remark := range remarks {
 		fmt.Fprintln(o.streams.ErrOut, remark)
 	}

@@ -156,9 +156,9 @@ spec:
 	})
 
 	It("warns of kinds that it does not convert, with their file and document", func() {
-		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\nmetadata: {name: big}\n")
+		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: big}\n")
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(MatchRegexp(`^note: .*objects.yaml: document 2: ContainerRuntimeConfig "big" of machineconfiguration.openshift.io/v1 is ignored\n$`))
+		Expect(r.ErrOut).To(MatchRegexp(`^note: .*objects.yaml: document 2: PinnedImageSet "big" of machineconfiguration.openshift.io/v1 is ignored\n$`))
 	})
 
 	It("leaves out MachineConfigs that only the control plane's pool selects", func() {

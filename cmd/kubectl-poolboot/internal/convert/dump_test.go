@@ -42,7 +42,7 @@ var _ = Describe("convert, of a whole cluster", func() {
 		Entry("from the Node configuration", "97-worker-generated-kubelet", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
 		Entry("from image policies", "99-worker-generated-registries", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
 		Entry("from a second KubeletConfig", "99-worker-generated-kubelet-1", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
-		Entry("from a ContainerRuntimeConfig", "99-worker-a", strings.Replace(owned, "%", "ContainerRuntimeConfig", 1), "OpenShift generated it from a ContainerRuntimeConfig"),
+		Entry("from a ContainerRuntimeConfig", "99-worker-a", strings.Replace(owned, "%", "ContainerRuntimeConfig", 1), "OpenShift generated it from a ContainerRuntimeConfig, which is converted"),
 	)
 
 	DescribeTable("keeps the MachineConfigs of a user with similar names",

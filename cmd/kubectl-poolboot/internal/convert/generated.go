@@ -38,8 +38,8 @@ func whyGenerated(config *poolv1.MachineConfig) string {
 		return "it is rendered, and Poolboot renders its own"
 	case owned(input.OpenShiftKubeletKind.Kind):
 		return "OpenShift generated it from a KubeletConfig, which is converted"
-	case owned("ContainerRuntimeConfig"):
-		return "OpenShift generated it from a ContainerRuntimeConfig"
+	case owned(input.OpenShiftRuntimeKind.Kind):
+		return "OpenShift generated it from a ContainerRuntimeConfig, which is converted"
 	case owned("ControllerConfig"), generated, templateName.MatchString(config.Name) && isForRole(config):
 		return "OpenShift generated it for its own hosts"
 	case generatedName.MatchString(config.Name):
@@ -127,6 +127,17 @@ func needsWorker(objects *input.Objects, pools []poolv1.MachineConfigPool) strin
 		if matchesSelector(config.Spec.MachineConfigPoolSelector, worker.Labels) {
 			return fmt.Sprintf("KubeletConfig %q selects it", config.Name)
 		}
+	}
+	for _, config := range objects.RuntimeConfigs {
+		if matchesSelector(config.Spec.MachineConfigPoolSelector, worker.Labels) {
+			return fmt.Sprintf("ContainerRuntimeConfig %q selects it", config.Name)
+		}
+	}
+	for _, set := range objects.MirrorSets {
+		return fmt.Sprintf("it gets the mirrors of %s %q", set.Kind, set.Name)
+	}
+	for _, image := range objects.ImageConfigs {
+		return fmt.Sprintf("it gets the registries of Image %q", image.Name)
 	}
 	for _, config := range objects.MachineConfigurations {
 		return fmt.Sprintf("it gets the policies of MachineConfiguration %q", config.Name)

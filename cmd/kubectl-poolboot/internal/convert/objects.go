@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,8 +26,9 @@ import (
 
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
 // applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The errors name
-// every object that Poolboot would refuse to store; these objects are not returned.
-func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted []runtime.Object, remarks []string, errs []error) {
+// every object that Poolboot would refuse to store; these objects are not returned. Settings of the container runtime
+// are for the one with a name.
+func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime string) (converted []runtime.Object, remarks []string, errs []error) {
 	remark := func(text string, args ...any) {
 		severity, about, _ := strings.Cut(fmt.Sprintf(text, args...), ": ")
 		remarks = append(remarks, severity+": "+objects.LocateText(about))
@@ -44,7 +44,9 @@ func fromOpenShift(objects *input.Objects, cluster, namespace string) (converted
 		warnWithoutEffect(&configs[i], remark)
 	}
 	errs = append(errs, setWrappers(configs, pools, remark)...)
-	kept := sets.New[string]()
+	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)
+	configs, errs = append(configs, forRuntime...), append(errs, more...)
+	kept := namesOfRuntime(objects)
 	for _, config := range objects.KubeletConfigs {
 		kept.Insert(input.OpenShiftKubeletKind.Kind + " " + config.Name)
 	}

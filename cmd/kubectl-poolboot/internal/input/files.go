@@ -40,6 +40,8 @@ type Files struct {
 	ReadKubeletConfigs bool
 	// ReadPolicies has OpenShift's MachineConfigurations read too.
 	ReadPolicies bool
+	// ReadRuntimeConfigs has OpenShift's ContainerRuntimeConfigs, mirror sets and Images read too.
+	ReadRuntimeConfigs bool
 	// SkipRefused has documents that can't be read listed in Objects.Refused, and the others read.
 	SkipRefused bool
 	// Validate has Poolboot's objects refused that the API server or a webhook would refuse.
@@ -70,7 +72,8 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 
 // Read reads all objects in files and directories.
 func (f *Files) Read(names ...string) (*Objects, error) {
-	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies, skipRefused: f.SkipRefused, validate: f.Validate}
+	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies,
+		readRuntimeConfigs: f.ReadRuntimeConfigs, skipRefused: f.SkipRefused, validate: f.Validate}
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {

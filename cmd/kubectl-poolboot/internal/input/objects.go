@@ -37,6 +37,12 @@ type Objects struct {
 	MachineConfigurations []MachineConfiguration
 	readPolicies          bool
 
+	// RuntimeConfigs, MirrorSets and ImageConfigs are OpenShift's. They are read when Files.ReadRuntimeConfigs is set.
+	RuntimeConfigs     []ContainerRuntimeConfig
+	MirrorSets         []MirrorSet
+	ImageConfigs       []ImageConfig
+	readRuntimeConfigs bool
+
 	// Dropped are the fields of OpenShift's objects that Poolboot's kinds don't have.
 	Dropped []DroppedField
 
@@ -139,7 +145,7 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		return err
 	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
 		return o.addItems(kind, at, head.Items)
-	case head.Metadata.Name == "" && slices.Contains(namedKinds, kind):
+	case head.Metadata.Name == "" && (slices.Contains(namedKinds, kind) || o.readRuntimeConfigs && slices.Contains(runtimeKinds, kind)):
 		err = fmt.Errorf("%s: metadata.name: is missing", kind.Kind)
 	case slices.Contains(ownKinds, kind):
 		err = o.decode(strict, kind, raw)
@@ -151,6 +157,8 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		err = o.addOpenShiftKubelet(raw)
 	case kind == OpenShiftPolicyKind && o.readPolicies:
 		err = o.addOpenShiftPolicy(raw)
+	case slices.Contains(runtimeKinds, kind) && o.readRuntimeConfigs:
+		err = o.addOpenShiftRuntime(kind, raw)
 	case slices.Contains(foreignKinds, kind):
 		err = o.decode(lenient, kind, raw)
 	default:

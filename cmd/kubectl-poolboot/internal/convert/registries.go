@@ -1,0 +1,287 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// neverContactSource is the policy of mirrors whose source is never contacted. The other one is the default.
+const neverContactSource, allowContactingSource = "NeverContactSource", "AllowContactingSource"
+
+const (
+	label      = `[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?`
+	repository = label + `(?:\.` + label + `)*(?::[0-9]+)?(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*`
+)
+
+var (
+	// mirrorPattern matches a registry with a port and a path, and scopePattern also all subdomains of a domain.
+	mirrorPattern = regexp.MustCompile(`^` + repository + `$`)
+	scopePattern  = regexp.MustCompile(`^(?:\*(?:\.` + label + `)+|` + repository + `)$`)
+)
+
+// registryMirror is one mirror of a registry.
+type registryMirror struct {
+	location string
+	// forTags is true for images by tag, and false for images by digest.
+	forTags, insecure bool
+}
+
+// registryScope is what applies to images whose names begin with a scope: a registry, with a path or without. Of
+// several, the one with the longest scope applies.
+type registryScope struct {
+	scope             string
+	mirrors           []registryMirror
+	blocked, insecure bool
+	// from names an object that has the scope, and path the field.
+	from, path string
+}
+
+// registrySet has registries by their scopes.
+type registrySet map[string]*registryScope
+
+func (s registrySet) of(scope, from, path string) *registryScope {
+	if s[scope] == nil {
+		s[scope] = &registryScope{scope: scope, from: from, path: path}
+	}
+	return s[scope]
+}
+
+// sorted returns the registries in the order of their scopes.
+func (s registrySet) sorted() []*registryScope {
+	return slices.SortedFunc(maps.Values(s), func(a, b *registryScope) int { return strings.Compare(a.scope, b.scope) })
+}
+
+// isWithin reports whether a scope is in another one, which may be all subdomains of a domain.
+func isWithin(scope, of string) bool {
+	host, _, _ := strings.Cut(scope, "/")
+	if domain, isWildcard := strings.CutPrefix(of, "*"); isWildcard {
+		name, _, _ := strings.Cut(host, ":")
+		return scope == of || strings.HasSuffix(name, domain)
+	}
+	return scope == of || strings.HasPrefix(scope, of+"/")
+}
+
+// convertRegistries returns the MachineConfig for the mirrors and registries of OpenShift, which count for all pools:
+// in Poolboot, all pools inherit the MachineConfigs of worker. Without any, it returns nil.
+func convertRegistries(objects *input.Objects, with string, remark func(string, ...any)) (*poolv1.MachineConfig, error) {
+	registries, err := readRegistries(objects)
+	if err != nil {
+		return nil, err
+	}
+	var search []string
+	for _, image := range objects.ImageConfigs {
+		search = image.Spec.RegistrySources.ContainerRuntimeSearchRegistries
+		for _, name := range search {
+			if !mirrorPattern.MatchString(name) {
+				return nil, fmt.Errorf("%s %q: spec.registrySources.containerRuntimeSearchRegistries: %q is no registry: correct it",
+					input.OpenShiftImageKind.Kind, image.Name, name)
+			}
+		}
+		warnImage(image, remark)
+	}
+	files := hostFiles{}
+	if with == runtimeContainerd {
+		addContainerdHosts(files, registries, remark)
+		if len(search) > 0 {
+			remark("warning: Image %q: spec.registrySources.containerRuntimeSearchRegistries is left out: containerd searches docker.io only: use full names of images", objects.ImageConfigs[0].Name)
+		}
+	} else {
+		addRegistriesConf(files, registries, search)
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	config := newFilesConfig("99-"+poolv1.RoleWorker+"-registries", poolv1.RoleWorker, files)
+	return &config, nil
+}
+
+// warnImage names the settings of an Image that are not converted.
+func warnImage(image input.ImageConfig, remark func(string, ...any)) {
+	if sources := image.Spec.RegistrySources; len(sources.AllowedRegistries) > 0 {
+		remark("warning: Image %q: spec.registrySources.allowedRegistries is left out: with CRI-O, write /etc/containers/policy.json in a MachineConfig, "+
+			"which must also allow the registries of the cluster's own images", image.Name)
+	}
+	if name := image.Spec.AdditionalTrustedCA.Name; name != "" {
+		remark("warning: Image %q: spec.additionalTrustedCA is left out: write the certificates of the ConfigMap %s into "+
+			"/etc/containers/certs.d/REGISTRY/ca.crt (CRI-O) or the trust store of the hosts, in a MachineConfig", image.Name, name)
+	}
+}
+
+// readRegistries returns the registries of mirror sets and of the Image, as OpenShift combines them.
+func readRegistries(objects *input.Objects) (registrySet, error) {
+	registries := registrySet{}
+	digests, tags := newMirrorLists(), newMirrorLists()
+	sources := slices.SortedFunc(slices.Values(objects.MirrorSets), func(a, b input.MirrorSet) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	policies := map[string]string{}
+	for _, set := range sources {
+		from := fmt.Sprintf("%s %q", set.Kind, set.Name)
+		for _, of := range []struct {
+			field string
+			items []input.Mirrors
+			lists *mirrorLists
+		}{{"imageDigestMirrors", set.Spec.ImageDigestMirrors, digests}, {"repositoryDigestMirrors", set.Spec.RepositoryDigestMirrors, digests}, {"imageTagMirrors", set.Spec.ImageTagMirrors, tags}} {
+			for i, item := range of.items {
+				path := fmt.Sprintf("spec.%s[%d]", of.field, i)
+				if err := checkMirrors(item, policies); err != nil {
+					return nil, fmt.Errorf("%s: %s: %w", from, path, err)
+				}
+				if !slices.ContainsFunc(item.Mirrors, func(name string) bool { return name != item.Source }) {
+					continue // OpenShift ignores a set without a mirror, with its policy
+				}
+				of.lists.add(item.Source, item.Mirrors)
+				if registry := registries.of(item.Source, from, path); item.MirrorSourcePolicy == neverContactSource {
+					registry.blocked = true
+				}
+			}
+		}
+	}
+	for _, registry := range registries {
+		for _, name := range digests.merge(registry.scope) {
+			registry.mirrors = append(registry.mirrors, registryMirror{location: name})
+		}
+		for _, name := range tags.merge(registry.scope) {
+			registry.mirrors = append(registry.mirrors, registryMirror{location: name, forTags: true})
+		}
+	}
+	mirrored := registries.sorted()
+	for _, image := range objects.ImageConfigs {
+		if err := registries.addImage(image); err != nil {
+			return nil, err
+		}
+	}
+	registries.inheritMirrors(mirrored)
+	return registries, nil
+}
+
+// checkMirrors refuses what OpenShift refuses. policies are those of the sources before.
+func checkMirrors(item input.Mirrors, policies map[string]string) error {
+	policy := cmp.Or(item.MirrorSourcePolicy, allowContactingSource)
+	before, isKnown := policies[item.Source]
+	policies[item.Source] = policy
+	switch {
+	case !scopePattern.MatchString(item.Source):
+		return fmt.Errorf("the source %q is no registry with a path, as registry.example.com/team: correct it", item.Source)
+	case policy != allowContactingSource && policy != neverContactSource:
+		return fmt.Errorf("mirrorSourcePolicy is %q: set %s or %s", policy, neverContactSource, allowContactingSource)
+	case isKnown && before != policy:
+		return fmt.Errorf("the source %s has mirrorSourcePolicy %s here and %s elsewhere: set one of them", item.Source, policy, before)
+	case policy == neverContactSource && slices.Contains(item.Mirrors, item.Source):
+		return fmt.Errorf("the source %s is one of its mirrors, and mirrorSourcePolicy is %s: remove one of them", item.Source, neverContactSource)
+	}
+	for _, name := range item.Mirrors {
+		if !mirrorPattern.MatchString(name) {
+			return fmt.Errorf("the mirror %q is no registry with a path, as mirror.example.com/team: correct it", name)
+		}
+	}
+	return nil
+}
+
+// addImage adds the insecure and the blocked registries of an Image. Both count also for what is within them.
+func (s registrySet) addImage(image input.ImageConfig) error {
+	from := fmt.Sprintf("Image %q", image.Name)
+	sources := image.Spec.RegistrySources
+	fields := []struct {
+		field  string
+		scopes []string
+		set    func(*registryScope)
+	}{
+		{"blockedRegistries", sources.BlockedRegistries, func(r *registryScope) { r.blocked = true }},
+		{"insecureRegistries", sources.InsecureRegistries, func(r *registryScope) { r.insecure = true }},
+	}
+	for _, of := range fields {
+		for i, scope := range of.scopes {
+			path := fmt.Sprintf("spec.registrySources.%s[%d]", of.field, i)
+			if !scopePattern.MatchString(scope) {
+				return fmt.Errorf("%s: %s: %q is no registry with a path, and no domain, as *.example.com: correct it", from, path, scope)
+			}
+			s.of(scope, from, path)
+		}
+	}
+	for _, of := range fields { // when all scopes are known
+		for _, scope := range of.scopes {
+			for _, registry := range s {
+				if isWithin(registry.scope, scope) {
+					of.set(registry)
+				}
+			}
+		}
+	}
+	for _, registry := range s {
+		for i, mirror := range registry.mirrors {
+			registry.mirrors[i].insecure = slices.ContainsFunc(sources.InsecureRegistries, func(scope string) bool { return isWithin(mirror.location, scope) })
+		}
+	}
+	return nil
+}
+
+// inheritMirrors gives registries without mirrors those of the scope around them, because only the longest scope
+// applies to an image.
+func (s registrySet) inheritMirrors(mirrored []*registryScope) {
+	for _, outer := range slices.Backward(mirrored) { // longer scopes first
+		for _, inner := range s {
+			rest, isInside := strings.CutPrefix(inner.scope, outer.scope+"/")
+			if !isInside || len(inner.mirrors) > 0 {
+				continue
+			}
+			inner.blocked = inner.blocked || outer.blocked
+			for _, mirror := range outer.mirrors {
+				mirror.location += "/" + rest
+				inner.mirrors = append(inner.mirrors, mirror)
+			}
+		}
+	}
+}
+
+// mirrorLists has the lists of mirrors of each source.
+type mirrorLists struct{ of map[string][][]string }
+
+func newMirrorLists() *mirrorLists { return &mirrorLists{of: map[string][][]string{}} }
+
+func (l *mirrorLists) add(source string, mirrors []string) {
+	if !slices.Contains(mirrors, source) { // it is used last
+		mirrors = append(slices.Clone(mirrors), source)
+	}
+	l.of[source] = append(l.of[source], mirrors)
+}
+
+// merge returns the mirrors of a source in one list that keeps the order of each list, if this is possible. Of mirrors
+// that could be next, the first one in the lists is. The source itself is left out at the end, where it always is.
+func (l *mirrorLists) merge(source string) (merged []string) {
+	var rest []string
+	before := map[string]sets.Set[string]{} // the mirrors that must be earlier
+	for _, list := range l.of[source] {
+		for i, name := range list {
+			if before[name] == nil {
+				before[name] = sets.New[string]()
+				rest = append(rest, name)
+			}
+			if i > 0 && list[i-1] != name {
+				before[name].Insert(list[i-1])
+			}
+		}
+	}
+	for len(rest) > 0 {
+		next := max(0, slices.IndexFunc(rest, func(name string) bool { return before[name].Len() == 0 })) // 0 in a loop
+		name := rest[next]
+		rest = slices.Delete(rest, next, next+1)
+		merged = append(merged, name)
+		for _, earlier := range before {
+			earlier.Delete(name)
+		}
+	}
+	if len(merged) > 0 && merged[len(merged)-1] == source {
+		merged = merged[:len(merged)-1]
+	}
+	return merged
+}

@@ -1,0 +1,298 @@
+package convert
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	kjson "sigs.k8s.io/json"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// Limits of OpenShift for ContainerRuntimeConfigs.
+const (
+	minPidsLimit  = 20
+	minLogSizeMax = 8192
+)
+
+var (
+	runtimeLogLevels = []string{"", "trace", "debug", "info", "warn", "error", "fatal", "panic"}
+	defaultRuntimes  = []string{"", "crun", "runc"}
+)
+
+// crioDropin is the path of a drop-in of CRI-O for a field of a ContainerRuntimeConfig, as OpenShift has it: each field
+// has a file of its own, so that a custom pool overrides the fields of worker one by one.
+func crioDropin(field string) string { return "/etc/crio/crio.conf.d/01-ctrcfg-" + field }
+
+// containerdDropin is the path of a drop-in of containerd. It is imported with the default configuration of containerd
+// 2.2 and newer.
+func containerdDropin(name string) string { return "/etc/containerd/conf.d/01-" + name + ".toml" }
+
+// containerdVersion is the version of the format of containerd's drop-ins. containerd 2 reads it.
+const containerdVersion = 3
+
+// convertRuntime returns MachineConfigs for the settings of container runtimes and registries. Without the name of a
+// container runtime, they are for that of OpenShift, and a note names the other one.
+func convertRuntime(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, with string, remark func(string, ...any),
+) ([]poolv1.MachineConfig, []error) {
+	configs, errs := convertRuntimeConfigs(objects.RuntimeConfigs, pools, controlPlane, cmp.Or(with, runtimeCRIO), remark)
+	registries, err := convertRegistries(objects, cmp.Or(with, runtimeCRIO), remark)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if registries != nil {
+		configs = append(configs, *registries)
+	}
+	if len(configs) > 0 && with == "" {
+		remark("note: the settings of container runtimes and registries are converted for CRI-O: if the hosts have containerd, add --container-runtime %s", runtimeContainerd)
+	}
+	return configs, errs
+}
+
+// namesOfRuntime returns the kinds and names of the objects that convertRuntime converts.
+func namesOfRuntime(objects *input.Objects) sets.Set[string] {
+	names := sets.New[string]()
+	for _, config := range objects.RuntimeConfigs {
+		names.Insert(input.OpenShiftRuntimeKind.Kind + " " + config.Name)
+	}
+	for _, set := range objects.MirrorSets {
+		names.Insert(set.Kind + " " + set.Name)
+	}
+	for _, image := range objects.ImageConfigs {
+		names.Insert(input.OpenShiftImageKind.Kind + " " + image.Name)
+	}
+	return names
+}
+
+// convertRuntimeConfigs returns a MachineConfig for each pool that ContainerRuntimeConfigs select, and sets the
+// kubelet sections of pools for what the kubelet does with containerd. If several select one pool, the last one wins
+// field by field, as in OpenShift.
+func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, controlPlane []poolv1.MachineConfigPool, with string,
+	remark func(string, ...any),
+) (converted []poolv1.MachineConfig, errs []error) {
+	slices.SortStableFunc(configs, func(a, b input.ContainerRuntimeConfig) int { return strings.Compare(a.Name, b.Name) })
+	var valid []input.ContainerRuntimeConfig
+	for _, config := range configs {
+		selects := func(p poolv1.MachineConfigPool) bool {
+			return matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels)
+		}
+		if err := checkRuntimeSettings(config); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if slices.ContainsFunc(controlPlane, selects) {
+			remark("warning: ContainerRuntimeConfig %q is left out for the control plane: control plane machines are in no pool of Poolboot", config.Name)
+		} else if !slices.ContainsFunc(pools, selects) {
+			remark("warning: ContainerRuntimeConfig %q is left out: its machineConfigPoolSelector selects no pool of the files", config.Name)
+		}
+		if slices.ContainsFunc(pools, selects) {
+			valid = append(valid, config)
+			warnRuntimeSettings(config, with, remark)
+		}
+	}
+	for i := range pools {
+		p := &pools[i]
+		settings, err := settingsOf(valid, p)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		case settings == (input.RuntimeSettings{}):
+			continue
+		}
+		files := crioFiles(settings)
+		if with == runtimeContainerd {
+			files = containerdFiles(settings)
+			setContainerLogMaxSize(p, settings)
+		}
+		if len(files) == 0 {
+			continue
+		}
+		config := newFilesConfig("99-"+p.Name+"-containerruntime", p.Name, files)
+		if !matchesSelector(p.Spec.MachineConfigSelector, config.Labels) {
+			errs = append(errs, fmt.Errorf("MachineConfigPool %q: spec.machineConfigSelector: must select MachineConfigs with the label %s: %s, "+
+				"which OpenShift's own for ContainerRuntimeConfigs have: add it", p.Name, roleLabel, p.Name))
+			continue
+		}
+		converted = append(converted, config)
+	}
+	return converted, errs
+}
+
+// checkRuntimeSettings refuses what OpenShift refuses.
+func checkRuntimeSettings(config input.ContainerRuntimeConfig) error {
+	s := config.Spec.ContainerRuntimeConfig
+	refuse := func(field, why string, args ...any) error {
+		return fmt.Errorf("ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s: %s", config.Name, field, fmt.Sprintf(why, args...))
+	}
+	switch {
+	case s.PidsLimit != 0 && s.PidsLimit < minPidsLimit:
+		return refuse("pidsLimit", "is %d, and OpenShift refuses less than %d: correct it", s.PidsLimit, minPidsLimit)
+	case s.LogSizeMax != nil && s.LogSizeMax.Sign() > 0 && s.LogSizeMax.Value() <= minLogSizeMax:
+		return refuse("logSizeMax", "is %s, and OpenShift refuses %d bytes or less: correct it", s.LogSizeMax, minLogSizeMax)
+	case s.OverlaySize != nil && s.OverlaySize.Sign() < 0:
+		return refuse("overlaySize", "is %s, and must not be negative: correct it", s.OverlaySize)
+	case !slices.Contains(runtimeLogLevels, s.LogLevel):
+		return refuse("logLevel", "is %q: set one of %s", s.LogLevel, strings.Join(runtimeLogLevels[1:], ", "))
+	case !slices.Contains(defaultRuntimes, s.DefaultRuntime):
+		return refuse("defaultRuntime", "is %q: set one of %s", s.DefaultRuntime, strings.Join(defaultRuntimes[1:], ", "))
+	}
+	return nil
+}
+
+// warnRuntimeSettings names what a container runtime does not have, and what hosts need.
+func warnRuntimeSettings(config input.ContainerRuntimeConfig, with string, remark func(string, ...any)) {
+	s := config.Spec.ContainerRuntimeConfig
+	warn := func(field, why string) {
+		remark("warning: ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s%s", config.Name, field, why)
+	}
+	hasSize := s.OverlaySize != nil && !s.OverlaySize.IsZero()
+	if with != runtimeContainerd {
+		if hasSize {
+			warn("overlaySize", " becomes /etc/containers/storage.conf, which replaces that of the image: CRI-O starts with it only if "+
+				"/var/lib/containers is on XFS with the mount option pquota")
+		}
+		return
+	}
+	if s.PidsLimit != 0 {
+		warn("pidsLimit", " is left out: containerd has no limit for containers: set podPidsLimit in spec.kubeletConfiguration, which is for Pods")
+	}
+	if hasSize {
+		warn("overlaySize", " is left out: containerd has no limit for the size of containers: set limits for ephemeral-storage in Pods, or a LimitRange")
+	}
+	if s.LogSizeMax != nil && s.LogSizeMax.Sign() < 0 {
+		warn("logSizeMax", " is left out: the kubelet rotates the logs of containerd: set containerLogMaxSize in spec.kubeletConfiguration")
+	}
+	if s.DefaultRuntime == "crun" {
+		warn("defaultRuntime", ": hosts with containerd need crun in their image")
+	}
+}
+
+// settingsOf returns the settings of a pool: those of each ContainerRuntimeConfig over the earlier ones.
+func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, err error) {
+	var of []input.ContainerRuntimeConfig
+	for _, config := range configs {
+		if matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels) {
+			of = append(of, config)
+		}
+	}
+	slices.SortStableFunc(of, func(a, b input.ContainerRuntimeConfig) int {
+		return cmp.Or(cmp.Compare(suffixOf(a.ObjectMeta), suffixOf(b.ObjectMeta)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+	})
+	from := map[string]input.ContainerRuntimeConfig{} // the ContainerRuntimeConfig with a field
+	for _, config := range of {
+		set := func(field string, isSet, isSame bool) bool {
+			before, isOver := from[field]
+			if isSet && isOver && !isSame && err == nil && !isLater(config.ObjectMeta, before.ObjectMeta) {
+				err = fmt.Errorf("MachineConfigPool %q: the ContainerRuntimeConfigs %q and %q both set its %s, OpenShift applies the newest one, and the files don't tell "+
+					"which one that is: remove it from one of them", p.Name, before.Name, config.Name, field)
+			}
+			if isSet {
+				from[field] = config
+			}
+			return isSet
+		}
+		s := config.Spec.ContainerRuntimeConfig
+		if set("pidsLimit", s.PidsLimit != 0, s.PidsLimit == merged.PidsLimit) {
+			merged.PidsLimit = s.PidsLimit
+		}
+		if set("logLevel", s.LogLevel != "", s.LogLevel == merged.LogLevel) {
+			merged.LogLevel = s.LogLevel
+		}
+		if size := s.LogSizeMax; set("logSizeMax", size != nil && !size.IsZero(), size != nil && merged.LogSizeMax != nil && size.Equal(*merged.LogSizeMax)) {
+			merged.LogSizeMax = size
+		}
+		if size := s.OverlaySize; set("overlaySize", size != nil && !size.IsZero(), size != nil && merged.OverlaySize != nil && size.Equal(*merged.OverlaySize)) {
+			merged.OverlaySize = size
+		}
+		if set("defaultRuntime", s.DefaultRuntime != "", s.DefaultRuntime == merged.DefaultRuntime) {
+			merged.DefaultRuntime = s.DefaultRuntime
+		}
+	}
+	return merged, err
+}
+
+// suffixOf returns the number that OpenShift gave an object: a higher one was read later.
+func suffixOf(object metav1.ObjectMeta) int {
+	number, _ := strconv.Atoi(object.Annotations[suffixAnnotation])
+	return number
+}
+
+// isLater reports whether OpenShift read an object later than another one, by its number or its age.
+func isLater(object, than metav1.ObjectMeta) bool {
+	if suffixOf(object) != suffixOf(than) {
+		return suffixOf(object) > suffixOf(than)
+	}
+	return !than.CreationTimestamp.IsZero() && object.CreationTimestamp.After(than.CreationTimestamp.Time)
+}
+
+// crioFiles returns the files of CRI-O for settings.
+func crioFiles(s input.RuntimeSettings) hostFiles {
+	files := hostFiles{}
+	set := func(field, name string, value any) {
+		files.add(crioDropin(field), table{"crio": table{"runtime": table{name: value}}})
+	}
+	if s.PidsLimit != 0 {
+		set("pidsLimit", "pids_limit", s.PidsLimit)
+	}
+	if s.LogLevel != "" {
+		set("logLevel", "log_level", s.LogLevel)
+	}
+	if s.LogSizeMax != nil {
+		set("logSizeMax", "log_size_max", s.LogSizeMax.Value())
+	}
+	if s.DefaultRuntime != "" {
+		set("defaultRuntime", "default_runtime", s.DefaultRuntime)
+	}
+	if s.OverlaySize != nil {
+		// The directories are the defaults, and the file must name them.
+		files.add("/etc/containers/storage.conf", table{"storage": table{"driver": "overlay", "runroot": "/run/containers/storage", "graphroot": "/var/lib/containers/storage",
+			"options": table{"overlay": table{"size": strconv.FormatInt(s.OverlaySize.Value(), 10)}}}})
+	}
+	return files
+}
+
+// containerdFiles returns the drop-ins of containerd for settings.
+func containerdFiles(s input.RuntimeSettings) hostFiles {
+	files := hostFiles{}
+	if s.LogLevel != "" {
+		files.add(containerdDropin("ctrcfg-logLevel"), table{"version": containerdVersion, "debug": table{"level": s.LogLevel}})
+	}
+	if name := s.DefaultRuntime; name != "" {
+		runtimes := table{"default_runtime_name": name}
+		if name != "runc" { // which containerd has already
+			runtimes["runtimes"] = table{name: table{"runtime_type": "io.containerd.runc.v2", "options": table{"BinaryName": name, "SystemdCgroup": true}}}
+		}
+		files.add(containerdDropin("ctrcfg-defaultRuntime"), table{"version": containerdVersion,
+			"plugins": table{"io.containerd.cri.v1.runtime": table{"containerd": runtimes}}})
+	}
+	return files
+}
+
+// setContainerLogMaxSize has the kubelet rotate logs of a size, as it does with containerd. A size in the kubelet
+// section of the pool is kept.
+func setContainerLogMaxSize(p *poolv1.MachineConfigPool, s input.RuntimeSettings) {
+	if s.LogSizeMax == nil || s.LogSizeMax.Sign() < 0 {
+		return
+	}
+	section := map[string]any{"apiVersion": kubelet.APIVersion, "kind": kubelet.Kind, "containerLogMaxSize": s.LogSizeMax.String()}
+	if p.Spec.KubeletConfiguration != nil {
+		var own map[string]any
+		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
+		maps.Copy(section, own)
+	}
+	raw, err := json.Marshal(section)
+	utilruntime.Must(err)
+	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
+}
