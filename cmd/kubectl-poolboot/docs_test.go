@@ -29,7 +29,7 @@ func (s *shell) run(line string) string {
 	}
 	command, isOurs := strings.CutPrefix(line, "kubectl poolboot ")
 	Expect(isOurs).To(BeTrue(), line)
-	command, _, _ = strings.Cut(command, " > ")
+	command, written, _ := strings.Cut(command, " > ")
 	command, redirected, _ := strings.Cut(command, " < ")
 	var stdin []byte
 	if redirected != "" {
@@ -37,8 +37,15 @@ func (s *shell) run(line string) string {
 		stdin, err = os.ReadFile(redirected)
 		Expect(err).NotTo(HaveOccurred())
 	}
-	var terminal bytes.Buffer
-	s.code = run(genericiooptions.IOStreams{In: bytes.NewReader(stdin), Out: &terminal, ErrOut: &terminal}, strings.Fields(command)...)
+	var terminal, file bytes.Buffer
+	streams := genericiooptions.IOStreams{In: bytes.NewReader(stdin), Out: &terminal, ErrOut: &terminal}
+	if written != "" {
+		streams.Out = &file
+	}
+	s.code = run(streams, strings.Fields(command)...)
+	if written != "" {
+		Expect(os.WriteFile(written, file.Bytes(), 0o600)).To(Succeed())
+	}
 	return terminal.String()
 }
 
@@ -74,7 +81,7 @@ var _ = Describe("The documentation", func() {
 			Expect(commands).To(BeNumerically(">=", atLeast))
 		},
 		Entry("of this plugin", "kubectl-poolboot.md", 10),
-		Entry("of the migration from OpenShift", "migration.md", 1),
+		Entry("of the migration from OpenShift", "migration.md", 4),
 		Entry("of labels that are derived from hosts", "node-labels.md", 2),
 	)
 
@@ -91,7 +98,13 @@ var _ = Describe("The documentation", func() {
 			for line := range strings.Lines(of.Example) {
 				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 					terminal := &shell{}
-					Expect(terminal.run(line)).To(ContainSubstring("infra"), line)
+					shown := terminal.run(line)
+					if _, written, isFile := strings.Cut(line, " > "); isFile {
+						contents, err := os.ReadFile(written)
+						Expect(err).NotTo(HaveOccurred())
+						shown += string(contents)
+					}
+					Expect(shown).To(ContainSubstring("infra"), line)
 					Expect(terminal.code).To(BeZero(), line)
 					examples++
 				}

@@ -145,14 +145,14 @@ func (f *Files) readFile(path string, objects *Objects) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	chunks := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	number, end := 1, 0
+	number, end := 1, position{line: 1}
 	for {
 		chunk, err := chunks.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		whole := document{text: chunk}
-		whole.line, end = lineOfChunk(text, chunk, end)
+		whole.line, end = findChunk(text, chunk, end)
 		at := place{file: path, number: number, in: &whole}
 		var documents []jsonDocument
 		if err == nil {

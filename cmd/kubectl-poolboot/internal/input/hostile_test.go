@@ -37,6 +37,9 @@ var _ = Describe("Hostile files", func() {
 		Entry("5,000 levels in the list of files of an Ignition", func() string {
 			return clitest.Config("bad", "worker", "{config: {ignition: {version: 3.4.0}, storage: {files: "+bracketed(5_000)+"}}}")
 		}, `MachineConfig "bad": spec.config.storage.files`),
+		Entry("3,000 lists in lists", func() string {
+			return strings.Repeat("{apiVersion: v1, kind: List, items: [", 3_000) + strings.Repeat("]}", 3_000)
+		}, "document 2", "is a list in more than 16 lists"),
 		Entry("2 MiB of configuration", func() string {
 			return clitest.Config("bad", "worker", clitest.Motd(strings.Repeat("x", 2<<20)))
 		}, "spec.config: Too long: may not be more than 1468006 bytes"),

@@ -176,8 +176,14 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	return nil
 }
 
+// maxLists is how many lists an object can be in. Each level takes as long to read as all levels in it.
+const maxLists = 16
+
 // addItems adds the items of a list. Those of a list of one kind may leave it out.
 func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.RawMessage) error {
+	if len(at.items) == maxLists {
+		return fmt.Errorf("%s: is a list in more than %d lists: write fewer levels", at, maxLists)
+	}
 	kind, within := list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List")), at.items
 	for i, item := range items {
 		at.items = append(slices.Clip(within), i+1)

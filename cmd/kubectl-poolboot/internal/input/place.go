@@ -40,14 +40,18 @@ func (p place) String() string {
 	return text
 }
 
-// lineOfChunk returns the line at which a part of a text begins, searching from an offset, and the offset behind it.
+// position is a place in a text: an offset, and its line, counted from 1.
+type position struct{ offset, line int }
+
+// findChunk returns the line at which a part of a text begins, searching from a position, and the position behind it.
 // The line is 0 if the text does not contain the part byte for byte.
-func lineOfChunk(text, chunk []byte, from int) (line, end int) {
-	i := bytes.Index(text[from:], chunk)
+func findChunk(text, chunk []byte, from position) (line int, behind position) {
+	i := bytes.Index(text[from.offset:], chunk)
 	if i < 0 {
 		return 0, from
 	}
-	return 1 + bytes.Count(text[:from+i], []byte("\n")), from + i + len(chunk)
+	line = from.line + bytes.Count(text[from.offset:from.offset+i], []byte("\n"))
+	return line, position{offset: from.offset + i + len(chunk), line: line + bytes.Count(chunk, []byte("\n"))}
 }
 
 // yamlLine matches the line in each message about YAML.
