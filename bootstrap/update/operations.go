@@ -52,6 +52,7 @@ func pathOperations(paths []hosttree.Change) (removed, written []Operation) {
 // stay enabled, they are enabled again at the end, and when the operations are undone.
 func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (disabled, enabled []Operation) {
 	with := map[string]bool{} // disabled with others
+	paths = slices.DeleteFunc(slices.Clone(paths), func(c hosttree.Change) bool { return !strings.HasPrefix(c.Path, hosttree.UnitDirectory+"/") })
 	for old, now := range pairs(before, after) {
 		name := keyOf(old, now)
 		from, to := enablementOf(old), enablementOf(now)
@@ -91,9 +92,9 @@ func installChanges(unit string, paths []hosttree.Change) (changes []hosttree.Ch
 	if template := hosttree.TemplateOf(unit); template != "" {
 		names = append(names, template)
 	}
-	for _, change := range paths {
-		for _, name := range names {
-			file := path.Join(hosttree.UnitDirectory, name)
+	for _, name := range names {
+		file := path.Join(hosttree.UnitDirectory, name)
+		for _, change := range paths {
 			isDropIn := path.Dir(change.Path) == file+".d" && path.Ext(change.Path) == ".conf"
 			if change.Path == file || isDropIn && (hasInstall(change.From) || hasInstall(change.To)) {
 				changes = append(changes, change)
