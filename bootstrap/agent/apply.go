@@ -229,10 +229,15 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	return a.enter(verifying, nil)
 }
 
-// runActions runs the actions of a plan other than Drain and Reboot, each once.
+// runActions runs the actions of a plan other than Drain and Reboot, each once. systemd reads its units first: a unit
+// that restarts because of one change must also start with the others.
 func (a *Agent) runActions(ctx context.Context, actions []update.Action) error {
 	units := a.Executors.Units
 	done := map[update.Action]bool{}
+	isReload := func(action update.Action) bool { return action.Type == update.DaemonReload }
+	if i := slices.IndexFunc(actions, isReload); i > 0 {
+		actions = slices.Insert(slices.Clone(actions), 0, actions[i])
+	}
 	for _, action := range actions {
 		if done[action] {
 			continue

@@ -123,7 +123,7 @@ var _ = Describe("A host that differs from its configuration", func() {
 		Expect(w.enablement).To(And(HaveKeyWithValue("web.service", update.Enabled), HaveKeyWithValue("reboots.service", update.Disabled)))
 		Expect(w.arguments).To(BeEmpty())
 		Expect(w.read("etc/systemd/system/reboots.service.d/a.conf")).To(Equal("[Service]"))
-		Expect(w.calls).To(Equal([]string{"reload web.service", "daemon-reload", "restart web.service"}))
+		Expect(w.calls).To(Equal([]string{"daemon-reload", "reload web.service", "restart web.service"}))
 		Expect(w.state()).To(HavePrefix("Degraded "))
 		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/drain/f: Content\n/etc/f: Content\n/etc/systemd/system/reboots.service.d/a.conf: Content\n/etc/systemd/system/reboots.service: Enablement\nquiet: MissingKernelArgument"))
 		Expect(w.reason()).To(ContainSubstring("A repair needs a drain: "))

@@ -94,6 +94,17 @@ var _ = Describe("An update", func() {
 		Entry("nothing for a unit that the host does not have", "/etc/crio/policies/f", []string(nil), []string{"Applying", "Verifying", "Done"}, "Reload"),
 	)
 
+	It("restarts a unit once, after systemd has read its drop-in, if a file of it changes too", func() {
+		const section = "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf"
+		w := installed(withFiles(section, "a"))
+		config := withFiles(section, "b")
+		config.Ignition.Systemd.Units = []types.Unit{{Name: "kubelet.service", Dropins: []types.Dropin{{Name: "15-a.conf", Contents: ptr.To("[Service]")}}}}
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.calls).To(Equal([]string{"daemon-reload", "restart kubelet.service"}))
+	})
+
 	It("leaves the host as a new one would be", func() {
 		a := withFiles("/etc/image.conf", "a", "/etc/a", "a", "/etc/both", "a")
 		a.KernelArguments = []string{"one two"}
