@@ -51,14 +51,14 @@ func Actions(of poolv1.DisruptionActions) []update.Action {
 }
 
 // DefaultsBelow returns the paths of the defaults that apply although a policy has a directory that contains them,
-// because their paths are longer. It leaves out the file that no MachineConfig can have.
+// because their paths are longer. It leaves out the files that no MachineConfig can have.
 func DefaultsBelow(policy poolv1.DisruptionPolicy) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(update.DefaultPolicy().Paths)) {
 		isIn := func(p poolv1.PathDisruptionPolicy) bool {
 			return strings.HasPrefix(name, strings.TrimSuffix(p.Path, "/")+"/")
 		}
 		isReplaced := func(p poolv1.PathDisruptionPolicy) bool { return p.Path == name }
-		if name != ignition.MachineConfigPath && slices.ContainsFunc(policy.Files, isIn) && !slices.ContainsFunc(policy.Files, isReplaced) {
+		if !strings.HasPrefix(name, ignition.OwnDirectory+"/") && slices.ContainsFunc(policy.Files, isIn) && !slices.ContainsFunc(policy.Files, isReplaced) {
 			paths = append(paths, name)
 		}
 	}

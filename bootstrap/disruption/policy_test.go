@@ -45,10 +45,11 @@ var _ = Describe("The defaults below a directory", func() {
 			Expect(disruption.DefaultsBelow(p)).To(Equal(append([]string(nil), below...)))
 		},
 		Entry("none below another directory", []string{"/etc/cont", "/etc/crio/policies/a", "/etc/poolboot"}),
-		Entry("some", []string{"/etc/containers"}, "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.d"),
-		Entry("not those with a policy", []string{"/etc/containers", "/etc/containers/policy.json"}, "/etc/containers/registries.conf", "/etc/containers/registries.d"),
-		Entry("all below the root", []string{"/"}, "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.d", "/etc/crio/policies",
-			"/etc/kubernetes/credential-providers", "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", "/var/lib/kubelet/config.json"),
+		Entry("some", []string{"/etc/containers"}, "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.conf.d", "/etc/containers/registries.d"),
+		Entry("not those with a policy", []string{"/etc/containers", "/etc/containers/policy.json"}, "/etc/containers/registries.conf", "/etc/containers/registries.conf.d", "/etc/containers/registries.d"),
+		Entry("all below the root", []string{"/"}, "/etc/containerd/certs.d", "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.conf.d", "/etc/containers/registries.d", "/etc/crio/policies",
+			"/etc/kubernetes/credential-providers", "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker-reserved.conf",
+			"/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool-reserved.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", "/var/lib/kubelet/config.json"),
 	)
 })
 

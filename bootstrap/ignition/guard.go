@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -52,8 +53,8 @@ func Guard(c Config) error { return (&guard{remainingBytes: maxUnpackedBytes}).c
 // a whole, not only its parts.
 func HasRedirects(c Config) bool { return redirectsOf(c).reachProtected() }
 
-// GuardRendered is Guard for a rendered config, which can also have the drop-ins for the kubeletConfigurations of its
-// pools.
+// GuardRendered is Guard for a rendered config, which can also have what its pools set for the kubelet: drop-ins for
+// kubeletConfiguration and autoSizingReserved, and the command of kubeletWrapper.
 func GuardRendered(c Config) error {
 	return (&guard{remainingBytes: maxUnpackedBytes, rendered: true}).check(c)
 }
@@ -144,8 +145,8 @@ func (g *guard) checkFiles(files []types.File) {
 		place := fmt.Sprintf("storage.files[%d]", i)
 		g.checkPath(place+".path", file.Path)
 		name := cleanPath(file.Path)
-		isKubeletSection := name == WorkerKubeletPath || name == PoolKubeletPath
-		if (!g.rendered || !isKubeletSection) && g.refuseReservedPath(place+".path", name) {
+		isOfPool := g.rendered && slices.Contains([]string{WorkerKubeletPath, PoolKubeletPath, ReservedScriptPath}, name)
+		if !isOfPool && g.refuseReservedPath(place+".path", name) {
 			continue
 		}
 		if g.refuseUncheckedPath(place+".path", name) {
@@ -182,6 +183,7 @@ func (g *guard) checkLinks(links []types.Link) {
 		unit, dropin := unitAt(name)
 		targetUnit, targetDropin := unitAt(target)
 		switch {
+		case g.rendered && (name == WorkerReservedPath || name == PoolReservedPath) && target == ReservedOutputPath:
 		case g.refuseReservedPath(place, name):
 		case isEnablementDirectory(name):
 			g.refuse(place, "%s must be a directory: systemd enables units in it", name)

@@ -35,6 +35,7 @@ func (g *guard) checkUnits(units []types.Unit) {
 			switch {
 			case strings.Contains(dropin.Name, "/"):
 				g.refuse(place+".name", "%s: the name of a drop-in must not contain a slash", dropin.Name)
+			case unit.Name == KubeletUnit && g.isOfPool(dropin):
 			case unit.Name == KubeletUnit && isReservedDropin(dropin.Name):
 				g.refuseDropin(place+".name", dropin.Name)
 			case dropin.Contents != nil:
@@ -81,7 +82,7 @@ func (g *guard) refuseOwn(place, name string) {
 
 // isReservedDropin reports whether a drop-in of the kubelet's unit would replace that of Poolboot or of the image.
 func isReservedDropin(name string) bool {
-	return name == kubeadmDropin || name == OwnDropin || name == WrapperDropin
+	return name == kubeadmDropin || name == OwnDropin || name == WrapperDropin || name == ReservedDropin
 }
 
 func (g *guard) refuseDropin(place, name string) {
@@ -89,6 +90,8 @@ func (g *guard) refuseDropin(place, name string) {
 	switch name {
 	case kubeadmDropin:
 		whose = "that of the image, which passes the pool's flags to the kubelet"
+	case ReservedDropin:
+		whose = "that of Poolboot with spec.autoSizingReserved of the MachineConfigPool"
 	case WrapperDropin:
 		whose = "that of Poolboot with spec.kubeletWrapper of the MachineConfigPool"
 	}

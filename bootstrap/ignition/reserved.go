@@ -42,6 +42,14 @@ const (
 	// a single host.
 	WorkerKubeletPath = KubeletConfigDirectory + "/97-poolboot-worker.conf"
 	PoolKubeletPath   = KubeletConfigDirectory + "/98-poolboot-pool.conf"
+	// WorkerReservedPath and PoolReservedPath are links to ReservedOutputPath, for autoSizingReserved of the worker
+	// pool and of a custom pool. Each is before the kubeletConfiguration of the same pool, which overrides it.
+	WorkerReservedPath = KubeletConfigDirectory + "/97-poolboot-worker-reserved.conf"
+	PoolReservedPath   = KubeletConfigDirectory + "/98-poolboot-pool-reserved.conf"
+	// ReservedScriptPath is the script that computes what the kubelet reserves for the system, and ReservedOutputPath
+	// is the drop-in that it writes whenever the kubelet starts.
+	ReservedScriptPath = OwnDirectory + "/system-reserved.sh"
+	ReservedOutputPath = "/run/poolboot/system-reserved.conf"
 	// KubeadmJoinPath is kubeadm's JoinConfiguration.
 	KubeadmJoinPath = "/etc/kubernetes/poolboot-join.yaml"
 	// HostnamePath is the host's name, which must be the name of its Node.
@@ -70,6 +78,8 @@ const (
 	OwnDropin = "10-poolboot.conf"
 	// WrapperDropin is the name of the drop-in for KubeletUnit with the kubeletWrapper of a pool.
 	WrapperDropin = "20-poolboot-wrapper.conf"
+	// ReservedDropin is the name of the drop-in for KubeletUnit that runs the script at ReservedScriptPath.
+	ReservedDropin = "15-poolboot-reserved.conf"
 	// WrappedKubelet is the kubelet's command in WrapperDropin. For both joins: variables that a host does not have
 	// expand to nothing.
 	WrappedKubelet = "$" + KubeletCommandVariable + " $" + KubeletArgsVariable +
@@ -98,11 +108,14 @@ var remedies = map[string]string{
 	KubeletConfigPath:        "put a drop-in into " + KubeletConfigDirectory,
 	WorkerKubeletPath:        remedyKubelet,
 	PoolKubeletPath:          remedyKubelet,
+	WorkerReservedPath:       remedyReserved,
+	PoolReservedPath:         remedyReserved,
 	HostnamePath:             "the host's name is that of its Node: set nodeNameSource of the PoolbootConfig",
 }
 
 const (
 	remedyLeaveOut = "leave it out: it is written when the host joins"
+	remedyReserved = "set spec.autoSizingReserved of the MachineConfigPool, or give your drop-in another name"
 	remedyKubelet  = "set spec.kubeletConfiguration of the MachineConfigPool, or give your drop-in another name"
 )
 
@@ -223,7 +236,7 @@ func Reserved() []string {
 	for _, directory := range slices.Concat(reservedDirectories, generatorDirectories) {
 		all = append(all, directory+"/")
 	}
-	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin, KubeletUnit+".d/"+WrapperDropin)
+	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin, KubeletUnit+".d/"+WrapperDropin, KubeletUnit+".d/"+ReservedDropin)
 	for _, flag := range identityFlagNames {
 		all = append(all, "--"+flag)
 	}

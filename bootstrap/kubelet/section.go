@@ -66,6 +66,12 @@ func takeType(fields map[string]any, name, want string, at *field.Path) field.Er
 // IsEmpty reports whether a section sets no fields.
 func (s Section) IsEmpty() bool { return len(s.fields) == 0 }
 
+// Has reports whether a section sets a field, also to an empty value.
+func (s Section) Has(name string) bool {
+	_, has := s.fields[name]
+	return has
+}
+
 // MergeOver merges a section over another, as the kubelet merges drop-ins: objects by key, and all other values as a
 // whole.
 func (s Section) MergeOver(base Section) (Section, error) {

@@ -61,6 +61,9 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 	if err != nil {
 		return nil, err
 	}
+	if err := checkReserved(own, p); err != nil {
+		return nil, err
+	}
 	merged := own.Section
 	var inherited kubelet.Section
 	if len(base) > 0 {

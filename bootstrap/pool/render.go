@@ -56,7 +56,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	spec, from, err := mergeConfigs(sources, slices.Concat(sections, wrapperParts(p, in.worker)))
+	spec, from, err := mergeConfigs(sources, slices.Concat(sections, reservedParts(p, in.worker), wrapperParts(p, in.worker)))
 	if err != nil {
 		return nil, err
 	}

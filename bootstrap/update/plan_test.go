@@ -79,6 +79,10 @@ var _ = Describe("The actions after a change", func() {
 			"{}", "DaemonReload", "Restart kubelet.service"),
 		Entry("a drop-in of the kubelet with a policy", nothing, withIgnition("systemd: {units: [{name: kubelet.service, dropins: [{name: 20-a.conf, contents: x}]}]}"),
 			"{units: [{name: kubelet.service, actions: [{type: Reboot}]}]}", "Reboot"),
+		Entry("what the kubelet reserves by the size of the host", nothing, withIgnition("systemd: {units: [{name: kubelet.service, dropins: [{name: 15-poolboot-reserved.conf, contents: x}]}]}, "+
+			"storage: {files: [{path: /etc/poolboot/system-reserved.sh}], links: [{path: /etc/kubernetes/kubelet.conf.d/98-poolboot-pool-reserved.conf, target: /run/a}]}"), "{}", "Restart kubelet.service", "Restart kubelet.service", "DaemonReload", "Restart kubelet.service"),
+		Entry("a drop-in of registries", nothing, file("/etc/containers/registries.conf.d/01-image-registries.conf", "mode: 0644"), "{}", "Drain", "Reload crio.service"),
+		Entry("mirrors of containerd", nothing, file("/etc/containerd/certs.d/quay.io/hosts.toml", "mode: 0644"), "{}", "None"),
 		Entry("registries", nothing, file("/etc/containers/registries.conf", "mode: 0644"), "{}", "Drain", "Reload crio.service"),
 	)
 

@@ -39,9 +39,14 @@ func DefaultPolicy() Policy {
 		"/etc/kubernetes/credential-providers": {restartKubelet},
 		ignition.WorkerKubeletPath:             {restartKubelet},
 		ignition.PoolKubeletPath:               {restartKubelet},
+		ignition.WorkerReservedPath:            {restartKubelet},
+		ignition.PoolReservedPath:              {restartKubelet},
+		ignition.ReservedScriptPath:            {restartKubelet},
 		"/etc/containers/policy.json":          {reloadCRIO},
 		"/etc/containers/registries.d":         {reloadCRIO},
 		"/etc/containers/registries.conf":      {{Type: Drain}, reloadCRIO},
+		"/etc/containers/registries.conf.d":    {{Type: Drain}, reloadCRIO},
+		"/etc/containerd/certs.d":              {{Type: None}}, // containerd reads it for each image that it pulls
 		"/etc/crio/policies":                   {reloadCRIO},
 	}
 	policy := Policy{Paths: map[string]Rule{}, Units: map[string]Rule{}, SSHKeys: Rule{Actions: []Action{{Type: None}}, Reason: "the default for SSH keys and passwords"}}

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -89,6 +90,26 @@ var _ = Describe("MachineConfig webhook", func() {
 			config.Name = "50-infra"
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
 				beRefusedAt("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubeletConfiguration"), beRefusedAt("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
+		})
+
+		It("are accepted with the kubeletWrapper and autoSizingReserved of pools, which no other MachineConfig can set", func() {
+			worker, infra := newPool("worker", "worker"), newPool("infra", "infra")
+			worker.Spec.KubeletWrapper = []string{"/usr/bin/nsenter", "--mount=/run/kubens/mnt"}
+			infra.Spec.AutoSizingReserved = ptr.To(true)
+			rendered, err := pool.Render("infra", []poolv1.MachineConfigPool{*worker, *infra}, nil)
+			Expect(err).NotTo(HaveOccurred())
+			config := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: rendered.Spec}
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().NotTo(HaveOccurred())
+			config.Name = "50-infra"
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
+				beRefusedAt("spec.config.storage.files[0].path", "/etc/poolboot"), beRefusedAt("spec.config.storage.links[0].path", "set spec.autoSizingReserved"),
+				beRefusedAt("spec.config.systemd.units[0].dropins[0].name", "spec.autoSizingReserved"), beRefusedAt("spec.config.systemd.units[0].dropins[1].name", "spec.kubeletWrapper")))
+
+			By("a command without the flags that put the Node into its pool")
+			config.Spec.Config.Raw = []byte(strings.ReplaceAll(string(config.Spec.Config.Raw), "$POOLBOOT_KUBELET_ARGS", ""))
+			config.Name, err = pool.NameFor("infra", config.Spec)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(beRefusedAt("spec.config.systemd.units[0].dropins[1].name", "spec.kubeletWrapper"))
 		})
 
 		It("are refused with other files that Poolboot manages", func() {

@@ -166,7 +166,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		}), "spec.pausedConfiguration", "not paused", "leave it out"),
 		Entry("a policy for a directory that contains the paths of defaults", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
 			s.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers"}, {Path: "/etc/containers/policy.json"}}
-		}), "spec.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.d apply instead", "add policies for these paths"),
+		}), "spec.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.conf.d, /etc/containers/registries.d apply instead", "add policies for these paths"),
 	)
 
 	Describe("returns a warning if a Node can be in two custom pools", func() {

@@ -77,6 +77,14 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
 	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
 
+	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved) whenever the
+	// kubelet starts, as OpenShift does. Memory: 25 % of the first 4 GiB, 6 % of what is between 8 and 128 GiB, and 2 %
+	// of the rest. CPU: 60m, and 12m for each CPU after the first, but at least 500m. Ephemeral storage: 1Gi. It cannot
+	// be combined with systemReserved in the same pool. A pool other than worker inherits the worker pool's value, and
+	// its own replaces it. Its own systemReserved overrides single resources that it inherits.
+	// +optional
+	AutoSizingReserved *bool `json:"autoSizingReserved,omitempty"`
+
 	// kubeletWrapper is a command that starts the kubelets of the pool's machines: the path of a program and its
 	// arguments, to which the kubelet's own command is added. For example [/usr/bin/nsenter, --mount=/run/kubens/mnt]
 	// starts the kubelet in a mount namespace that another unit keeps. A pool other than worker inherits the worker
@@ -95,10 +103,11 @@ type MachineConfigPoolSpec struct {
 	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
 	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
 	// its own policies for the same path or unit, or for SSH keys, replace them. Defaults, which a policy for the same
-	// path replaces, are: None for SSH keys, password hashes and /var/lib/kubelet/config.json; Restart kubelet.service
-	// for kubeletConfiguration, /etc/kubernetes/credential-providers, and the unit itself; Reload crio.service for
-	// /etc/containers/policy.json, /etc/containers/registries.d and /etc/crio/policies, and after a Drain for
-	// /etc/containers/registries.conf. kubectl poolboot plan and diff show what a change needs.
+	// path replaces, are: None for SSH keys, password hashes, /var/lib/kubelet/config.json and /etc/containerd/certs.d;
+	// Restart kubelet.service for kubeletConfiguration, autoSizingReserved, /etc/kubernetes/credential-providers, and
+	// the unit itself; Reload crio.service for /etc/containers/policy.json, /etc/containers/registries.d and
+	// /etc/crio/policies, and after a Drain for /etc/containers/registries.conf and /etc/containers/registries.conf.d.
+	// kubectl poolboot plan and diff show what a change needs.
 	// +optional
 	DisruptionPolicy DisruptionPolicy `json:"disruptionPolicy,omitempty,omitzero"`
 

@@ -367,6 +367,11 @@ func (in *MachineConfigPoolSpec) DeepCopyInto(out *MachineConfigPoolSpec) {
 		*out = new(runtime.RawExtension)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.AutoSizingReserved != nil {
+		in, out := &in.AutoSizingReserved, &out.AutoSizingReserved
+		*out = new(bool)
+		**out = **in
+	}
 	if in.KubeletWrapper != nil {
 		in, out := &in.KubeletWrapper, &out.KubeletWrapper
 		*out = make([]string, len(*in))

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/yaml"
 
@@ -95,6 +96,7 @@ func newWrappedHost(ctx context.Context) (h *wrappedHost, name string) {
 	p := newHostPool(ctx, rack)
 	h = &wrappedHost{runningHost: &runningHost{pool: p}}
 	h.ran, h.config = readWrapperExample()
+	h.ran.Spec.AutoSizingReserved = ptr.To(true)
 	name = h.render(h.ran.Spec.KubeletWrapper...)
 
 	Expect(kubeadm.Init(ctx, p.cluster, joinToken)).To(Succeed(), "a token whose requests for certificates are approved")
@@ -195,6 +197,16 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 			To(And(HavePrefix("/usr/bin/kubelet --config="), ContainSubstring(" --node-labels="), ContainSubstring("node.cluster.x-k8s.io/pool=ran")))
 		node := h.ready(ctx)(Default)
 		Expect(node.Labels).To(And(HaveKeyWithValue("node-role.kubernetes.io/ran", ""), HaveKeyWithValue("node.cluster.x-k8s.io/pool", "ran")))
+
+		By("reserving resources by the size of the host")
+		cpus := node.Status.Capacity.Cpu().Value()
+		Expect(node.Status.Capacity.Cpu().MilliValue() - node.Status.Allocatable.Cpu().MilliValue()).To(Equal(max(500, 60+12*(cpus-1))))
+		const gib = float64(1 << 30)
+		memory := node.Status.Capacity.Memory().AsApproximateFloat64() / gib
+		reserved := 0.25*min(memory, 4) + 0.06*(min(max(memory, 8), 128)-8) + 0.02*max(memory-128, 0) + 0.1 // the eviction threshold of the kubelet
+		Expect(memory - node.Status.Allocatable.Memory().AsApproximateFloat64()/gib).To(BeNumerically("~", reserved, 0.01))
+		Expect(h.Run(ctx, "journalctl", "--unit=kubelet.service", "--grep=the kubelet reserves cpu=")).To(ContainSubstring("for the system"))
+
 		revision := h.pool.assign(ctx, current)
 		Eventually(ctx, h.pool.state(ctx)).Should(Equal("Done " + revision))
 		Expect(h.annotation(ctx, agentv1.DriftAnnotation)).To(BeEmpty())
@@ -240,6 +252,7 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 
 	It("changes on a running host with the predicted restart of the kubelet, and nothing else", func(ctx SpecContext) {
 		boot, containers, runtime := waitForBoot(ctx, h.Host), pauses(ctx), h.mainPID(ctx, "containerd.service")
+		h.ran.Spec.AutoSizingReserved = nil
 		next := h.render("/usr/bin/nice", "--adjustment=5", nsenter, kubens)
 		predicted, reboots := h.pool.predicted(current, next, activeUnits(ctx, h.Host))
 		Expect(predicted).To(Equal([]string{
@@ -251,6 +264,11 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		current = next
 
 		Expect(happenings(ctx, h.Host, cursor)).To(Equal(predicted))
+		Eventually(ctx, func(g Gomega) { // without autoSizingReserved, which the pool had before
+			node := h.ready(ctx)(g)
+			g.Expect(node.Status.Allocatable.Cpu().Cmp(*node.Status.Capacity.Cpu())).To(BeZero())
+		}).Should(Succeed())
+		Expect(h.Run(ctx, "ls", ignition.KubeletConfigDirectory)).NotTo(ContainSubstring("reserved"))
 		Expect(h.Run(ctx, "ps", "-o", "nice=,comm=", "-p", h.mainPID(ctx, ignition.KubeletUnit))).To(MatchRegexp(`^\s*5 kubelet\n$`))
 		h.expectHidden(ctx)
 		Expect(waitForBoot(ctx, h.Host)).To(Equal(boot))
