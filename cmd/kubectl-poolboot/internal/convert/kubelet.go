@@ -74,6 +74,9 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			continue
 		}
 		for i := range pools {
+			if slices.Contains(of, pools[i].Name) {
+				pools[i].Spec.AutoSizingReserved = config.Spec.AutoSizingReserved
+			}
 			if slices.Contains(of, pools[i].Name) && len(section) > 0 {
 				raw, err := json.Marshal(section)
 				utilruntime.Must(err)
@@ -121,9 +124,6 @@ func parseSuffix(k *input.KubeletConfig) int {
 func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
-	}
-	if k.Spec.AutoSizingReserved != nil && *k.Spec.AutoSizingReserved {
-		leaveOut("autoSizingReserved", "Poolboot computes no reservation: set systemReserved in spec.kubeletConfiguration")
 	}
 	section := maps.Clone(k.Spec.KubeletConfig)
 	if section == nil {

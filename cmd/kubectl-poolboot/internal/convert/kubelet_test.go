@@ -36,6 +36,13 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
+	It("has hosts compute what they reserve, or not, as the KubeletConfig says", func() {
+		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("w", "role: worker", "autoSizingReserved: true"), newKubeletConfig("i", "role: infra", "autoSizingReserved: false")))
+		Expect(out).To(MatchRegexp(`(?s)name: worker\n.*spec:\n  autoSizingReserved: true\n.*name: infra\n.*spec:\n  autoSizingReserved: false\n`))
+		clitest.ExpectError(converting(worker, infra, newKubeletConfig("i", "role: infra", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")), 1,
+			"spec.kubeletConfiguration.systemReserved: autoSizingReserved computes it on each host: remove one of them")
+	})
+
 	It("drops the zero values that a tool wrote, as OpenShift does, and keeps decisions", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("performance-a", "role: infra", `kubeletConfig: {
 			apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, cpuManagerPolicy: static, reservedSystemCPUs: 0-1,
@@ -65,7 +72,6 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Expect(r.ErrOut).To(HavePrefix(`warning: KubeletConfig "big": spec.` + remark))
 			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(1))
 		},
-		Entry("sizes that OpenShift computes", "autoSizingReserved: true", "autoSizingReserved is left out: Poolboot computes no reservation"),
 		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
 		Entry("a field that OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
