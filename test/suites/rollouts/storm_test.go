@@ -54,6 +54,11 @@ var _ = Describe("A pool of many hosts", func() {
 			Expect(fleet.WaitForShare(ctx, rendered, float64(i+1)/float64(len(faults)+1))).To(Succeed())
 			By(fault.what)
 			Expect(fault.do(ctx)).To(Succeed())
+			if i == 0 {
+				By("changing the configuration again while hosts are updated to the first one")
+				rendered, err = fleet.Configure(ctx, "newer")
+				Expect(err).NotTo(HaveOccurred())
+			}
 		}
 		Expect(fleet.WaitUntilUpdated(ctx, rendered)).To(Succeed())
 
