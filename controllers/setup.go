@@ -22,7 +22,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
@@ -77,7 +79,7 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	}
 	clusters = workload.Restrict(clusters, mgr.GetAPIReader())
 
-	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+	cached, live := ownwrites.NewClient(mgr.GetClient()), mgr.GetAPIReader()
 	registry := opts.Metrics
 	if registry == nil {
 		registry = ctrlmetrics.Registry
@@ -89,7 +91,11 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	if err != nil {
 		return fmt.Errorf("cache of enrollment tokens' Secrets: %w", err)
 	}
-	for _, r := range reconcilers(cached, live, tokens, clusters, opts) {
+	secretMetadata, err := assignments.NewMetadataCache(mgr, opts.OverlayNamespace)
+	if err != nil {
+		return err
+	}
+	for _, r := range reconcilers(cached, live, tokens, secretMetadata, clusters, opts) {
 		if err := r.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: r.concurrency}); err != nil {
 			return fmt.Errorf("controllers: %w", err)
 		}
@@ -104,7 +110,7 @@ type registered struct {
 }
 
 // reconcilers returns Poolboot's reconcilers, in the order in which they are registered.
-func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
+func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadata cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
 	all := []registered{
 		{&machineconfigpool.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue,
@@ -126,7 +132,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, c
 		{&token.Reconciler{
 			Client: cached, APIReader: live, Lifetime: opts.TokenLife, WatchFilterValue: opts.WatchFilterValue,
 		}, opts.Concurrency.PoolbootConfig},
-		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace}, 1},
+		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
 		{&enrollment.Reconciler{
@@ -138,7 +144,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens cache.Cache, c
 	if len(opts.Agent.SHA512) > 0 {
 		all = append(all, registered{&update.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
+			OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
 		}, opts.Concurrency.Node})
 	}
 	if opts.ApproveCertificates {

@@ -17,7 +17,7 @@ func TestControllers(t *testing.T) {
 
 var _ = Describe("Options", func() {
 	kinds := func(opts Options) (kinds []string) {
-		for _, r := range reconcilers(nil, nil, nil, nil, &opts) {
+		for _, r := range reconcilers(nil, nil, nil, nil, nil, &opts) {
 			kinds = append(kinds, fmt.Sprintf("%T", r.reconciler))
 		}
 		return kinds

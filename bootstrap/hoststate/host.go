@@ -81,9 +81,9 @@ func OfPool(
 			hosts = append(hosts, Of(pools, c, machine, nodeOf[c.Status.NodeRef.Name]))
 		case IsUnrecorded(c):
 			if claimed == nil {
-				claimed = byConfig(nodes)
+				claimed = ByConfig(nodes)
 			}
-			if h := unrecorded(pools, c, machine, claimed[record.Key(c)]); h.Config.Status.PoolRole == role || h.Config.Status.PoolRole == "" {
+			if h := Unrecorded(pools, c, machine, claimed[record.Key(c)]); h.CanBeIn(role) {
 				hosts = append(hosts, h)
 			}
 		}
@@ -96,9 +96,14 @@ func IsUnrecorded(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && !record.HasNode(config)
 }
 
-// unrecorded returns a host without a record. claimed are the Nodes that were registered for it: one, or else the host
+// CanBeIn reports whether a host is in the pool with a role, or can be in any.
+func (h *Host) CanBeIn(role string) bool {
+	return h.Config.Status.PoolRole == role || h.Config.Status.PoolRole == ""
+}
+
+// Unrecorded returns a host without a record. claimed are the Nodes that were registered for it: one, or else the host
 // is unavailable. Its pool is that of the labels of the Node.
-func unrecorded(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, claimed []*corev1.Node) *Host {
+func Unrecorded(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, claimed []*corev1.Node) *Host {
 	var h *Host
 	if config = config.DeepCopy(); len(claimed) == 1 {
 		config.Status.NodeRef = bootstrapv1.NodeReference{Name: claimed[0].Name, UID: string(claimed[0].UID)}
@@ -111,8 +116,8 @@ func unrecorded(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootCo
 	return h
 }
 
-// byConfig returns the Nodes that were registered for each PoolbootConfig.
-func byConfig(nodes []corev1.Node) map[types.NamespacedName][]*corev1.Node {
+// ByConfig returns the Nodes that were registered for each PoolbootConfig.
+func ByConfig(nodes []corev1.Node) map[types.NamespacedName][]*corev1.Node {
 	claimed := map[types.NamespacedName][]*corev1.Node{}
 	for i := range nodes {
 		if key, ok := record.ConfigOfNode(&nodes[i]); ok {

@@ -170,6 +170,9 @@ type domains map[string]bool
 // first returns the names of the first hosts in the order of a rollout, of one domain: the only busy one, or that of
 // the very first host if none is.
 func first(hosts []*Host, busy domains, number int) (names []string) {
+	if number <= 0 {
+		return nil
+	}
 	slices.SortFunc(hosts, func(a, b *Host) int {
 		return cmp.Or(trueLast(a.IsLast, b.IsLast), emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
 	})

@@ -44,7 +44,8 @@ func (r *Reconciler) storeAssignment(ctx context.Context, s *scope) error {
 	if s.parts, err = desired.Machine(input, s.architecture); err != nil {
 		return err
 	}
-	return assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}.Store(ctx, s.config.UID, document, s.facts.CA)
+	_, err = assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}.Store(ctx, s.config.UID, document, s.facts.CA)
+	return err
 }
 
 // architectureOf returns the architecture of a host as Go names it: that of the inspection, else that of the

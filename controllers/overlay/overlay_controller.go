@@ -24,6 +24,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
@@ -34,15 +35,14 @@ type Reconciler struct {
 	Client client.Client
 	// OverlayNamespace is the namespace of overlay Secrets and assignment Secrets.
 	OverlayNamespace string
-
-	// secrets is the cache of their metadata.
-	secrets client.Reader
+	// Secrets is the cache of their metadata.
+	Secrets cache.Cache
 }
 
 // Reconcile deletes a Secret that is left over. Secrets of other kinds stay.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	secret := newMetadata()
-	if err := r.secrets.Get(ctx, request.NamespacedName, secret); err != nil {
+	secret := assignments.NewMetadata()
+	if err := r.Secrets.Get(ctx, request.NamespacedName, secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	switch {
@@ -125,35 +125,18 @@ const UIDIndex = "metadata.uid"
 // UID returns the values of UIDIndex for an object.
 func UID(object client.Object) []string { return []string{string(object.GetUID())} }
 
-// SetupWithManager adds the controller to a manager. It creates a separate cache for the Secrets: the manager's cache
-// has no Secrets except kubeconfigs.
+// SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, controllerOptions controller.Options) error {
-	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: map[string]cache.Config{r.OverlayNamespace: {}},
-	})
-	if err != nil {
-		return err
-	}
-	if err := mgr.Add(secrets); err != nil {
-		return err
-	}
-	r.secrets = secrets
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, UIDIndex, UID); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("overlay").
-		WatchesRawSource(source.Kind(secrets, newMetadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
+		WatchesRawSource(source.Kind(r.Secrets, assignments.NewMetadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.assignmentOf), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
 		WithOptions(controllerOptions).
 		Complete(r)
-}
-
-// newMetadata returns the metadata of a Secret.
-func newMetadata() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 }

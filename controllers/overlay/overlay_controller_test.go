@@ -29,7 +29,7 @@ var _ = DescribeTable("An overlay Secret", func(ctx SpecContext, expires string,
 		Annotations: map[string]string{bootstrapv1.OverlayExpiresAnnotation: expires, bootstrapv1.CredentialIDAnnotation: "abcdef"}}}
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot}}
 	c := controllertest.NewClientBuilder(secret, config).WithIndex(config, UIDIndex, UID).Build()
-	result, err := (&Reconciler{Client: c, secrets: c}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
+	result, err := (&Reconciler{Client: c, Secrets: controllertest.NewCache(c)}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(result.RequeueAfter).To(requeueAfter)
 	Expect(apierrors.IsNotFound(c.Get(context.Background(), client.ObjectKeyFromObject(secret), secret))).To(Equal(deleted))
@@ -46,7 +46,7 @@ var _ = DescribeTable("A Secret in the namespace of the config server", func(ctx
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "poolboot-system", Name: "assignment-1", Labels: labels}}
 	config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "edge", UID: "1"}}
 	c := controllertest.NewClientBuilder(secret, config).WithIndex(config, UIDIndex, UID).Build()
-	r := &Reconciler{Client: c, secrets: c, OverlayNamespace: "poolboot-system"}
+	r := &Reconciler{Client: c, Secrets: controllertest.NewCache(c), OverlayNamespace: "poolboot-system"}
 	Expect(r.assignmentOf(ctx, config)).To(ConsistOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)}))
 	Expect(r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})).To(BeZero())
 	Expect(apierrors.IsNotFound(c.Get(context.Background(), client.ObjectKeyFromObject(secret), secret))).To(Equal(deleted))

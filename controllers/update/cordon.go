@@ -3,6 +3,7 @@ package update
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -40,6 +42,8 @@ type drainer struct {
 	// pool decides what happens when a drain takes too long.
 	pool *poolv1.MachineConfigPool
 	now  time.Time
+	// written tracks the Nodes that were written.
+	written *ownwrites.Tracker
 }
 
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
@@ -120,20 +124,26 @@ func (d drainer) finish(ctx context.Context, h *host) error {
 	return d.patch(ctx, h, node)
 }
 
-// release ends what drain began, after an update that is complete or was undone. A Node that was cordoned by someone
-// else stays cordoned.
-func (d drainer) release(ctx context.Context, h *host) error {
-	if h.Node == nil || h.IsDeleting() || h.Progress() != rollout.Done && h.Progress() != rollout.Failed {
+// conclude ends what drain began, after an update that is complete or was undone. A Node that was cordoned by someone
+// else stays cordoned. With the same write, the Node names the rendered config that its host runs: clusterctl move
+// drops the status, and the annotation replaces it.
+func (d drainer) conclude(ctx context.Context, h *host) error {
+	if h.Node == nil {
 		return nil
 	}
 	node := h.Node.DeepCopy()
-	if hoststate.IsCordonedByUpdate(node) {
-		node.Spec.Unschedulable = false
+	if !h.IsDeleting() && (h.Progress() == rollout.Done || h.Progress() == rollout.Failed) {
+		if hoststate.IsCordonedByUpdate(node) {
+			node.Spec.Unschedulable = false
+		}
+		for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
+			delete(node.Annotations, key)
+		}
 	}
-	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
-		delete(node.Annotations, key)
+	if h.runsDesired() {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, h.Config.Status.Update.Desired.Name)
 	}
-	if len(node.Annotations) == len(h.Node.Annotations) {
+	if maps.Equal(node.Annotations, h.Node.Annotations) {
 		return nil
 	}
 	return d.patch(ctx, h, node)
@@ -144,6 +154,7 @@ func (d drainer) patch(ctx context.Context, h *host, node *corev1.Node) error {
 	if err := d.workload.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
+	d.written.Record(node)
 	h.Node = node
 	return nil
 }

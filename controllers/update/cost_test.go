@@ -89,7 +89,7 @@ func BenchmarkPoolEvent(b *testing.B) {
 				revision := revisionOf(i, "rendered-worker-1")
 				config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-1", revision
 				node.Annotations[agentv1.DesiredAnnotation], node.Annotations[agentv1.CurrentAnnotation], node.Annotations[agentv1.TargetAnnotation] = revision, revision, revision
-				node.Annotations[agentv1.StateAnnotation], node.Spec.ProviderID = string(agentv1.Done), "metal3://edge/"+node.Name+"/m"
+				node.Annotations[agentv1.StateAnnotation] = string(agentv1.Done)
 				l.configs, l.machines, l.nodes = append(l.configs, *config), append(l.machines, *machine), append(l.nodes, *node)
 			}
 			told := revisionOf(0, "rendered-worker-2")

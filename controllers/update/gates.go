@@ -41,9 +41,9 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 		return hosts, nil
 	}
 	var inUpdate []string
-	for _, name := range hosts {
-		if s.host(name).Progress() == rollout.InUpdate {
-			inUpdate = append(inUpdate, name)
+	for _, h := range s.named(hosts) {
+		if h.Progress() == rollout.InUpdate {
+			inUpdate = append(inUpdate, h.Name())
 		}
 	}
 	if len(inUpdate) == len(hosts) {

@@ -23,6 +23,17 @@ var _ = Describe("The events of a pool", func() {
 		Expect(p.last).To(HaveLen(1))
 	})
 
+	It("are coalesced for twenty times as long as a look takes", func() {
+		p := &pace{interval: time.Second}
+		key, now := client.ObjectKey{Name: "a"}, time.Now()
+		for took, want := range map[time.Duration]time.Duration{0: minInterval, 10 * time.Millisecond: 200 * time.Millisecond, time.Minute: time.Second} {
+			now = now.Add(time.Minute)
+			Expect(p.wait(key, now)).To(BeZero())
+			p.took(key, took)
+			Expect(p.wait(key, now)).To(Equal(want))
+		}
+	})
+
 	It("cause one look at the pool, and one more after the interval", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.reconciler.pace.interval = time.Minute
@@ -30,6 +41,7 @@ var _ = Describe("The events of a pool", func() {
 		writes := w.Writes
 		Expect(writes).NotTo(BeZero())
 		w.render(ctx, "rendered-worker-2")
+		w.reconciler.pace.took(poolKey, time.Minute)
 		Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", time.Minute, 10*time.Second)))
 		Expect(w.Writes).To(Equal(writes))
 	})

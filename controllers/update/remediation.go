@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -76,7 +77,7 @@ func (r *Reconciler) limitPause(ctx context.Context, h *host, in surroundings) e
 	before := h.Config.DeepCopy()
 	h.setStage(r.now())
 	isPaused, _ := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, r.now())
-	if err := setRemediation(ctx, r.Client, h.Machine, isPaused); err != nil {
+	if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
 		return err
 	}
 	err := status.Update.Patch(ctx, r.Client, before, h.Config)
@@ -102,11 +103,11 @@ func (r *Reconciler) endPause(ctx context.Context, config *bootstrapv1.PoolbootC
 	if err != nil || machine == nil {
 		return client.IgnoreNotFound(err)
 	}
-	return setRemediation(ctx, r.Client, machine, false)
+	return r.setRemediation(ctx, machine, false)
 }
 
 // setRemediation pauses the health checks of a Machine, or ends the pause.
-func setRemediation(ctx context.Context, c client.Client, machine *clusterv1.Machine, isPaused bool) error {
+func (r *Reconciler) setRemediation(ctx context.Context, machine *clusterv1.Machine, isPaused bool) error {
 	value, exists := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
 	desired := machine.DeepCopy()
 	switch {
@@ -117,8 +118,12 @@ func setRemediation(ctx context.Context, c client.Client, machine *clusterv1.Mac
 	default:
 		return nil
 	}
-	if err := c.Patch(ctx, desired, client.MergeFrom(machine)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, desired, client.MergeFrom(machine)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 		return fmt.Errorf("annotation %s of Machine %s: %w", clusterv1.MachineSkipRemediationAnnotation, client.ObjectKeyFromObject(machine), err)
 	}
+	r.written.Record(desired)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
@@ -40,10 +41,8 @@ type poolScope struct {
 	nodes, liveNodes client.Client
 	// maxUnavailable is the limit for the hosts.
 	maxUnavailable int
-	// hosts are the hosts of the pool, and revisions are those of what they should run, by name. A host for which that
-	// can't be determined has none.
-	hosts     []*host
-	revisions map[string]string
+	// hosts are the hosts of the pool.
+	hosts []*host
 	// gates are the update gates, once they were read for this reconcile.
 	gates gates
 }
@@ -53,8 +52,8 @@ type poolScope struct {
 // record is there and the annotation is not, so the host is pending: it counts as soon as it can be told. What fails
 // for one host does not stop the others.
 //
-// A pool with thousands of hosts has many events, and each decision looks at all hosts. So events are coalesced: a pool
-// is looked at once within an interval.
+// A pool with thousands of hosts has many events, and each decision looks at all hosts. So events are coalesced: the
+// looks at a pool take a twentieth of the time.
 func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if wait := r.pace.wait(req.NamespacedName, time.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -79,7 +78,11 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. A host takes one
 // of the places of the pool only after a look at all records in the API server, which is later than its own record.
 func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error) {
-	if err := r.gather(ctx, s); err != nil || !s.hasWork() {
+	began := time.Now()
+	err := r.gather(ctx, s)
+	hasWork := err == nil && s.hasWork()
+	r.pace.took(client.ObjectKeyFromObject(s.pool), time.Since(began))
+	if !hasWork {
 		return r.result(ctx, err)
 	}
 	failed := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s))
@@ -114,6 +117,7 @@ func (r rollouts) result(ctx context.Context, err error) (ctrl.Result, error) {
 func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScope, error) {
 	p, err := workload.GetIfExists[poolv1.MachineConfigPool](ctx, r.Client, key)
 	if err != nil || p == nil || !p.DeletionTimestamp.IsZero() {
+		r.looks.forget(key)
 		return nil, err
 	}
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, workload.ClusterOfPool(p), r.WatchFilterValue)
@@ -137,86 +141,96 @@ func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScop
 
 // gather reads the hosts from the cache, and determines what they should run.
 func (r rollouts) gather(ctx context.Context, s *poolScope) error {
-	nodes, err := cachedNodes(ctx, s.nodes)
+	configs, nodes, err := r.cached(ctx, s)
 	if err != nil {
-		return fmt.Errorf("read the Nodes of Cluster %s: %w", workload.ClusterOfPool(s.pool), err)
+		return err
 	}
-	return r.gatherFrom(ctx, s, r.Client, nodes)
+	return r.gatherFrom(ctx, s, configs, nodes)
 }
 
 // gatherCurrent is gather with the records and the Nodes as they are now. In an older version, a Node can have what was
 // recorded for it, then another revision, and then the first one again.
 func (r rollouts) gatherCurrent(ctx context.Context, s *poolScope) error {
-	nodes, err := currentNodes(ctx, s.nodes, s.liveNodes)
+	configs, nodes, err := r.cached(ctx, s)
 	if err != nil {
-		return fmt.Errorf("read the Nodes of Cluster %s: %w", workload.ClusterOfPool(s.pool), err)
-	}
-	return r.gatherFrom(ctx, s, r.APIReader, nodes)
-}
-
-func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs client.Reader, nodes []corev1.Node) (err error) {
-	if s.hosts, err = hostsOfPool(ctx, configs, r.Client, nodes, workload.ClusterOfPool(s.pool), s.pool.Spec.PoolRole, s.pools); err != nil {
 		return err
 	}
-	if s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)); err != nil {
-		return err
+	cluster := workload.ClusterOfPool(s.pool)
+	if configs, err = current(ctx, configs, r.APIReader, bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), s.ofCluster()...); err != nil {
+		return fmt.Errorf("read the PoolbootConfigs of Cluster %s: %w", cluster, err)
 	}
-	s.revisions = map[string]string{}
-	for _, h := range s.hosts {
-		if h.IsExcluded() || s.hold.Why != "" && h.hasSettled() {
-			continue
-		}
-		revision, err := r.revisionOf(ctx, h, s.surroundings)
-		switch {
-		case workload.IsUnreachable(err):
-			return err
-		case err != nil: // the condition Updated of the host has the same error
-			ctrl.LoggerFrom(ctx).V(2).Info("The target of a host can't be determined", "PoolbootConfig", h.Name(), "error", err.Error())
-		default:
-			s.revisions[h.Name()] = revision
-		}
+	if nodes, err = current(ctx, nodes, s.liveNodes, corev1.SchemeGroupVersion.WithKind("Node")); err != nil {
+		return fmt.Errorf("read the Nodes of Cluster %s: %w", cluster, err)
 	}
-	return nil
+	return r.gatherFrom(ctx, s, configs, nodes)
 }
 
 // forRollout returns the hosts as the rollout sees them. A host that must be adopted first is left alone.
 func (s *poolScope) forRollout() []rollout.Host {
 	hosts := make([]rollout.Host, len(s.hosts))
 	for i, h := range s.hosts {
-		hosts[i] = h.ForRollout(s.pool, s.revisions[h.Name()])
+		hosts[i] = h.see(s).Host
 	}
 	return hosts
 }
 
 // hasWork reports whether a host must be adopted or told something.
 func (s *poolScope) hasWork() bool {
-	return slices.ContainsFunc(s.hosts, func(h *host) bool { return h.IsUntold() || h.mustBeAdopted() }) ||
+	return slices.ContainsFunc(s.hosts, func(h *host) bool { return h.see(s).isUntold || h.see(s).mustBeAdopted }) ||
 		len(rollout.Next(s.forRollout(), s.maxUnavailable)) > 0
 }
 
 // pending returns the names of the hosts that are recorded and were not told.
 func (s *poolScope) pending() (names []string) {
-	for _, h := range s.forRollout() {
-		if h.IsPending {
-			names = append(names, h.Name)
+	for _, h := range s.hosts {
+		if h.see(s).IsPending {
+			names = append(names, h.Name())
 		}
 	}
 	return names
 }
 
-// withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
-// the pool back, and otherwise those that return to what they have. Their update ends by that.
-func (s *poolScope) withoutHeld(hosts []string) []string {
-	if s.hold.Why == "" {
-		return hosts
+// named returns hosts by their names.
+func (s *poolScope) named(names []string) []*host {
+	byName := make(map[string]*host, len(s.hosts))
+	for _, h := range s.hosts {
+		byName[h.Name()] = h
 	}
-	return slices.DeleteFunc(slices.Clone(hosts), func(name string) bool {
-		return s.revisions[name] == "" || s.revisions[name] != s.host(name).Report.Current
-	})
+	hosts := make([]*host, len(names))
+	for i, name := range names {
+		hosts[i] = byName[name]
+	}
+	return hosts
 }
 
-func (s *poolScope) host(name string) *host {
-	return s.hosts[slices.IndexFunc(s.hosts, func(h *host) bool { return h.Name() == name })]
+// which returns the hosts for which something holds.
+func (s *poolScope) which(holds func(*host) bool) (hosts []*host) {
+	for _, h := range s.hosts {
+		if holds(h) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// runsTarget reports whether a host was told its target and has it, and something else is recorded.
+func (h *host) runsTarget() bool {
+	return h.target != h.Desired() && h.target == h.Told() && h.Report.IsDone(h.target)
+}
+
+// withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
+// the pool back, and otherwise those that return to what they have. Their update ends by that.
+func (s *poolScope) withoutHeld(names []string) []string {
+	if s.hold.Why == "" {
+		return names
+	}
+	var held []string
+	for _, h := range s.named(names) {
+		if h.target != "" && h.target == h.Report.Current {
+			held = append(held, h.Name())
+		}
+	}
+	return held
 }
 
 // mustBeAdopted reports whether nothing is recorded for a host with an agent.
@@ -235,49 +249,38 @@ func (h *host) hasSettled() bool {
 // A host that was told its target and has it keeps it, also if something else is recorded, as after the restore of a
 // backup.
 func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
-	var errs []error
-	for _, h := range s.hosts {
-		revision := s.revisions[h.Name()]
-		if revision != h.Desired() && revision == h.Told() && h.Report.IsDone(revision) {
+	isConcerned := func(h *host) bool { return h.mustBeAdopted() || h.runsTarget() }
+	return inParallel(s.which(isConcerned), r.parallel, func(h *host) error {
+		if h.runsTarget() {
 			_, err := r.storeAndRecord(ctx, h, s.surroundings)
-			errs = append(errs, err)
-			continue
-		}
-		if !h.mustBeAdopted() {
-			continue
+			return err
 		}
 		stored, err := r.storedOf(ctx, h.Config)
 		switch {
 		case err != nil:
 		case stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision):
 			err = r.record(ctx, h, *stored)
-		case revision != "" && (h.Report.Current == revision || h.Told() == revision):
+		case h.target != "" && (h.Report.Current == h.target || h.Told() == h.target):
 			_, err = r.storeAndRecord(ctx, h, s.surroundings)
 		}
 		if err != nil {
-			delete(s.revisions, h.Name()) // nothing else is recorded before
-			errs = append(errs, err)
+			h.target, h.seen = "", nil // nothing else is recorded before
 		}
-	}
-	return errors.Join(errs...)
+		return err
+	})
 }
 
 // tellUndisrupted tells the hosts what is recorded for them for which that disrupts nothing. The record must be the
 // current one: by an older one, a host that was told to begin an update still has to be told what it has.
 func (r rollouts) tellUndisrupted(ctx context.Context, s *poolScope) error {
-	var errs []error
-	for _, h := range s.hosts {
-		if !h.IsUntold() || !h.CanBeTold() {
-			continue
-		}
+	isConcerned := func(h *host) bool { return h.IsUntold() && h.CanBeTold() }
+	return inParallel(s.which(isConcerned), r.parallel, func(h *host) error {
 		config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, client.ObjectKeyFromObject(h.Config))
-		if err != nil {
-			errs = append(errs, err)
-		} else if config != nil && config.Status.Update.DesiredRevision == h.Desired() {
-			errs = append(errs, r.tell(ctx, s, h)) // the patch fails if the Node is not that of the cache any more
+		if err != nil || config == nil || config.Status.Update.DesiredRevision != h.Desired() {
+			return err
 		}
-	}
-	return errors.Join(errs...)
+		return r.tell(ctx, s, h) // the patch fails if the Node is not that of the cache any more
+	})
 }
 
 // tellPending tells those of the pending hosts which the pool allows.
@@ -287,11 +290,7 @@ func (r rollouts) tellPending(ctx context.Context, s *poolScope, names []string)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, name := range allowed {
-		errs = append(errs, r.tell(ctx, s, s.host(name)))
-	}
-	return errors.Join(errs...)
+	return inParallel(s.named(allowed), r.parallel, func(h *host) error { return r.tell(ctx, s, h) })
 }
 
 // start records the next hosts by what the cache knows, and tells them. It reads all records in between: if there is
@@ -304,38 +303,45 @@ func (r rollouts) start(ctx context.Context, s *poolScope) error {
 		return err
 	}
 	known := s.pending()
-	var errs []error
-	before, own := map[string]bootstrapv1.UpdateStatus{}, map[string]string{}
-	for _, name := range next {
-		h := s.host(name)
-		before[name] = *h.Config.Status.Update.DeepCopy()
-		revision, err := r.storeAndRecord(ctx, h, s.surroundings)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		own[name] = revision
+	var own []*ownRecord
+	for _, h := range s.named(next) {
+		own = append(own, &ownRecord{host: h, before: *h.Config.Status.Update.DeepCopy()})
 	}
+	failed := inParallel(own, r.parallel, func(o *ownRecord) error {
+		revision, err := r.storeAndRecord(ctx, o.host, s.surroundings)
+		if err == nil {
+			o.revision = revision
+		}
+		return err
+	})
 	if err := r.gatherCurrent(ctx, s); err != nil {
-		return errors.Join(append(errs, err)...)
+		return errors.Join(failed, err)
 	}
 	isForeign := func(name string) bool { return !slices.Contains(next, name) && !slices.Contains(known, name) }
 	if !slices.ContainsFunc(s.pending(), isForeign) {
 		if err := r.tellPending(ctx, s, next); err != nil {
-			return errors.Join(append(errs, err)...) // told later
+			return errors.Join(failed, err) // told later
 		}
 	}
-	for name, revision := range own {
-		if slices.Contains(known, name) || !slices.Contains(s.pending(), name) {
-			continue
-		}
-		errs = append(errs, r.change(ctx, s.host(name), func(update *bootstrapv1.UpdateStatus) {
-			if update.DesiredRevision == revision {
-				update.Desired, update.DesiredRevision, update.Force = before[name].Desired, before[name].DesiredRevision, before[name].Force
+	pending := s.pending()
+	own = slices.DeleteFunc(own, func(o *ownRecord) bool {
+		return o.revision == "" || slices.Contains(known, o.host.Name()) || !slices.Contains(pending, o.host.Name())
+	})
+	return errors.Join(failed, inParallel(own, r.parallel, func(o *ownRecord) error {
+		return r.change(ctx, s.named([]string{o.host.Name()})[0], func(update *bootstrapv1.UpdateStatus) {
+			if update.DesiredRevision == o.revision {
+				update.Desired, update.DesiredRevision, update.Force = o.before.Desired, o.before.DesiredRevision, o.before.Force
 			}
-		}))
-	}
-	return errors.Join(errs...)
+		})
+	}))
+}
+
+// ownRecord is a record that this manager has just written for a host, with what was recorded before. revision is "" if
+// that failed.
+type ownRecord struct {
+	host     *host
+	revision string
+	before   bootstrapv1.UpdateStatus
 }
 
 // storeAndRecord stores and records what a host should run, and returns its revision.
@@ -378,7 +384,9 @@ func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.
 		}
 	})
 	if err == nil {
-		h.Config = changed
+		host := *h.Host // others can have it
+		host.Config = changed
+		h.Host, h.seen = &host, nil
 		r.written.Record(changed)
 	}
 	return client.IgnoreNotFound(err)
@@ -388,7 +396,7 @@ func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.
 // for no other revision than the one that it was drained for.
 func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	if h.Machine != nil && !h.CanBeTold() {
-		if err := setRemediation(ctx, r.Client, h.Machine, true); err != nil {
+		if err := r.setRemediation(ctx, h.Machine, true); err != nil {
 			return err
 		}
 	}
@@ -402,7 +410,8 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	if err := s.nodes.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
-	*h = *newHost(s.pools, h.Config, h.Machine, node)
+	r.written.Record(node)
+	h.Host, h.seen = hoststate.Of(s.pools, h.Config, h.Machine, node), nil
 	if isStart {
 		metrics.UpdateStarted(h.Config)
 		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,

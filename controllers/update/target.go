@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -17,11 +16,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
-
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
 // surroundings are what the targets of all hosts of a pool depend on.
 type surroundings struct {
@@ -93,7 +89,7 @@ func (r *Reconciler) targetOf(ctx context.Context, h *host, in surroundings) (ta
 	}, nil
 }
 
-// maxRevisions limits the hosts whose revisions are remembered.
+// maxRevisions limits the hosts whose revisions, and whose stored assignments, are remembered.
 const maxRevisions = 20000
 
 // knownRevision is the revision of a host's target as long as nothing changes that it depends on.
@@ -126,31 +122,4 @@ func (h *host) version(in surroundings) string {
 		fmt.Fprintf(version, "%q %q", h.Machine.Labels, h.Node.Spec.ProviderID)
 	}
 	return string(version.Sum(nil))
-}
-
-func (r *Reconciler) secrets() assignments.Secrets {
-	return assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}
-}
-
-// storedOf returns the assignment that is stored for a host, or nil if there is none that can be read. It is read live:
-// it is what the host can download now.
-func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
-	secret, err := workload.GetIfExists[corev1.Secret](ctx, r.APIReader, r.secrets().Key(config.UID))
-	if err != nil || secret == nil {
-		return nil, err
-	}
-	document := secret.Data[bootstrapv1.AssignmentKey]
-	a, err := assignment.Read(document)
-	if err != nil {
-		return nil, nil //nolint:nilerr // what can't be read is replaced
-	}
-	return &target{
-		document: document, revision: assignment.Revision(document), configuration: a.Config.Name, force: a.Force,
-		clientCA: secret.Data[bootstrapv1.AssignmentClientCAKey],
-	}, nil
-}
-
-// store writes the Secret from which the config server serves a host's assignment.
-func (r *Reconciler) store(ctx context.Context, config *bootstrapv1.PoolbootConfig, t target) error {
-	return r.secrets().Store(ctx, config.UID, t.document, t.clientCA)
 }

@@ -36,7 +36,6 @@ var _ = Describe("The assignment of a host", func() {
 			return fmt.Append(nil, s.builds), nil
 		}
 		config, machine, node := newObjects(hostName(0))
-		node.Spec.ProviderID = "metal3://edge/host-0/m"
 		s.h = newHost(s.pools, config, machine, node)
 		return s
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
@@ -66,9 +67,12 @@ type Reconciler struct {
 	Offer func() (desired.Offer, error)
 	// OverlayNamespace is the namespace of the assignment Secrets: that of the config server.
 	OverlayNamespace string
+	// Secrets is a cache of the metadata of Secrets in that namespace.
+	Secrets cache.Cache
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means
+	// all.
 	WatchFilterValue string
 
 	// hostController and poolController receive the events of the watches in workload clusters.
@@ -83,13 +87,19 @@ type Reconciler struct {
 	clock func() time.Time
 	// revisions remembers the knownRevision of each host by the UID of its PoolbootConfig.
 	revisions *lru.Cache
+	// assignments remembers the knownAssignment of each host by the UID of its PoolbootConfig.
+	assignments *lru.Cache
 	// rendered remembers the references to rendered configs.
 	rendered *assignments.RenderedConfigs
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
+	// looks remembers the last look at each pool.
+	looks looks
+	// parallel is how many hosts of a pool are written at the same time. 0 is 1.
+	parallel int
 	// pace limits how often a pool is looked at.
 	pace pace
-	// written tracks the versions of PoolbootConfigs that this package wrote.
+	// written tracks the versions of PoolbootConfigs, Machines and Nodes that this package wrote.
 	written ownwrites.Tracker
 }
 
@@ -149,11 +159,20 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if r.isStale(h) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
+	}
 	result, err := r.registerAndFollow(ctx, h, in, missing == nil)
 	if err != nil && !apierrors.IsConflict(err) {
 		err = errors.Join(err, r.limitPause(ctx, h, in))
 	}
 	return result, err
+}
+
+// isStale reports whether the cache has a Node or a Machine from before this package wrote it last. What was done for
+// it would be done again. The event of the write triggers the next reconcile.
+func (r *Reconciler) isStale(h *host) bool {
+	return h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }
 
 func (r *Reconciler) registerAndFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
@@ -201,7 +220,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 		if err != nil {
 			return result, err
 		}
-		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now}
+		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now, written: &r.written}
 		if h.mustDrain() {
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
@@ -210,10 +229,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 				result.RequeueAfter = drainRetry
 			}
 		}
-		if err := d.release(ctx, h); err != nil {
-			return result, err
-		}
-		if err := r.followConfiguration(ctx, d, h); err != nil {
+		if err := d.conclude(ctx, h); err != nil {
 			return result, err
 		}
 		if o.revision, o.err = r.ensureStored(ctx, h, in); isTransient(o.err) {
@@ -223,7 +239,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 	h.setStage(o.now)
 	if h.Machine != nil {
 		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, o.now)
-		if err := setRemediation(ctx, r.Client, h.Machine, isPaused); err != nil {
+		if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
 			return result, err
 		}
 		result.RequeueAfter = earlier(result.RequeueAfter, again)
@@ -242,8 +258,8 @@ func earlier(a, b time.Duration) time.Duration {
 	return a
 }
 
-// isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried. A
-// rendered config that was deleted is also created again.
+// isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried.
+// A rendered config that was deleted is also created again.
 func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	return workload.IsUnreachable(err) || errors.As(err, &status)
@@ -252,18 +268,6 @@ func isTransient(err error) bool {
 // runsDesired reports whether the host has what is recorded for it.
 func (h *host) runsDesired() bool {
 	return h.Config.Status.Update.Desired.Name != "" && h.Told() == h.Desired() && h.Report.IsDone(h.Desired())
-}
-
-// followConfiguration sets the annotation of a Node that names the rendered config of its host. clusterctl move drops
-// the status, and the annotation replaces it.
-func (r *Reconciler) followConfiguration(ctx context.Context, d drainer, h *host) error {
-	name := h.Config.Status.Update.Desired.Name
-	if !h.runsDesired() || h.Node.Annotations[poolv1.NodeCurrentConfigAnnotation] == name {
-		return nil
-	}
-	node := h.Node.DeepCopy()
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, name)
-	return d.patch(ctx, h, node)
 }
 
 // ensureStored returns the revision of what a host should run. If the Secret with its assignment is missing, or
@@ -275,7 +279,7 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 	if h.Desired() == "" || len(in.facts.CA) == 0 { // a host that must be adopted has what is stored
 		return revision, err
 	}
-	stored, failed := r.storedOf(ctx, h.Config)
+	stored, failed := r.knownStoredOf(ctx, h.Config)
 	switch {
 	case failed != nil:
 		return revision, failed
@@ -286,12 +290,21 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 		}
 		return revision, r.store(ctx, h.Config, t)
 	case stored != nil && string(stored.clientCA) != string(in.facts.CA): // also if there is no target
-		stored.clientCA = in.facts.CA
-		if failed := r.store(ctx, h.Config, *stored); failed != nil {
+		if failed := r.storeClientCA(ctx, h.Config, in.facts.CA); failed != nil {
 			return revision, failed
 		}
 	}
 	return revision, err
+}
+
+// storeClientCA changes the CA that verifies the client certificate of a host.
+func (r *Reconciler) storeClientCA(ctx context.Context, config *bootstrapv1.PoolbootConfig, clientCA []byte) error {
+	stored, err := r.storedOf(ctx, config)
+	if err != nil || stored == nil {
+		return err
+	}
+	stored.clientCA = clientCA
+	return r.store(ctx, config, *stored)
 }
 
 // report records what the agent reports: the rendered config that the host runs now, the stage of its update, and the

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -28,15 +29,16 @@ import (
 
 // SetupWithManager adds both controllers to a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" || r.Offer == nil {
-		return errors.New("update controller: Client, APIReader, ClusterCache, OverlayNamespace and Offer must be set")
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" || r.Secrets == nil || r.Offer == nil {
+		return errors.New("update controller: Client, APIReader, ClusterCache, OverlayNamespace, Secrets and Offer must be set")
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("update-controller")
 	}
 	r.gateReader = r.newGateReader
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
-	r.pace.interval = poolInterval
+	r.assignments = lru.New(maxRevisions)
+	r.parallel, r.pace.interval = maxParallel, poolInterval
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
 	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),
@@ -53,6 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(hosts),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
+		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,8 @@ type world struct {
 	evict func(*corev1.Pod) error
 	// force is part of each assignment.
 	force string
+	// mu is locked for each write, if the reconcilers write in parallel.
+	mu *sync.Mutex
 }
 
 // hostName returns the name of a host, its Machine and its Node.
@@ -88,6 +91,10 @@ func newWorld(hosts int) *world {
 // newManager returns the reconcilers of a manager, whose writes go through write.
 func (w *world) newManager(write func(context.Context, client.Object, func() error) error) *Reconciler {
 	faults := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, do func() error) error {
+		if w.mu != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+		}
 		err := write(ctx, o, do)
 		if err == nil && w.afterWrite != nil {
 			w.afterWrite()
@@ -107,7 +114,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	clusters.RESTConfig = &rest.Config{Host: "https://site.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA of the cluster")}}
 	r := &Reconciler{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
-		Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100),
+		Secrets: controllertest.NewCache(w.management), Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
 	}
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
 		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
@@ -137,7 +144,7 @@ func newObjects(name string) (*bootstrapv1.PoolbootConfig, *clusterv1.Machine, *
 	}}
 	machine.Spec.ClusterName = clusterKey.Name
 	node := controllertest.NewNode(name, poolv1.RoleWorker)
-	node.UID = types.UID(name + "-node")
+	node.UID, node.Spec.ProviderID = types.UID(name+"-node"), "metal3://edge/"+name+"/m"
 	node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: record.Key(config).String(), agentv1.AgentAnnotation: "v0.1.0"}
 	setReady(node, true)
 	return config, machine, node

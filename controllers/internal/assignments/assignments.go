@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -32,16 +33,17 @@ func (s Secrets) Key(config types.UID) client.ObjectKey {
 	return client.ObjectKey{Namespace: s.Namespace, Name: record.AssignmentName(config)}
 }
 
-// Store creates or replaces the assignment of a PoolbootConfig. clientCA is the PEM bundle that verifies the client
-// certificates of the kubelets of its Cluster. The same assignment can be stored again.
-func (s Secrets) Store(ctx context.Context, config types.UID, document, clientCA []byte) error {
+// Store creates or replaces the assignment of a PoolbootConfig, and returns the resource version of the Secret.
+// clientCA is the PEM bundle that verifies the client certificates of the kubelets of its Cluster. The same
+// assignment can be stored again.
+func (s Secrets) Store(ctx context.Context, config types.UID, document, clientCA []byte) (version string, err error) {
 	key := s.Key(config)
 	secret := corev1apply.Secret(key.Name, key.Namespace).
 		WithType(corev1.SecretTypeOpaque).
 		WithLabels(map[string]string{bootstrapv1.AssignmentLabel: string(config)}).
 		WithData(map[string][]byte{bootstrapv1.AssignmentKey: document, bootstrapv1.AssignmentClientCAKey: clientCA})
 	if err := s.Client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("assignment Secret %s: %w", key, err)
+		return "", fmt.Errorf("assignment Secret %s: %w", key, err)
 	}
-	return nil
+	return ptr.Deref(secret.ResourceVersion, ""), nil
 }

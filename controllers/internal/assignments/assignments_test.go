@@ -29,9 +29,11 @@ var _ = Describe("An assignment Secret", func() {
 		c := controllertest.NewClientBuilder().Build()
 		secrets := assignments.Secrets{Client: c, Namespace: "poolboot-system"}
 		for _, document := range []string{"first", "first", "second"} {
-			Expect(secrets.Store(ctx, "u-1", []byte(document), []byte("CA"))).To(Succeed())
+			version, err := secrets.Store(ctx, "u-1", []byte(document), []byte("CA"))
+			Expect(err).NotTo(HaveOccurred())
 			stored := &corev1.Secret{}
 			Expect(c.Get(ctx, secrets.Key("u-1"), stored)).To(Succeed())
+			Expect(stored.ResourceVersion).To(Equal(version))
 			Expect(stored.Name).To(Equal("assignment-u-1"))
 			Expect(stored.Labels).To(Equal(map[string]string{bootstrapv1.AssignmentLabel: "u-1"}))
 			Expect(stored.Data).To(Equal(map[string][]byte{bootstrapv1.AssignmentKey: []byte(document), bootstrapv1.AssignmentClientCAKey: []byte("CA")}))

@@ -1,0 +1,125 @@
+package update
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+
+// knownAssignment is what this process wrote to the Secret of a host, or read in it.
+type knownAssignment struct {
+	// config is the PoolbootConfig of the host.
+	config client.ObjectKey
+	// version is the resource version of the Secret, and since is when it was written or read.
+	version string
+	since   time.Time
+	// stored is the content, without the document.
+	stored target
+}
+
+func (r *Reconciler) secrets() assignments.Secrets {
+	return assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}
+}
+
+// store writes the Secret from which the config server serves a host's assignment.
+func (r *Reconciler) store(ctx context.Context, config *bootstrapv1.PoolbootConfig, t target) error {
+	version, err := r.secrets().Store(ctx, config.UID, t.document, t.clientCA)
+	if err == nil {
+		r.remember(config, version, t)
+	}
+	return err
+}
+
+func (r *Reconciler) remember(config *bootstrapv1.PoolbootConfig, version string, t target) {
+	t.document = nil // a pool can have thousands of hosts
+	r.assignments.Add(config.UID, knownAssignment{config: client.ObjectKeyFromObject(config), version: version, since: time.Now(), stored: t})
+}
+
+// storedOf returns the assignment that is stored for a host, or nil if there is none that can be read. It is read
+// live: it is what the host can download now.
+func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
+	secret, err := workload.GetIfExists[corev1.Secret](ctx, r.APIReader, r.secrets().Key(config.UID))
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	document := secret.Data[bootstrapv1.AssignmentKey]
+	a, err := assignment.Read(document)
+	if err != nil {
+		return nil, nil //nolint:nilerr // what can't be read is replaced
+	}
+	stored := target{
+		document: document, revision: assignment.Revision(document), configuration: a.Config.Name, force: a.Force,
+		clientCA: secret.Data[bootstrapv1.AssignmentClientCAKey],
+	}
+	r.remember(config, secret.ResourceVersion, stored)
+	return &stored, nil
+}
+
+// knownStoredOf is storedOf without the document, and without a request if the Secret has the version that this
+// process wrote or read last. It is read if the cache of metadata has another version, or none: someone else wrote or
+// deleted it. An older version in the cache is from before the own write, unless it stays for longer than that takes.
+//
+// If the cache is late, a host keeps for that long what someone else stored. The event of that write is the next
+// reconcile.
+func (r *Reconciler) knownStoredOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
+	if known, ok := r.known(config.UID); ok {
+		secret := assignments.NewMetadata()
+		if err := r.Secrets.Get(ctx, r.secrets().Key(config.UID), secret); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if known.isStill(secret.ResourceVersion) {
+			return &known.stored, nil
+		}
+	}
+	return r.storedOf(ctx, config)
+}
+
+func (r *Reconciler) known(config types.UID) (knownAssignment, bool) {
+	known, ok := r.assignments.Get(config)
+	if !ok {
+		return knownAssignment{}, false
+	}
+	return known.(knownAssignment), true
+}
+
+// isStill reports whether the Secret has the known content, if a cache has this version of it.
+func (k knownAssignment) isStill(cached string) bool {
+	order, err := resourceversion.CompareResourceVersion(cached, k.version)
+	return err == nil && (order == 0 || order < 0 && time.Since(k.since) < ownwrites.MaxLag)
+}
+
+// assignmentChanged selects the events of Secrets that someone else wrote or deleted.
+func (r *Reconciler) assignmentChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			known, ok := r.known(types.UID(e.ObjectNew.GetLabels()[bootstrapv1.AssignmentLabel]))
+			return ok && !known.isStill(e.ObjectNew.GetResourceVersion())
+		},
+	}
+}
+
+// configOfAssignment returns a request for the PoolbootConfig of an assignment. Without an assignment that is known,
+// there is none: the first reconcile of a host after a start of the manager reads it.
+func (r *Reconciler) configOfAssignment(_ context.Context, secret client.Object) []ctrl.Request {
+	known, ok := r.known(types.UID(secret.GetLabels()[bootstrapv1.AssignmentLabel]))
+	if !ok {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: known.config}}
+}

@@ -1,0 +1,104 @@
+package update
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+)
+
+var _ = Describe("The stored assignment of a host", func() {
+	// countReads counts the assignments that are read from the API server.
+	countReads := func(w *world) *int {
+		count := new(int)
+		w.reconciler.APIReader = interceptor.NewClient(w.management, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, isSecret := o.(*corev1.Secret); isSecret {
+					*count++
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		return count
+	}
+	secret := func(ctx context.Context, w *world) *corev1.Secret {
+		GinkgoHelper()
+		s := &corev1.Secret{}
+		Expect(w.management.Get(ctx, w.reconciler.secrets().Key(w.config(ctx, 0).UID), s)).To(Succeed())
+		return s
+	}
+
+	It("is read once, and again only when someone else has written it", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		reads := countReads(w)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(*reads).To(BeZero())
+
+		By("altering it")
+		stored := secret(ctx, w)
+		written := stored.DeepCopy()
+		stored.Data[bootstrapv1.AssignmentKey] = []byte("{}")
+		Expect(w.management.Update(ctx, stored)).To(Succeed())
+		Expect(w.reconciler.assignmentChanged().Update(event.UpdateEvent{ObjectOld: written, ObjectNew: stored})).To(BeTrue())
+		Expect(w.reconciler.configOfAssignment(ctx, stored)).To(ConsistOf(HaveField("NamespacedName", client.ObjectKeyFromObject(w.config(ctx, 0)))))
+		w.settle(ctx)
+		Expect(*reads).To(Equal(1))
+		Expect(secret(ctx, w).Data).To(Equal(written.Data))
+		Expect(w.reconciler.assignmentChanged().Update(event.UpdateEvent{ObjectOld: stored, ObjectNew: secret(ctx, w)})).To(BeFalse(), "an own write")
+
+		By("deleting it")
+		Expect(w.management.Delete(ctx, stored)).To(Succeed())
+		w.settle(ctx)
+		Expect(secret(ctx, w).Data).To(Equal(written.Data))
+
+		By("restarting the manager")
+		w.reconciler = w.newManager(w.Write)
+		reads = countReads(w)
+		w.settle(ctx)
+		Expect(*reads).To(Equal(1))
+	})
+
+	It("is not read because the cache does not have an own write yet, unless it never gets it", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		before := secret(ctx, w)
+		reads := countReads(w)
+		w.reconciler.Secrets = controllertest.NewCache(interceptor.NewClient(w.management, interceptor.Funcs{
+			Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+				o.SetResourceVersion(before.ResourceVersion)
+				return nil
+			},
+		}))
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(secret(ctx, w).ResourceVersion).NotTo(Equal(before.ResourceVersion))
+		Expect(*reads).To(BeZero())
+		known, _ := w.reconciler.known(w.config(ctx, 0).UID)
+		known.since = time.Now().Add(-ownwrites.MaxLag)
+		w.reconciler.assignments.Add(w.config(ctx, 0).UID, known)
+		w.settle(ctx)
+		Expect(*reads).NotTo(BeZero())
+	})
+
+	It("of a host that is not known causes no event", func(ctx SpecContext) {
+		w := newWorld(1)
+		unknown := assignments.NewMetadata()
+		unknown.Labels = map[string]string{bootstrapv1.AssignmentLabel: "another"}
+		Expect(w.reconciler.assignmentChanged().Update(event.UpdateEvent{ObjectOld: unknown, ObjectNew: unknown})).To(BeFalse())
+		Expect(w.reconciler.configOfAssignment(ctx, unknown)).To(BeEmpty())
+	})
+})
