@@ -7,6 +7,9 @@ SHELL := /bin/bash
 # need cgo.
 export CGO_ENABLED := 0
 
+# Linking a program keeps one core busy. The next program is compiled meanwhile.
+MAKEFLAGS += --jobs=2
+
 # api/ and the example of docs/envtest.md are Go modules of their own: ./... in the root does not contain them.
 EXAMPLE := test/poolboottest/example
 
@@ -64,11 +67,12 @@ demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot fou
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: binaries ## Run all tests: units, envtest with the real Cluster API, end to end with the real kubelet and Ignition.
+test: binaries ## Run all tests: units (with the race detector), envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@$(PROGRESS) "build the tests" "see the compiler's message above" go vet ./...
 	@echo "==> test the packages"
 	go -C api test ./...
-	go test ./bootstrap/... ./config/... ./controllers/... ./cmd/... ./hack/...
+	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...
+	go test ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
 	@echo "==> test everything together; a dot is a passed spec"
 	hack/suites.sh test/suites/integration go test -v -p 1 -count 1 -timeout 40m
@@ -83,10 +87,6 @@ help: ## List the targets.
 test-machine: image $(REAL_PARTS) $(BIN)/ignition-2.14 build ## Boot the Debian image in QEMU without KVM, from its firmware into a pool (needs root; up to an hour).
 	@$(PROGRESS) "build the Debian image with Ignition 2.14 (once; a minute)" "$(IMAGE_REMEDY)" env IGNITION=ignition-2.14 hack/image/image.sh build $(BIN)/machine $(OLDER_IMAGE)
 	POOLBOOT_TEST_IMAGE=$(IMAGE) POOLBOOT_TEST_OLDER_IMAGE=$(OLDER_IMAGE) go test -v -count 1 -timeout 90m ./test/suites/machine/
-
-.PHONY: test-race
-test-race: ## Run the tests of the concurrent packages with the race detector.
-	CGO_ENABLED=1 go test -race ./bootstrap/... ./controllers/...
 
 .PHONY: test-kubelets
 test-kubelets: binaries $(foreach release,$(OLDER_KUBELETS),$(BIN)/kubelets/$(release)/kubelet) ## Run adoption, re-registration and restart of Nodes with the kubelets of three Kubernetes releases, built from source.

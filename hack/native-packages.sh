@@ -3,6 +3,8 @@
 # that the real Ignition and runc link against.
 set -eu
 missing=
+exec 9<"$0"
+flock 9 # make builds several programs at a time, and apt-get refuses to run twice
 [ $# -gt 0 ] || set -- gcc libc6-dev libblkid-dev libseccomp-dev pkg-config
 for package; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=" $package"

@@ -62,6 +62,8 @@ echo "==> build the root file system of the test hosts from Debian packages, bec
 [ "$(id -u)" = 0 ] || fail "Only root can build the root file system of the test hosts" "run the same command with sudo"
 command -v apt-get >/dev/null || fail "This machine has no apt" "run this on Debian or Ubuntu, or in a container of one"
 command -v mmdebstrap >/dev/null || {
+	exec 8<"$here/../native-packages.sh"
+	flock 8 # make installs other packages at the same time
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap arch-test- >/dev/null
 }
