@@ -135,7 +135,7 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 			f.node = node
 		}
 	}
-	if f.node != nil && f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" {
+	if f.node != nil && (f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" || !config.Status.HostRef.IsDefined()) {
 		if f.host, err = r.findHost(ctx, f); err != nil {
 			return f, err
 		}

@@ -56,8 +56,8 @@ var _ = Describe("The host of a Node", func() {
 		return bmh.Annotations
 	}
 
-	It("sets the Node's label to its new UID after a move", func() {
-		s := withHost("m3", func(node *corev1.Node) { node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move" })
+	DescribeTable("sets the Node's label to its new UID after a move", func(changes ...any) {
+		s := withHost("m3", changes...)
 		bmh := &bmov1alpha1.BareMetalHost{}
 		Expect(s.Get(ctx, at, bmh)).To(Succeed())
 		bmh.UID = "after the move"
@@ -66,7 +66,12 @@ var _ = Describe("The host of a Node", func() {
 		node := &corev1.Node{}
 		Expect(s.workload.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
 		Expect(node.Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "after the move"))
-	})
+	},
+		Entry("of a Node with the old one", func(node *corev1.Node) { node.Labels[poolv1.NodeMetal3UUIDLabel] = "before the move" }),
+		Entry("of a Node that registered again, for which no host is recorded any more", revoked, bare, func(config *bootstrapv1.PoolbootConfig) {
+			config.Status.HostRef = bootstrapv1.HostReference{}
+		}),
+	)
 
 	It("keeps the pool of the Node, also after the Node moves, whichever write fails", func() {
 		for _, move := range []struct {

@@ -80,6 +80,7 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 		return registration.Registration{}, err
 	case found != nil:
 		input.ProviderID = found.ProviderID
+		input.HostUID = cmp.Or(input.HostUID, found.UID) // clusterctl move drops the record
 	}
 	if (found != nil || isNotReady) && h.Machine != nil && h.Node != nil && h.Node.Spec.ProviderID != "" {
 		input.ProviderID = h.Node.Spec.ProviderID // it never changes, and the kubelet was started with it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
@@ -43,6 +45,21 @@ var _ = Describe("A host that asks for its Node before its kubelet starts", func
 		w.settle(ctx)
 		Expect(w.node(ctx, 0)).To(Equal(before))
 		Expect(registeredTime(ctx, w).Before(&requested)).To(BeFalse())
+	})
+
+	It("gets a Node with the UID of its BareMetalHost, also if clusterctl move dropped which one that is", func(ctx SpecContext) {
+		w := newWorld(1)
+		bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "server-0", UID: "uid-after-the-move"}}
+		bmh.Status.Provisioning.State = bmov1alpha1.StateProvisioned
+		Expect(w.management.Create(ctx, bmh)).To(Succeed())
+		config := w.config(ctx, 0)
+		config.OwnerReferences = nil
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: config.Name, BareMetalHostName: bmh.Name}
+		Expect(w.management.Update(ctx, config)).To(Succeed())
+		deleteNode(ctx, w)
+		ask(ctx, w, requested)
+		Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		Expect(w.node(ctx, 0).Labels).To(HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-after-the-move"))
 	})
 
 	It("gets the Node of its recorded pool, with its labels and taints, if the Node was deleted", func(ctx SpecContext) {
