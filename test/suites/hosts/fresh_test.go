@@ -154,21 +154,39 @@ func configuredState(ctx context.Context, h *baremetal.Host) map[string]string {
 	return state
 }
 
+// journalEntry is an entry of the journal of a host.
+type journalEntry struct {
+	Cursor  string `json:"__CURSOR"`
+	Message any    `json:"MESSAGE"`
+	ID      string `json:"MESSAGE_ID"`
+	Unit    string `json:"UNIT"`
+}
+
+// journalAfter returns the entries after a cursor that match. journalctl --after-cursor always skips an entry that
+// matches, also if it is not that of the cursor.
+func journalAfter(ctx context.Context, h *baremetal.Host, cursor, match string) (entries []journalEntry, _ error) {
+	output, err := h.Run(ctx, "journalctl", "--output=json", "--output-fields=MESSAGE,MESSAGE_ID,UNIT", "--cursor="+cursor, match)
+	for line := range strings.Lines(output) {
+		var entry journalEntry
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			return nil, err
+		}
+		if entry.Cursor != cursor {
+			entries = append(entries, entry)
+		}
+	}
+	return entries, err
+}
+
 // happenings are what systemd did with units since a cursor of its journal, such as "Restart web.service".
 func happenings(ctx context.Context, h *baremetal.Host, cursor string) []string {
 	GinkgoHelper()
 	// From systemd's catalog of messages.
 	const started, stopped, reloaded = "39f53479d3a045ac8e11786248231fbf", "9d1aaa27d60140bd96365438aad20286", "7b05ebc668384222baa8881179cfda54"
-	output, err := h.Run(ctx, "journalctl", "--output=json", "--output-fields=MESSAGE,MESSAGE_ID,UNIT", "--after-cursor="+cursor, "_PID=1")
+	entries, err := journalAfter(ctx, h, cursor, "_PID=1")
 	Expect(err).NotTo(HaveOccurred())
 	happened, stops := map[string]bool{}, map[string]bool{}
-	for line := range strings.Lines(output) {
-		var entry struct {
-			Message any    `json:"MESSAGE"`
-			ID      string `json:"MESSAGE_ID"`
-			Unit    string `json:"UNIT"`
-		}
-		Expect(json.Unmarshal([]byte(line), &entry)).To(Succeed(), line)
+	for _, entry := range entries {
 		text, _ := entry.Message.(string)
 		switch {
 		case entry.Unit == "" && strings.HasPrefix(text, "Reloading"):

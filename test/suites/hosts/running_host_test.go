@@ -174,11 +174,15 @@ func (h *runningHost) wake(ctx context.Context) {
 // log returns the log of the agent since a cursor of the journal.
 func (h *runningHost) log(ctx context.Context, cursor string) func() string {
 	return func() string {
-		output, err := h.Run(ctx, "journalctl", "--output=cat", "--after-cursor="+cursor, "--unit="+assignment.AgentUnit)
+		entries, err := journalAfter(ctx, h.Host, cursor, "--unit="+assignment.AgentUnit)
 		if err != nil {
 			return err.Error()
 		}
-		return output
+		log := ""
+		for _, entry := range entries {
+			log += fmt.Sprintln(entry.Message)
+		}
+		return log
 	}
 }
 

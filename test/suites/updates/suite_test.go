@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -27,6 +28,21 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	lab = tenant.StartSite(ctx, site.Options{Agents: true, Consoles: GinkgoWriter})
 }, NodeTimeout(5*time.Minute))
+
+// The manager used no other rights in the workload cluster than the documented ones.
+var _ = AfterSuite(func() {
+	if lab == nil {
+		return // BeforeSuite failed
+	}
+	documented, err := rights.Documented("Rights of the manager in a workload cluster")
+	Expect(err).NotTo(HaveOccurred())
+	used, err := rights.UsedInWorkload(lab.Workload)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(documented).To(ContainElements(used))
+	if rights.WholeRun() {
+		Expect(used).To(ContainElements(rights.SeenInUpdatesOnly))
+	}
+})
 
 var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })
 
