@@ -51,4 +51,20 @@ var _ = Describe("The documentation", func() {
 		}
 		Expect(objects).To(BeNumerically(">", 2))
 	})
+
+	It("converts dumps of OpenShift to what kubectl applies", func(ctx SpecContext) {
+		t := tenant.NewEmpty(ctx, lab)
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		text, err := os.ReadFile(sourcetree.Path("docs", "migration.md"))
+		Expect(err).NotTo(HaveOccurred())
+		dumps := namedFile.FindAllStringSubmatch(string(text), -1)
+		Expect(dumps).To(HaveLen(2))
+		for _, dump := range dumps {
+			shell.write(dump[1], dump[2])
+			shell.run(ctx, "kubectl poolboot convert --skip-refused --cluster edge -n "+t.Namespace+" -f "+dump[1]+" > edge.yaml")
+			applied := shell.run(ctx, "kubectl apply --dry-run=server --validate=strict -f edge.yaml")
+			Expect(shell.code).To(BeZero(), applied)
+			Expect(applied).To(ContainSubstring("machineconfigpool.pool.cluster.x-k8s.io/worker created (server dry run)"))
+		}
+	})
 })
