@@ -138,7 +138,7 @@ spec:
 			Eventually(func() string { return getField("{.status.configuration.name}", "pbpool", "infra") }).ShouldNot(Equal(before))
 			after := getField("{.status.configuration.name}", "pbpool", "infra")
 			Eventually(func() string { return runPoolboot("explain", "machine", machine).Out }).Should(And(ContainSubstring(before), ContainSubstring(after)))
-			// The first host of the pool refuses kernel arguments, for which it has no program, and the other one waits for it.
+			// One host of the pool refuses kernel arguments, for which it has no program. The other one waits for it.
 			Eventually(func() (all []string) {
 				for name := range strings.FieldsSeq(getMachine("infra")) {
 					all = append(all, runPoolboot("explain", "machine", name).Out)
