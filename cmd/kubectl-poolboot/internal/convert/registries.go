@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -71,37 +69,30 @@ func isWithin(scope, of string) bool {
 }
 
 // convertRegistries returns the MachineConfig for the mirrors and registries of OpenShift, which count for all pools:
-// in Poolboot, all pools inherit the MachineConfigs of worker. Without any, it returns nil.
-func convertRegistries(objects *input.Objects, with string, remark func(string, ...any)) (*poolv1.MachineConfig, error) {
-	registries, err := readRegistries(objects)
-	if err != nil {
-		return nil, err
-	}
+// in Poolboot, all pools inherit the MachineConfigs of worker. Without any, it returns nil. The errors name the objects
+// that are refused and left out.
+func convertRegistries(objects *input.Objects, with string, remark func(string, ...any)) (*poolv1.MachineConfig, []error) {
+	sets, images, errs := checkRegistries(objects)
+	registries := readRegistries(sets, images)
 	var search []string
-	for _, image := range objects.ImageConfigs {
+	for _, image := range images {
 		search = image.Spec.RegistrySources.ContainerRuntimeSearchRegistries
-		for _, name := range search {
-			if !mirrorPattern.MatchString(name) {
-				return nil, fmt.Errorf("%s %q: spec.registrySources.containerRuntimeSearchRegistries: %q is no registry: correct it",
-					input.OpenShiftImageKind.Kind, image.Name, name)
-			}
-		}
 		warnImage(image, remark)
 	}
 	files := hostFiles{}
 	if with == runtimeContainerd {
 		addContainerdHosts(files, registries, remark)
 		if len(search) > 0 {
-			remark("warning: Image %q: spec.registrySources.containerRuntimeSearchRegistries is left out: containerd searches docker.io only: use full names of images", objects.ImageConfigs[0].Name)
+			remark("warning: Image %q: spec.registrySources.containerRuntimeSearchRegistries is left out: containerd searches docker.io only: use full names of images", images[0].Name)
 		}
 	} else {
 		addRegistriesConf(files, registries, search)
 	}
 	if len(files) == 0 {
-		return nil, nil
+		return nil, errs
 	}
 	config := newFilesConfig("99-"+poolv1.RoleWorker+"-registries", poolv1.RoleWorker, files)
-	return &config, nil
+	return &config, errs
 }
 
 // warnImage names the settings of an Image that are not converted.
@@ -116,33 +107,23 @@ func warnImage(image input.ImageConfig, remark func(string, ...any)) {
 	}
 }
 
-// readRegistries returns the registries of mirror sets and of the Image, as OpenShift combines them.
-func readRegistries(objects *input.Objects) (registrySet, error) {
+// readRegistries returns the registries of mirror sets and of Images, as OpenShift combines them.
+func readRegistries(sets []input.MirrorSet, images []input.ImageConfig) registrySet {
 	registries := registrySet{}
 	digests, tags := newMirrorLists(), newMirrorLists()
-	sources := slices.SortedFunc(slices.Values(objects.MirrorSets), func(a, b input.MirrorSet) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
-	})
-	policies := map[string]string{}
-	for _, set := range sources {
-		from := fmt.Sprintf("%s %q", set.Kind, set.Name)
-		for _, of := range []struct {
-			field string
-			items []input.Mirrors
-			lists *mirrorLists
-		}{{"imageDigestMirrors", set.Spec.ImageDigestMirrors, digests}, {"repositoryDigestMirrors", set.Spec.RepositoryDigestMirrors, digests}, {"imageTagMirrors", set.Spec.ImageTagMirrors, tags}} {
+	for _, set := range sets {
+		for _, of := range mirrorFields(set) {
+			lists := digests
+			if of.forTags {
+				lists = tags
+			}
 			for i, item := range of.items {
-				path := fmt.Sprintf("spec.%s[%d]", of.field, i)
-				if err := checkMirrors(item, policies); err != nil {
-					return nil, fmt.Errorf("%s: %s: %w", from, path, err)
-				}
 				if !slices.ContainsFunc(item.Mirrors, func(name string) bool { return name != item.Source }) {
 					continue // OpenShift ignores a set without a mirror, with its policy
 				}
-				of.lists.add(item.Source, item.Mirrors)
-				if registry := registries.of(item.Source, from, path); item.MirrorSourcePolicy == neverContactSource {
-					registry.blocked = true
-				}
+				lists.add(item.Source, item.Mirrors)
+				registry := registries.of(item.Source, nameOfSet(set), of.path(i))
+				registry.blocked = registry.blocked || item.MirrorSourcePolicy == neverContactSource
 			}
 		}
 	}
@@ -155,57 +136,20 @@ func readRegistries(objects *input.Objects) (registrySet, error) {
 		}
 	}
 	mirrored := registries.sorted()
-	for _, image := range objects.ImageConfigs {
-		if err := registries.addImage(image); err != nil {
-			return nil, err
-		}
+	for _, image := range images {
+		registries.addImage(image)
 	}
 	registries.inheritMirrors(mirrored)
-	return registries, nil
-}
-
-// checkMirrors refuses what OpenShift refuses. policies are those of the sources before.
-func checkMirrors(item input.Mirrors, policies map[string]string) error {
-	policy := cmp.Or(item.MirrorSourcePolicy, allowContactingSource)
-	before, isKnown := policies[item.Source]
-	policies[item.Source] = policy
-	switch {
-	case !scopePattern.MatchString(item.Source):
-		return fmt.Errorf("the source %q is no registry with a path, as registry.example.com/team: correct it", item.Source)
-	case policy != allowContactingSource && policy != neverContactSource:
-		return fmt.Errorf("mirrorSourcePolicy is %q: set %s or %s", policy, neverContactSource, allowContactingSource)
-	case isKnown && before != policy:
-		return fmt.Errorf("the source %s has mirrorSourcePolicy %s here and %s elsewhere: set one of them", item.Source, policy, before)
-	case policy == neverContactSource && slices.Contains(item.Mirrors, item.Source):
-		return fmt.Errorf("the source %s is one of its mirrors, and mirrorSourcePolicy is %s: remove one of them", item.Source, neverContactSource)
-	}
-	for _, name := range item.Mirrors {
-		if !mirrorPattern.MatchString(name) {
-			return fmt.Errorf("the mirror %q is no registry with a path, as mirror.example.com/team: correct it", name)
-		}
-	}
-	return nil
+	return registries
 }
 
 // addImage adds the insecure and the blocked registries of an Image. Both count also for what is within them.
-func (s registrySet) addImage(image input.ImageConfig) error {
-	from := fmt.Sprintf("Image %q", image.Name)
+func (s registrySet) addImage(image input.ImageConfig) {
 	sources := image.Spec.RegistrySources
-	fields := []struct {
-		field  string
-		scopes []string
-		set    func(*registryScope)
-	}{
-		{"blockedRegistries", sources.BlockedRegistries, func(r *registryScope) { r.blocked = true }},
-		{"insecureRegistries", sources.InsecureRegistries, func(r *registryScope) { r.insecure = true }},
-	}
+	fields := scopeFields(image)
 	for _, of := range fields {
 		for i, scope := range of.scopes {
-			path := fmt.Sprintf("spec.registrySources.%s[%d]", of.field, i)
-			if !scopePattern.MatchString(scope) {
-				return fmt.Errorf("%s: %s: %q is no registry with a path, and no domain, as *.example.com: correct it", from, path, scope)
-			}
-			s.of(scope, from, path)
+			s.of(scope, nameOfImage(image), of.path(i))
 		}
 	}
 	for _, of := range fields { // when all scopes are known
@@ -222,7 +166,6 @@ func (s registrySet) addImage(image input.ImageConfig) error {
 			registry.mirrors[i].insecure = slices.ContainsFunc(sources.InsecureRegistries, func(scope string) bool { return isWithin(mirror.location, scope) })
 		}
 	}
-	return nil
 }
 
 // inheritMirrors gives registries without mirrors those of the scope around them, because only the longest scope

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -103,6 +104,15 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		Entry("a search registry with a quote", "Image", `registrySources: {containerRuntimeSearchRegistries: ["a.local'"]}`, `spec.registrySources.containerRuntimeSearchRegistries: "a.local'" is no registry`),
 		Entry("a wrong type", "ImageDigestMirrorSet", `imageDigestMirrors: {}`, "spec.imageDigestMirrors: must be a list"),
 	)
+
+	It("leaves out only the refused object with --skip-refused", func() {
+		bad := newMirrorSet("ImageDigestMirrorSet", "bad", `imageDigestMirrors: [{source: bad.local, mirrors: [a.local], mirrorSourcePolicy: NeverContactSource}, {source: quay.io, mirrors: ["https://a.local"]}]`)
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, bad, tags, newMirrorSet("Image", "cluster", "registrySources: {blockedRegistries: [evil.local]}"))
+		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--container-runtime", "crio", "--skip-refused")
+		Expect(r.Code).To(Equal(cli.ExitIncomplete))
+		Expect(r.ErrOut).To(And(ContainSubstring(`ImageDigestMirrorSet "bad": spec.imageDigestMirrors[1]: the mirror "https://a.local"`), HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n")))
+		Expect(filesOf(r.Out)["99-worker-registries"][conf]).To(And(ContainSubstring("location = 'mirror.local:5000'"), ContainSubstring("location = 'evil.local'"), Not(ContainSubstring("bad.local"))))
+	})
 
 	It("ignores mirrors that are the source itself, and adds the pool worker", func() {
 		set := newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: [{source: quay.io, mirrors: [quay.io]}]")

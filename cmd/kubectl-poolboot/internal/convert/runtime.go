@@ -47,10 +47,8 @@ const containerdVersion = 3
 func convertRuntime(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, with string, remark func(string, ...any),
 ) ([]poolv1.MachineConfig, []error) {
 	configs, errs := convertRuntimeConfigs(objects.RuntimeConfigs, pools, controlPlane, cmp.Or(with, runtimeCRIO), remark)
-	registries, err := convertRegistries(objects, cmp.Or(with, runtimeCRIO), remark)
-	if err != nil {
-		errs = append(errs, err)
-	}
+	registries, more := convertRegistries(objects, cmp.Or(with, runtimeCRIO), remark)
+	errs = append(errs, more...)
 	if registries != nil {
 		configs = append(configs, *registries)
 	}
