@@ -31,6 +31,31 @@ var _ = Describe("CheckKeys", func() {
 		Entry("a wrong name in spec 2", `{"ignition":{"version":"2.2.0"},"passwd":{"user":[{"name":"core"}]}}`, "passwd.user", "correct its name, or remove it"),
 	)
 
+	DescribeTable("refuses a key that is given twice, of which Ignition would lose one",
+		func(document, path, message string) {
+			_, err := ignition.CheckKeys([]byte(document))
+			var lost *ignition.ParseError
+			Expect(errors.As(err, &lost)).To(BeTrue(), "%v", err)
+			Expect(lost.Problems).To(ConsistOf(ignition.Problem{Path: path, Message: message}))
+		},
+		Entry("in another case", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}],"Files":[{"path":"/b"}]}}`,
+			"storage.Files", "files and Files are the same key: remove one"),
+		Entry("in a list", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/b","user":{"id":0},"mode":420,"Path":"/c"}]}}`,
+			"storage.files[1].Path", "path and Path are the same key: remove one"),
+		Entry("with a letter that Ignition's parser takes for s", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"}],"fileſ":[]}}`,
+			"storage.fileſ", "files and fileſ are the same key: remove one"),
+		Entry("in the same case", `{"ignition":{"version":"3.2.0"},"storage":{},"storage":{"files":[{"path":"/b"}]}}`,
+			"storage", "storage is given twice: remove one"),
+		Entry("in spec 2", `{"ignition":{"version":"2.2.0"},"systemd":{"units":[{"name":"a.service","Name":"b.service"}]}}`,
+			"systemd.units[0].Name", "name and Name are the same key: remove one"),
+	)
+
+	It("lets objects of a list have the same keys, and comments repeat", func() {
+		const document = `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/b"}],"directories":[{"path":"/c"}]},"//":"x","//":"y"}`
+		_, err := ignition.CheckKeys([]byte(document))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
 	DescribeTable("warns of a key without content",
 		func(document, path string) {
 			warnings, err := ignition.CheckKeys([]byte(document))
