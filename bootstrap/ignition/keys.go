@@ -36,9 +36,9 @@ var configTypes = []struct {
 
 // CheckKeys returns the keys of a document that Ignition ignores because its spec version does not have them. Those
 // whose value configures something are in the error, which is a *ParseError: a host would start without it. The others
-// are warnings: empty values, comments, and the file system "root" of spec 2. Keys that are given twice are in the error
-// too. Like Ignition's parser, it ignores the case of keys. Check a document with Parse first: of one that is malformed
-// or has an unknown version, CheckKeys returns nothing.
+// are warnings: empty values, comments, and the file system "root" of spec 2. Keys that are given twice are in the
+// error too. Like Ignition's parser, it ignores the case of keys. Check a document with Parse first: of one that is
+// malformed or has an unknown version, CheckKeys returns nothing.
 func CheckKeys(raw []byte) (warnings []Problem, err error) {
 	var document any
 	version, parseErr := specVersion(raw)

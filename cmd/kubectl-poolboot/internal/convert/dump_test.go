@@ -116,6 +116,24 @@ var _ = Describe("convert, of a whole cluster", func() {
 			Expect(r.Code).To(Equal(cli.ExitIncomplete))
 		})
 
+		It("refuses only the pool with a malformed selector", func() {
+			r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra,
+				strings.NewReplacer("name: infra", "name: bad", "node-role.kubernetes.io/infra", "bad key!").Replace(clitest.OpenShiftInfra)))
+			Expect(r.Out).To(And(ContainSubstring("poolRole: worker"), ContainSubstring("poolRole: infra"), Not(ContainSubstring("poolRole: bad"))))
+			Expect(strings.Count(r.ErrOut, "refused: ")).To(Equal(1), r.ErrOut)
+			Expect(r.ErrOut).To(MatchRegexp(`refused: .*a.yaml: document 3: line \d+: MachineConfigPool "bad": spec.nodeSelector`))
+		})
+
+		It("keeps the first of objects that are given twice, and names the places of both", func() {
+			r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, newMachineConfig("50-a", "worker", "", own),
+				strings.Replace(clitest.OpenShiftInfra, "infra: \"\"", "infra: second", 1), clitest.OpenShiftInfra, newMachineConfig("50-a", "worker", "", "{fips: true}")))
+			Expect(r.Out).To(And(ContainSubstring("poolRole: infra"), Not(ContainSubstring("second")), ContainSubstring("/etc/motd"), Not(ContainSubstring("fips"))))
+			Expect(strings.Count(r.ErrOut, "refused: ")).To(Equal(3), r.ErrOut)
+			for copied, of := range map[string]string{`4: line \d+: MachineConfigPool "infra"`: "2", `5: line \d+: MachineConfigPool "infra"`: "2", `6: line \d+: MachineConfig "50-a"`: "3"} {
+				Expect(r.ErrOut).To(MatchRegexp("refused: .*a.yaml: document %s is given twice: remove it, or the one in .*a.yaml: document %s: line", copied, of))
+			}
+		})
+
 		It("exits with 0 when nothing is refused", func() {
 			Expect(clitest.ExpectSuccess(skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker)))).To(ContainSubstring("name: worker"))
 		})

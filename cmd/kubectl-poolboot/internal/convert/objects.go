@@ -33,12 +33,13 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		severity, about, _ := strings.Cut(fmt.Sprintf(text, args...), ": ")
 		remarks = append(remarks, severity+": "+objects.LocateText(about))
 	}
-	pools, controlPlane := selectPools(objects, remark)
-	errs = setKubeletSections(objects, pools, controlPlane, remark)
+	pools, controlPlane, errs := selectPools(objects, remark)
+	errs = append(errs, setKubeletSections(objects, pools, controlPlane, remark)...)
 	if err := setDisruptionPolicy(objects.MachineConfigurations, pools, remark); err != nil {
 		errs = append(errs, err)
 	}
-	configs := selectConfigs(objects, pools, controlPlane, remark)
+	configs, copies := selectConfigs(objects, pools, controlPlane, remark)
+	errs = append(errs, copies...)
 	for i := range configs {
 		moveKubeletDropins(&configs[i], remark)
 		warnWithoutEffect(&configs[i], remark)
@@ -95,8 +96,10 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 // roleMaster is the name of OpenShift's pool of control plane machines.
 const roleMaster = "master"
 
-// selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane.
-func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool) {
+// selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane. The errors name
+// pools that are given twice.
+func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool, copies []error) {
+	var selected []*poolv1.MachineConfigPool
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
 		switch {
 		case !input.IsOpenShift(p.TypeMeta):
@@ -105,8 +108,12 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 			remark("warning: MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot", p.Name)
 			controlPlane = append(controlPlane, *p)
 		default:
-			pools = append(pools, *p)
+			selected = append(selected, p)
 		}
+	}
+	selected, copies = input.FirstCopies(objects, selected)
+	for _, p := range selected {
+		pools = append(pools, *p)
 	}
 	if !slices.ContainsFunc(controlPlane, func(p poolv1.MachineConfigPool) bool { return p.Name == roleMaster }) {
 		controlPlane = append(controlPlane, newBuiltIn(roleMaster))
@@ -126,12 +133,15 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 	slices.SortFunc(pools, func(a, b poolv1.MachineConfigPool) int {
 		return cmp.Or(rank[pool.IsCustom(a.Name)]-rank[pool.IsCustom(b.Name)], strings.Compare(a.Name, b.Name))
 	})
-	return pools, controlPlane
+	return pools, controlPlane, copies
 }
 
 // selectConfigs returns OpenShift's MachineConfigs in the order of their names, without rendered ones and those that
-// only the control plane has.
-func selectConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (configs []poolv1.MachineConfig) {
+// only the control plane has. The errors name MachineConfigs that are given twice.
+func selectConfigs(
+	objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any),
+) (configs []poolv1.MachineConfig, copies []error) {
+	var selected []*poolv1.MachineConfig
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
 		isIn := func(p poolv1.MachineConfigPool) bool {
 			return matchesSelector(p.Spec.MachineConfigSelector, config.Labels)
@@ -146,12 +156,16 @@ func selectConfigs(objects *input.Objects, pools, controlPlane []poolv1.MachineC
 		case input.IsControlPlane(config.Labels[roleLabel]) && !slices.ContainsFunc(pools, isIn):
 			remark("warning: MachineConfig %q is left out: its role is the control plane", config.Name)
 		default:
-			dropReleaseImages(config, remark)
-			configs = append(configs, *config)
+			selected = append(selected, config)
 		}
 	}
+	selected, copies = input.FirstCopies(objects, selected)
+	for _, config := range selected {
+		dropReleaseImages(config, remark)
+		configs = append(configs, *config)
+	}
 	slices.SortFunc(configs, func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) })
-	return configs
+	return configs, copies
 }
 
 // matchesSelector reports whether a selector of OpenShift selects an object. An empty or malformed one selects nothing.

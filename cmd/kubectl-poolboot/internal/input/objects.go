@@ -53,6 +53,9 @@ type Objects struct {
 	// places are where the objects were read, by kind and name.
 	places map[string]place
 
+	// placeOfItem is where each of items was read.
+	placeOfItem map[client.Object]place
+
 	// validate has Poolboot's objects refused that the API server or a webhook would refuse.
 	validate bool
 
@@ -129,9 +132,10 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		kind = head.GroupVersionKind()
 	}
 	if o.places == nil {
-		o.places = map[string]place{}
+		o.places, o.placeOfItem = map[string]place{}, map[client.Object]place{}
 	}
 	o.places[kind.Kind+" "+head.Metadata.Name] = at
+	before := len(o.items)
 	var err error
 	switch {
 	case head.Kind == "" && head.Variant != "":
@@ -164,6 +168,9 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	default:
 		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored\n", at, kind.Kind, head.Metadata.Name, kind.GroupVersion())
 		return err
+	}
+	for _, item := range o.items[before:] {
+		o.placeOfItem[item] = at
 	}
 	switch {
 	case err != nil && head.Metadata.Name != "":

@@ -11,6 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	objectschema "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/schema"
 )
@@ -48,10 +49,12 @@ func (o *Objects) validatePools() error {
 	return errors.Join(refused...)
 }
 
-// ValidatePool returns what the webhook would refuse in one of several pools.
+// ValidatePool returns what the webhook would refuse in one of several pools. It does not compare the pool with those
+// that have a malformed selector, which are refused themselves.
 func ValidatePool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	others := slices.Concat(pools[:i], pools[i+1:])
 	return validation.MachineConfigPool(&pools[i], slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool {
-		return other.Spec.ClusterName != pools[i].Spec.ClusterName || other.Namespace != pools[i].Namespace
+		_, malformed := pool.Decide(nil, []poolv1.MachineConfigPool{other})
+		return malformed != nil || other.Spec.ClusterName != pools[i].Spec.ClusterName || other.Namespace != pools[i].Namespace
 	}))
 }
