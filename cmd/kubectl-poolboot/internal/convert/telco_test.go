@@ -59,12 +59,28 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		Expect(rendered).To(ContainSubstring("20-poolboot-wrapper.conf"))
 	})
 
+	DescribeTable("keeps the flags of the command",
+		func(command, flags string) {
+			r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", "            [Service]\n            ExecStart=\n            "+command+"\n"))
+			Expect(r.Code).To(BeZero(), r.ErrOut)
+			Expect(r.Out).To(ContainSubstring(`Environment="KUBELET_EXTRA_ARGS=` + flags + `"`))
+		},
+		Entry(nil, "ExecStart=/usr/bin/nsenter --mount=/run/a ${ORIG_EXECSTART} --v 4 --oom-score-adj -999", "--v 4 --oom-score-adj -999"),
+		Entry(nil, "ExecStart=/bin/sh -c 'exec /usr/bin/nsenter --mount=/run/a $ORIG_EXECSTART  --feature-gates=A=true,B=false '", "--feature-gates=A=true,B=false"),
+	)
+
 	It("refuses commands that it does not know and two different ones for a pool, and names one that no pool gets", func() {
 		for _, command := range []string{
 			"ExecStart=/usr/bin/kubelet --v=4",
 			"ExecStart=/bin/sh -c \"nsenter --mount=/run/a /usr/bin/kubelet\"",
 			"ExecStart=nsenter --mount=%h/$A ${ORIG_EXECSTART}",
 			"ExecStart=nsenter --mount=/run/a ${ORIG_EXECSTART}\n            ExecStart=/bin/true",
+			"ExecStart=bash -c \"nsenter --mount=/run/a ${ORIG_EXECSTART} --v=4; rm -rf /\"",
+			"ExecStart=bash -c \"nsenter --mount=/run/a ${ORIG_EXECSTART} --v=4 && touch /a\"",
+			"ExecStart=bash -c \"nsenter --mount=/run/a ${ORIG_EXECSTART} --v=$(id)\"",
+			"ExecStart=bash -c \"nsenter --mount=/run/a ${ORIG_EXECSTART} --v=4 /tmp/a\"",
+			"ExecStart=bash -c \"nsenter --mount=/run/a ${ORIG_EXECSTART} /tmp/a\"",
+			"ExecStart=bash -c \"touch /a; nsenter --mount=/run/a ${ORIG_EXECSTART}\"",
 		} {
 			r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", "            [Service]\n            ExecStart=\n            "+command+"\n"))
 			Expect(r.Code).To(Equal(1), command)
