@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -25,7 +27,7 @@ var withoutEffect = []struct {
 		"and --node-ip in KUBELET_EXTRA_ARGS of the host's image names another"},
 	{regexp.MustCompile(`^/etc/kubernetes/openshift-workload-pinning$`), "only OpenShift's kubelet reads this file: set reservedSystemCPUs and cpuManagerPolicy in spec.kubeletConfiguration, " +
 		"and CPUAffinity in a drop-in of the units to pin"},
-	{regexp.MustCompile(`^/etc/crio/crio\.conf\.d/.*workload.*pinning`), "CRI-O pins workloads only with the annotations that OpenShift's kubelet sets: set reservedSystemCPUs in spec.kubeletConfiguration"},
+	{regexp.MustCompile(`^/etc/crio/crio\.conf\.d/.*workload.*(pinning|partitioning)`), "CRI-O pins workloads only with the annotations that OpenShift's kubelet sets: set reservedSystemCPUs in spec.kubeletConfiguration"},
 	{regexp.MustCompile(`^/etc/default/nodeip-configuration$`), "only OpenShift's nodeip-configuration.service reads this file: configure the host's addresses in its network configuration"},
 	{regexp.MustCompile(`^/etc/(machine-config-daemon|mco|machine-config-server)(/|$)`), "only OpenShift's Machine Config Operator reads this file: leave it out"},
 }
@@ -82,7 +84,11 @@ func warnWithoutEffect(config *poolv1.MachineConfig, remark func(string, ...any)
 	editIgnition(config, func(document map[string]any) bool {
 		for i, file := range itemsAt(document, "storage", "files") {
 			name, _ := file["path"].(string)
-			check(fmt.Sprintf("storage.files[%d]", i), path.Clean(name))
+			at := fmt.Sprintf("storage.files[%d]", i)
+			check(at, path.Clean(name))
+			if strings.Contains(name, "/"+ignition.KubeletUnit+".d/") {
+				checkVariables(at, contentsOf(file))
+			}
 		}
 		for i, unit := range itemsAt(document, "systemd", "units") {
 			at := fmt.Sprintf("systemd.units[%d]", i)
@@ -100,4 +106,17 @@ func warnWithoutEffect(config *poolv1.MachineConfig, remark func(string, ...any)
 		}
 		return false
 	})
+}
+
+// maxDropin limits the decompressed contents of a drop-in that are searched.
+const maxDropin = 1 << 20
+
+// contentsOf returns the contents of a file in Ignition of any spec version. Without valid contents in the document, it
+// returns "": the checks refuse such a drop-in.
+func contentsOf(file map[string]any) string {
+	contents, _ := file["contents"].(map[string]any)
+	source, _ := contents["source"].(string)
+	compression, _ := contents["compression"].(string)
+	text, _ := ignition.Contents(types.Resource{Source: &source, Compression: &compression}, maxDropin)
+	return string(text)
 }

@@ -16,8 +16,8 @@ const flagValue = `[A-Za-z0-9_./:=@,+-]`
 
 var (
 	// inNamespace matches the command by which drop-ins for telco hosts start the kubelet in a mount namespace: the
-	// path of the namespace, and flags that are added to the kubelet's command. A command with anything else, as what only
-	// a shell understands, does not match.
+	// path of the namespace, and flags that are added to the kubelet's command. A command with anything else, as what
+	// only a shell understands, does not match.
 	inNamespace = regexp.MustCompile(`^(?:\S*/)?(?:(?:ba)?sh -c ["']?(?:exec )?(?:\S*/)?)?nsenter --mount=([^\s"']+) ` +
 		`"?\$\{?ORIG_EXECSTART\}?"?((?: --?[A-Za-z0-9][A-Za-z0-9-]*(?:=` + flagValue + `*| ` + flagValue + `+)?)*) ?["']*$`)
 	// wrapperWord matches what a word of kubeletWrapper can be.
