@@ -116,13 +116,17 @@ var _ = Describe("convert, of a whole cluster", func() {
 			Expect(r.Code).To(Equal(cli.ExitIncomplete))
 		})
 
-		It("refuses only the pool with a malformed selector", func() {
-			r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra,
-				strings.NewReplacer("name: infra", "name: bad", "node-role.kubernetes.io/infra", "bad key!").Replace(clitest.OpenShiftInfra)))
-			Expect(r.Out).To(And(ContainSubstring("poolRole: worker"), ContainSubstring("poolRole: infra"), Not(ContainSubstring("poolRole: bad"))))
-			Expect(strings.Count(r.ErrOut, "refused: ")).To(Equal(1), r.ErrOut)
-			Expect(r.ErrOut).To(MatchRegexp(`refused: .*a.yaml: document 3: line \d+: MachineConfigPool "bad": spec.nodeSelector`))
-		})
+		DescribeTable("refuses only the pool with an invalid selector",
+			func(selector string) {
+				r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, strings.NewReplacer("name: infra", "name: bad",
+					"matchLabels:\n      node-role.kubernetes.io/infra: \"\"", selector).Replace(clitest.OpenShiftInfra)))
+				Expect(r.Out).To(And(ContainSubstring("poolRole: worker"), ContainSubstring("poolRole: infra"), Not(ContainSubstring("poolRole: bad"))))
+				Expect(strings.Count(r.ErrOut, "refused: ")).To(Equal(1), r.ErrOut)
+				Expect(r.ErrOut).To(MatchRegexp(`refused: .*a.yaml: document 3: line \d+: MachineConfigPool "bad": spec.nodeSelector`))
+			},
+			Entry("that is malformed", `matchLabels: {"bad key!": ""}`),
+			Entry("that selects all Nodes but some", "matchExpressions: [{key: a, operator: NotIn, values: [b]}]"),
+		)
 
 		It("keeps the first of objects that are given twice, and names the places of both", func() {
 			r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, clitest.OpenShiftInfra, newMachineConfig("50-a", "worker", "", own),

@@ -50,11 +50,11 @@ func (o *Objects) validatePools() error {
 }
 
 // ValidatePool returns what the webhook would refuse in one of several pools. It does not compare the pool with those
-// that have a malformed selector, which are refused themselves.
+// that have an invalid selector, which are refused themselves.
 func ValidatePool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	others := slices.Concat(pools[:i], pools[i+1:])
 	return validation.MachineConfigPool(&pools[i], slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool {
-		_, malformed := pool.Decide(nil, []poolv1.MachineConfigPool{other})
-		return malformed != nil || other.Spec.ClusterName != pools[i].Spec.ClusterName || other.Namespace != pools[i].Namespace
+		_, invalid := pool.Labels(other)
+		return invalid != nil || other.Spec.ClusterName != pools[i].Spec.ClusterName || other.Namespace != pools[i].Namespace
 	}))
 }
