@@ -27,7 +27,7 @@ func Ignition(config *runtime.RawExtension, butaneText string, limit int, guard 
 		if err == nil {
 			_, err = ignition.CheckKeys(config.Raw)
 		}
-		return ignitionErrors(parsed, err, guard, parent.Child("config"))
+		return ignitionErrors(parsed, withoutLines(err), guard, parent.Child("config"))
 	case butaneText != "":
 		parsed, err := butane.Parse(butaneText)
 		return ignitionErrors(parsed, err, guard, parent.Child("butane"))
@@ -47,6 +47,18 @@ func KeyWarnings(config *runtime.RawExtension, parent *field.Path) (warnings []s
 	return warnings
 }
 
+// withoutLines returns the error of a document within an object without lines: the document of the API server has one,
+// and in a file they are not the file's.
+func withoutLines(err error) error {
+	var malformed *ignition.ParseError
+	if errors.As(err, &malformed) {
+		for i := range malformed.Problems {
+			malformed.Problems[i].Line = 0
+		}
+	}
+	return err
+}
+
 // ignitionErrors converts the errors of a parser and of a guard to field errors.
 func ignitionErrors(parsed ignition.Config, err error, guard func(ignition.Config) error, path *field.Path) field.ErrorList {
 	var malformed *ignition.ParseError
@@ -55,9 +67,6 @@ func ignitionErrors(parsed ignition.Config, err error, guard func(ignition.Confi
 		for _, problem := range malformed.Problems {
 			at := childPath(path, problem.Path)
 			problem.Path = ""
-			if problem.Line == 1 {
-				problem.Line = 0 // JSON from the API server has one line
-			}
 			errs = append(errs, field.Invalid(at, field.OmitValueType{}, problem.String()))
 		}
 		return errs

@@ -219,6 +219,12 @@ spec:
 		}
 	})
 
+	It("names only the line of the file in JSON with line feeds", func() {
+		r := converting("{\n\"apiVersion\": \"machineconfiguration.openshift.io/v1\", \"kind\": \"MachineConfig\",\n\"metadata\": {\"name\": \"50-a\"},\n\"spec\": {\"config\": {\n" +
+			"\"ignition\": {\"version\": \"3.2.0\"},\n\"storage\": {\"files\": [\n{\"path\": \"/a\", \"mode\": \"0644\"}]}}}}\n")
+		clitest.ExpectError(r, 1, `document 1: line 7: MachineConfig "50-a": spec.config.storage.files[0].mode: must be a whole number`)
+	})
+
 	It("refuses a name of a Cluster that no pool can have", func() {
 		r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker), "--cluster", "Infra_1", "-n", "edge")
 		clitest.ExpectError(r, 1, "--cluster Infra_1: ", "lowercase RFC 1123")

@@ -95,7 +95,7 @@ func (p place) locate(err error) error {
 	for _, problem := range problems {
 		about := about
 		at := p.of(match[1] + "." + problem.Path)
-		if problem.Line > 0 {
+		if problem.Line > 0 && match[1] == butaneField { // lines of Ignition are not those of the file
 			at = p.ofText(match[1], problem.Line)
 		}
 		problem.Line = 0

@@ -35,6 +35,26 @@ spec:
     storage:
       files: [{path: etc/a}]
 `
+	// indentedJSON has the same mistake in line 13, which is another line of its Ignition.
+	const indentedJSON = `{
+  "kind": "MachineConfig",
+  "apiVersion": "machineconfiguration.openshift.io/v1",
+  "metadata": {
+    "name": "50-a",
+    "labels": {"machineconfiguration.openshift.io/role": "worker"}
+  },
+  "spec": {
+    "config": {
+      "ignition": {"version": "3.4.0"},
+      "storage": {
+        "files": [
+          {"path": "etc/a"}
+        ]
+      }
+    }
+  }
+}
+`
 	const mistake = `MachineConfig "50-a": spec.config.storage.files[0].path: path not absolute`
 	indent := func(text string, by int) string {
 		return strings.Repeat(" ", by-2) + "- " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+strings.Repeat(" ", by)) + "\n"
@@ -62,6 +82,7 @@ spec:
 			return strings.Replace(strings.Replace(wrong, "spec:", "x: &files [{path: etc/a}]\nspec:", 1), "files: [{path: etc/a}]", "files: *files", 1)
 		}, `document 1: line 6: `+mistake),
 		Entry("in the second document of JSON", func() string { return jsonOf(clitest.OpenShiftInfra) + "\n" + jsonOf(wrong) }, "document 2: line 2: "+mistake),
+		Entry("in JSON with line feeds", func() string { return indentedJSON }, "document 1: line 13: "+mistake),
 		Entry("in a text in Butane", func() string {
 			return clitest.Config("50-a", "worker", "") + "  butane: |\n    variant: fcos\n    version: 1.5.0\n    storage:\n      filez: []\n"
 		}, `document 1: line 11: MachineConfig "50-a": spec.butane.storage.filez: unused key filez`),
