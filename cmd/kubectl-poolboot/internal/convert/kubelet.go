@@ -171,7 +171,10 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 			delete(section, name)
 		}
 	}
-	if len(wrong) > 0 {
+	raw, err = json.Marshal(section)
+	utilruntime.Must(err)
+	kept, _ := kubelet.Parse(raw, at) // its errors are above
+	if wrong = append(wrong, kept.Check(at)...); len(wrong) > 0 {
 		return nil, objects.Refuse(input.OpenShiftKubeletKind.Kind, k.Name, wrong)
 	}
 	if len(section) == 2 { // apiVersion and kind

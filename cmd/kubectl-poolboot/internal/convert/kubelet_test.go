@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -121,8 +122,23 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 	})
 
 	It("refuses values that Poolboot would refuse", func() {
-		clitest.ExpectError(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -1`)
+		clitest.ExpectError(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `KubeletConfig "big": spec.kubeletConfig.maxPods: Invalid value: -1`)
 	})
+
+	DescribeTable("leaves out only the KubeletConfig with a refused value, and names its place",
+		func(spec, problem string, pools ...string) {
+			label := `pools.operator.machineconfiguration.openshift.io/worker: ""`
+			file := clitest.WriteFile("objects.yaml", append([]string{newKubeletConfig("bad", label, "\n  kubeletConfig: {\n    "+spec+"}")}, pools...)...)
+			r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--skip-refused")
+			Expect(r.Code).To(Equal(cli.ExitIncomplete))
+			Expect(r.ErrOut).To(ContainSubstring("refused: " + file + `: document 1: line 7: KubeletConfig "bad": spec.kubeletConfig.` + problem))
+			Expect(r.ErrOut).To(HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n"))
+			Expect(r.Out).To(And(ContainSubstring("kind: MachineConfigPool"), ContainSubstring("name: worker"), Not(ContainSubstring("kubeletConfiguration"))))
+		},
+		Entry("for a pool of the files", "memorySwap: {swapBehavior: UnlimitedSwap}", `memorySwap.swapBehavior: Unsupported value: "UnlimitedSwap"`,
+			addLabel(clitest.OpenShiftWorker, `pools.operator.machineconfiguration.openshift.io/worker: ""`)),
+		Entry("without pools", "containerLogMaxFiles: 1", "containerLogMaxFiles: Invalid value: 1"),
+	)
 
 	It("leaves out the MachineConfigs that OpenShift generates from them", func() {
 		generated := strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: KubeletConfig, name: big, uid: b}]\n", 1)
