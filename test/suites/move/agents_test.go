@@ -93,7 +93,8 @@ func beginUpdate(ctx context.Context, s *site.Site, t *tenant.Tenant, history *s
 // config that they run.
 func expectUpdated(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory) string {
 	GinkgoHelper()
-	Eventually(ctx, func() *poolv1.MachineConfigPool { return getPool(ctx, s, t) }).Should(
+	// An agent that could not reach the config server during the move tries again after up to a minute.
+	Eventually(ctx, func() *poolv1.MachineConfigPool { return getPool(ctx, s, t) }, "4m").Should(
 		Satisfy(func(p *poolv1.MachineConfigPool) bool { return conditions.IsTrue(p, poolv1.UpdatedCondition) }))
 	revisionsOf(ctx, s, t)
 	_, most := updatingNodes(history)

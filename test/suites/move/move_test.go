@@ -121,7 +121,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		b.expectUsedUp(ctx, source, t, first, other)
 		expectHostUIDLabels(ctx, source, t)
 		expectNodesInPool(ctx, source, t, history, expectUpdated(ctx, source, t, history))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(7*time.Minute))
 })
 
 // initializeMoved sets the control plane's status on the other site, as a control plane provider does after a move, and
