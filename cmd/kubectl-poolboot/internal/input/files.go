@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,7 +93,8 @@ func (f *Files) Read(names ...string) (*Objects, error) {
 	return objects, nil
 }
 
-// expand returns the files of a directory, in the order of their names; a file is itself.
+// expand returns the files of a directory, in the order of their names; a file is itself. Hidden directories, such as
+// that of Git, are left out.
 func (f *Files) expand(name string) ([]string, error) {
 	if name == Stdin {
 		return []string{name}, nil
@@ -106,17 +108,37 @@ func (f *Files) expand(name string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && !f.recursive:
+		case entry.IsDir() && path != root && (!f.recursive || strings.HasPrefix(entry.Name(), ".")):
 			return filepath.SkipDir
-		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
-			paths = append(paths, path)
+		case entry.IsDir() || !slices.Contains(extensions, filepath.Ext(path)):
+			return nil
 		}
+		if why := whyNoFile(path); why != "" {
+			_, err := fmt.Fprintf(f.Streams.ErrOut, "note: %s is left out: %s\n", path, why)
+			return err
+		}
+		paths = append(paths, path)
 		return nil
 	})
 	if err == nil && len(paths) == 0 {
 		err = fmt.Errorf("the directory %s contains no *.yaml, *.yml or *.json: name another directory, or add -R to read its subdirectories", name)
 	}
 	return paths, err
+}
+
+// whyNoFile returns why a path in a directory can't be read as a file, or nothing. It opens nothing: opening a pipe
+// waits, and opening some devices has an effect.
+func whyNoFile(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it is a link to a file that does not exist"
+	case err == nil && info.IsDir():
+		return "it is a link to a directory"
+	case err == nil && !info.Mode().IsRegular():
+		return "it is no regular file"
+	}
+	return "" // opening it returns another error
 }
 
 // readFile adds the objects in a file. Errors name the file and the document, counted from 1; documents that hold only

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -81,6 +82,31 @@ var _ = Describe("Files", func() {
 			link := filepath.Join(GinkgoT().TempDir(), "link")
 			Expect(os.Symlink(filepath.Dir(clitest.WriteFile("a.yaml", infra)), link)).To(Succeed())
 			Expect(clitest.ExpectSuccess(role(link))).To(Equal("infra\n"))
+		})
+
+		It("leave out what is no file, without opening it, and hidden directories", func() {
+			directory := GinkgoT().TempDir()
+			clitest.WriteFileIn(directory, "a.yaml", infra)
+			clitest.WriteFileIn(directory, ".git/b.yaml", "{not: [yaml")
+			clitest.WriteFileIn(directory, "below/.cache/c.yaml", "{not: [yaml")
+			Expect(os.Symlink("gone", filepath.Join(directory, "link.yaml"))).To(Succeed())
+			Expect(os.Symlink("below", filepath.Join(directory, "more.yaml"))).To(Succeed())
+			Expect(os.Symlink("/dev/full", filepath.Join(directory, "device.json"))).To(Succeed())
+			Expect(syscall.Mkfifo(filepath.Join(directory, "pipe.yaml"), 0o600)).To(Succeed()) // nobody writes to it
+			r := role(directory, "-R")
+			Expect(r.Out).To(Equal("infra\n"))
+			Expect(r.Code).To(BeZero())
+			directory += string(filepath.Separator)
+			Expect(r.ErrOut).To(Equal("note: " + directory + "device.json is left out: it is no regular file\n" +
+				"note: " + directory + "link.yaml is left out: it is a link to a file that does not exist\n" +
+				"note: " + directory + "more.yaml is left out: it is a link to a directory\n" +
+				"note: " + directory + "pipe.yaml is left out: it is no regular file\n"))
+		})
+
+		It("are those of a hidden directory that is named itself", func() {
+			directory := filepath.Join(GinkgoT().TempDir(), ".pools")
+			clitest.WriteFileIn(directory, "a.yaml", infra)
+			Expect(clitest.ExpectSuccess(role(directory))).To(Equal("infra\n"))
 		})
 
 		It("must exist", func() {
