@@ -181,7 +181,13 @@ func (f *Files) readFile(path string, objects *Objects) error {
 			documents, err = toJSON(chunk)
 		}
 		if err != nil {
-			switch err = at.ofYAML(err); {
+			err = at.ofYAML(err)
+			if isTemplate := bytes.Contains(chunk, []byte(templateMark)); isTemplate && strings.Contains(err.Error(), "map[interface {}]") {
+				err = fmt.Errorf("%s: it is a template: render it, and convert the result", at)
+			} else if isTemplate {
+				err = fmt.Errorf("%w: if it is a template, render it, and convert the result", err)
+			}
+			switch {
 			case objects.inDirectory && bytes.Contains(chunk, []byte(templateMark)):
 				fmt.Fprintf(f.Streams.ErrOut, "note: %s: document %d is left out: it is a template and not YAML: render it, and convert the result\n", path, number)
 			case !f.SkipRefused:

@@ -147,6 +147,8 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	case o.inDirectory && strings.Contains(head.Metadata.Name, templateMark):
 		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is a template: render it, and convert the result\n", at, kind.Kind, head.Metadata.Name)
 		return err
+	case strings.Contains(head.Metadata.Name, templateMark):
+		err = errors.New("it is a template: render it, and convert the result")
 	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
 		return o.addItems(kind, at, head.Items)
 	case head.Metadata.Name == "" && (slices.Contains(namedKinds, kind) || o.readRuntimeConfigs && slices.Contains(runtimeKinds, kind)):
