@@ -49,13 +49,17 @@ func (s *shell) run(line string) string {
 	return terminal.String()
 }
 
-// beside goes to a new directory with the files of a document, each named by its first line.
+// writeBlocks goes to a new directory with the files of a document, each named by its first line. That line is kept
+// where it is a comment, as whoever copies the block does: the lines of messages count it.
 func writeBlocks(blocks []clitest.Block) {
 	GinkgoHelper()
 	GinkgoT().Chdir(GinkgoT().TempDir())
 	for _, b := range blocks {
 		if name, contents, named := strings.Cut(strings.TrimPrefix(b.Text, "# "), "\n"); b.Language != "console" && b.Language != "sh" {
 			Expect(named).To(BeTrue())
+			if b.Language == "yaml" {
+				contents = b.Text
+			}
 			clitest.WriteFileIn(".", name, contents)
 		}
 	}
