@@ -137,8 +137,9 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 		}
 		delete(section, name)
 	}
-	if len(k.Spec.TLSSecurityProfile) > 0 {
-		setTLSProfile(section, k.Spec.TLSSecurityProfile, leaveOut)
+	var wrong field.ErrorList
+	if profile := k.Spec.TLSSecurityProfile; profile != nil {
+		wrong = setTLSProfile(section, profile, leaveOut)
 	}
 	if level := k.Spec.LogLevel; level != nil {
 		if _, has := section["logging"]; has {
@@ -158,7 +159,6 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 	}
 	at := field.NewPath("spec", "kubeletConfig")
 	_, errs := kubelet.Parse(raw, at)
-	var wrong field.ErrorList
 	for _, err := range errs {
 		if err.Type != field.ErrorTypeForbidden && err.BadValue != (field.OmitValueType{}) {
 			wrong = append(wrong, err)

@@ -2,9 +2,11 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
@@ -31,6 +33,9 @@ var (
 		"Modern":       {"VersionTLS13", tls13Ciphers},
 	}
 )
+
+// customTLSProfile is the type of a profile with its own version and cipher suites.
+const customTLSProfile = "Custom"
 
 // suiteOf returns the name of a cipher suite in a KubeletConfiguration for its name in OpenSSL, or "" if a kubelet does
 // not have it.
@@ -75,24 +80,33 @@ func cutLast(text, separator string) (before, after string, found bool) {
 }
 
 // setTLSProfile sets the fields of a kubelet section for a TLS security profile. Fields that the section has already
-// are kept, as in OpenShift.
-func setTLSProfile(section, profile map[string]any, leaveOut func(path, why string)) {
-	name, _ := profile["type"].(string)
-	if name == "" {
+// are kept, as in OpenShift. It returns what is wrong with the profile.
+func setTLSProfile(section, profile map[string]any, leaveOut func(path, why string)) field.ErrorList {
+	at := field.NewPath("spec", "tlsSecurityProfile")
+	refuse := func(name, why string) field.ErrorList {
+		return field.ErrorList{field.Invalid(at.Child(name), field.OmitValueType{}, why)}
+	}
+	name, isText := profile["type"].(string)
+	switch {
+	case !isText && profile["type"] != nil:
+		return refuse("type", "must be a string: set "+strings.Join(slices.Sorted(maps.Keys(tlsProfiles)), ", ")+" or "+customTLSProfile)
+	case name == "":
 		name = "Intermediate" // OpenShift's default
 	}
 	of, predefined := tlsProfiles[name]
-	if custom, has := profile["custom"].(map[string]any); !predefined && has && name == "Custom" {
-		predefined = true
+	switch custom, has := profile["custom"].(map[string]any); {
+	case predefined:
+	case name != customTLSProfile:
+		leaveOut("tlsSecurityProfile", fmt.Sprintf("the profile %q is unknown: set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration", name))
+		return nil
+	case !has:
+		return refuse("custom", "the type is "+customTLSProfile+": set custom.minTLSVersion and custom.ciphers")
+	default:
 		of.minVersion, _ = custom["minTLSVersion"].(string)
 		ciphers, _ := custom["ciphers"].([]any)
 		for _, cipher := range ciphers {
 			of.ciphers = append(of.ciphers, fmt.Sprint(cipher))
 		}
-	}
-	if !predefined {
-		leaveOut("tlsSecurityProfile", fmt.Sprintf("the profile %q is unknown: set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration", name))
-		return
 	}
 	var suites []any
 	for _, cipher := range of.ciphers {
@@ -108,4 +122,5 @@ func setTLSProfile(section, profile map[string]any, leaveOut func(path, why stri
 	if _, has := section["tlsCipherSuites"]; !has && len(suites) > 0 {
 		section["tlsCipherSuites"] = suites
 	}
+	return nil
 }

@@ -36,11 +36,22 @@ var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
 		},
 		Entry("Old", "tlsSecurityProfile: {type: Old, old: {}}", "VersionTLS10", old, ""),
 		Entry("Intermediate", "tlsSecurityProfile: {type: Intermediate}", "VersionTLS12", intermediate, ""),
+		Entry("the default", "tlsSecurityProfile: {}", "VersionTLS12", intermediate, ""),
+		Entry("the default, with an empty type", `tlsSecurityProfile: {type: ""}`, "VersionTLS12", intermediate, ""),
 		Entry("Modern", "tlsSecurityProfile: {type: Modern}", "VersionTLS13", tls13, ""),
 		Entry("Custom", "tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: VersionTLS11, ciphers: [ECDHE-RSA-AES128-GCM-SHA256, DHE-RSA-AES256-SHA256]}}",
 			"VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 			`warning: KubeletConfig "a": spec.tlsSecurityProfile.custom.ciphers is left out: kubelets do not have DHE-RSA-AES256-SHA256`),
 		Entry("with a field that the KubeletConfig sets", "tlsSecurityProfile: {type: Modern}, kubeletConfig: {tlsMinVersion: VersionTLS12}", "VersionTLS12", tls13, ""),
+	)
+
+	DescribeTable("refuses a profile that OpenShift would refuse",
+		func(profile, why string) {
+			clitest.ExpectError(converting("tlsSecurityProfile: "+profile), 1, `KubeletConfig "a": spec.tlsSecurityProfile.`+why)
+		},
+		Entry("whose type is no text", "{type: 5}", "type: must be a string: set Intermediate, Modern, Old or Custom"),
+		Entry("without its settings", "{type: Custom}", "custom: the type is Custom: set custom.minTLSVersion and custom.ciphers"),
+		Entry("with settings that are no object", "{type: Custom, custom: null}", "custom: the type is Custom"),
 	)
 
 	It("names an unknown profile", func() {
