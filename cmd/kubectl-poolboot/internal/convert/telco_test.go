@@ -69,6 +69,15 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		Entry(nil, "ExecStart=/bin/sh -c 'exec /usr/bin/nsenter --mount=/run/a $ORIG_EXECSTART  --feature-gates=A=true,B=false '", "--feature-gates=A=true,B=false"),
 	)
 
+	It("warns if another drop-in sets the flags of the kubelet too", func() {
+		own := "            [Service]\n            # KUBELET_EXTRA_ARGS=\n            Environment=KUBELET_EXTRA_ARGS=--v=2\n"
+		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin+own), newTelcoConfig("60-mine", "worker", own))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		const flags = `warning: MachineConfig "50-ran": the flags in ExecStart of its drop-in 90-container-mount-namespace.conf of kubelet.service become KUBELET_EXTRA_ARGS, which `
+		Expect(r.ErrOut).To(And(ContainSubstring(flags+"the drop-in sets too"), ContainSubstring(flags+`90-container-mount-namespace.conf of MachineConfig "60-mine" sets too`)))
+		Expect(converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin)).ErrOut).NotTo(ContainSubstring("warning"))
+	})
+
 	It("refuses commands that it does not know and two different ones for a pool, and names one that no pool gets", func() {
 		for _, command := range []string{
 			"ExecStart=/usr/bin/kubelet --v=4",

@@ -86,6 +86,7 @@ func logicalLines(contents string) (lines []string) {
 // setWrappers moves the commands that start the kubelet in a mount namespace from the drop-ins of MachineConfigs to the
 // pools that select these.
 func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+	setsFlags := findExtraArgs(configs)
 	for i := range configs {
 		edit := func(unit, dropin, contents string) string {
 			if unit != ignition.KubeletUnit {
@@ -94,6 +95,12 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 			rest, wrapper := takeWrapper(contents)
 			if wrapper == nil {
 				return contents
+			}
+			if this := describeDropin(configs[i].Name, dropin); len(extraArgs.FindAllString(rest, -1)) > len(extraArgs.FindAllString(contents, -1)) {
+				for _, other := range setsFlags {
+					remark("warning: MachineConfig %q: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
+						"and hosts with both use one of them: merge them", configs[i].Name, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
+				}
 			}
 			isSelected := false
 			for j := range pools {
@@ -119,4 +126,24 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 		editDropins(&configs[i], edit)
 	}
 	return errs
+}
+
+// extraArgs matches a line of a drop-in that sets the flags of the kubelet.
+var extraArgs = regexp.MustCompile(`(?m)^[^#;\n]*\bKUBELET_EXTRA_ARGS\s*=`)
+
+func describeDropin(config, dropin string) string {
+	return fmt.Sprintf("%s of MachineConfig %q", dropin, config)
+}
+
+// findExtraArgs names the drop-ins of the kubelet that set its flags.
+func findExtraArgs(configs []poolv1.MachineConfig) (found []string) {
+	for i := range configs {
+		editDropins(&configs[i], func(unit, dropin, contents string) string {
+			if unit == ignition.KubeletUnit && extraArgs.MatchString(contents) {
+				found = append(found, describeDropin(configs[i].Name, dropin))
+			}
+			return contents
+		})
+	}
+	return found
 }
