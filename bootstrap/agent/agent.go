@@ -105,7 +105,7 @@ type Agent struct {
 	checkedAt, repairedAt, requestedAt time.Duration
 	// download is that of another program, if it failed.
 	download programDownload
-	// askAt is the uptime from which the config server is asked whether it accepts the host.
+	// askAt is the uptime from which the agent asks the config server whether it accepts the host.
 	askAt time.Duration
 	// tried is another program, if it did not replace this one.
 	tried programTry

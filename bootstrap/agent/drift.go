@@ -242,7 +242,7 @@ func enablementOf(unit types.Unit) update.Enablement {
 	return update.Disabled
 }
 
-// untilCheck returns the time until the next full check, or until the config server is asked again.
+// untilCheck returns the time until the next full check, or the next question to the config server.
 func (a *Agent) untilCheck() time.Duration {
 	uptime := a.Clock.Uptime()
 	return max(min(checkInterval-(uptime-a.checkedAt), a.askAt-uptime), time.Second)

@@ -50,7 +50,7 @@ func (s *shell) run(line string) string {
 }
 
 // writeBlocks goes to a new directory with the files of a document, each named by its first line. That line is kept
-// where it is a comment, as whoever copies the block does: the lines of messages count it.
+// where it is a comment, as for users who copy the block: the lines of messages count it.
 func writeBlocks(blocks []clitest.Block) {
 	GinkgoHelper()
 	GinkgoT().Chdir(GinkgoT().TempDir())
