@@ -75,7 +75,7 @@ test: binaries ## Run all tests: units (with the race detector), envtest with th
 	go test ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
 	@echo "==> test everything together; a dot is a passed spec"
-	hack/suites.sh test/suites/integration go test -v -p 1 -count 1 -timeout 40m
+	hack/suites.sh 'test/suites/hosts test/suites/integration' go test -v -p 1 -count 1 -timeout 40m
 
 ##@ Development
 
