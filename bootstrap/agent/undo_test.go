@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+var _ = Describe("An update that fails", func() {
+	DescribeTable("is undone, with the reason, and not tried again", func(file string, calls []string, breaks func(*world), reason string) {
+		w := installed(withFiles(file, "a"))
+		first, before := w.node.Annotations[agentv1.DesiredAnnotation], w.snapshot()
+		second := w.offer(w.assign("rendered-b", withFiles(file, "b")))
+		breaks(w)
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring(reason))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, first))
+		Expect(w.snapshot()).To(Equal(before))
+		Expect(w.calls).To(Equal(calls))
+		By("starting again")
+		w.calls = nil
+		Expect(w.run()).To(Succeed())
+		Expect(w.calls).To(BeEmpty())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		By("changing to a revision that works")
+		w.isBroken, w.fails = func() bool { return false }, map[string]error{}
+		third := w.offer(w.assign("rendered-c", withFiles(file, "c")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + third))
+		Expect(w.read(file)).To(Equal("c"))
+	},
+		Entry("because the Node is not Ready after a reboot", "/etc/f", []string{"reboot", "reboot"},
+			func(w *world) {
+				w.isBroken = func() bool { return w.read("etc/f") == "b" }
+			}, "web.service: it does not start"),
+		Entry("because the Node is not Ready after a restart", "/etc/restart/f", []string{"restart kubelet.service", "daemon-reload", "restart kubelet.service"},
+			func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }, "the kubelet has not reported"),
+		Entry("because a reload fails", "/etc/reload/f", []string{"daemon-reload"},
+			func(w *world) { w.fails["reload web.service"] = errors.New("exit status 1") }, "Reload web.service: exit status 1"),
+		Entry("because files can't be written", "/etc/reload/f", []string{"daemon-reload"},
+			func(w *world) { w.fails["apply files"] = errors.New("no space left on device") }, "no space left"),
+		Entry("without a reboot because files can't be written", "/etc/f", []string{"daemon-reload"},
+			func(w *world) { w.fails["apply files"] = errors.New("no space left on device") }, "no space left"),
+	)
+
+	It("starts those units again that it removed and that were enabled", func() {
+		config := withFiles("/etc/reload/f", "a")
+		config.Ignition.Systemd.Units = []types.Unit{unit("enabled.service", "[Unit]", true), unit("disabled.service", "[Unit]", false)}
+		quiet := func(a *assignment.Assignment) {
+			for _, name := range []string{"enabled.service", "disabled.service"} {
+				a.Policy.Units[name] = rule(update.Action{Type: update.DaemonReload})
+			}
+		}
+		w := installed(config, quiet)
+		w.fails["reload web.service"] = errors.New("exit status 1")
+		w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b"), quiet))
+		Expect(w.run()).To(Succeed())
+		Expect(w.calls).To(ContainElement("restart enabled.service"))
+		Expect(w.calls).NotTo(ContainElement("restart disabled.service"))
+	})
+
+	It("starts the units again that it stopped, and the instances of templates", func() {
+		config := withFiles("/etc/reload/f", "a")
+		config.Ignition.Systemd.Units = []types.Unit{unit("t@.service", "[Service]", true), {Name: "t@1.service", Enabled: new(true)}, {Name: "t@2.service"}, unit("web.service", "[Service]", true)}
+		none := func(a *assignment.Assignment) {
+			for _, name := range []string{"t@.service", "t@1.service", "t@2.service"} {
+				a.Policy.Units[name] = rule(update.Action{Type: update.None})
+			}
+		}
+		w := newWorld()
+		w.install(w.assign("rendered-a", config, none))
+		Expect(w.run()).To(Succeed())
+		w.fails["apply files"] = errors.New("no space left on device")
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b"), none))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.calls).To(Equal([]string{"stop web.service", "stop t@.service", "daemon-reload", "restart t@1.service", "restart web.service"}))
+	})
+
+	DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {
+		w := installed(withFiles("/etc/f", "a"))
+		config := withFiles("/etc/f", "b")
+		change(&config)
+		w.losesArguments = true
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring(reason))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	},
+		Entry("kernel arguments", func(c *update.Config) { c.KernelArguments = []string{"quiet"} }, "without the kernel arguments quiet"),
+		Entry("an image", func(c *update.Config) { c.OS.Image = "image:2" }, "another operating system"),
+	)
+
+	It("because the API server is not reachable after it is undone, too", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.isBroken = func() bool {
+			w.node.Known = w.read("etc/f") != "b"
+			return !w.node.Known
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.reason()).To(ContainSubstring("API server"))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	})
+
+	DescribeTable("because it kills the agent is undone", func(step string) {
+		w := installed(withFiles("/etc/reload/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
+		w.killedAt = step
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring("interrupted 4 times"))
+		Expect(w.read("etc/reload/f")).To(Equal("a"))
+	},
+		Entry("while files are written", "before apply files"),
+		Entry("while units are reloaded", "before reload web.service"),
+	)
+
+	It("because the host boots again and again is undone", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.isBroken = func() bool { return w.read("etc/f") == "b" }
+		for range 6 {
+			a, stop := w.begin()
+			func() {
+				defer func() { _ = recover() }() // a reboot
+				for range 5 {
+					_, err := a.Step(GinkgoT().Context(), w.node)
+					Expect(err).NotTo(HaveOccurred())
+					w.pass(time.Second)
+				}
+			}()
+			stop()
+			if w.read("etc/f") == "b" {
+				w.boot()
+			}
+		}
+		w.isBroken = func() bool { return false }
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(HavePrefix("Degraded "))
+		Expect(w.reason()).To(ContainSubstring("booted 4 times"))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	})
+})
