@@ -1,0 +1,45 @@
+package rollout
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("history", func() {
+	newRendered := func(name string, minute int64, spec string) *poolv1.MachineConfig {
+		c := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"},
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(60-minute) * time.Minute)),
+			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "v1", Kind: "Cluster", Name: "infra-1", UID: "1"}}}}
+		if spec != "" {
+			c.Spec.Config = &runtime.RawExtension{Raw: []byte(spec)}
+		}
+		return c
+	}
+
+	It("lists the rendered configs with their hosts and changes, the oldest first", func(ctx SpecContext) {
+		s := newSite(nil, done("a"), applies("b"), waits("c"))
+		for _, c := range []*poolv1.MachineConfig{
+			newRendered(newConfig, 20, `{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/sdb","wipeTable":true}],"files":[{"path":"/etc/a","contents":{"source":"data:,2"}},{"path":"/etc/b"}]},"systemd":{"units":[{"name":"a.service"}]}}`),
+			newRendered(oldConfig, 10, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,1"}}]}}`),
+		} {
+			Expect(s.live.Create(ctx, c)).To(Succeed())
+		}
+		Expect(words(clitest.ExpectSuccess(s.run("history", "infra")))).To(Equal([]string{
+			"CONFIG OWNER AGE HANDED OUT RUNNING TOLD CHANGES",
+			"rendered-infra-0 Cluster/infra-1 50m no 2 0 <none>",
+			"rendered-infra-1 Cluster/infra-1 40m yes 1 1 disk: 1, file: 2, unit: 1",
+		}))
+		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"file": 2`)))
+	})
+
+	It("says if there is none", func() {
+		Expect(newSite(nil).run("history", "infra").ErrOut).To(Equal("MachineConfigPool edge/infra has no rendered config: see its conditions\n"))
+	})
+})

@@ -1,0 +1,115 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("plan of a pool", func() {
+	It("prints who is next, and why others wait", func() {
+		s := newSite(func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(2)) }, done("a"), applies("b"), waits("c"), waits("d"))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
+infra   2                b             1          c
+
+POOL    HOST   WHY IT IS NOT NEXT
+infra   b      Applying: Node b is being changed
+infra   d      others are first, by zone and age
+`))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":["b"],"capacity":1,"next":["c"]}}`))
+	})
+
+	It("names what Cluster API does to a Machine, and has a host last whose Machine is about to be replaced", func(ctx SpecContext) {
+		s := newSite(nil, waits("a"), waits("b"), waits("c"))
+		for name, condition := range map[string]string{"a": clusterv1.MachineUpToDateCondition, "b": clusterv1.MachineUpdatingCondition} {
+			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "infra-1"}}}
+			machine.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse}}
+			if condition == clusterv1.MachineUpdatingCondition {
+				machine.Status.Conditions[0].Status = metav1.ConditionTrue
+			}
+			Expect(s.live.Create(ctx, machine)).To(Succeed())
+		}
+		s.change(ctx, "b", func(config *bootstrapv1.PoolbootConfig) { // the manager has not written the condition yet
+			setUpdated(config, metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node b runs "+oldConfig)
+		})
+		p := &poolv1.MachineConfigPool{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+		p.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(2))
+		Expect(s.live.Update(ctx, p)).To(Succeed())
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
+infra   2                b             1          c
+
+POOL    HOST   WHY IT IS NOT NEXT
+infra   a      its Machine is about to be replaced, so others are first
+infra   b      Machine b is being updated in place, and Cluster API is first: see the conditions of the Machine
+`))
+	})
+
+	It("says which failure domains block which", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), "rack"
+		}, applies("a"), waits("b"), waits("c"))
+		for name, rack := range map[string]string{"a": "r1", "b": "r2", "c": "r1"} {
+			node := &corev1.Node{}
+			Expect(s.nodes.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+			node.Labels["rack"] = rack
+			Expect(s.nodes.Update(ctx, node)).To(Succeed())
+		}
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
+infra   3                a             2          c
+
+POOL    HOST   WHY IT IS NOT NEXT
+infra   a      Applying: Node a is being changed
+infra   b      it is in the failure domain rack=r2, and others are unavailable or first: rack=r1 (a)
+`))
+	})
+
+	It("prints no next host of a pool whose maintenance window is closed, and when it opens", func() {
+		opens := time.Now().UTC().AddDate(0, 0, 7)
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+		}, waits("a"))
+		why := "the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
+		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
+	})
+
+	It("prints no next host of a pool with a closed update gate, and names the gate", func() {
+		const why = "the gate storage is closed: its expression is false for CephCluster rook-ceph/main"
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "storage"}}
+			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateClosedReason, Message: why})
+		}, waits("a"))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
+		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
+	})
+
+	It("prints no next host of a paused pool", func() {
+		Expect(clitest.ExpectSuccess(newSite(paused, waits("a")).run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"),
+			ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it")))
+	})
+
+	It("counts a host with the config of its pool that the manager has wait for something else, as another agent", func() {
+		Expect(clitest.ExpectSuccess(newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, "Waiting", "it waits")).run("plan", "infra"))).To(HaveSuffix(" a\n"))
+	})
+
+	It("says what it needs", func() {
+		s := newSite(nil, waits("a"))
+		r := clitest.RunOn(&clitest.FakeConnection{WithWatch: s.live}, newCommand, "rollout", "plan", "infra")
+		clitest.ExpectError(r, 1, "the Nodes of MachineConfigPool edge/infra can't be read: secrets is forbidden")
+		clitest.ExpectError(s.run("plan"), 1, "name a MachineConfigPool of the management cluster, or files with --pools and --nodes")
+		clitest.ExpectError(s.run("plan", "infra", "--pools", "a", "--nodes", "b"), 1, "--pools and POOL: name either files, or the pool infra of the management cluster")
+	})
+})

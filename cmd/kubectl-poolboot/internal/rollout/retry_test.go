@@ -1,0 +1,89 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("retry", func() {
+	forced := func(ctx context.Context, s *site) (names []string) {
+		configs := &bootstrapv1.PoolbootConfigList{}
+		Expect(s.live.List(ctx, configs)).To(Succeed())
+		for _, c := range configs.Items {
+			if c.Annotations[bootstrapv1.ForceUpdateAnnotation] != "" {
+				names = append(names, c.Name)
+			}
+		}
+		return names
+	}
+
+	It("forces the hosts whose update failed, with another value each time", func(ctx SpecContext) {
+		s := newSite(nil, failed("a", newConfig), waits("b"), done("c"), failed("d", newConfig))
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("PoolbootConfig edge/a-config: Node a applies its configuration again\n" +
+			"PoolbootConfig edge/d-config: Node d applies its configuration again\n"))
+		Expect(forced(ctx, s)).To(ConsistOf("a-config", "d-config"))
+		value := func() string {
+			config := &bootstrapv1.PoolbootConfig{}
+			Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "a-config"}, config)).To(Succeed())
+			return config.Annotations[bootstrapv1.ForceUpdateAnnotation]
+		}
+		first := value()
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Update.Force = first }) // it failed again
+		Expect(s.run("retry", "infra").Code).To(BeZero())
+		Expect(value()).NotTo(Equal(first))
+	})
+
+	It("is followed by status, which does not fail because of the update before it", func(ctx SpecContext) {
+		s := newSite(nil, failed("a", newConfig))
+		Expect(s.run("retry", "infra").Code).To(BeZero())
+		r := s.run("status", "infra")
+		Expect(r.Code).To(BeZero())
+		Expect(words(r.Out)[1]).To(ContainSubstring("Waiting rendered-infra-0 rendered-infra-1 5m Node a has not been told yet to apply its configuration again: the update of Node a failed"))
+		config := &bootstrapv1.PoolbootConfig{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "a-config"}, config)).To(Succeed())
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Update.Force = config.Annotations[bootstrapv1.ForceUpdateAnnotation]
+		})
+		Expect(s.run("status", "infra")).To(And(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("PoolbootConfig edge/a-config: Degraded: the update of Node a failed"))))
+	})
+
+	It("changes nothing if no update failed", func(ctx SpecContext) {
+		s := newSite(nil, waits("a"), done("b"), failed("c", "rendered-infra-bad"))
+		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("MachineConfigPool edge/infra: no host needs it\n"))
+		Expect(forced(ctx, s)).To(BeEmpty())
+	})
+
+	DescribeTable("forces a host in any state", func(ctx SpecContext, name string) {
+		s := newSite(nil, failed("a", newConfig), done("b"))
+		Expect(s.run("retry", "infra", "--host", name).Code).To(BeZero())
+		Expect(forced(ctx, s)).To(ConsistOf("b-config"))
+	},
+		Entry("by its Node", "b"),
+		Entry("by its BareMetalHost", "bmh-b"),
+		Entry("by its PoolbootConfig", "b-config"),
+	)
+
+	It("forces no host if one of them is not in the pool", func(ctx SpecContext) {
+		other := done("other")
+		other.Status.PoolRole = "gpu"
+		s := newSite(nil, done("a"), other)
+		clitest.ExpectError(s.run("retry", "infra", "--host", "a,other"), 1, "--host: MachineConfigPool edge/infra has no running host other: see kubectl poolboot rollout status infra -n edge")
+		Expect(forced(ctx, s)).To(BeEmpty())
+	})
+
+	It("reports what could not be written", func() {
+		s := newSite(nil, failed("a", newConfig))
+		s.live = interceptor.NewClient(s.live, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("forbidden")
+		}})
+		clitest.ExpectError(s.run("retry", "infra"), 1, "patch the annotation pool.cluster.x-k8s.io/force-update of PoolbootConfig edge/a-config: forbidden")
+	})
+})

@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("status", func() {
+	It("prints the hosts of the pool, and how many are updated", func() {
+		booting := done("booting")
+		booting.Annotations = nil
+		other := done("other")
+		other.Status.PoolRole = "gpu"
+		r := newSite(nil, waits("c"), done("a"), applies("b"), other, booting).run("status", "infra")
+		Expect(words(r.Out)).To(Equal([]string{
+			"HOST NODE STATE CURRENT DESIRED SINCE MESSAGE",
+			"bmh-a a Done rendered-infra-1 rendered-infra-1 5m Node a runs rendered-infra-1",
+			"bmh-b b Applying rendered-infra-0 rendered-infra-1 5m Node b is being changed",
+			"bmh-c c Waiting rendered-infra-0 rendered-infra-1 5m Node c waits for other hosts",
+		}))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 3 hosts run rendered-infra-1\n"))
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("does not call a host updated that the manager has not looked at since the pool hands out another config", func() {
+		r := newSite(nil, newHost("a", oldConfig, oldConfig, metav1.ConditionTrue, "Done", "Node a runs "+oldConfig)).run("status", "infra")
+		Expect(words(r.Out)[1]).To(HavePrefix("bmh-a a Waiting rendered-infra-0 rendered-infra-1"))
+		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts"))
+	})
+
+	DescribeTable("fails with the reason", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string, args ...string) {
+		r := newSite(change, host).run(append([]string{"status", "infra"}, args...)...)
+		Expect(r.Code).To(Equal(1))
+		Expect(r.ErrOut).To(ContainSubstring("error: " + why))
+	},
+		Entry("if an update failed", nil, failed("a", newConfig), "PoolbootConfig edge/a-config: Degraded: the update of Node a failed"),
+		Entry("if an update failed, with --watch", nil, failed("a", newConfig), "PoolbootConfig edge/a-config: Degraded: the update of Node a failed", "--watch"),
+		Entry("if the pool cannot be rendered", func(p *poolv1.MachineConfigPool) {
+			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "MachineConfig 50-a: no"}}
+		}, done("a"), "MachineConfigPool edge/infra: MachineConfig 50-a: no"),
+		Entry("if a paused pool would never complete", paused, waits("a"), "MachineConfigPool edge/infra: it is paused, and hosts wait: run kubectl poolboot rollout resume infra -n edge", "--watch"),
+		Entry("after --timeout, also of a paused pool whose hosts complete their updates", paused, applies("a"),
+			"--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1 hosts run rendered-infra-1; the pool is paused", "--watch", "--timeout", "100ms"),
+		Entry("after --timeout", nil, waits("a"), "--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1 hosts run rendered-infra-1", "--watch", "--timeout", "100ms"),
+	)
+
+	It("does not fail because of an update to an earlier config", func() {
+		r := newSite(nil, failed("a", "rendered-infra-bad")).run("status", "infra")
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("ends at once with --watch if all hosts are updated", func() {
+		Expect(newSite(paused, done("a")).run("status", "infra", "--watch").Code).To(BeZero())
+	})
+
+	It("prints a line for every change with --watch until all hosts are updated", func(ctx SpecContext) {
+		s := newSite(nil, done("a"), waits("b"))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		s.change(ctx, "b", func(c *bootstrapv1.PoolbootConfig) { setUpdated(c, metav1.ConditionFalse, "Rebooting", "it reboots") })
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.TokenRevokedTime = ptr.To(metav1.NowMicro()) }) // no line
+		s.change(ctx, "b", func(c *bootstrapv1.PoolbootConfig) {
+			setUpdated(c, metav1.ConditionTrue, "Done", "it runs it")
+			c.Status.Configuration.Name = newConfig
+		})
+		var r clitest.Result
+		Eventually(ended).Should(Receive(&r))
+		Expect(words(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"), HavePrefix("bmh-b b Waiting"), HavePrefix("bmh-b b Rebooting"), HavePrefix("bmh-b b Done")))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 2 of 2 hosts run rendered-infra-1\n"))
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("ends with --watch when the pool is deleted", func(ctx SpecContext) {
+		s := newSite(nil, waits("a"))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "-w") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		Expect(s.live.Delete(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "infra"}})).To(Succeed())
+		var r clitest.Result
+		Eventually(ended).Should(Receive(&r))
+		Expect(r.ErrOut).To(ContainSubstring("MachineConfigPool edge/infra was deleted"))
+		Expect(r.Code).To(Equal(1))
+	})
+
+	It("does not end with --watch before the pool has rendered what was changed a moment ago", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "infra"}}
+			p.Status.InputsHash = strings.Repeat("0", 64)
+			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "that was before"}}
+		}, done("a"))
+		worker := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: poolv1.RoleWorker}}
+		changed := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "50-infra", Generation: 2, Labels: map[string]string{"role": "infra"}}}
+		Expect(s.live.Create(ctx, worker)).To(Succeed())
+		Expect(s.live.Create(ctx, changed)).To(Succeed())
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		rendered := func(name string) {
+			p := &poolv1.MachineConfigPool{}
+			Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+			id, err := pool.InputsID("infra", []poolv1.MachineConfigPool{*p, *worker}, []poolv1.MachineConfig{*changed})
+			Expect(err).NotTo(HaveOccurred())
+			p.Status.InputsHash, p.Status.Configuration.Name, p.Status.Conditions = id, name, nil
+			Expect(s.live.Status().Update(ctx, p)).To(Succeed())
+		}
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { setUpdated(c, metav1.ConditionTrue, "Done", "still") })
+		Consistently(ended, "200ms").ShouldNot(Receive())
+		rendered("rendered-infra-2")
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration.Name = "rendered-infra-2" })
+		var r clitest.Result
+		Eventually(ended).Should(Receive(&r))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-2\n"))
+		Expect(r.Code).To(BeZero())
+	})
+
+	It("prints the versions of agents with -o wide", func() {
+		a := done("a")
+		a.Status.Update.AgentVersion = "v0.1.0"
+		r := newSite(nil, a, done("b")).run("status", "infra", "-o", "wide")
+		Expect(words(r.Out)).To(Equal([]string{
+			"HOST NODE STATE CURRENT DESIRED SINCE AGENT MESSAGE",
+			"bmh-a a Done rendered-infra-1 rendered-infra-1 5m v0.1.0 Node a runs rendered-infra-1",
+			"bmh-b b Done rendered-infra-1 rendered-infra-1 5m <none> Node b runs rendered-infra-1",
+		}))
+	})
+
+	It("prints JSON", func() {
+		r := newSite(nil, done("a")).run("status", "infra", "-o", "json")
+		Expect(clitest.ExpectSuccess(r)).To(And(HavePrefix("[\n"), ContainSubstring(`"poolbootConfig": "a-config"`), ContainSubstring(`"state": "Done"`)))
+		clitest.ExpectError(newSite(nil).run("status", "infra", "-o", "json", "-w"), 1, "leave out --output json")
+	})
+})
