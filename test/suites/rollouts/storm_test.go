@@ -64,6 +64,7 @@ var _ = Describe("A pool of many hosts", func() {
 
 		verdict := fleet.Judge.Verdict()
 		AddReportEntry("rollout", verdict.String()+" of "+fleet.Limit()+", "+time.Since(began).Round(time.Second).String())
+		Expect(verdict.Gaps).To(BeZero(), "every version was seen, also those before the API server was killed")
 		Expect(verdict.MostAway).To(BeNumerically("<=", fleet.MaxUnavailable))
 		Expect(verdict.MostAway).To(BeNumerically(">", 1), "hosts are updated in parallel")
 		Expect(verdict.Updates).To(BeNumerically(">=", hosts), "and more for updates that were tried again")

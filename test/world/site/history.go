@@ -32,10 +32,13 @@ type NodeHistory struct {
 	versions []NodeVersion
 }
 
-// RecordNodes records a history until ctx is done.
+// RecordNodes records a history until ctx is done. It panics if the history has a gap: nobody could judge it.
 func RecordNodes(ctx context.Context, workload client.WithWatch) (*NodeHistory, error) {
 	h := &NodeHistory{}
 	return h, Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {
+		if kind == Gap {
+			panic("versions of Node " + node.Name + " are missing")
+		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.versions = append(h.versions, NodeVersion{Seen: time.Now(), Deleted: kind == watch.Deleted, Node: node})

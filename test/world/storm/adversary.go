@@ -24,6 +24,8 @@ const order = `{"metadata":{"annotations":{"machineconfiguration.openshift.io/de
 type Verdict struct {
 	// Nodes is the number of Nodes, Versions the number of their versions.
 	Nodes, Versions int
+	// Gaps is the number of versions before which others can be missing.
+	Gaps int
 	// Outside is the number of versions outside the custom pool.
 	Outside int
 	// Orders is the number of patches to the worker pool's configuration: one each time a Node leaves its pool. On real
@@ -33,7 +35,7 @@ type Verdict struct {
 
 // String formats a verdict.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%d Nodes, %d versions, %d outside their pool, %d orders given", v.Nodes, v.Versions, v.Outside, v.Orders)
+	return fmt.Sprintf("%d Nodes, %d versions with %d gaps, %d outside their pool, %d orders given", v.Nodes, v.Versions, v.Gaps, v.Outside, v.Orders)
 }
 
 // outside is the adversary's rule: a Node without the role label is a plain worker.
@@ -62,7 +64,7 @@ func watchAsAdversary(ctx context.Context, workload client.WithWatch, concerned 
 		if kind == watch.Deleted || !concerned(node) {
 			return
 		}
-		if a.judge(node) {
+		if a.judge(node, kind == site.Gap) {
 			go a.order(ctx, node.Name)
 		}
 		saw(node)
@@ -70,12 +72,15 @@ func watchAsAdversary(ctx context.Context, workload client.WithWatch, concerned 
 }
 
 // judge counts a version and reports whether an order is due, because the Node has left its pool or is new and outside.
-func (a *adversary) judge(node *corev1.Node) bool {
+func (a *adversary) judge(node *corev1.Node, isAfterGap bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, now := a.nodes[node.UID], outside(node)
 	a.nodes[node.UID] = now
 	a.seen.Versions++
+	if isAfterGap {
+		a.seen.Gaps++
+	}
 	if now {
 		a.seen.Outside++
 	}

@@ -40,6 +40,8 @@ type RolloutVerdict struct {
 	// Versions is the number of versions of Nodes, and MostAway the largest number of Nodes that Poolboot disturbed at
 	// one of them. Updates is the number of updates that began.
 	Versions, MostAway, Updates int
+	// Gaps is the number of versions before which others can be missing. The verdict is only complete without gaps.
+	Gaps int
 	// Drains is how long hosts waited for their drain, Releases how long until they were uncordoned after the update.
 	Drains, Releases []time.Duration
 }
@@ -49,16 +51,19 @@ func judgeRollouts(ctx context.Context, workload client.WithWatch, concerned fun
 	j := &RolloutJudge{disturbed: map[string]bool{}, steps: map[string]map[string]time.Time{}}
 	return j, site.Follow(ctx, workload, &corev1.NodeList{}, func(kind watch.EventType, node *corev1.Node) {
 		if concerned(node) {
-			j.see(node, kind == watch.Deleted)
+			j.see(node, kind)
 		}
 	})
 }
 
-func (j *RolloutJudge) see(node *corev1.Node, isDeleted bool) {
+func (j *RolloutJudge) see(node *corev1.Node, kind watch.EventType) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now, is, was := time.Now(), !isDeleted && isDisturbed(node), j.disturbed[node.Name]
+	now, is, was := time.Now(), kind != watch.Deleted && isDisturbed(node), j.disturbed[node.Name]
 	j.verdict.Versions++
+	if kind == site.Gap {
+		j.verdict.Gaps++
+	}
 	switch {
 	case is && !was:
 		j.disturbed[node.Name], j.steps[node.Name] = true, map[string]time.Time{}
@@ -122,5 +127,5 @@ func (j *RolloutJudge) Waits(maxUnavailable int) (waits []time.Duration) {
 
 // String formats a verdict in one line.
 func (v RolloutVerdict) String() string {
-	return fmt.Sprintf("%d updates, %d versions of Nodes, at most %d away", v.Updates, v.Versions, v.MostAway)
+	return fmt.Sprintf("%d updates, %d versions of Nodes with %d gaps, at most %d away", v.Updates, v.Versions, v.Gaps, v.MostAway)
 }
