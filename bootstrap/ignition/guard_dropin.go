@@ -38,17 +38,20 @@ func (g *guard) refuseKubeletDropin(place, unitName, what, contents string) bool
 	if appliesToAllUnits(unitName) {
 		allowed = allowedForAllServices
 	}
-	for _, directive := range directivesOf(contents) {
+	directives := directivesOf(contents)
+	// First, because a drop-in that starts the kubelet through a command has other lines that only serve this one.
+	if unitName == KubeletUnit && slices.ContainsFunc(directives, func(d directive) bool { return d.name == "ExecStart" }) {
+		g.refuse(place, "%s: ExecStart would start the kubelet without the flags that put its Node into its pool: to start it through a command, "+
+			"such as nsenter for a mount namespace, set spec.kubeletWrapper of the MachineConfigPool, and remove the line and those that only serve it", what)
+		return true
+	}
+	for _, directive := range directives {
 		file := strings.TrimPrefix(directive.value, "-")
 		where, ok := g.redirects.resolve(file)
 		switch {
 		case strings.HasPrefix(directive.name, "X-"):
 		case directive.name == "Alias":
 			g.refuse(place, "%s: Alias would give the kubelet's unit another name, with its own drop-ins: remove the line", what)
-			return true
-		case directive.name == "ExecStart" && unitName == KubeletUnit:
-			g.refuse(place, "%s: ExecStart would start the kubelet without the flags that put its Node into its pool: to start it through a command, "+
-				"such as nsenter for a mount namespace, set spec.kubeletWrapper of the MachineConfigPool, and remove the line", what)
 			return true
 		case !slices.ContainsFunc(allowed, directive.is):
 			g.refuse(place, "%s: %s is not an allowed setting, because it could take the Node out of its pool: "+

@@ -84,6 +84,7 @@ var _ = Describe("Guard", func() {
 		Entry("the kubelet's unit as a file", fileWith("/etc/systemd/system/kubelet.service", "[Unit]"), "storage.files[0].contents", "use a drop-in without ExecStart"),
 		Entry("the kubelet's unit, masked", unit(`{"name":"kubelet.service","mask":true}`), "systemd.units[0].mask", "never joins"),
 		Entry("ExecStart in a drop-in of the kubelet", dropin("kubelet.service", "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet"), "systemd.units[0].dropins[0].contents", "drop-in 10-mine.conf of kubelet.service: ExecStart"),
+		Entry("a kubelet in a mount namespace, with a file of its original command", dropin("kubelet.service", "[Service]\nEnvironmentFile=-/%t/%N-execstart.env\nExecStart=\nExecStart=/usr/local/bin/nsenterCmns ${ORIG_EXECSTART}"), "systemd.units[0].dropins[0].contents", "set spec.kubeletWrapper of the MachineConfigPool"),
 		Entry("a kubelet in a mount namespace", dropin("kubelet.service", "[Service]\nExecStart=\nExecStart=/usr/bin/nsenter --mount=/run/kubens/mnt $A"), "systemd.units[0].dropins[0].contents", "set spec.kubeletWrapper of the MachineConfigPool"),
 		Entry("the drop-in with the wrapper of the kubelet", fileWith("/etc/systemd/system/kubelet.service.d/20-poolboot-wrapper.conf", "[Service]"), "storage.files[0].contents", "would replace that of Poolboot with spec.kubeletWrapper"),
 		Entry("the kubelet's command, which a wrapper gets", dropin("kubelet.service", "[Service]\nEnvironment=POOLBOOT_KUBELET_COMMAND=/bin/true"), "systemd.units[0].dropins[0].contents", "POOLBOOT_KUBELET_COMMAND is reserved"),
