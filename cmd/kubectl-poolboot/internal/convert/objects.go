@@ -44,7 +44,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		moveKubeletDropins(&configs[i], remark)
 		warnWithoutEffect(&configs[i], remark)
 	}
-	errs = append(errs, setWrappers(configs, pools, remark)...)
+	setWrappers(configs, pools, remark)
 	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)
 	configs, errs = append(configs, forRuntime...), append(errs, more...)
 	kept := namesOfRuntime(objects)

@@ -5,7 +5,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -20,6 +22,12 @@ const telcoDropin = `            [Unit]
             ExecStart=bash -c "nsenter --mount=%t/container-mount-namespace/mnt \
                 ${ORIG_EXECSTART} --housekeeping-interval=30s"
 `
+
+// telcoWrapper is its command as spec.kubeletWrapper.
+const telcoWrapper = "/usr/bin/nsenter --mount=/run/container-mount-namespace/mnt"
+
+// otherTelcoDropin has the same with another namespace.
+var otherTelcoDropin = strings.ReplaceAll(telcoDropin, "%t/container-mount-namespace/mnt", "/run/kubens/mnt")
 
 // newTelcoConfig returns an OpenShift MachineConfig of a role whose drop-in starts the kubelet in a mount namespace.
 func newTelcoConfig(name, role, dropin string) string {
@@ -78,7 +86,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		Expect(converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin)).ErrOut).NotTo(ContainSubstring("warning"))
 	})
 
-	It("refuses commands that it does not know and two different ones for a pool, and names one that no pool gets", func() {
+	It("refuses commands that it does not know, and names one that no pool gets", func() {
 		for _, command := range []string{
 			"ExecStart=/usr/bin/kubelet --v=4",
 			"ExecStart=/bin/sh -c \"nsenter --mount=/run/a /usr/bin/kubelet\"",
@@ -95,18 +103,34 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 			Expect(r.Code).To(Equal(1), command)
 			Expect(r.ErrOut).To(ContainSubstring("set spec.kubeletWrapper of the MachineConfigPool"))
 		}
-		other := strings.ReplaceAll(telcoDropin, "%t/container-mount-namespace/mnt", "/run/kubens/mnt")
-		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin), newTelcoConfig("51-ran", "worker", other))
-		Expect(r.ErrOut).To(ContainSubstring(`MachineConfig "51-ran": its drop-in 90-container-mount-namespace.conf of kubelet.service starts the kubelet by ` +
-			`"/usr/bin/nsenter --mount=/run/kubens/mnt", and another MachineConfig of the pool worker by "/usr/bin/nsenter --mount=/run/container-mount-namespace/mnt"`))
-
 		By("naming the setting if no pool of the files gets it")
-		r = converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
+		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-ran": no pool of the files selects it, and ExecStart of its drop-in 90-container-mount-namespace.conf ` +
 			`of kubelet.service is left out: set spec.kubeletWrapper: [/usr/bin/nsenter, --mount=/run/container-mount-namespace/mnt] in the pools that will select it`))
 		Expect(r.Out).NotTo(ContainSubstring("ExecStart"))
 	})
+
+	DescribeTable("uses the command of the drop-in that wins in OpenShift",
+		func(laterRole, laterDropin, later, worker, infra string) {
+			over := strings.Replace(newTelcoConfig("60-later", laterRole, later), "90-container-mount-namespace.conf", laterDropin, 1)
+			r := converting(clitest.OpenShiftWorker, strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "infra"), newTelcoConfig("70-ran", "worker", telcoDropin), over)
+			Expect(r.Code).To(BeZero(), r.ErrOut)
+			Expect(r.ErrOut).To(MatchRegexp(`warning: MachineConfig "(70-ran|60-later)": its drop-in \S+ of kubelet.service starts the kubelet by ".+": the drop-in \S+ of MachineConfig "(60-later|70-ran)" wins`))
+			wrappers := map[string]string{}
+			for document := range strings.SplitSeq(r.Out, "\n---\n") {
+				var p poolv1.MachineConfigPool
+				Expect(yaml.Unmarshal([]byte(document), &p)).To(Succeed())
+				wrappers[p.Name] = strings.Join(p.Spec.KubeletWrapper, " ")
+			}
+			Expect(wrappers).To(And(HaveKeyWithValue("worker", worker), HaveKeyWithValue("infra", infra)))
+		},
+		Entry("the later MachineConfig, for one name", "worker", "90-container-mount-namespace.conf", otherTelcoDropin, telcoWrapper, ""),
+		Entry("the MachineConfig of the custom pool, for one name", "infra", "90-container-mount-namespace.conf", otherTelcoDropin, telcoWrapper, "/usr/bin/nsenter --mount=/run/kubens/mnt"),
+		Entry("the MachineConfig of the custom pool without the command, for one name", "infra", "90-container-mount-namespace.conf", "            [Unit]\n            After=a.service\n", telcoWrapper, "/usr/bin/env"),
+		Entry("the drop-in with the later name", "worker", "91-a.conf", otherTelcoDropin, "/usr/bin/nsenter --mount=/run/kubens/mnt", ""),
+		Entry("the drop-in with the later name, and not that of the custom pool", "infra", "10-a.conf", otherTelcoDropin, telcoWrapper, ""),
+	)
 
 	DescribeTable("names entries without effect, and what to do instead",
 		func(ignition string, words ...string) {

@@ -2,13 +2,17 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // flagValue matches one character of a flag's value that no shell and no unit interprets.
@@ -83,49 +87,116 @@ func logicalLines(contents string) (lines []string) {
 	return lines
 }
 
+// wrapperDropin is a drop-in of the kubelet as it was written, with the command by which it starts the kubelet.
+type wrapperDropin struct {
+	config, name string
+	wrapper      []string // nil if it has no such command
+}
+
 // setWrappers moves the commands that start the kubelet in a mount namespace from the drop-ins of MachineConfigs to the
-// pools that select these.
-func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
+// pools that render these.
+func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	setsFlags := findExtraArgs(configs)
+	dropinsOf := map[string][]wrapperDropin{} // by the names of MachineConfigs
 	for i := range configs {
-		edit := func(unit, dropin, contents string) string {
+		name := configs[i].Name
+		editDropins(&configs[i], func(unit, dropin, contents string) string {
 			if unit != ignition.KubeletUnit {
 				return contents
 			}
 			rest, wrapper := takeWrapper(contents)
+			dropinsOf[name] = append(dropinsOf[name], wrapperDropin{name, dropin, wrapper})
 			if wrapper == nil {
 				return contents
 			}
-			if this := describeDropin(configs[i].Name, dropin); len(extraArgs.FindAllString(rest, -1)) > len(extraArgs.FindAllString(contents, -1)) {
+			if this := describeDropin(name, dropin); len(extraArgs.FindAllString(rest, -1)) > len(extraArgs.FindAllString(contents, -1)) {
 				for _, other := range setsFlags {
 					remark("warning: MachineConfig %q: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
-						"and hosts with both use one of them: merge them", configs[i].Name, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
+						"and hosts with both use one of them: merge them", name, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
 				}
 			}
-			isSelected := false
-			for j := range pools {
-				p := &pools[j]
-				isSelected = isSelected || matchesSelector(p.Spec.MachineConfigSelector, configs[i].Labels)
-				switch {
-				case !matchesSelector(p.Spec.MachineConfigSelector, configs[i].Labels):
-				case p.Spec.KubeletWrapper != nil && !slices.Equal(p.Spec.KubeletWrapper, wrapper):
-					errs = append(errs, fmt.Errorf("MachineConfig %q: its drop-in %s of %s starts the kubelet by %q, and another MachineConfig of the pool %s by %q: "+
-						"remove one of them", configs[i].Name, dropin, unit, strings.Join(wrapper, " "), p.Name, strings.Join(p.Spec.KubeletWrapper, " ")))
-				default:
-					p.Spec.KubeletWrapper = wrapper
-					remark("note: MachineConfig %q: ExecStart of the drop-in %s of %s becomes spec.kubeletWrapper of the pool %s. "+
-						"The container runtime must start in the same namespace: hosts with containerd need a drop-in for it", configs[i].Name, dropin, unit, p.Name)
-				}
-			}
-			if !isSelected {
+			isSelected := func(p poolv1.MachineConfigPool) bool { return pool.Selects(p, configs[i].Labels) }
+			if !slices.ContainsFunc(pools, isSelected) {
 				remark("warning: MachineConfig %q: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
-					"set spec.kubeletWrapper: [%s] in the pools that will select it", configs[i].Name, dropin, unit, strings.Join(wrapper, ", "))
+					"set spec.kubeletWrapper: [%s] in the pools that will select it", name, dropin, unit, strings.Join(wrapper, ", "))
 			}
 			return rest
-		}
-		editDropins(&configs[i], edit)
+		})
 	}
-	return errs
+	var worker []string // the command of the pool worker, which is first
+	warned := sets.New[string]()
+	for i := range pools {
+		applies, losers := findWrapper(renderedBy(&pools[i], pools, configs), dropinsOf)
+		for _, loser := range losers {
+			if key := loser.config + "/" + loser.by.config; !warned.Has(key) && !slices.Equal(loser.wrapper, loser.by.wrapper) {
+				warned.Insert(key)
+				remark("warning: MachineConfig %q: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift",
+					loser.config, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name)
+			}
+		}
+		switch {
+		case slices.Equal(applies.wrapper, worker):
+		case applies.wrapper == nil:
+			pools[i].Spec.KubeletWrapper = []string{noWrapper}
+			remark("note: MachineConfigPool %q: it does not start the kubelet by the command of worker: spec.kubeletWrapper is [%s], which starts it directly",
+				pools[i].Name, noWrapper)
+		default:
+			pools[i].Spec.KubeletWrapper = applies.wrapper
+			remark("note: MachineConfig %q: ExecStart of the drop-in %s of %s becomes spec.kubeletWrapper of the pool %s. "+
+				"The container runtime must start in the same namespace: hosts with containerd need a drop-in for it", applies.config, applies.name, ignition.KubeletUnit, pools[i].Name)
+		}
+		if i == 0 {
+			worker = applies.wrapper
+		}
+	}
+}
+
+// noWrapper is the wrapper that starts the kubelet directly, for a pool that must not inherit that of worker.
+const noWrapper = "/usr/bin/env"
+
+// losingDropin is a drop-in whose command is not used because of another one.
+type losingDropin struct {
+	wrapperDropin
+	by wrapperDropin
+}
+
+// findWrapper returns the drop-in by whose command hosts of OpenShift start the kubelet, if any, and those that lose
+// against another one: the later MachineConfig wins for drop-ins of one name, and systemd uses ExecStart of the last
+// drop-in by name.
+func findWrapper(configs []string, dropinsOf map[string][]wrapperDropin) (applies wrapperDropin, losers []losingDropin) {
+	byName := map[string]wrapperDropin{}
+	for _, config := range configs {
+		for _, dropin := range dropinsOf[config] {
+			if earlier := byName[dropin.name]; earlier.wrapper != nil {
+				losers = append(losers, losingDropin{earlier, dropin})
+			}
+			byName[dropin.name] = dropin
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		dropin := byName[name]
+		if dropin.wrapper == nil {
+			continue
+		}
+		if applies.wrapper != nil {
+			losers = append(losers, losingDropin{applies, dropin})
+		}
+		applies = dropin
+	}
+	return applies, losers
+}
+
+// renderedBy returns the names of the MachineConfigs that a pool renders, in the order of the merge. The
+// MachineConfigs are in the order of their names, and worker is the first pool.
+func renderedBy(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (names []string) {
+	for _, of := range []*poolv1.MachineConfigPool{&pools[0], p} {
+		for i := range configs {
+			if pool.Selects(*of, configs[i].Labels) && !slices.Contains(names, configs[i].Name) {
+				names = append(names, configs[i].Name)
+			}
+		}
+	}
+	return names
 }
 
 // extraArgs matches a line of a drop-in that sets the flags of the kubelet.
