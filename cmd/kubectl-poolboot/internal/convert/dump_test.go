@@ -26,6 +26,8 @@ var _ = Describe("convert, of a whole cluster", func() {
 		owned    = "ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: %, name: a, uid: b}]"
 	)
 
+	const byName = "OpenShift generates one of this name from its configuration of the kubelet, the container runtime or registries: if this one is yours, rename it"
+
 	DescribeTable("leaves out what OpenShift's controllers generate",
 		func(name, metadata, why string) {
 			r := converting(clitest.OpenShiftWorker, newMachineConfig(name, "worker", metadata, reserved), newMachineConfig("50-motd", "worker", "", own))
@@ -38,10 +40,12 @@ var _ = Describe("convert, of a whole cluster", func() {
 		Entry("for CRI-O", "01-worker-container-runtime", "", "OpenShift generated it for its own hosts"),
 		Entry("as the property of its ControllerConfig", "50-a", strings.Replace(owned, "%", "ControllerConfig", 1), "OpenShift generated it for its own hosts"),
 		Entry("by the annotation of its controllers", "50-a", `annotations: {machineconfiguration.openshift.io/generated-by-controller-version: 0a}`, "OpenShift generated it for its own hosts"),
-		Entry("from features", "98-worker-generated-kubelet", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
-		Entry("from the Node configuration", "97-worker-generated-kubelet", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
-		Entry("from image policies", "99-worker-generated-registries", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
-		Entry("from a second KubeletConfig", "99-worker-generated-kubelet-1", "", "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"),
+		Entry("from features", "98-worker-generated-kubelet", "", byName),
+		Entry("from the Node configuration", "97-worker-generated-kubelet", "", byName),
+		Entry("from image policies", "99-worker-generated-registries", "", byName),
+		Entry("for an upgrade", "99-worker-generated-crio-seccomp-use-default", "", byName),
+		Entry("for an upgrade to 4.18", "00-override-worker-generated-crio-default-container-runtime", "", byName),
+		Entry("from a second KubeletConfig", "99-worker-generated-kubelet-1", "", byName),
 		Entry("from a ContainerRuntimeConfig", "99-worker-a", strings.Replace(owned, "%", "ContainerRuntimeConfig", 1), "OpenShift generated it from a ContainerRuntimeConfig, which is converted"),
 	)
 
@@ -51,6 +55,48 @@ var _ = Describe("convert, of a whole cluster", func() {
 		},
 		Entry(nil, "98-var-partition"), Entry(nil, "97-crio"), Entry(nil, "99-worker-ssh"), Entry(nil, "00-worker-proxy"), Entry(nil, "00-chrony"),
 	)
+
+	It("keeps a MachineConfig of a user with a name like those of generated ones, and says so", func() {
+		r := converting(clitest.OpenShiftWorker, newMachineConfig("99-worker-generated-foo", "worker", "", own))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.Out).To(ContainSubstring("name: 99-worker-generated-foo\n"))
+		Expect(r.ErrOut).To(Equal("note: MachineConfig \"99-worker-generated-foo\" is kept: its name is like those of generated MachineConfigs, but OpenShift generates none of this name\n"))
+	})
+
+	It("leaves out the pool of the arbiter, which belongs to the control plane", func() {
+		arbiter := strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "arbiter")
+		r := converting(clitest.OpenShiftWorker, arbiter, newMachineConfig("50-arbiter", "arbiter", "", own))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.Out).NotTo(ContainSubstring("arbiter"))
+		Expect(r.ErrOut).To(And(ContainSubstring(`warning: MachineConfigPool "arbiter" is left out: its machines run etcd`),
+			ContainSubstring(`warning: MachineConfig "50-arbiter" is left out: only the control plane's pool selects it`)))
+		Expect(converting(newMachineConfig("50-arbiter", "arbiter", "", own)).Out).NotTo(ContainSubstring("arbiter"))
+	})
+
+	DescribeTable("leaves out the image of an OpenShift release in a mirror",
+		func(image string) {
+			r := converting(clitest.OpenShiftWorker, newMachineConfig("50-a", "worker", "", "{osImageURL: \""+image+"\"}"), `apiVersion: config.openshift.io/v1
+kind: ImageDigestMirrorSet
+metadata: {name: release}
+spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-dev, mirrors: ["registry.example.com:5000/ocp4/openshift4"]}]}
+`)
+			Expect(r.Code).To(BeZero(), r.ErrOut)
+			Expect(r.Out).NotTo(ContainSubstring("osImageURL"))
+			Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfig "50-a": spec.osImageURL is left out: it is the image of an OpenShift release`))
+		},
+		Entry("with the name of the release", "registry.example.com:5000/openshift-release-dev/ocp-v4.0-art-dev@sha256:0a"),
+		Entry("below a directory", "registry.example.com/quay.io/openshift-release-dev/ocp-release:4.18.1"),
+		Entry("with another name before it", "registry.example.com/mirror/ocp-v4.0-art-dev@sha256:0a"),
+		Entry("of oc-mirror", "registry.example.com/openshift/release:4.18.1-x86_64-rhel-coreos"),
+		Entry("that the files name", "registry.example.com:5000/ocp4/openshift4@sha256:0a"),
+	)
+
+	It("refuses a MachineConfig with a name that it needs for registries, and says why", func() {
+		r := converting(clitest.OpenShiftWorker, newMachineConfig("99-worker-registries", "worker", "", own),
+			newMirrorSet("ImageTagMirrorSet", "t", "imageTagMirrors: [{source: quay.io, mirrors: [mirror.local]}]"))
+		Expect(r.Code).To(Equal(1))
+		Expect(r.ErrOut).To(ContainSubstring(`MachineConfig "99-worker-registries": the settings of container runtimes or registries in the files become a MachineConfig of this name: rename this one`))
+	})
 
 	It("leaves out the image of an OpenShift release, and keeps an image of the user", func() {
 		r := converting(clitest.OpenShiftWorker, newMachineConfig("50-a", "worker", "", "{osImageURL: \"quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:0a\"}"),

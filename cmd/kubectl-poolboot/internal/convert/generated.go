@@ -21,8 +21,10 @@ var (
 	// templateName matches the MachineConfigs that OpenShift renders from the templates of its release.
 	templateName = regexp.MustCompile(`^(00-[a-z0-9-]+|01-[a-z0-9-]+-(kubelet|container-runtime))$`)
 	// generatedName matches those that it renders from KubeletConfigs, ContainerRuntimeConfigs, image policies and
-	// features, as 98-worker-generated-kubelet.
-	generatedName = regexp.MustCompile(`^9[7-9]-.+-generated-[a-z-]+(-[0-9]+)?$`)
+	// features, as 98-worker-generated-kubelet, and those by which it keeps settings of CRI-O in an upgrade.
+	generatedName = regexp.MustCompile(`^(00-override|9[7-9])-.+-generated-(kubelet|containerruntime|registries|credentialproviderconfig|crio-[a-z-]+)(-[0-9]+)?$`)
+	// generatedLike matches the names that a user can have taken for one of those.
+	generatedLike = regexp.MustCompile(`^9[7-9]-.+-generated-`)
 )
 
 // whyGenerated returns why a MachineConfig is not converted because OpenShift writes it, or "" if a user wrote it.
@@ -43,7 +45,7 @@ func whyGenerated(config *poolv1.MachineConfig) string {
 	case owned("ControllerConfig"), generated, templateName.MatchString(config.Name) && isForRole(config):
 		return "OpenShift generated it for its own hosts"
 	case generatedName.MatchString(config.Name):
-		return "OpenShift generated it from its configuration of the kubelet, the container runtime or registries"
+		return "OpenShift generates one of this name from its configuration of the kubelet, the container runtime or registries: if this one is yours, rename it"
 	}
 	return ""
 }
@@ -54,23 +56,6 @@ func isForRole(config *poolv1.MachineConfig) bool {
 	role := config.Labels[roleLabel]
 	_, of, _ := strings.Cut(config.Name, "-")
 	return role != "" && (of == role || strings.HasPrefix(config.Name, "01-") && strings.HasPrefix(of, role+"-"))
-}
-
-// releaseImage matches the images of the operating system in releases of OpenShift and OKD.
-var releaseImage = regexp.MustCompile(`^(quay[.]io/(openshift-release-dev/ocp-v4[.]0-art-dev|openshift/okd-content|okd/scos-content)|` +
-	`registry[.](ci|svc[.]ci)[.]openshift[.]org/[^@]+)(@|:)`)
-
-// dropReleaseImages removes images of an OpenShift release: they contain OpenShift's kubelet and configuration.
-func dropReleaseImages(config *poolv1.MachineConfig, remark func(string, ...any)) {
-	for _, image := range []struct {
-		field string
-		value *string
-	}{{"osImageURL", &config.Spec.OSImageURL}, {"baseOSExtensionsContainerImage", &config.Spec.BaseOSExtensionsContainerImage}} {
-		if releaseImage.MatchString(*image.value) {
-			remark("note: MachineConfig %q: spec.%s is left out: it is the image of an OpenShift release, and the host keeps the image that Metal3 wrote", config.Name, image.field)
-			*image.value = ""
-		}
-	}
 }
 
 // roleLabel is the label by which OpenShift's pools select MachineConfigs.

@@ -46,7 +46,14 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	}
 	setWrappers(configs, pools, remark)
 	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)
-	configs, errs = append(configs, forRuntime...), append(errs, more...)
+	errs = append(errs, more...)
+	for _, config := range forRuntime {
+		if slices.ContainsFunc(configs, func(own poolv1.MachineConfig) bool { return own.Name == config.Name }) {
+			errs = append(errs, fmt.Errorf("MachineConfig %q: the settings of container runtimes or registries in the files become a MachineConfig of this name: rename this one", config.Name))
+			continue
+		}
+		configs = append(configs, config)
+	}
 	kept := namesOfRuntime(objects)
 	for _, config := range objects.KubeletConfigs {
 		kept.Insert(input.OpenShiftKubeletKind.Kind + " " + config.Name)
@@ -93,8 +100,8 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	return converted, remarks, errs
 }
 
-// roleMaster is the name of OpenShift's pool of control plane machines.
-const roleMaster = "master"
+// OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.
+const roleMaster, roleArbiter = "master", "arbiter"
 
 // selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane. The errors name
 // pools that are given twice.
@@ -104,6 +111,9 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 		switch {
 		case !input.IsOpenShift(p.TypeMeta):
 			remark("note: MachineConfigPool %q is left out: it is a Poolboot object already", p.Name)
+		case p.Name == roleArbiter:
+			remark("warning: MachineConfigPool %q is left out: its machines run etcd of OpenShift's control plane, and control plane machines are in no pool of Poolboot", p.Name)
+			controlPlane = append(controlPlane, *p)
 		case input.IsControlPlane(p.Name):
 			remark("warning: MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot", p.Name)
 			controlPlane = append(controlPlane, *p)
@@ -115,8 +125,10 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 	for _, p := range selected {
 		pools = append(pools, *p)
 	}
-	if !slices.ContainsFunc(controlPlane, func(p poolv1.MachineConfigPool) bool { return p.Name == roleMaster }) {
-		controlPlane = append(controlPlane, newBuiltIn(roleMaster))
+	for _, role := range []string{roleMaster, roleArbiter} {
+		if !slices.ContainsFunc(controlPlane, func(p poolv1.MachineConfigPool) bool { return p.Name == role }) {
+			controlPlane = append(controlPlane, newBuiltIn(role))
+		}
 	}
 	hasWorker := false
 	for i := range pools {
@@ -157,11 +169,15 @@ func selectConfigs(
 			remark("warning: MachineConfig %q is left out: its role is the control plane", config.Name)
 		default:
 			selected = append(selected, config)
+			if generatedLike.MatchString(config.Name) {
+				remark("note: MachineConfig %q is kept: its name is like those of generated MachineConfigs, but OpenShift generates none of this name", config.Name)
+			}
 		}
 	}
 	selected, copies = input.FirstCopies(objects, selected)
+	mirrors := findReleaseMirrors(objects)
 	for _, config := range selected {
-		dropReleaseImages(config, remark)
+		dropReleaseImages(config, mirrors, remark)
 		configs = append(configs, *config)
 	}
 	slices.SortFunc(configs, func(a, b poolv1.MachineConfig) int { return strings.Compare(a.Name, b.Name) })
