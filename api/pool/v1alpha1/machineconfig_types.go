@@ -47,6 +47,7 @@ type MachineConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^-/\s][^/\s]*$`
 	Extensions []string `json:"extensions,omitempty"`
 
 	// fips enables FIPS mode on the pool's machines. It is enabled if any MachineConfig of the pool enables it.
@@ -62,6 +63,7 @@ type MachineConfigSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$')",message="it must be the name of an image"
 	OSImageURL string `json:"osImageURL,omitempty"`
 
 	// baseOSExtensionsContainerImage is the image that extensions and other kernels are installed from. If several
@@ -69,6 +71,7 @@ type MachineConfigSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$')",message="it must be the name of an image"
 	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 

@@ -106,6 +106,17 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 		Expect(r.Out).To(And(ContainSubstring("osImageURL: quay.io/example/os"), Not(ContainSubstring("art-dev"))))
 	})
 
+	DescribeTable("refuses what no host can install",
+		func(spec, why string) {
+			r := converting(clitest.OpenShiftWorker, newMachineConfig("50-a", "worker", "", spec))
+			Expect(r.Code).To(Equal(1))
+			Expect(r.ErrOut).To(MatchRegexp(`MachineConfig "50-a": ` + why))
+		},
+		Entry(nil, `{osImageURL: "x y"}`, `spec.osImageURL: .*it must be the name of an image`),
+		Entry(nil, `{baseOSExtensionsContainerImage: "--help"}`, `spec.baseOSExtensionsContainerImage: .*it must be the name of an image`),
+		Entry(nil, `{extensions: ["-y"]}`, `spec.extensions\[0\]: .*should match`),
+	)
+
 	It("leaves out what is for the control plane, without its pool in the files", func() {
 		r := converting(clitest.OpenShiftWorker, newMachineConfig("99-master-ssh", "master", "", own), newMachineConfig("99-control-plane-ssh", "control-plane", "", own),
 			newKubeletConfig("m", `pools.operator.machineconfiguration.openshift.io/master: ""`, "kubeletConfig: {maxPods: 5}"))
