@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// attachmentsPage is how many VolumeAttachments are read at a time.
-	attachmentsPage = 500
-	// maxAttachmentPages limits what is read: an API server of a workload cluster can answer with pages without end.
-	maxAttachmentPages = 400
+	// pageSize is how many VolumeAttachments or PersistentVolumes are read at a time.
+	pageSize = 500
+	// maxPages limits what is read: an API server of a workload cluster can answer with pages without end.
+	maxPages = 400
 )
 
 // detach waits until the volumes of the Pods that left the Node are detached from it, as Cluster API does before it
@@ -35,7 +35,7 @@ func (d drainer) detach(ctx context.Context, h *host, machine *clusterv1.Machine
 	if isExcluded || isUnreachable(h.Node) { // nothing detaches the volumes of a Node that can't be reached
 		return "", d.finish(ctx, h)
 	}
-	volumes, err := d.attached(ctx, h.Node.Name, claimsOf(staying))
+	volumes, err := d.attached(ctx, h.Node, claimsOf(staying))
 	if err != nil {
 		return "", fmt.Errorf("volumes of Node %s: %w", h.Node.Name, err)
 	}
@@ -73,47 +73,88 @@ func claimsOf(pods []*corev1.Pod) map[client.ObjectKey]bool {
 	return claims
 }
 
-// attached describes the volumes that are attached to a Node, except those of the claims that stay.
-func (d drainer) attached(ctx context.Context, node string, staying map[client.ObjectKey]bool) (volumes []string, err error) {
-	list := &storagev1.VolumeAttachmentList{}
-	for range maxAttachmentPages {
-		if err := d.workload.List(ctx, list, client.Limit(attachmentsPage), client.Continue(list.Continue)); err != nil {
-			return nil, fmt.Errorf("list VolumeAttachments: %w", err)
+// attached describes the volumes that are attached to a Node, except those of the claims that stay. They have a
+// VolumeAttachment, the status of the Node names them, or both: the volumes of in-tree drivers have none.
+func (d drainer) attached(ctx context.Context, node *corev1.Node, staying map[client.ObjectKey]bool) (volumes []string, err error) {
+	reported := map[string]bool{}
+	for i := range node.Status.VolumesAttached {
+		reported[string(node.Status.VolumesAttached[i].Name)] = true
+	}
+	add := func(pv *corev1.PersistentVolume, name string) {
+		delete(reported, reportedName(pv))
+		claim := claimOf(pv)
+		if claim.Name != "" {
+			name = "PersistentVolumeClaim " + claim.String()
 		}
+		if !staying[claim] {
+			volumes = append(volumes, name)
+		}
+	}
+	err = eachPage(ctx, d.workload, "VolumeAttachments", &storagev1.VolumeAttachmentList{}, func(list *storagev1.VolumeAttachmentList) error {
 		for i := range list.Items {
-			if a := &list.Items[i]; a.Spec.NodeName == node && a.Status.Attached {
-				claim, name, err := d.claimOf(ctx, a)
-				if err != nil {
-					return nil, err
-				}
-				if !staying[claim] {
-					volumes = append(volumes, name)
+			a := &list.Items[i]
+			if a.Spec.NodeName != node.Name || !a.Status.Attached {
+				continue
+			}
+			volume := ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
+			if volume == "" {
+				add(nil, "VolumeAttachment "+a.Name)
+				continue
+			}
+			pv, err := workload.GetIfExists[corev1.PersistentVolume](ctx, d.workload, client.ObjectKey{Name: volume})
+			if err != nil {
+				return fmt.Errorf("read PersistentVolume %s: %w", volume, err)
+			}
+			add(pv, "PersistentVolume "+volume)
+		}
+		return nil
+	})
+	if err == nil && len(reported) > 0 {
+		err = eachPage(ctx, d.workload, "PersistentVolumes", &corev1.PersistentVolumeList{}, func(list *corev1.PersistentVolumeList) error {
+			for i := range list.Items {
+				if pv := &list.Items[i]; reported[reportedName(pv)] {
+					add(pv, "PersistentVolume "+pv.Name)
 				}
 			}
-		}
-		if list.Continue == "" {
-			slices.Sort(volumes)
-			return volumes, nil
-		}
+			return nil
+		})
 	}
-	return nil, fmt.Errorf("list VolumeAttachments: the cluster has more than %d", maxAttachmentPages*attachmentsPage)
+	for name := range reported {
+		volumes = append(volumes, "volume "+name)
+	}
+	slices.Sort(volumes)
+	return volumes, err
 }
 
-// claimOf returns the PersistentVolumeClaim whose volume is attached, and how people know the volume. A volume that is
-// not bound to a claim, or does not exist any more, has none.
-func (d drainer) claimOf(ctx context.Context, a *storagev1.VolumeAttachment) (claim client.ObjectKey, name string, err error) {
-	volume := ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
-	if volume == "" {
-		return claim, "VolumeAttachment " + a.Name, nil
+// eachPage reads a list of a workload cluster page by page.
+func eachPage[List client.ObjectList](ctx context.Context, workload client.Reader, kind string, list List, read func(List) error) error {
+	for range maxPages {
+		if err := workload.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
+			return fmt.Errorf("list %s: %w", kind, err)
+		}
+		if err := read(list); err != nil {
+			return err
+		}
+		if list.GetContinue() == "" {
+			return nil
+		}
 	}
-	name = "PersistentVolume " + volume
-	pv, err := workload.GetIfExists[corev1.PersistentVolume](ctx, d.workload, client.ObjectKey{Name: volume})
-	if err != nil {
-		return claim, "", fmt.Errorf("read %s: %w", name, err)
+	return fmt.Errorf("list %s: the cluster has more than %d", kind, maxPages*pageSize)
+}
+
+// reportedName returns how the status of a Node names a volume. It returns "" if that does not follow from the
+// PersistentVolume, which can be nil.
+func reportedName(pv *corev1.PersistentVolume) string {
+	if pv == nil || pv.Spec.CSI == nil {
+		return ""
 	}
+	return "kubernetes.io/csi/" + pv.Spec.CSI.Driver + "^" + pv.Spec.CSI.VolumeHandle
+}
+
+// claimOf returns the PersistentVolumeClaim to which a PersistentVolume, which can be nil, is bound.
+func claimOf(pv *corev1.PersistentVolume) client.ObjectKey {
 	if pv == nil || pv.Spec.ClaimRef == nil {
-		return claim, name, nil
+		return client.ObjectKey{}
 	}
-	claim = client.ObjectKey{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}
-	return claim, "PersistentVolumeClaim " + claim.String(), nil
+	return client.ObjectKey{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}
 }

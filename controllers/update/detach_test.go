@@ -33,6 +33,16 @@ func (w *world) attach(ctx context.Context, host int, claim string) *storagev1.V
 	return a
 }
 
+// daemonPod creates a Pod of a DaemonSet that uses a claim on the Node of the first host.
+func (w *world) daemonPod(ctx context.Context, claim string) {
+	GinkgoHelper()
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim, UID: "1"}}
+	Expect(w.workload.Create(ctx, set)).To(Succeed())
+	pod := withVolume(newPod(0), claim)
+	pod.Name, pod.OwnerReferences = claim, []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: claim, UID: "1", Controller: ptr.To(true)}}
+	Expect(w.workload.Create(ctx, pod)).To(Succeed())
+}
+
 // withVolume returns a Pod that uses a claim.
 func withVolume(pod *corev1.Pod, claim string) *corev1.Pod {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
@@ -80,11 +90,7 @@ var _ = Describe("The volumes of a Node that is drained", func() {
 
 	It("stay attached if their Pod stays on the Node", func(ctx SpecContext) {
 		w := draining(ctx)
-		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "log", UID: "1"}}
-		Expect(w.workload.Create(ctx, set)).To(Succeed())
-		pod := withVolume(newPod(0), "log")
-		pod.Name, pod.OwnerReferences = "log", []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "log", UID: "1", Controller: ptr.To(true)}}
-		Expect(w.workload.Create(ctx, pod)).To(Succeed())
+		w.daemonPod(ctx, "log")
 		w.attach(ctx, 0, "log")
 		w.settle(ctx)
 		Expect(w.node(ctx, 0)).To(isDrained)
@@ -141,6 +147,46 @@ var _ = Describe("The volumes of a Node that is drained", func() {
 		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("the cluster has more than 200000")))
 		Expect(w.node(ctx, 0)).NotTo(isDrained)
 	}, SpecTimeout(10*time.Second))
+
+	DescribeTable("are waited for also if only the status of the Node names them, as it does for drivers without VolumeAttachments", func(ctx SpecContext, name, reported string) {
+		w := draining(ctx)
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-data"}}
+		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: "7"}
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "data"}
+		Expect(w.workload.Create(ctx, pv)).To(Succeed())
+		report := func(volumes ...corev1.AttachedVolume) {
+			node := w.node(ctx, 0)
+			node.Status.VolumesAttached = volumes
+			Expect(w.workload.Status().Update(ctx, node)).To(Succeed())
+		}
+		report(corev1.AttachedVolume{Name: corev1.UniqueVolumeName(name)})
+		w.settle(ctx)
+		Expect(w.node(ctx, 0)).NotTo(isDrained)
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("still attached to the Node: " + reported))
+		report()
+		w.settle(ctx)
+		Expect(w.node(ctx, 0)).To(isDrained)
+	},
+		Entry("iSCSI", "kubernetes.io/iscsi/192.0.2.1:3260:iqn.2026-11.com.example:0", "volume kubernetes.io/iscsi/192.0.2.1:3260:iqn.2026-11.com.example:0"),
+		Entry("CSI", "kubernetes.io/csi/csi.example.com^7", "PersistentVolumeClaim default/data"),
+	)
+
+	It("are named once if both a VolumeAttachment and the status of the Node name them, and stay with their Pod", func(ctx SpecContext) {
+		w := draining(ctx)
+		for i, claim := range []string{"data", "log"} {
+			w.attach(ctx, 0, claim)
+			pv := &corev1.PersistentVolume{}
+			Expect(w.workload.Get(ctx, client.ObjectKey{Name: "pv-" + claim}, pv)).To(Succeed())
+			pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: claim}
+			Expect(w.workload.Update(ctx, pv)).To(Succeed())
+			node := w.node(ctx, 0)
+			node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: corev1.UniqueVolumeName("kubernetes.io/csi/csi.example.com^" + claim)})
+			Expect(w.workload.Status().Update(ctx, node)).To(Succeed(), "volume %d", i)
+		}
+		w.daemonPod(ctx, "log")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).To(HaveSuffix("still attached to the Node: PersistentVolumeClaim default/data"))
+	})
 
 	It("are waited for without a claim and without a PersistentVolume", func(ctx SpecContext) {
 		w := draining(ctx)
