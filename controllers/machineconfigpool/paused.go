@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
@@ -19,9 +20,9 @@ func (s *scope) setPausedConfiguration() {
 }
 
 // configurationAtPause returns the rendered config that a pool hands out from the start of a pause. This is the one
-// that it handed out before, unless no Machine booted with it and other Machines run earlier ones of the pool. Then it
-// is the one that most Machines run. Without a status, as after clusterctl move, it is "" while a Machine that has
-// joined has no recorded configuration, because that Machine can belong to the pool.
+// that it handed out before, unless no Machine booted with it or changes to it, and other Machines run earlier ones of
+// the pool. Then it is the one that most Machines run. Without a status, as after clusterctl move, it is "" while a
+// Machine that has joined has no recorded configuration, because that Machine can belong to the pool.
 func (s *scope) configurationAtPause() string {
 	previous := ""
 	if c := s.pool.Status.Configuration; c.IsDefined() {
@@ -29,9 +30,10 @@ func (s *scope) configurationAtPause() string {
 	} else if s.unrecorded {
 		return ""
 	}
-	machines := map[string]int{}
+	machines, hasBegun := map[string]int{}, false
 	for i := range s.machines {
 		machines[s.machines[i].Status.Configuration.Name]++
+		hasBegun = hasBegun || isUpdatedTo(&s.machines[i], previous)
 	}
 	var earlier []poolv1.MachineConfig
 	for i := range s.configs {
@@ -40,7 +42,7 @@ func (s *scope) configurationAtPause() string {
 		}
 	}
 	switch {
-	case machines[previous] > 0, len(earlier) == 0 && previous != "":
+	case hasBegun, machines[previous] > 0, len(earlier) == 0 && previous != "":
 		return previous
 	case len(earlier) == 0 && s.rendered != nil:
 		return s.rendered.Name
@@ -50,6 +52,13 @@ func (s *scope) configurationAtPause() string {
 	return slices.MaxFunc(earlier, func(a, b poolv1.MachineConfig) int {
 		return cmp.Or(cmp.Compare(machines[a.Name], machines[b.Name]), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	}).Name
+}
+
+// isUpdatedTo reports whether a running host was chosen to change to a rendered config, and has not failed. A host
+// that has begun its update completes it during a pause.
+func isUpdatedTo(c *bootstrapv1.PoolbootConfig, configuration string) bool {
+	update := c.Status.Update
+	return configuration != "" && update.DesiredRevision != "" && update.Desired.Name == configuration && phaseOf(c) != stopped
 }
 
 // owns reports whether the pool rendered a MachineConfig.

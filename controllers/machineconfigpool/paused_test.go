@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -223,6 +224,30 @@ var _ = Describe("A paused pool", func() {
 		s.pause(true)
 		Expect(handsOut()).To(Equal(current))
 	})
+
+	DescribeTable("in the middle of a rollout that no host has completed", func(reason string, keeps bool) {
+		runs := change("runs")
+		begun, waits := joined(machine("begun", "infra", runs, true)), joined(machine("waits", "infra", runs, true))
+		Expect(s.Create(ctx(), begun)).To(Succeed())
+		Expect(s.Create(ctx(), waits)).To(Succeed())
+		current := change("current")
+		begun.Status.Update.Desired.Name, begun.Status.Update.DesiredRevision = current, strings.Repeat("1", 64)
+		if reason != "" {
+			withProblem(begun, bootstrapv1.UpdatedCondition, reason, "")
+		}
+		Expect(s.Status().Update(ctx(), begun)).To(Succeed())
+		s.pause(true)
+		if !keeps {
+			current = runs
+		}
+		Expect(handsOut()).To(Equal(current))
+	},
+		Entry("hands out what a host was just told, which completes it", "", true),
+		Entry("hands out what a host is drained for", bootstrapv1.UpdateDrainingReason, true),
+		Entry("hands out what a host reboots for", bootstrapv1.UpdateRebootingReason, true),
+		Entry("hands out what its Nodes run if the update failed", bootstrapv1.UpdateDegradedReason, false),
+		Entry("hands out what its Nodes run if the update is not possible", bootstrapv1.UpdateUnreconcilableReason, false),
+	)
 
 	It("never hands out what another pool rendered, even if a Node that moved to this pool runs it", func() {
 		worker := s.reconcile("worker").Status.Configuration.Name
