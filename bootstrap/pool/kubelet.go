@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -13,11 +14,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-// KubeletError is the error for a kubeletConfiguration of a pool that can't be used.
+// KubeletError is the error for a kubeletConfiguration or a kubeletWrapper of a pool that can't be used.
 type KubeletError struct {
-	// Pool is the name of the pool with that kubeletConfiguration.
+	// Pool is the name of the pool with that setting.
 	Pool string
-	// Errs are the errors, with the path of each field from spec.kubeletConfiguration. There is at least one.
+	// Errs are the errors, with the path of each field. There is at least one.
 	Errs field.ErrorList
 	// Inherited is true if the kubeletConfiguration is valid by itself, but not together with that of worker.
 	Inherited bool
@@ -32,8 +33,8 @@ func (e *KubeletError) Error() string {
 	return fmt.Sprintf("MachineConfigPool %q: %s%v", e.Pool, together, e.Errs.ToAggregate())
 }
 
-// CheckKubelet validates the kubeletConfiguration of a pool, by itself and together with that of the Cluster's worker
-// pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool if that one is
+// CheckKubelet validates the kubeletWrapper of a pool, and its kubeletConfiguration by itself and together with that of
+// the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool if that one is
 // invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
@@ -61,7 +62,7 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 	if err != nil {
 		return nil, err
 	}
-	if err := checkReserved(own, p); err != nil {
+	if err := cmp.Or(checkReserved(own, p), checkWrapper(p)); err != nil {
 		return nil, err
 	}
 	merged := own.Section

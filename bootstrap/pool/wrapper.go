@@ -1,11 +1,13 @@
 package pool
 
 import (
+	"errors"
 	"io"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -34,4 +36,17 @@ func wrapperParts(p, worker *poolv1.MachineConfigPool) []part {
 	config.Systemd.Units = []types.Unit{{Name: ignition.KubeletUnit,
 		Dropins: []types.Dropin{{Name: ignition.WrapperDropin, Contents: ptr.To(text.String())}}}}
 	return []part{{config: config, pool: of.Name}}
+}
+
+// checkWrapper refuses a kubeletWrapper that Poolboot's guard refuses.
+func checkWrapper(p *poolv1.MachineConfigPool) error {
+	var guarded *ignition.GuardError
+	if !errors.As(ignition.GuardWrapper(p.Spec.KubeletWrapper), &guarded) {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, entry := range guarded.Entries {
+		errs = append(errs, field.Forbidden(field.NewPath("spec.kubeletWrapper"+entry.Path), entry.Why))
+	}
+	return &KubeletError{Pool: p.Name, Errs: errs}
 }

@@ -54,3 +54,45 @@ var _ = Describe("The wrapper of a pool's kubelets", func() {
 		Expect(dropins).To(Equal(command("/usr/bin/chrt 5")))
 	})
 })
+
+var _ = DescribeTable("A wrapper that Poolboot's guard refuses",
+	func(path, why string, words ...string) {
+		worker, infra := newPool("worker"), newPool("infra")
+		infra.Spec.KubeletWrapper = words
+		_, err := pool.Render("infra", []poolv1.MachineConfigPool{worker, infra}, nil)
+		Expect(err).To(MatchError(And(HavePrefix(`MachineConfigPool "infra": spec.kubeletWrapper`+path+": Forbidden: "), ContainSubstring(why))))
+		Expect(pool.CheckKubelet(&infra, &worker)).To(MatchError(err))
+	},
+	Entry("a flag that labels the Node", "[1]", "--node-labels is reserved", "/opt/wrap", "--node-labels=a=b"),
+	Entry("a flag with underscores", "[1]", "--register_with_taints is reserved", "/opt/wrap", "--register_with_taints=a=b:NoSchedule"),
+	Entry("a flag in a split string of env", "[1]", "--hostname-override is reserved", "/usr/bin/env", "-S--hostname-override=a"),
+	Entry("another kubelet, which reads the added command as a value", "[0]", "the kubelet's own command is added", "/usr/bin/kubelet", "--v=2", "--root-dir"),
+	Entry("another kubelet through env", "[2]", "the kubelet's own command is added", "/usr/bin/env", "A=b", "/opt/kubelet"),
+	Entry("a variable with the flags of the kubelet", "[1]", "the variable POOLBOOT_KUBELET_ARGS is reserved", "/usr/bin/env", "POOLBOOT_KUBELET_ARGS="),
+	Entry("a command that renames the host", "", "would change the host's name", "/usr/bin/hostnamectl", "set-hostname", "a"),
+)
+
+var _ = DescribeTable("A wrapper that Poolboot's guard accepts",
+	func(words ...string) {
+		Expect(ignition.GuardWrapper(words)).To(Succeed())
+	},
+	Entry(nil, "/usr/bin/nsenter", "--mount=/run/kubens/mnt"),
+	Entry(nil, "/usr/bin/env", "GODEBUG=x509ignoreCN=0"),
+	Entry(nil, "/usr/bin/env"),
+	Entry(nil, "/usr/bin/numactl", "--membind=0", "--"),
+)
+
+var _ = DescribeTable("The drop-in of a wrapper in a rendered config is checked as one of a pool", func(wrapper string, matcher OmegaMatcher) {
+	pools := []poolv1.MachineConfigPool{newPool("worker")}
+	pools[0].Spec.KubeletWrapper = []string{"/opt/wrap", "--a=b"}
+	rendered, err := pool.Render("worker", pools, nil)
+	Expect(err).NotTo(HaveOccurred())
+	config, err := ignition.Parse([]byte(strings.Replace(string(rendered.Spec.Config.Raw), "/opt/wrap --a=b", wrapper, 1)))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ignition.GuardRendered(config)).To(matcher)
+},
+	Entry(nil, "/opt/wrap --a=b", Succeed()),
+	Entry(nil, "/opt/wrap --node-labels=a=b", MatchError(ContainSubstring("20-poolboot-wrapper.conf"))),
+	Entry(nil, "/usr/bin/kubelet --root-dir", MatchError(ContainSubstring("20-poolboot-wrapper.conf"))),
+	Entry(nil, "-/opt/wrap", MatchError(ContainSubstring("20-poolboot-wrapper.conf"))),
+)
