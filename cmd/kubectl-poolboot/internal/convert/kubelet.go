@@ -52,6 +52,8 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			chosen[last.Name] = append(chosen[last.Name], pools[i].Name)
 		}
 	}
+	ofPools := map[string]*input.KubeletConfig{} // by the names of pools
+	sections := map[string]map[string]any{}      // by the names of KubeletConfigs
 	for _, config := range kubelets {
 		of := chosen[config.Name]
 		isFor := func(p poolv1.MachineConfigPool) bool {
@@ -73,15 +75,25 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			errs = append(errs, err)
 			continue
 		}
+		sections[config.Name] = section
 		for i := range pools {
 			if slices.Contains(of, pools[i].Name) {
-				pools[i].Spec.AutoSizingReserved = config.Spec.AutoSizingReserved
+				of := config
+				ofPools[pools[i].Name] = &of
 			}
-			if slices.Contains(of, pools[i].Name) && len(section) > 0 {
-				raw, err := json.Marshal(section)
-				utilruntime.Must(err)
-				pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
-			}
+		}
+	}
+	errs = append(errs, checkSections(objects, pools, ofPools, sections)...)
+	for i := range pools {
+		config := ofPools[pools[i].Name]
+		if config == nil || sections[config.Name] == nil {
+			continue
+		}
+		pools[i].Spec.AutoSizingReserved = config.Spec.AutoSizingReserved
+		if section := sections[config.Name]; len(section) > 2 { // more than apiVersion and kind
+			raw, err := json.Marshal(section)
+			utilruntime.Must(err)
+			pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
 		}
 	}
 	warnInherited(pools, remark)
@@ -119,8 +131,8 @@ func parseSuffix(k *input.KubeletConfig) int {
 	return number
 }
 
-// convertSection returns the part of a KubeletConfig that a pool of Poolboot's can have, or nil without any; the rest
-// is named.
+// convertSection returns the part of a KubeletConfig that a pool of Poolboot's can have, with apiVersion and kind; the
+// rest is named. Values are not checked.
 func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
 		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
@@ -171,16 +183,44 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 			delete(section, name)
 		}
 	}
-	raw, err = json.Marshal(section)
-	utilruntime.Must(err)
-	kept, _ := kubelet.Parse(raw, at) // its errors are above
-	if wrong = append(wrong, kept.Check(at)...); len(wrong) > 0 {
+	if reserved := k.Spec.AutoSizingReserved; reserved != nil && *reserved && !input.IsEmpty(section["systemReserved"]) {
+		wrong = append(wrong, field.Forbidden(at.Child("systemReserved"), "autoSizingReserved computes it on each host, and OpenShift refuses both: remove one of them"))
+	}
+	if len(wrong) > 0 {
 		return nil, objects.Refuse(input.OpenShiftKubeletKind.Kind, k.Name, wrong)
 	}
-	if len(section) == 2 { // apiVersion and kind
-		return nil, nil
-	}
 	return section, nil
+}
+
+// checkSections refuses KubeletConfigs with values with which the kubelets of a pool would not start: a custom pool has
+// them together with worker's, which is first. It removes their sections.
+func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, sections map[string]map[string]any) (errs []error) {
+	at := field.NewPath("spec", "kubeletConfig")
+	var worker kubelet.Section
+	for i := range pools {
+		config := of[pools[i].Name]
+		if config == nil || sections[config.Name] == nil {
+			continue
+		}
+		raw, err := json.Marshal(sections[config.Name])
+		utilruntime.Must(err)
+		own, _ := kubelet.Parse(raw, at) // convertSection returned its errors
+		merged, err := own.MergeOver(worker)
+		utilruntime.Must(err) // both are JSON
+		wrong := append(own.CheckOver(worker, at), merged.Check(at)...)
+		if len(wrong) > 0 && !worker.IsEmpty() && len(own.Check(at)) == 0 {
+			for _, err := range wrong {
+				err.Detail += fmt.Sprintf(" (the pool %s inherits fields of %q from worker)", pools[i].Name, of[poolv1.RoleWorker].Name)
+			}
+		}
+		if len(wrong) > 0 {
+			errs = append(errs, objects.Refuse(input.OpenShiftKubeletKind.Kind, config.Name, wrong))
+			delete(sections, config.Name)
+		} else if !pool.IsCustom(pools[i].Name) {
+			worker = own
+		}
+	}
+	return errs
 }
 
 // warnInherited names the fields that custom pools inherit from worker's section in Poolboot but not in OpenShift,

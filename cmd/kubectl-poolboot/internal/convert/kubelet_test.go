@@ -41,7 +41,28 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("w", "role: worker", "autoSizingReserved: true"), newKubeletConfig("i", "role: infra", "autoSizingReserved: false")))
 		Expect(out).To(MatchRegexp(`(?s)name: worker\n.*spec:\n  autoSizingReserved: true\n.*name: infra\n.*spec:\n  autoSizingReserved: false\n`))
 		clitest.ExpectError(converting(worker, infra, newKubeletConfig("i", "role: infra", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")), 1,
-			"spec.kubeletConfiguration.systemReserved: autoSizingReserved computes it on each host: remove one of them")
+			`KubeletConfig "i": spec.kubeletConfig.systemReserved: autoSizingReserved computes it on each host, and OpenShift refuses both: remove one of them`)
+	})
+
+	It("refuses a KubeletConfig that computes and sets what is reserved, and keeps its pool", func() {
+		r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, newKubeletConfig("w", "role: worker", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")),
+			"--cluster", "infra-1", "-n", "edge", "--skip-refused")
+		Expect(r.Code).To(Equal(cli.ExitIncomplete))
+		Expect(r.Out).To(ContainSubstring("kind: MachineConfigPool"))
+	})
+
+	It("judges the KubeletConfig of a custom pool together with that of worker", func() {
+		bad := []string{worker, infra, newKubeletConfig("w", "role: worker", "kubeletConfig: {cpuManagerPolicy: static, reservedSystemCPUs: 0-1}"),
+			newKubeletConfig("i", "role: infra", "kubeletConfig: {kubeReservedCgroup: /a}")}
+		r := converting(bad...)
+		Expect(r.Code).To(Equal(1))
+		Expect(r.ErrOut).To(MatchRegexp(`KubeletConfig "i": spec[.]kubeletConfig[.].*\(the pool infra inherits fields of "w" from worker\)`))
+		Expect(r.ErrOut).NotTo(ContainSubstring("error: MachineConfigPool"))
+
+		By("accepting fields that are only valid with worker's")
+		good := converting(worker, infra, newKubeletConfig("w", "role: worker", "kubeletConfig: {serializeImagePulls: false}"),
+			newKubeletConfig("i", "role: infra", "kubeletConfig: {maxParallelImagePulls: 5}"))
+		Expect(good.Code).To(BeZero(), good.ErrOut)
 	})
 
 	It("drops the zero values that a tool wrote, as OpenShift does, and keeps decisions", func() {
