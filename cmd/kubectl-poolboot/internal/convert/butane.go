@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -24,10 +25,8 @@ func (o *options) convertButane() error {
 	if err != nil {
 		return err
 	}
-	if o.filesDir != "" {
-		if err := checkLocalFiles(text, o.filesDir); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+	if err := checkLocalFiles(text, o.filesDir); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if butane.Variant(string(text)) == butane.VariantOpenShift {
 		return o.convertMachineConfig(name, string(text))
@@ -62,7 +61,7 @@ func (o *options) convertMachineConfig(name, text string) error {
 	configs := []poolv1.MachineConfig{config}
 	setWrappers(configs, nil, remark)
 	moveKubeletDropins(&configs[0], remark)
-	warnWithoutEffect(&configs[0], remark)
+	warnWithoutEffect(&configs[0], nil, remark)
 	config = configs[0]
 	config.ObjectMeta = convertMeta(config.ObjectMeta, o.namespace)
 	config.SetGroupVersionKind(input.ConfigKind)
@@ -80,8 +79,20 @@ func (o *options) convertMachineConfig(name, text string) error {
 var localKeys = map[string]bool{"local": true, "contents_local": true, "ssh_authorized_keys_local": true}
 
 // checkLocalFiles refuses local files in a Butane document that are not below a folder, also through links; that are
-// no regular files, such as devices; or that no pool could render. Butane compares only the names.
+// no regular files, such as devices; or that no pool could render. Butane compares only the names. An empty path is
+// refused too, also without a folder.
 func checkLocalFiles(text []byte, folder string) error {
+	var document any
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil //nolint:nilerr // Butane reports it with its line.
+	}
+	paths := localPaths(document, false)
+	if slices.Contains(paths, "") { // of which Butane reads the folder, or nothing
+		return errors.New("the path of a local file is empty: name a file below --files-dir, or leave the key out")
+	}
+	if folder == "" {
+		return nil // Butane refuses local files with their lines
+	}
 	root, err := filepath.EvalSymlinks(folder)
 	if err == nil {
 		root, err = filepath.Abs(root)
@@ -89,12 +100,8 @@ func checkLocalFiles(text []byte, folder string) error {
 	if err != nil {
 		return fmt.Errorf("--files-dir %s: %w", folder, err)
 	}
-	var document any
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil //nolint:nilerr // Butane reports it with its line.
-	}
 	left := int64(pool.MaxSize)
-	for _, local := range localPaths(document, false) {
+	for _, local := range paths {
 		path, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(local)))
 		if err != nil {
 			return fmt.Errorf("local file %s: %w", local, err)

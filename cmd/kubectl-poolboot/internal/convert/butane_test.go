@@ -125,6 +125,13 @@ spec:
 			Entry("more than a pool can render", "large", "more than 1468006 bytes"),
 		)
 
+		It("refuses an empty path, with which a unit would silently have no contents", func() {
+			for _, text := range []string{local(`""`), "variant: fcos\nversion: 1.5.0\nsystemd: {units: [{name: a.service, contents_local: \"\"}]}\n"} {
+				clitest.ExpectError(convert(text, "--files-dir", folder), 1, "a.bu: the path of a local file is empty")
+				clitest.ExpectError(convert(text), 1, "a.bu: the path of a local file is empty")
+			}
+		})
+
 		It("refuses a device, which could have no end", func() {
 			clitest.ExpectError(convert(local("zero"), "--files-dir", "/dev"), 1, "is no regular file")
 		})

@@ -11,6 +11,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // openShiftKubeletDirectory is the directory for drop-ins of the kubelet's configuration on OpenShift's hosts.
@@ -57,9 +58,27 @@ func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any
 	})
 }
 
-// warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
-func warnWithoutEffect(config *poolv1.MachineConfig, remark func(string, ...any)) {
+// inPool matches the fields of a pool in what to do instead.
+var inPool = regexp.MustCompile(`spec[.]kubelet(Configuration|Wrapper)( of the pool)?`)
+
+// warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs. What
+// to do instead is for the pools that select it.
+func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
+	var selecting []string
+	for _, p := range pools {
+		if pool.Selects(p, config.Labels) {
+			selecting = append(selecting, p.Name)
+		}
+	}
+	of := "the pools that will select this MachineConfig"
+	switch {
+	case len(selecting) == 1:
+		of = "the pool " + selecting[0]
+	case len(selecting) > 1:
+		of = "the pools " + strings.Join(selecting, ", ")
+	}
 	warn := func(at, name, instead string) {
+		instead = inPool.ReplaceAllString(instead, "spec.kubelet$1 of "+of)
 		remark("warning: MachineConfig %q: spec.config.%s: %s has no effect: %s", config.Name, at, name, instead)
 	}
 	check := func(at, name string) {

@@ -42,7 +42,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	errs = append(errs, copies...)
 	for i := range configs {
 		moveKubeletDropins(&configs[i], remark)
-		warnWithoutEffect(&configs[i], remark)
+		warnWithoutEffect(&configs[i], pools, remark)
 	}
 	setWrappers(configs, pools, remark)
 	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)

@@ -170,6 +170,18 @@ spec: {config: {ignition: {version: 3.2.0}, `+ignition+`}}`)
 			`systemd: {units: [{name: mine.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n[Install]\nRequiredBy=kubelet-dependencies.target\n"}]}`),
 	)
 
+	It("names the pools in which to set something instead of an entry without effect", func() {
+		pinning := func(role string) string {
+			return `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: ` + role + `}}
+spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/kubernetes/openshift-workload-pinning, contents: {source: "data:,A"}}]}}}`
+		}
+		ran := strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "ran")
+		Expect(converting(clitest.OpenShiftWorker, ran, pinning("ran")).ErrOut).To(ContainSubstring("in spec.kubeletConfiguration of the pool ran, and CPUAffinity"))
+		Expect(converting(clitest.OpenShiftWorker, ran, pinning("edge")).ErrOut).To(ContainSubstring("in spec.kubeletConfiguration of the pools that will select this MachineConfig, and CPUAffinity"))
+	})
+
 	It("moves drop-ins of the kubelet's configuration to the directory that the kubelet reads", func() {
 		r := converting(clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
