@@ -34,8 +34,8 @@ func (e *KubeletError) Error() string {
 }
 
 // CheckKubelet validates the kubeletWrapper of a pool, and its kubeletConfiguration by itself and together with that of
-// the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool if that one is
-// invalid.
+// the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool
+// if that one is invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
 	return err

@@ -61,8 +61,8 @@ func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any
 // inPool matches the fields of a pool in what to do instead.
 var inPool = regexp.MustCompile(`spec[.]kubelet(Configuration|Wrapper)( of the pool)?`)
 
-// warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs. What
-// to do instead is for the pools that select it.
+// warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
+// What to do instead is for the pools that select it.
 func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	var selecting []string
 	for _, p := range pools {
