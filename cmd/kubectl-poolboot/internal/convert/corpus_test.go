@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -24,7 +23,8 @@ const corpusVariable = "POOLBOOT_OPENSHIFT_CORPUS"
 var separator = regexp.MustCompile(`(?m)^---.*$`)
 
 // openShiftKinds are the kinds of objects that convert reads.
-var openShiftKinds = []string{"MachineConfig", "MachineConfigPool", "KubeletConfig", "MachineConfiguration"}
+var openShiftKinds = []string{"MachineConfig", "MachineConfigPool", "KubeletConfig", "MachineConfiguration", "ContainerRuntimeConfig",
+	"ImageDigestMirrorSet", "ImageTagMirrorSet", "ImageContentSourcePolicy"}
 
 // isRead reports whether an object is one of OpenShift's that convert reads.
 func isRead(object unstructured.Unstructured) bool {
@@ -33,7 +33,7 @@ func isRead(object unstructured.Unstructured) bool {
 }
 
 var _ = Describe("Corpus: convert, of public documents", func() {
-	It("loses no object and no Ignition silently", func() {
+	It("loses no object and no field silently", func() {
 		folder := os.Getenv(corpusVariable)
 		if folder == "" {
 			Skip("set " + corpusVariable + " to a folder that hack/openshift-corpus.sh filled")
@@ -56,7 +56,11 @@ var _ = Describe("Corpus: convert, of public documents", func() {
 				if object.Object["variant"] != nil && object.Object["version"] != nil {
 					r := runWithInput(document, "convert", "--butane", "-")
 					counts[fmt.Sprintf("Butane with exit code %d", r.Code)]++
-					if r.Code != 0 {
+					if r.Code == 0 {
+						if lost := lostByButane(document, r.Out); len(lost) > 0 {
+							silent = append(silent, fmt.Sprintf("%s: %v", path, lost))
+						}
+					} else {
 						reasons["Butane: "+strings.TrimSpace(r.ErrOut)+" ("+strings.TrimPrefix(path, folder)+")"]++
 					}
 					continue
@@ -64,11 +68,15 @@ var _ = Describe("Corpus: convert, of public documents", func() {
 				if !isRead(object) {
 					continue
 				}
-				r := runWithInput(document, "convert", "-f", "-", "--skip-refused", "--cluster", "c", "-n", "n")
-				outcome := judge(object, r.Code, r.Out, r.ErrOut)
-				counts[outcome]++
-				if outcome == "silently lost" {
-					silent = append(silent, path+": "+object.GetName())
+				if kind := object.GetKind(); kind == "KubeletConfig" || kind == "ContainerRuntimeConfig" {
+					document += poolFor(object)
+				}
+				r := runWithInput(document, "convert", "-f", "-", "--skip-refused", "--cluster", "c", "-n", "n", "--container-runtime", "crio")
+				outcome, lost := judge(object, r.Code, r.Out, r.ErrOut)
+				counts[object.GetKind()+" "+outcome]++
+				if len(lost) > 0 {
+					slices.Sort(lost)
+					silent = append(silent, fmt.Sprintf("%s: %s %s: %v", path, object.GetKind(), object.GetName(), lost))
 				}
 				for line := range strings.Lines(r.ErrOut) {
 					if strings.HasPrefix(line, "refused: ") {
@@ -85,37 +93,6 @@ var _ = Describe("Corpus: convert, of public documents", func() {
 			fmt.Fprintln(GinkgoWriter, counts[outcome], outcome)
 		}
 		Expect(counts).NotTo(BeEmpty())
-		Expect(silent).To(BeEmpty())
+		Expect(silent).To(BeEmpty(), strings.Join(silent, "\n"))
 	})
 })
-
-// judge returns what became of an object.
-func judge(object unstructured.Unstructured, code int, out, errOut string) string {
-	switch {
-	case code != 0 && strings.Contains(errOut, "refused: "):
-		return "refused"
-	case strings.Contains(errOut, fmt.Sprintf("%s %q is left out", object.GetKind(), object.GetName())):
-		return "left out with a reason"
-	case object.GetKind() == "KubeletConfig" && strings.Contains(out, "kubeletConfiguration:"),
-		object.GetKind() == "MachineConfiguration":
-		return "accepted"
-	}
-	for _, document := range bytes.Split([]byte(out), []byte("\n---\n")) {
-		var converted unstructured.Unstructured
-		if yaml.Unmarshal(document, &converted.Object) != nil || converted.GetKind() != object.GetKind() || converted.GetName() != object.GetName() {
-			continue
-		}
-		before, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "config")
-		after, _, _ := unstructured.NestedFieldNoCopy(converted.Object, "spec", "config")
-		was, _ := yaml.Marshal(before)
-		is, _ := yaml.Marshal(after)
-		if bytes.Equal(was, is) {
-			return "accepted"
-		}
-		if strings.Contains(errOut, fmt.Sprintf("MachineConfig %q: ExecStart of the drop-in", object.GetName())) && strings.Contains(out, "kubeletWrapper:") ||
-			strings.Contains(errOut, "set spec.kubeletWrapper: [") {
-			return "accepted, with a command that is moved to the pool"
-		}
-	}
-	return "silently lost"
-}
