@@ -64,6 +64,9 @@ func (h *host) updated(o outcome) *metav1.Condition {
 	case rollout.Failed:
 		return h.stopped(hold)
 	case rollout.Unknown:
+		if isLate, _ := h.answer(o.now); !isLate && h.isCompleting() {
+			return h.inUpdate(o)
+		}
 		return h.unanswered(o)
 	}
 	switch {
@@ -82,6 +85,12 @@ func (h *host) updated(o outcome) *metav1.Condition {
 			h.Node.Name, runs, o.in.pool.Status.Configuration.Name, o.limit())
 	}
 	return newUpdated(metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node %s runs %s", h.Node.Name, runs)
+}
+
+// isCompleting reports whether the host has what it was told, and its agent has not reported yet that it is done.
+func (h *host) isCompleting() bool {
+	stage := h.Stage()
+	return h.Report.Current == h.Told() && stage != "" && stage != bootstrapv1.UpdateStarting
 }
 
 // inUpdate returns the condition of a host that is being updated.

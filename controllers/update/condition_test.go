@@ -59,6 +59,11 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	},
 		metav1.ConditionUnknown, "NoAgent", "keeps the configuration"),
 	Entry("no answer", func(h *host, _ *outcome) { h.Report.Target = oldRevision }, metav1.ConditionFalse, "Waiting", "poolboot-agent.service"),
+	Entry("almost done", func(h *host, _ *outcome) { h.Report.State = agentv1.Verifying }, metav1.ConditionFalse, "Verifying", "must stay Ready"),
+	Entry("almost done for too long", func(h *host, o *outcome) {
+		h.Report.State = agentv1.Verifying
+		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-answerDeadline)}
+	}, metav1.ConditionFalse, "AgentNotAnswering", "poolboot-agent.service"),
 	Entry("no answer for too long", func(h *host, o *outcome) {
 		h.Report.Target, h.Report.Reason = oldRevision, "the disk is full"
 		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-answerDeadline)}

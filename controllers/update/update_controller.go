@@ -97,8 +97,9 @@ type Reconciler struct {
 	looks looks
 	// parallel is how many hosts of a pool are written at the same time. 0 is 1.
 	parallel int
-	// pace limits how often a pool is looked at.
-	pace pace
+	// pace limits how often a pool is looked at. budget limits how often a host is reconciled.
+	pace   pace
+	budget budget
 	// written tracks the versions of PoolbootConfigs, Machines and Nodes that this package wrote.
 	written ownwrites.Tracker
 }
@@ -111,6 +112,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.written.IsStale(config) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
+	}
+	if wait := r.budget.wait(req.NamespacedName, r.now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil

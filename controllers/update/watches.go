@@ -38,7 +38,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.gateReader = r.newGateReader
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments = lru.New(maxRevisions)
-	r.parallel, r.pace.interval = maxParallel, poolInterval
+	r.parallel, r.pace.interval, r.budget = maxParallel, poolInterval, newBudget(hostBurst)
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
 	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),
