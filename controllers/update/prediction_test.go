@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -52,12 +53,31 @@ var _ = Describe("The effect of an update", func() {
 		return w
 	}
 
-	It("is compared with the prediction: a difference is one event", func(ctx SpecContext) {
+	// differences returns how many differences the metric has counted.
+	differences := func() (count float64) {
+		GinkgoHelper()
+		families, err := metrics.Registry.Gather()
+		Expect(err).NotTo(HaveOccurred())
+		for _, family := range families {
+			if family.GetName() == "poolboot_prediction_differences_total" {
+				for _, m := range family.GetMetric() {
+					count += m.GetCounter().GetValue()
+				}
+			}
+		}
+		return count
+	}
+
+	It("is compared with the prediction: a difference is one event, and is counted", func(ctx SpecContext) {
+		before := differences()
+		defer func() { Expect(differences()).To(Equal(before + 1)) }()
 		Expect(updates(ctx, newScene(ctx), string(update.EffectRestart))).To(ConsistOf(
 			And(HavePrefix("Warning PredictionDiffers"), ContainSubstring("was Restart, and Reboot was predicted"))))
 	})
 
 	DescribeTable("causes no event", func(ctx SpecContext, effect string) {
+		before := differences()
+		defer func() { Expect(differences()).To(Equal(before)) }()
 		Expect(updates(ctx, newScene(ctx), effect)).To(BeEmpty())
 	},
 		Entry("if it was predicted", string(update.EffectReboot)),
