@@ -1,6 +1,10 @@
 package convert
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -159,5 +163,29 @@ var _ = Describe("convert, of ContainerRuntimeConfigs", func() {
 		r := converting("crio", newRuntimeConfig("a", `pools.operator.machineconfiguration.openshift.io/worker: ""`, "pidsLimit: 100"))
 		Expect(r.ErrOut).To(ContainSubstring(`ContainerRuntimeConfig "a" selects it`))
 		Expect(r.Out).To(ContainSubstring("99-worker-containerruntime"))
+	})
+
+	It("writes drop-ins that containerd itself reads", func() {
+		program, err := filepath.Abs("../../../../bin/containerd/containerd")
+		Expect(err).NotTo(HaveOccurred())
+		if _, err := os.Stat(program); err != nil {
+			Skip("make binaries builds containerd")
+		}
+		r := converting("containerd", worker, infra, newRuntimeConfig("big", "role: worker", all),
+			newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: [{source: quay.io, mirrors: [mirror.local]}]"))
+		folder := GinkgoT().TempDir()
+		for _, files := range filesOf(r.Out) {
+			for path, content := range files {
+				if filepath.Dir(path) == "/etc/containerd/conf.d" {
+					clitest.WriteFileIn(folder, filepath.Base(path), content)
+				}
+			}
+		}
+		config := clitest.WriteFileIn(folder, "config", "version = 3\nimports = ['"+folder+"/*.toml']\n")
+		dump, err := exec.Command(program, "--config", config, "config", "dump").Output()
+		Expect(err).NotTo(HaveOccurred())
+		for _, line := range []string{`level = 'debug'`, `default_runtime_name = 'crun'`, `BinaryName = 'crun'`, `config_path = '/etc/containerd/certs.d'`} {
+			Expect(string(dump)).To(MatchRegexp(`(?m)^ *` + regexp.QuoteMeta(line) + `$`))
+		}
 	})
 })
