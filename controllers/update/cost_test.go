@@ -10,14 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -34,7 +32,7 @@ func (w *world) countLiveLists() *int {
 }
 
 var _ = Describe("All records of a cluster are read from the API server", func() {
-	It("never for hosts that have booted, once for a host that takes a place, and never for events that change nothing", func(ctx SpecContext) {
+	It("once before the first host takes a place, and for no other host and no other manager", func(ctx SpecContext) {
 		w := newWorld(3)
 		lists := w.countLiveLists()
 		w.adopt(ctx)
@@ -46,11 +44,17 @@ var _ = Describe("All records of a cluster are read from the API server", func()
 		w.settle(ctx)
 		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
 		w.settle(ctx)
-		Expect(*lists).To(Equal(1))
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) })
 		w.complete(ctx, 0)
 		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
 		Expect(*lists).To(Equal(1))
+
+		w.reconciler = w.newManager(w.Write)
+		lists = w.countLiveLists()
+		w.complete(ctx, 1)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{2}))
+		Expect(*lists).To(BeZero())
 	})
 })
 

@@ -94,6 +94,36 @@ func (r rollouts) cached(ctx context.Context, s *poolScope) ([]bootstrapv1.Poolb
 	return configs.Items, nodes.Items, nil
 }
 
+// gather reads the hosts from the cache, and determines what they should run.
+func (r rollouts) gather(ctx context.Context, s *poolScope) error {
+	configs, nodes, err := r.cached(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := r.gatherFrom(ctx, s, configs, nodes); err != nil {
+		return err
+	}
+	r.usePlaces(s, r.places.get(client.ObjectKeyFromObject(s.pool)))
+	return nil
+}
+
+// gatherCurrent is gather with the records and the Nodes as they are now. In an older version, a Node can have what was
+// recorded for it, then another revision, and then the first one again.
+func (r rollouts) gatherCurrent(ctx context.Context, s *poolScope) error {
+	configs, nodes, err := r.cached(ctx, s)
+	if err != nil {
+		return err
+	}
+	cluster := workload.ClusterOfPool(s.pool)
+	if configs, err = current(ctx, configs, r.APIReader, bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), s.ofCluster()...); err != nil {
+		return fmt.Errorf("read the PoolbootConfigs of Cluster %s: %w", cluster, err)
+	}
+	if nodes, err = current(ctx, nodes, s.liveNodes, corev1.SchemeGroupVersion.WithKind("Node")); err != nil {
+		return fmt.Errorf("read the Nodes of Cluster %s: %w", cluster, err)
+	}
+	return r.gatherFrom(ctx, s, configs, nodes)
+}
+
 func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs []bootstrapv1.PoolbootConfig, nodes []corev1.Node) (err error) {
 	if s.hosts, err = r.hostsOfPool(ctx, s, configs, nodes); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -92,10 +91,9 @@ var _ = Describe("A look at a pool", func() {
 		Expect(s.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
 		Expect(s.told(ctx)).To(Equal([]int{0}))
 		for name, h := range s.reconciler.looks.known[poolKey].hosts {
-			config := &bootstrapv1.PoolbootConfig{}
-			Expect(s.management.Get(ctx, client.ObjectKey{Namespace: clusterKey.Namespace, Name: name}, config)).To(Succeed())
-			Expect(h.host.Config.Status.Update).To(Equal(config.Status.Update), "the last look was after the records, and before the Nodes")
-			Expect(h.host.Node.Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(int(name[len(name)-1]-'0'), "rendered-worker-1")))
+			revision := revisionOf(int(name[len(name)-1]-'0'), "rendered-worker-1")
+			Expect(h.host.Config.Status.Update.DesiredRevision).To(Equal(revision), "the last look was before the records")
+			Expect(h.host.Node.Annotations[agentv1.DesiredAnnotation]).To(Equal(revision))
 		}
 	})
 })

@@ -95,6 +95,8 @@ type Reconciler struct {
 	readinessRules workload.ReadinessRules
 	// looks remembers the last look at each pool.
 	looks looks
+	// places remembers the places of each pool that are taken.
+	places knownPlaces
 	// parallel is how many hosts of a pool are written at the same time. 0 is 1.
 	parallel int
 	// pace limits how often a pool is looked at. budget limits how often a host is reconciled.

@@ -1,0 +1,171 @@
+package update
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+var placesKey = client.ObjectKey{Namespace: placesNamespace, Name: placesPrefix + poolv1.RoleWorker}
+
+// places returns the ConfigMap with the places that are taken.
+func (w *world) places(ctx context.Context) *corev1.ConfigMap {
+	GinkgoHelper()
+	configMap := &corev1.ConfigMap{}
+	Expect(w.workload.Get(ctx, placesKey, configMap)).To(Succeed())
+	return configMap
+}
+
+// exclude makes a user exclude a host from updates.
+func (w *world) exclude(ctx context.Context, i int) {
+	GinkgoHelper()
+	config := w.config(ctx, i)
+	config.Annotations[clusterv1.PausedAnnotation] = ""
+	Expect(w.management.Update(ctx, config)).To(Succeed())
+}
+
+var _ = Describe("The places of a pool", func() {
+	// updating returns a world in which host 0 is being updated, and a manager whose caches are from before that. If they
+	// are older, they do not have the version of the Node at which the host was told.
+	updating := func(ctx context.Context, isOlder bool) (*world, *staleManager) {
+		GinkgoHelper()
+		w := newWorld(3)
+		w.adopt(ctx)
+		stale := newStaleManager(ctx, w)
+		if isOlder {
+			w.changeNode(ctx, 0, func(node *corev1.Node) { node.Labels["a"] = "b" })
+		}
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		return w, stale
+	}
+	look := func(ctx context.Context, r rollouts) {
+		GinkgoHelper()
+		for range 5 {
+			_, _ = r.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+		}
+	}
+
+	It("are taken with the version of a Node at which its host is told, and free with the next write", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		version := w.node(ctx, 0).ResourceVersion
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.places(ctx).Data).To(Equal(map[string]string{hostName(0): version}))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.places(ctx).Data).To(HaveKey(hostName(1)))
+		Expect(w.places(ctx).Data).NotTo(HaveKey(hostName(0)))
+	})
+
+	for _, isOlder := range []bool{false, true} {
+		It(fmt.Sprintf("count for a manager whose caches are from before, and after the updates of their hosts failed, too: its caches are older: %t", isOlder), func(ctx SpecContext) {
+			w, stale := updating(ctx, isOlder)
+			look(ctx, stale.rollouts)
+			Expect(w.told(ctx)).To(Equal([]int{0}))
+			w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "")
+			w.settle(ctx)
+			look(ctx, stale.rollouts)
+			Expect(w.told(ctx)).To(Equal([]int{0}))
+		})
+	}
+
+	It("are free for such a manager too when their hosts are done", func(ctx SpecContext) {
+		w, stale := updating(ctx, true)
+		w.complete(ctx, 0)
+		for range 3 {
+			Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		}
+		stale.refreshConfigs(ctx)
+		look(ctx, stale.rollouts)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+	})
+
+	It("can't be taken by a manager that does not know what another one has written", func(ctx SpecContext) {
+		w, stale := updating(ctx, false)
+		w.complete(ctx, 0)
+		stale.refreshConfigs(ctx)
+		stale.refreshNodes(ctx)
+		Expect(stale.readPlacesOf(ctx)).To(HaveKey(hostName(0)))
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+		w.exclude(ctx, 1) // the stale manager chooses host 2
+		stale.refreshConfigs(ctx)
+		_, _ = stale.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+	})
+
+	It("are those of all hosts in an update if the ConfigMap is lost", func(ctx SpecContext) {
+		w, stale := updating(ctx, false)
+		Expect(w.workload.Delete(ctx, w.places(ctx))).To(Succeed())
+		look(ctx, stale.rollouts)
+		look(ctx, rollouts{w.newManager(w.Write)})
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+	})
+
+	It("of Nodes that do not exist any more, or have left the pool, are free", func(ctx SpecContext) {
+		w, _ := updating(ctx, false)
+		w.complete(ctx, 0)
+		w.exclude(ctx, 1)
+		stranger := &corev1.Node{}
+		stranger.Name = "stranger"
+		Expect(w.workload.Create(ctx, stranger)).To(Succeed())
+		places := w.places(ctx)
+		places.Data["gone"], places.Data["stranger"] = "5", stranger.ResourceVersion
+		Expect(w.workload.Update(ctx, places)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{2}))
+		Expect(w.places(ctx).Data).To(And(HaveLen(1), HaveKey(hostName(2))))
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(stranger), stranger)).To(Succeed())
+		Expect(stranger.Annotations).To(HaveKey(agentv1.WithdrawnAnnotation), "no manager can tell it any more")
+	})
+
+	for n := 1; n <= 5; n++ {
+		It(fmt.Sprintf("go to another host if it is withdrawn, and not to both: a manager stops after write %d and goes on later", n), func(ctx SpecContext) {
+			w := newWorld(2)
+			w.adopt(ctx)
+			w.render(ctx, "rendered-worker-2")
+			second := rollouts{w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })}
+			first, isInside := w.Writes, false
+			w.afterWrite = func() {
+				w.expectLimit(ctx, 1)()
+				if w.Writes-first == n && !isInside {
+					isInside = true
+					w.exclude(ctx, 0)
+					look(ctx, second)
+					if n < 5 { // the last one tells host 0
+						Expect(w.told(ctx)).To(Equal([]int{1}))
+					}
+				}
+			}
+			_, _ = w.reconcilePool(ctx)
+			Expect(isInside).To(BeTrue())
+			w.settle(ctx)
+			Expect(w.told(ctx)).To(HaveLen(1))
+		})
+	}
+})
+
+// readPlacesOf makes the manager read the places, and returns them.
+func (m *staleManager) readPlacesOf(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	s, err := m.newScope(ctx, poolKey)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(m.gather(ctx, s)).To(Succeed())
+	Expect(m.readPlaces(ctx, s)).To(Succeed())
+	return m.places.get(poolKey).taken
+}
