@@ -56,6 +56,7 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		w.settle(ctx)
 		node := w.node(ctx, 0)
 		Expect(node.Spec.Unschedulable).To(BeTrue())
+		Expect(node.Spec.Taints).To(ConsistOf(HaveField("Key", corev1.TaintNodeUnschedulable)), "so Kubernetes does not write the Node too")
 		Expect(node.Annotations).To(drained)
 		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
 		for _, state := range []agentv1.State{agentv1.Applying, agentv1.Rebooting, agentv1.Verifying} {
@@ -67,6 +68,7 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		w.settle(ctx)
 		node = w.node(ctx, 0)
 		Expect(node.Spec.Unschedulable).To(BeFalse())
+		Expect(node.Spec.Taints).To(BeEmpty())
 		Expect(node.Annotations).NotTo(Or(HaveKey(agentv1.DrainedAnnotation), HaveKey(agentv1.CordonedAnnotation), HaveKey(agentv1.DrainStartedAnnotation)))
 	})
 

@@ -74,8 +74,8 @@ func (k *knownPlaces) set(pool client.ObjectKey, p *places) {
 	k.known[pool] = p
 }
 
-// doubt is why the cache does not tell how far the host of a taken place is with its update. It counts as if it reported
-// nothing.
+// doubt is why the cache does not tell how far the host of a taken place is with its update. It counts as if it
+// reported nothing.
 type doubt int
 
 const (

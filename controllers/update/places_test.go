@@ -34,8 +34,8 @@ func (w *world) exclude(ctx context.Context, i int) {
 }
 
 var _ = Describe("The places of a pool", func() {
-	// updating returns a world in which host 0 is being updated, and a manager whose caches are from before that. If they
-	// are older, they do not have the version of the Node at which the host was told.
+	// updating returns a world in which host 0 is being updated, and a manager whose caches are from before that. If
+	// they are older, they do not have the version of the Node at which the host was told.
 	updating := func(ctx context.Context, isOlder bool) (*world, *staleManager) {
 		GinkgoHelper()
 		w := newWorld(3)

@@ -23,9 +23,10 @@ const rolloutRetry = 10 * time.Second
 // rollouts reconciles MachineConfigPools. One pool is never reconciled twice at the same time by one manager.
 type rollouts struct{ *Reconciler }
 
-// Reconcile tells the hosts of one pool what to run. Hosts take their places in one write. Then each is told in three: the
-// Secret with the assignment, the record in the PoolbootConfig, and the annotation of its Node. After a crash between
-// any two of them, the host keeps its place and is told later. What fails for one host does not stop the others.
+// Reconcile tells the hosts of one pool what to run. Hosts take their places in one write. Then each is told in
+// three: the Secret with the assignment, the record in the PoolbootConfig, and the annotation of its Node. After a
+// crash between any two of them, the host keeps its place and is told later. What fails for one host does not stop
+// the others.
 //
 // A pool with thousands of hosts has many events, and each decision looks at all hosts. So events are coalesced: the
 // looks at a pool take a twentieth of the time.

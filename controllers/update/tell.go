@@ -63,8 +63,8 @@ func (r rollouts) tellUndisrupted(ctx context.Context, s *poolScope) error {
 	})
 }
 
-// start tells the next hosts to begin their updates. They take their places before, in one write. Each is recorded then,
-// and told with a lock at the version of its Node that its place has.
+// start tells the next hosts to begin their updates. They take their places before, in one write. Each is recorded
+// then, and told with a lock at the version of its Node that its place has.
 func (r rollouts) start(ctx context.Context, s *poolScope) error {
 	if next, confirmed := s.withoutDoubts().next(); len(next)+len(confirmed) == 0 {
 		return nil

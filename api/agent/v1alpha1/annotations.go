@@ -20,8 +20,8 @@ const (
 	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
 	// is without it, and stays cordoned after the update.
 	CordonedAnnotation = "pool.cluster.x-k8s.io/cordoned-for-update"
-	// WithdrawnAnnotation is the resource version at which the host of the Node could have been told to begin an update,
-	// and was not. It only makes sure that the Node has another version now.
+	// WithdrawnAnnotation is the resource version at which the host of the Node could have been told to begin an
+	// update, and was not. It only makes sure that the Node has another version now.
 	WithdrawnAnnotation = "pool.cluster.x-k8s.io/update-withdrawn"
 )
 

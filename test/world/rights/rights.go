@@ -43,8 +43,8 @@ const (
 
 // SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not
 // in test/suites/e2e: it lists resources because streaming lists are disabled, reads the token of a host that requests
-// its configuration twice, reads readiness rules, takes places in rollouts, drains Nodes, and impersonates the user that
-// reads update gates.
+// its configuration twice, reads readiness rules, takes places in rollouts, drains Nodes, and impersonates the user
+// that reads update gates.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodereadinessrules.readiness.node.x-k8s.io", Verb: "list"},
 	{Where: All, Resource: "nodes", Verb: "list"},
