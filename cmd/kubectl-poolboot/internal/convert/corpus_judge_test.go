@@ -85,7 +85,8 @@ func judge(object unstructured.Unstructured, code int, out, errOut string) (outc
 		isDropin := strings.HasPrefix(path, "spec.config.systemd.units[") && strings.HasSuffix(path, ".contents") && strings.Contains(path, ".dropins[")
 		top := topOf(strings.TrimPrefix(path, "spec."))
 		switch {
-		case reflect.DeepEqual(after[path], value), outcome == outcomeMoved && isDropin, isNamed("spec." + top), isNamed("becomes"):
+		case reflect.DeepEqual(after[path], value), outcome == outcomeMoved && isDropin,
+			top != "config" && isNamed("spec."+top), isNamed(fmt.Sprintf("%v becomes", value)):
 		default:
 			lost = append(lost, path)
 		}

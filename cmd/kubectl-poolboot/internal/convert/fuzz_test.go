@@ -12,6 +12,7 @@ import (
 func FuzzConvert(f *testing.F) {
 	for _, seed := range []string{clitest.OpenShiftWorker + "---\n" + clitest.OpenShiftInfra + "---\n" + clitest.OpenShiftInfra51, clitest.OpenShiftMaster, "{a: b}",
 		addLabel(clitest.OpenShiftInfra, "a: b") + "---\n" + newKubeletConfig("big", "a: b", "kubeletConfig: {maxPods: 500, providerID: x}, logLevel: 4"),
+		clitest.OpenShiftWorker + "---\n" + newTelcoConfig("50-a", "worker", telcoDropin) + "---\n" + newTelcoConfig("60-b", "infra", otherTelcoDropin) + "---\n" + clitest.OpenShiftInfra,
 		clitest.OpenShiftWorker + "---\n" + newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: [{source: quay.io/a, mirrors: [b.local]}]") + "---\n" +
 			newMirrorSet("Image", "cluster", `registrySources: {insecureRegistries: ["*.b.local"], blockedRegistries: [quay.io]}`),
 		addLabel(clitest.OpenShiftWorker, "a: b") + "---\n" + newRuntimeConfig("r", "a: b", "pidsLimit: 100, logLevel: info, logSizeMax: 1Mi, overlaySize: 1Gi, defaultRuntime: runc"),
