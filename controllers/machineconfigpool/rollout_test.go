@@ -1,18 +1,23 @@
 package machineconfigpool
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -166,6 +171,22 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(becomes("m1", bootstrapv1.UpdateUnreconcilableReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
 		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason))
+	})
+
+	It("says when the maintenance window opens for which its hosts wait, and looks again then", func() {
+		p := s.pool("infra")
+		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
+		p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(Equal(maintenance.MaxWait))
+		why := "; the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
+		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.UpdatingCondition} {
+			Expect(meta.FindStatusCondition(s.pool("infra").Status.Conditions, kind).Message).To(HaveSuffix(why))
+		}
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		Expect(meta.FindStatusCondition(becomes("m2", bootstrapv1.UpdateDoneReason).Status.Conditions, poolv1.UpdatedCondition).Message).NotTo(ContainSubstring("window"))
 	})
 
 	DescribeTable("names the unavailable hosts that block it", func(label, reason string, dead ...string) {

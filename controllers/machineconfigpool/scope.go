@@ -11,6 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -36,6 +37,8 @@ type scope struct {
 	cache *renderCache
 	// counted is the state of the Machines in the status.
 	counted counts
+	// hold is why the hosts that wait begin no update, if the status says it.
+	hold maintenance.Hold
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
 	// pausedConfigurationInvalid is true if spec.pausedConfiguration cannot be handed out.

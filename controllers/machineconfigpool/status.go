@@ -3,12 +3,14 @@ package machineconfigpool
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -51,6 +53,11 @@ func (s *scope) setUpdated(n counts) {
 		reason, message := s.pendingReason(n), n.pendingMessage()
 		if reason == poolv1.RolloutBlockedReason {
 			message = n.blockedMessage() + message
+		}
+		if len(n.waiting) > 0 && !paused {
+			if s.hold = maintenance.HoldOf(s.pool, time.Now()); s.hold.Why != "" {
+				message += "; " + s.hold.Why
+			}
 		}
 		set(false, !paused, reason, message)
 	case n.ready < n.total:
