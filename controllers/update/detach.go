@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// pageSize is how many VolumeAttachments or PersistentVolumes are read at a time.
+	// pageSize is how many VolumeAttachments are read at a time.
 	pageSize = 500
 	// maxPages limits what is read: an API server of a workload cluster can answer with pages without end.
 	maxPages = 400
@@ -74,7 +74,8 @@ func claimsOf(pods []*corev1.Pod) map[client.ObjectKey]bool {
 }
 
 // attached describes the volumes that are attached to a Node, except those of the claims that stay. They have a
-// VolumeAttachment, the status of the Node names them, or both: the volumes of in-tree drivers have none.
+// VolumeAttachment, the status of the Node names them, or both. The volumes of in-tree drivers have no
+// VolumeAttachment, so whose they are is not known.
 func (d drainer) attached(ctx context.Context, node *corev1.Node, staying map[client.ObjectKey]bool) (volumes []string, err error) {
 	reported := map[string]bool{}
 	for i := range node.Status.VolumesAttached {
@@ -90,56 +91,48 @@ func (d drainer) attached(ctx context.Context, node *corev1.Node, staying map[cl
 			volumes = append(volumes, name)
 		}
 	}
-	err = eachPage(ctx, d.workload, "VolumeAttachments", &storagev1.VolumeAttachmentList{}, func(list *storagev1.VolumeAttachmentList) error {
-		for i := range list.Items {
-			a := &list.Items[i]
-			if a.Spec.NodeName != node.Name || !a.Status.Attached {
-				continue
-			}
-			volume := ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
-			if volume == "" {
-				add(nil, "VolumeAttachment "+a.Name)
-				continue
-			}
-			pv, err := workload.GetIfExists[corev1.PersistentVolume](ctx, d.workload, client.ObjectKey{Name: volume})
-			if err != nil {
-				return fmt.Errorf("read PersistentVolume %s: %w", volume, err)
-			}
-			add(pv, "PersistentVolume "+volume)
-		}
-		return nil
-	})
-	if err == nil && len(reported) > 0 {
-		err = eachPage(ctx, d.workload, "PersistentVolumes", &corev1.PersistentVolumeList{}, func(list *corev1.PersistentVolumeList) error {
-			for i := range list.Items {
-				if pv := &list.Items[i]; reported[reportedName(pv)] {
-					add(pv, "PersistentVolume "+pv.Name)
-				}
-			}
+	if err := d.eachAttachment(ctx, func(a *storagev1.VolumeAttachment) error {
+		if a.Spec.NodeName != node.Name || !a.Status.Attached {
 			return nil
-		})
+		}
+		volume := ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
+		if volume == "" {
+			add(nil, "VolumeAttachment "+a.Name)
+			return nil
+		}
+		pv, err := workload.GetIfExists[corev1.PersistentVolume](ctx, d.workload, client.ObjectKey{Name: volume})
+		if err != nil {
+			return fmt.Errorf("read PersistentVolume %s: %w", volume, err)
+		}
+		add(pv, "PersistentVolume "+volume)
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	for name := range reported {
 		volumes = append(volumes, "volume "+name)
 	}
 	slices.Sort(volumes)
-	return volumes, err
+	return volumes, nil
 }
 
-// eachPage reads a list of a workload cluster page by page.
-func eachPage[List client.ObjectList](ctx context.Context, workload client.Reader, kind string, list List, read func(List) error) error {
+// eachAttachment calls read for each VolumeAttachment of the cluster.
+func (d drainer) eachAttachment(ctx context.Context, read func(*storagev1.VolumeAttachment) error) error {
+	list := &storagev1.VolumeAttachmentList{}
 	for range maxPages {
-		if err := workload.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
-			return fmt.Errorf("list %s: %w", kind, err)
+		if err := d.workload.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("list VolumeAttachments: %w", err)
 		}
-		if err := read(list); err != nil {
-			return err
+		for i := range list.Items {
+			if err := read(&list.Items[i]); err != nil {
+				return err
+			}
 		}
-		if list.GetContinue() == "" {
+		if list.Continue == "" {
 			return nil
 		}
 	}
-	return fmt.Errorf("list %s: the cluster has more than %d", kind, maxPages*pageSize)
+	return fmt.Errorf("list VolumeAttachments: the cluster has more than %d", maxPages*pageSize)
 }
 
 // reportedName returns how the status of a Node names a volume. It returns "" if that does not follow from the
