@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -48,15 +47,7 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	if secrets == nil {
 		return // BeforeSuite failed
 	}
-	documented, err := rights.Documented("Rights of the manager in a workload cluster")
-	Expect(err).NotTo(HaveOccurred())
-	used, err := rights.UsedInWorkload(lab.Workload)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(documented).To(ContainElements(used))
-	if rights.WholeRun() {
-		elsewhere := slices.Concat(rights.SeenInIntegrationOnly, rights.SeenInUpdatesOnly)
-		Expect(used).To(ContainElements(slices.DeleteFunc(documented, func(r rights.Right) bool { return slices.Contains(elsewhere, r) })))
-	}
+	Expect(rights.CheckWorkload(lab.Workload, rights.InEndToEnd)).To(Succeed())
 	expectNoLeaks(ctx)
 }, NodeTimeout(2*time.Minute))
 

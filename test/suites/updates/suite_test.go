@@ -34,14 +34,7 @@ var _ = AfterSuite(func() {
 	if lab == nil {
 		return // BeforeSuite failed
 	}
-	documented, err := rights.Documented("Rights of the manager in a workload cluster")
-	Expect(err).NotTo(HaveOccurred())
-	used, err := rights.UsedInWorkload(lab.Workload)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(documented).To(ContainElements(used))
-	if rights.WholeRun() {
-		Expect(used).To(ContainElements(rights.SeenInUpdatesOnly))
-	}
+	Expect(rights.CheckWorkload(lab.Workload, rights.InUpdates)).To(Succeed())
 })
 
 var _ = ReportAfterEach(func(report SpecReport) { tenant.ShowLogs(report, lab) })
