@@ -17,6 +17,7 @@ var _ = Describe("A pool of many hosts", func() {
 		fleet, err := storm.NewFleet(ctx, lab, hardware, hosts, storm.Unkindness{Life: 20 * time.Second, Uptime: 10 * time.Minute, Failures: 0.1})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(fleet.Stop)
+		Eventually(ctx, fleet.CompareClone).WithArguments(fleet.First, fleet.Clone).WithTimeout(time.Minute).Should(Succeed())
 
 		faults := []struct {
 			what string

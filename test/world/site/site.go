@@ -141,12 +141,8 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	if err := s.startClusters(ctx, options.Flags, up); err != nil {
 		return nil, err
 	}
-	log, err := s.logFile("cluster-api.log")
-	if err != nil {
+	if err := s.startCore(ctx); err != nil {
 		return nil, err
-	}
-	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Concurrency: options.Concurrency, Log: log}); err != nil {
-		return nil, fmt.Errorf("start Cluster API: %w", err)
 	}
 	up("Cluster API's core: reconcilers and webhooks")
 	if !options.WithoutMetal3 {
@@ -172,6 +168,17 @@ func (s *Site) address() string {
 		return s.Hardware.rack.Address()
 	}
 	return cmp.Or(s.options.Address, loopback.Host)
+}
+
+func (s *Site) startCore(ctx context.Context) error {
+	log, err := s.logFile("cluster-api.log")
+	if err != nil {
+		return err
+	}
+	if s.core, err = clusterapi.Start(ctx, s.Management.Config, clusterapi.Options{Concurrency: s.options.Concurrency, Log: log}); err != nil {
+		return fmt.Errorf("start Cluster API: %w", err)
+	}
+	return nil
 }
 
 // StartMetal3 installs Metal3's CRDs, and starts its simulator.

@@ -3,6 +3,8 @@ package storm
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,18 +35,23 @@ type Fleet struct {
 	Judge *RolloutJudge
 	// MaxUnavailable is how many hosts can be updated at a time.
 	MaxUnavailable int
+	// First is the name of the Machine that has booted. The others are clones of it, for example Clone.
+	First, Clone string
 
 	site    *site.Site
 	size    int
 	running sync.WaitGroup
 	end     context.CancelFunc
+
+	mu      sync.Mutex
+	configs map[string]*bootstrapv1.PoolbootConfig // as the watch saw them last
 }
 
-// NewFleet boots n hosts into a custom pool of a new namespace, and waits until their agents have reported. hardware
-// must be the site's hardware, and the site must have agents.
+// NewFleet boots a host into a custom pool of a new namespace, clones it until there are n, and waits until their
+// agents have reported. hardware must be the site's hardware, and the site must have agents.
 func NewFleet(ctx context.Context, s *site.Site, hardware *Hardware, n int, unkindness Unkindness) (_ *Fleet, err error) {
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
-	f := &Fleet{site: s, size: n, end: end}
+	f := &Fleet{site: s, size: n, end: end, configs: map[string]*bootstrapv1.PoolbootConfig{}}
 	defer func() {
 		if err != nil {
 			f.Stop()
@@ -53,37 +61,71 @@ func NewFleet(ctx context.Context, s *site.Site, hardware *Hardware, n int, unki
 	if f.MaxUnavailable, err = rollout.MaxUnavailable(&maxUnavailable, n); err != nil {
 		return nil, err
 	}
-	f.Tenant = tenant.NewPersistent(ctx, s, n, func(p *poolv1.MachineConfigPool) {
+	f.Tenant = tenant.NewPersistent(ctx, s, 1, func(p *poolv1.MachineConfigPool) {
 		p.Spec.MaxUnavailable, p.Spec.MinReadySeconds = &maxUnavailable, ptr.To[int32](1)
 	})
-	var mu sync.Mutex
-	kubelets := map[string]*kubelet{}
-	hosts := hardware.storm(running, f.Namespace, n, func(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) (*kubelet, error) {
-		k, err := bootByPointer(ctx, host, userData)
-		mu.Lock()
-		defer mu.Unlock()
-		kubelets[host.Name] = k
-		return k, err
+	if err := f.follow(running); err != nil {
+		return nil, err
+	}
+	var first *kubelet
+	hosts := hardware.storm(running, f.Namespace, 1, func(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) (_ *kubelet, err error) {
+		first, err = bootByPointer(ctx, host, userData)
+		return first, err
 	})
-	settle(ctx, s, f.Tenant, n)
+	settle(ctx, s, f.Tenant, 1)
 	if f.Judge, err = judgeRollouts(running, s.WorkloadClient, func(node *corev1.Node) bool { return hosts.own(node.Name) }); err != nil {
 		return nil, err
 	}
-	f.Deploy(ctx, tenant.Deployment{Name: role, Replicas: int32(n), Labels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}, Bootstrap: Poolboot().template()})
-	if err := f.wait(ctx, "have joined", func(c *bootstrapv1.PoolbootConfig) bool {
+	deployment := f.Deploy(ctx, tenant.Deployment{Name: role, Replicas: 1, Labels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}, Bootstrap: Poolboot().template()})
+	if err := f.waitFor(ctx, 1, "have joined", func(c *bootstrapv1.PoolbootConfig) bool {
 		return conditions.IsTrue(c, bootstrapv1.NodeInPoolCondition)
 	}); err != nil {
 		return nil, fmt.Errorf("%w; %w", err, hosts.joinErrors())
 	}
 	hosts.wait()
+	f.First = first.settings.Name
+	if err := f.runAgents(running, unkindness, first); err != nil {
+		return nil, err
+	}
+	if err := f.waitUntilSettled(ctx); err != nil {
+		return nil, err
+	}
+	clones, err := f.clone(ctx, deployment, first, n-1)
+	if err != nil {
+		return nil, err
+	}
+	f.Clone = clones[0].settings.Name
+	if err := f.runAgents(running, unkindness, clones...); err != nil {
+		return nil, err
+	}
+	return f, f.WaitUntilUpdated(ctx, "")
+}
+
+func (f *Fleet) runAgents(ctx context.Context, unkindness Unkindness, kubelets ...*kubelet) error {
 	for _, k := range kubelets {
 		a, err := newAgent(k, unkindness)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		f.running.Go(func() { a.run(running) })
+		f.running.Go(func() { a.run(ctx) })
 	}
-	return f, f.WaitUntilUpdated(ctx, "")
+	return nil
+}
+
+// waitUntilSettled waits until no controller has work with the first host.
+func (f *Fleet) waitUntilSettled(ctx context.Context) error {
+	for {
+		m, err := readMachine(ctx, f.site, f.Namespace, f.First)
+		if err == nil {
+			err = m.isSettled()
+		}
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, 500*time.Millisecond) {
+			return err
+		}
+	}
 }
 
 // Stop stops the agents.
@@ -142,6 +184,19 @@ func (f *Fleet) WaitForShare(ctx context.Context, rendered string, share float64
 	})
 }
 
+// Size returns the number of hosts.
+func (f *Fleet) Size() int { return f.size }
+
+// Updated returns how many hosts run a rendered config.
+func (f *Fleet) Updated(rendered string) (updated int) {
+	for _, c := range f.current() {
+		if c.Status.Configuration.Name == rendered {
+			updated++
+		}
+	}
+	return updated
+}
+
 // retry tells a host whose update failed to try again. If the API server does not answer, it is called again.
 func (f *Fleet) retry(ctx context.Context, c *bootstrapv1.PoolbootConfig) {
 	updated, value := conditions.Get(c, bootstrapv1.UpdatedCondition), c.Status.Update.DesiredRevision
@@ -157,26 +212,46 @@ func (f *Fleet) wait(ctx context.Context, what string, is func(*bootstrapv1.Pool
 	return f.waitFor(ctx, f.size, what, is)
 }
 
-// waitFor waits until a number of PoolbootConfigs are as expected. It goes on while the API server does not answer.
+// waitFor waits until a number of PoolbootConfigs are as expected.
 func (f *Fleet) waitFor(ctx context.Context, want int, what string, is func(*bootstrapv1.PoolbootConfig) bool) error {
 	for {
 		count, example := 0, ""
-		configs := &bootstrapv1.PoolbootConfigList{}
-		err := f.site.ManagementClient.List(ctx, configs, client.InNamespace(f.Namespace))
-		for i := range configs.Items {
-			if c := &configs.Items[i]; is(c) {
+		for _, c := range f.current() {
+			if is(c) {
 				count++
 			} else if updated := conditions.Get(c, bootstrapv1.UpdatedCondition); updated != nil {
 				example = updated.Message
 			}
 		}
-		if err == nil && count >= want {
+		if count >= want {
 			return nil
 		}
-		if !pause(ctx, time.Second) {
+		if !pause(ctx, 500*time.Millisecond) {
 			return fmt.Errorf("%d of %d hosts %s: %w; for example: %s", count, want, what, ctx.Err(), example)
 		}
 	}
+}
+
+// follow watches the PoolbootConfigs, because lists of all of them would keep the API server busy.
+func (f *Fleet) follow(ctx context.Context) error {
+	return site.Follow(ctx, f.site.ManagementClient, &bootstrapv1.PoolbootConfigList{}, func(kind watch.EventType, c *bootstrapv1.PoolbootConfig) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		switch {
+		case c.Namespace != f.Namespace:
+		case kind == watch.Deleted:
+			delete(f.configs, c.Name)
+		default:
+			f.configs[c.Name] = c
+		}
+	})
+}
+
+// current returns the PoolbootConfigs as they are known.
+func (f *Fleet) current() []*bootstrapv1.PoolbootConfig {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.configs))
 }
 
 // Limit describes how many hosts can be updated at a time.
