@@ -126,6 +126,14 @@ bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "100
 		ROLLOUT_HOSTS=$$hosts go test -v -count 1 -timeout 8h ./test/suites/rollouts; \
 	else ROLLOUT=$$hosts go test -run '^$$' -bench 'Rollout$$' -benchtime 1x -v -timeout 8h ./test/bench/; fi; done
 
+.PHONY: bench-rollout-joins
+bench-rollout-joins: binaries ## Boot hosts of one pool while another one of ROLLOUT simulated hosts (default 1000) is updated, and without.
+	ROLLOUT="$(or $(ROLLOUT),1000)" go test -run '^$$' -bench RolloutAndJoins -benchtime 1x -v -timeout 2h ./test/bench/
+
+.PHONY: bench-hosts
+bench-hosts: binaries ## Update six hosts in namespaces, with the real agent, and print the stages. Requires root.
+	go test -run '^$$' -bench UpdateOfHosts -benchtime 1x -v -timeout 1h ./test/bench/
+
 .PHONY: soak
 soak: binaries ## Boot hosts for DURATION (default 10m) while config servers are killed. FAULTS=1: also while connections to both API servers are bad.
 	SOAK_DURATION=$(or $(DURATION),10m) go test -v -count 1 -timeout 3h ./test/suites/soak/ -ginkgo.focus '$(if $(FAULTS),connections to both API servers are bad,while config servers are killed)'

@@ -16,6 +16,7 @@ type Request struct {
 	RequestURI string    `json:"requestURI"`
 	UserAgent  string    `json:"userAgent"`
 	Received   time.Time `json:"requestReceivedTimestamp"`
+	Answered   time.Time `json:"stageTimestamp"`
 	User       struct {
 		Name string `json:"username"`
 	} `json:"user"`

@@ -54,6 +54,25 @@ func (s *Site) Requests(since time.Time) (map[RequestKind]RequestCount, error) {
 	return counts, nil
 }
 
+// RequestTime returns how long both API servers took on average to answer the requests of Poolboot's two programs
+// between two times, without watches and lists.
+func (s *Site) RequestTime(since, until time.Time) (time.Duration, error) {
+	var took time.Duration
+	count := 0
+	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
+		if err := cluster.EachRequest(func(r controlplane.Request) {
+			_, ok := poolbootProgram(r)
+			if ok && !r.Received.Before(since) && r.Received.Before(until) && r.Verb != "watch" && r.Verb != "list" {
+				took += r.Answered.Sub(r.Received)
+				count++
+			}
+		}); err != nil {
+			return 0, err
+		}
+	}
+	return took / time.Duration(max(count, 1)), nil
+}
+
 // poolbootProgram returns the program of Poolboot that sent a request. In the workload cluster the manager has the user
 // of Cluster API's kubeconfig, and is identified by its user agent: the cluster cache puts the program's name first.
 func poolbootProgram(r controlplane.Request) (string, bool) {
