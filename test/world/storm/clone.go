@@ -274,7 +274,8 @@ func (m *machineObjects) objects() map[string]client.Object {
 		"BareMetalHost": &m.host, "HardwareData": &m.hardware, "Node": &m.node}
 }
 
-// withoutTimes removes fields that depend on when and how often an object was written.
+// withoutTimes removes fields that depend on when and how often an object was written, and an annotation that depends
+// on the number of Nodes.
 func withoutTimes(value any) {
 	switch value := value.(type) {
 	case []any:
@@ -285,7 +286,7 @@ func withoutTimes(value any) {
 		for name, item := range value {
 			switch {
 			case strings.HasSuffix(name, "Time"), strings.HasSuffix(name, "Timestamp"), strings.HasSuffix(strings.ToLower(name), "generation"),
-				slices.Contains([]string{"resourceVersion", "managedFields", "lastUpdated", "operationHistory"}, name):
+				slices.Contains([]string{"resourceVersion", "managedFields", "lastUpdated", "operationHistory", corev1.ObjectTTLAnnotationKey}, name):
 				delete(value, name)
 			default:
 				withoutTimes(item)
