@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	"github.com/coreos/ignition/v2/config/v3_5"
@@ -57,7 +58,7 @@ func specVersion(raw []byte) (string, error) {
 		} `json:"ignition"`
 	}
 	if err := json.Unmarshal(raw, &stub); err != nil {
-		return "", decodeError(raw, err)
+		return "", decodeError(raw, err, reflect.TypeOf(stub))
 	}
 	if stub.Ignition.Version == "" {
 		return "", newParseError("ignition.version", "missing: set the spec version; supported are "+VersionsRead)
@@ -78,7 +79,7 @@ func parse3(raw []byte, version string) (Config, error) {
 	// spec.
 	var types Config
 	if typeErr := json.Unmarshal(raw, &types); typeErr != nil {
-		return Config{}, decodeError(raw, typeErr)
+		return Config{}, decodeError(raw, typeErr, reflect.TypeOf(types))
 	}
 	if problems := fatalProblems(entries); len(problems) > 0 {
 		return Config{}, &ParseError{Problems: problems}

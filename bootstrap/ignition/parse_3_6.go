@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"encoding/json"
+	"reflect"
 
 	"github.com/coreos/ignition/v2/config/v3_6"
 	types3_6 "github.com/coreos/ignition/v2/config/v3_6/types"
@@ -18,7 +19,7 @@ func parse3_6(raw []byte) (Config, error) {
 	if err != nil {
 		var types types3_6.Config
 		if typeErr := json.Unmarshal(raw, &types); typeErr != nil {
-			return Config{}, decodeError(raw, typeErr)
+			return Config{}, decodeError(raw, typeErr, reflect.TypeOf(types))
 		}
 		if problems := fatalProblems(entries); len(problems) > 0 {
 			return Config{}, &ParseError{Problems: problems}

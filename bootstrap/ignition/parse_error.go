@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/coreos/vcontext/report"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // ParseError lists the problems of a configuration.
@@ -64,47 +66,39 @@ func fatalProblems(entries report.Report) []Problem {
 	return problems
 }
 
-// NewProblem returns the problem in an entry of a report.
+// NewProblem returns the problem in an entry of a report, with what to do about it.
 func NewProblem(entry report.Entry) Problem {
-	problem := Problem{Path: joinPath(entry.Context.Path), Message: entry.Message}
+	problem := Problem{Path: joinPath(entry.Context.Path), Message: withRemedy(entry.Message)}
 	if entry.Marker.StartP != nil {
 		problem.Line = entry.Marker.StartP.Line
 	}
 	return problem
 }
 
-// decodeError returns a ParseError with the place where JSON is malformed or has a value of the wrong type.
-func decodeError(raw []byte, err error) error {
-	var wrongType *json.UnmarshalTypeError
+// decodeError returns a ParseError with the place where JSON is malformed, or with every value that a type of the spec
+// can't hold.
+func decodeError(raw []byte, err error, of reflect.Type) error {
 	var broken *json.SyntaxError
-	at := func(offset int64, message string) error {
-		return &ParseError{Problems: []Problem{{Path: pathAt(raw, offset), Line: lineAt(raw, offset), Message: message}}}
+	if errors.As(err, &broken) {
+		return &ParseError{Problems: []Problem{{Path: pathAt(raw, broken.Offset), Line: lineAt(raw, broken.Offset),
+			Message: "malformed JSON: " + broken.Error() + ": correct it"}}}
 	}
-	switch {
-	case errors.As(err, &wrongType):
-		hint := ""
-		if strings.HasSuffix(pathAt(raw, wrongType.Offset), ".mode") {
-			hint = " (in JSON a file mode is decimal: 0644 is 420)"
+	var document any
+	if json.Unmarshal(raw, &document) == nil {
+		var problems []Problem
+		for _, mistake := range jsontype.Find(document, of, true) {
+			if mistake.Unknown {
+				continue // see CheckKeys
+			}
+			hint := ""
+			if strings.HasSuffix(mistake.Path, ".mode") {
+				hint = " (in JSON a file mode is decimal: 0644 is 420)"
+			}
+			problems = append(problems, Problem{Path: mistake.Path, Message: mistake.Message + hint})
 		}
-		return at(wrongType.Offset, fmt.Sprintf("must be %s%s, is JSON %s", describeType(wrongType.Type), hint, wrongType.Value))
-	case errors.As(err, &broken):
-		return at(broken.Offset, broken.Error())
+		if len(problems) > 0 {
+			return &ParseError{Problems: problems}
+		}
 	}
 	return newParseError("", err.Error())
-}
-
-// describeType returns the name of the JSON type for a Go type.
-func describeType(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int:
-		return "a whole number"
-	default:
-		return "a " + t.Kind().String()
-	}
 }

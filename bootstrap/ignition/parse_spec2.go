@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 
 	"github.com/coreos/ign-converter/translate/v24tov31"
 	converter "github.com/coreos/ign-converter/util"
@@ -37,7 +38,7 @@ func parse2[Types any](raw []byte) (Config, error) {
 	// So types are checked first.
 	var document Types
 	if err := json.Unmarshal(raw, &document); err != nil {
-		return Config{}, decodeError(raw, err)
+		return Config{}, decodeError(raw, err, reflect.TypeOf(document))
 	}
 	config, entries, err := v2_4.Parse(raw)
 	if err != nil {
@@ -92,7 +93,7 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 	for _, entry := range entries.Entries {
 		if entry.Kind == report.EntryError {
 			offset := offsetAt(raw, entry.Line, entry.Column)
-			problems = append(problems, Problem{Path: pathAt(raw, offset), Line: int64(entry.Line), Message: entry.Message})
+			problems = append(problems, Problem{Path: pathAt(raw, offset), Line: int64(entry.Line), Message: withRemedy(entry.Message)})
 		}
 	}
 	if len(problems) == 0 {
@@ -125,24 +126,30 @@ func entriesOf(config types2_4.Config) (entries []entry) {
 // checkConvertible refuses entries on another filesystem than the root, because the converter would silently move them
 // to the root; modes with special bits, which hosts with spec 2 ignore; and fields that the converter would drop.
 func checkConvertible(config types2_4.Config) error {
+	var problems []Problem
+	refuse := func(path, why string, args ...any) {
+		problems = append(problems, Problem{Path: path, Message: fmt.Sprintf(why, args...)})
+	}
 	for _, entry := range entriesOf(config) {
 		if entry.Filesystem != rootFilesystem {
-			return newParseError(entry.place+".filesystem", fmt.Sprintf("filesystem %q is not supported: use %q and the full path",
-				entry.Filesystem, rootFilesystem))
+			refuse(entry.place+".filesystem", "filesystem %q is not supported: use %q and the full path", entry.Filesystem, rootFilesystem)
 		}
 		if mode := ptr.Deref(entry.mode, 0); mode > 0o777 {
-			return newParseError(entry.place+".mode", fmt.Sprintf("mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", mode))
+			refuse(entry.place+".mode", "mode %#o is above 0777, which spec 2 ignores: use spec 3.4 or later", mode)
 		}
 	}
 	for i, filesystem := range config.Storage.Filesystems {
 		if filesystem.Name == rootFilesystem && filesystem.Mount != nil {
-			return newParseError(fmt.Sprintf("storage.filesystems[%d].mount", i), "the mount of the root file system can't be converted: use spec 3")
+			refuse(fmt.Sprintf("storage.filesystems[%d].mount", i), "the mount of the root file system can't be converted: use spec 3")
 		}
 	}
 	for i, user := range config.Passwd.Users {
 		if user.Create != nil {
-			return newParseError(fmt.Sprintf("passwd.users[%d].create", i), "does not exist in spec 3: set uid, groups and the other fields of the user itself")
+			refuse(fmt.Sprintf("passwd.users[%d].create", i), "does not exist in spec 3: set uid, groups and the other fields of the user itself")
 		}
+	}
+	if len(problems) > 0 {
+		return &ParseError{Problems: problems}
 	}
 	return nil
 }
@@ -169,7 +176,7 @@ func conversionError(config types2_4.Config, err error) error {
 	default:
 		place = duplicatePlace(config)
 	}
-	return newParseError(place, err.Error())
+	return newParseError(place, withRemedy(err.Error()))
 }
 
 func unitPlace(config types2_4.Config, name string) string {

@@ -112,7 +112,7 @@ var _ = Describe("Parse", func() {
 			Expect(parseError.Error()).To(ContainSubstring(message))
 		},
 		Entry("nothing", ``, "", "the document is empty"),
-		Entry("not an object", `[]`, "", "must be an object, is JSON array"),
+		Entry("not an object", `[]`, "", "must be an object, not a list"),
 		Entry("cut off", `{"ignition":{"version":"3.1.0"}`, "ignition", "unexpected end of JSON input"),
 		Entry("broken", `{"ignition":{"version":"3.2.0"},"storage":}`, "storage", "invalid character"),
 		Entry("no version", `{"ignition":{}}`, "ignition.version", "missing"),
@@ -169,7 +169,7 @@ var _ = Describe("Parse", func() {
 
 	It("names the line", func() {
 		_, err := ignition.Parse([]byte("{\"ignition\": {\"version\": \"3.5.0\"},\n \"storage\": {\"files\": [\n  {\"path\": \"a\"}\n]}}"))
-		Expect(err).To(MatchError("storage.files[0].path (line 3): path not absolute"))
+		Expect(err).To(MatchError("storage.files[0].path (line 3): path not absolute: use a path that begins with /"))
 	})
 
 	It("writes the same bytes for the same configuration, whatever its source", func() {
@@ -208,10 +208,10 @@ storage:
 			Expect(err).To(BeAssignableToTypeOf(&ignition.ParseError{}))
 			Expect(err).To(MatchError(ContainSubstring(message)))
 		},
-		Entry("nothing", "", "variant: missing"),
-		Entry("no variant", "version: 1.5.0", "variant: missing"),
-		Entry("no version", "variant: fcos", "version: missing"),
-		Entry("unknown variant", "variant: flat\nversion: 1.0.0", "variant flat"),
+		Entry("nothing", "", "variant: is missing: set fcos, flatcar"),
+		Entry("no variant", "version: 1.5.0", "variant: is missing: set fcos, flatcar"),
+		Entry("no version", "variant: fcos", "version: is missing or malformed: set 1.0.0 to 1."),
+		Entry("unknown variant", "variant: flat\nversion: 1.0.0", `variant: "flat" is unknown: set fcos`),
 		Entry("a version that results in a newer Ignition spec", "variant: fcos\nversion: 1.8.0-experimental", `version: translates to Ignition that can't be read, use an older version: ignition.version: version "3.7.0-experimental"`),
 		Entry("broken YAML", "variant: fcos\nversion: 1.5.0\nstorage: [\n", "line 3"),
 		Entry("wrong type", "variant: fcos\nversion: 1.5.0\nstorage:\n  files: none\n", "line 4"),

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 const (
@@ -18,7 +21,8 @@ const (
 	maxErrors = 20
 )
 
-// read decodes a section. Each of its fields must exist in the Kubernetes type.
+// read decodes a section. Each of its fields must exist in the Kubernetes type; those with errors are left out, unless
+// there are too many.
 func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	var fields map[string]any
 	duplicates, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
@@ -31,8 +35,12 @@ func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		whole := func(value any) any { return map[string]any{name: value} }
-		if errs = append(errs, typeErrors(fields[name], whole, at.Child(name), maxDepth)...); len(errs) > maxErrors {
+		wrong := typeErrors(fields[name], whole, at.Child(name), maxDepth)
+		if errs = append(errs, wrong...); len(errs) > maxErrors {
 			return nil, errs[:maxErrors]
+		}
+		if len(wrong) > 0 {
+			delete(fields, name)
 		}
 	}
 	return fields, errs
@@ -63,7 +71,7 @@ func typeErrors(value any, whole func(any) any, at *field.Path, depth int) (errs
 	case len(errs) > 0:
 		return errs
 	case err != nil:
-		return field.ErrorList{field.TypeInvalid(at, value, typeMismatch(err))}
+		return field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, describeMismatch(whole(value), err))}
 	case len(unknown) > 0:
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+Kind+" has no such field: correct its name, or remove it")}
 	}
@@ -79,11 +87,12 @@ func decode(value any) (unknown []error, err error) {
 	return kjson.UnmarshalStrict(raw, &kubeletv1beta1.KubeletConfiguration{}, kjson.DisallowUnknownFields)
 }
 
-// typeMismatch returns which type the value must have.
-func typeMismatch(err error) string {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
-		return "must be of type " + mismatch.Type.String()
+// describeMismatch returns what a part of a section must be, by the section with only this part.
+func describeMismatch(section any, err error) string {
+	for _, mistake := range jsontype.Find(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
+		if !mistake.Unknown {
+			return mistake.Message
+		}
 	}
 	return err.Error()
 }

@@ -34,20 +34,17 @@ type Section struct {
 
 // Parse parses a section in JSON. It returns an error for each field that is unknown, has the wrong type, is duplicate,
 // is null, or cannot be set by a pool, and for a missing or wrong apiVersion or kind. The paths of the errors start
-// with at. Parse does not check values: see Check.
+// with at. Parse does not check values: see Check. With errors, the section has the fields of the right type.
 func Parse(raw []byte, at *field.Path) (Section, field.ErrorList) {
 	if len(raw) > maxSize {
 		return Section{}, field.ErrorList{field.TooLong(at, field.OmitValueType{}, maxSize)}
 	}
 	fields, errs := read(raw, at)
-	if len(errs) > 0 {
+	if fields == nil {
 		return Section{}, errs
 	}
-	errs = slices.Concat(takeType(fields, "apiVersion", APIVersion, at), takeType(fields, "kind", Kind, at), checkReserved(fields, at))
-	if len(errs) > 0 {
-		return Section{}, errs
-	}
-	return Section{fields: fields}, nil
+	errs = slices.Concat(errs, takeType(fields, "apiVersion", APIVersion, at), takeType(fields, "kind", Kind, at), checkReserved(fields, at))
+	return Section{fields: fields}, errs
 }
 
 // takeType removes a field that identifies the type of a section, and returns an error if its value is wrong.

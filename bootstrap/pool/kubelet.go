@@ -94,7 +94,7 @@ func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {
 	}
 	var errs field.ErrorList
 	if out.Section, errs = kubelet.Parse(p.Spec.KubeletConfiguration.Raw, kubeletField); len(errs) > 0 {
-		return out, &KubeletError{Pool: p.Name, Errs: errs}
+		return out, &KubeletError{Pool: p.Name, Errs: append(errs, out.Check(kubeletField)...)}
 	}
 	return out, nil
 }

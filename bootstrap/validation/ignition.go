@@ -23,14 +23,21 @@ func Ignition(config *runtime.RawExtension, butaneText string, limit int, guard 
 	case config != nil && len(config.Raw) > limit:
 		return field.ErrorList{field.TooLong(parent.Child("config"), field.OmitValueType{}, limit)}
 	case config != nil && len(config.Raw) > 0:
+		path := parent.Child("config")
 		parsed, err := ignition.Parse(config.Raw)
+		_, lost := ignition.CheckKeys(config.Raw)
+		errs := append(parseErrors(withoutLines(err), path), parseErrors(lost, path)...)
 		if err == nil {
-			_, err = ignition.CheckKeys(config.Raw)
+			errs = append(errs, guardErrors(guard(parsed), path)...)
 		}
-		return ignitionErrors(parsed, withoutLines(err), guard, parent.Child("config"))
+		return errs
 	case butaneText != "":
+		path := parent.Child("butane")
 		parsed, err := butane.Parse(butaneText)
-		return ignitionErrors(parsed, err, guard, parent.Child("butane"))
+		if err == nil {
+			return guardErrors(guard(parsed), path)
+		}
+		return parseErrors(err, path)
 	}
 	return nil
 }
@@ -59,22 +66,21 @@ func withoutLines(err error) error {
 	return err
 }
 
-// ignitionErrors converts the errors of a parser and of a guard to field errors.
-func ignitionErrors(parsed ignition.Config, err error, guard func(ignition.Config) error, path *field.Path) field.ErrorList {
+// parseErrors converts the error of a parser to field errors.
+func parseErrors(err error, path *field.Path) (errs field.ErrorList) {
 	var malformed *ignition.ParseError
-	if errors.As(err, &malformed) {
-		var errs field.ErrorList
-		for _, problem := range malformed.Problems {
-			at := childPath(path, problem.Path)
-			problem.Path = ""
-			errs = append(errs, field.Invalid(at, field.OmitValueType{}, problem.String()))
-		}
-		return errs
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &malformed):
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
-	return guardErrors(guard(parsed), path)
+	for _, problem := range malformed.Problems {
+		at := childPath(path, problem.Path)
+		problem.Path = ""
+		errs = append(errs, field.Invalid(at, field.OmitValueType{}, problem.String()))
+	}
+	return errs
 }
 
 // guardErrors returns an error for each entry that a guard refuses.

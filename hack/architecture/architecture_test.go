@@ -215,7 +215,7 @@ func TestAPIImportsNothingElse(t *testing.T) {
 var hostCode = []string{
 	"bootstrap/agent/accounts",
 	"bootstrap/agent/systemd",
-	"api/agent/v1alpha1", "bootstrap/ignition", "bootstrap/hosttree", "bootstrap/update", "bootstrap/assignment", "bootstrap/agent", "bootstrap/agent/hostfiles",
+	"api/agent/v1alpha1", "bootstrap/ignition", "bootstrap/jsontype", "bootstrap/hosttree", "bootstrap/update", "bootstrap/assignment", "bootstrap/agent", "bootstrap/agent/hostfiles",
 	"bootstrap/agent/apiserver", "bootstrap/agent/configserver", "bootstrap/agent/kubelet", "bootstrap/agent/service",
 	"bootstrap/agent/command", "bootstrap/agent/durable", "bootstrap/agent/kernelarguments", "bootstrap/agent/kubeletflags",
 	"bootstrap/agent/osimage", "bootstrap/agent/rpmostree",

@@ -3,7 +3,6 @@
 package butane
 
 import (
-	"errors"
 	"fmt"
 
 	butane "github.com/coreos/butane/config"
@@ -63,7 +62,7 @@ func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
 	var problems []ignition.Problem
 	for _, entry := range entries.Entries {
 		problem := ignition.NewProblem(entry)
-		if problem.Message == common.ErrNoFilesDir.Error() {
+		if entry.Message == common.ErrNoFilesDir.Error() {
 			problem.Message = "local files are not available here: write the contents into the document, or translate it with kubectl poolboot convert --butane FILE --files-dir FOLDER"
 		}
 		problems = append(problems, problem)
@@ -71,12 +70,8 @@ func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
 	switch {
 	case len(problems) > 0:
 		return nil, &ignition.ParseError{Problems: problems}
-	case errors.Is(err, common.ErrNoVariant):
-		return nil, newError("variant", "missing: set the variant of Butane, for example fcos")
-	case errors.Is(err, common.ErrInvalidVersion):
-		return nil, newError("version", "missing or invalid: set the version of the variant")
 	case err != nil:
-		return nil, newError("", err.Error())
+		return nil, explain(text, err)
 	}
 	return translated, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,7 +15,9 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -25,38 +28,40 @@ func (o *options) convertButane() error {
 	if err != nil {
 		return err
 	}
-	if err := checkLocalFiles(text, o.filesDir); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	whole := input.NewText(name, text)
+	if err := checkLocalFiles(whole, text, o.filesDir); err != nil {
+		return err
 	}
 	if butane.Variant(string(text)) == butane.VariantOpenShift {
-		return o.convertMachineConfig(name, string(text))
+		return o.convertMachineConfig(whole, string(text))
 	}
 	if o.namespace != "" {
 		return fmt.Errorf("%s becomes Ignition, which has no namespace: leave out --namespace", name)
 	}
 	config, err := butane.ParseWithFiles(string(text), o.filesDir)
 	if err != nil {
-		return locate(name, err)
+		return locate(whole, err)
 	}
 	return o.printIgnition(config)
 }
 
 // convertMachineConfig prints a Butane document of OpenShift's variant as a MachineConfig of Poolboot.
-func (o *options) convertMachineConfig(name, text string) error {
+func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 	translated, err := butane.ParseMachineConfig(text, o.filesDir)
 	if err != nil {
-		return locate(name, err)
+		return locate(whole, err)
 	}
 	var config poolv1.MachineConfig
 	if err := kyaml.UnmarshalStrict(translated, &config); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return whole.Errorf("", "%v", err)
 	}
 	remark := func(text string, args ...any) {
 		severity, about, _ := strings.Cut(fmt.Sprintf(text, args...), ": ")
-		fmt.Fprintf(o.streams.ErrOut, "%s: %s: %s\n", severity, name, about)
+		at, why := cutField(strings.TrimPrefix(about, fmt.Sprintf("MachineConfig %q: ", config.Name)))
+		fmt.Fprintf(o.streams.ErrOut, "%s: %s\n", severity, whole.Locate(ignition.Problem{Path: at, Message: why}))
 	}
 	if input.IsControlPlane(config.Labels[roleLabel]) {
-		remark("warning: MachineConfig %q: no pool selects it by its label %s: control plane machines are in no pool of Poolboot", config.Name, roleLabel)
+		remark("warning: metadata.labels[%s]: no pool selects it: control plane machines are in no pool of Poolboot: set the role of another pool", roleLabel)
 	}
 	configs := []poolv1.MachineConfig{config}
 	setWrappers(configs, nil, remark)
@@ -67,12 +72,42 @@ func (o *options) convertMachineConfig(name, text string) error {
 	config.SetGroupVersionKind(input.ConfigKind)
 	var refused []error
 	for _, err := range checkConfig(&config, remark) {
-		refused = append(refused, fmt.Errorf("%s: MachineConfig %q: %s: %s", name, config.Name, err.Field, err.ErrorBody()))
+		refused = append(refused, whole.Locate(ignition.Problem{Path: fieldOfButane(err.Field), Message: input.DescribeField(err)}))
 	}
 	if len(refused) > 0 {
-		return errors.Join(refused...)
+		return errors.Join(input.InOrder(refused...)...)
 	}
 	return o.print([]runtime.Object{&config})
+}
+
+// butaneFields are the fields of OpenShift's variant that are not part of Ignition.
+var butaneFields = map[string]string{"kernelArguments": "openshift.kernel_arguments", "kernelType": "openshift.kernel_type",
+	"extensions": "openshift.extensions", "fips": "openshift.fips"}
+
+// fieldOfButane returns the path in a Butane document of OpenShift's variant for a path in its MachineConfig.
+func fieldOfButane(path string) string {
+	if inside, isIgnition := strings.CutPrefix(path, "spec.config."); isIgnition {
+		return inside
+	}
+	inside := strings.TrimPrefix(path, "spec.")
+	for field, of := range butaneFields {
+		if rest, has := strings.CutPrefix(inside, field); has {
+			return of + rest
+		}
+	}
+	return inside
+}
+
+// fieldAtStart matches the field of a MachineConfig at the start of a remark.
+var fieldAtStart = regexp.MustCompile(`^((?:spec|metadata)(?:\.\w+|\[[^\]]*\])*): `)
+
+// cutField cuts the field from the start of a remark, as it is in Butane.
+func cutField(text string) (path, rest string) {
+	match := fieldAtStart.FindStringSubmatch(text)
+	if match == nil {
+		return "", text
+	}
+	return fieldOfButane(match[1]), strings.TrimPrefix(text, match[0])
 }
 
 // localKeys are the keys in Butane whose values are paths of local files.
@@ -81,14 +116,15 @@ var localKeys = map[string]bool{"local": true, "contents_local": true, "ssh_auth
 // checkLocalFiles refuses local files in a Butane document that are not below a folder, also through links; that are
 // no regular files, such as devices; or that no pool could render. Butane compares only the names. An empty path is
 // refused too, also without a folder.
-func checkLocalFiles(text []byte, folder string) error {
+func checkLocalFiles(whole *input.Text, text []byte, folder string) error {
 	var document any
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil //nolint:nilerr // Butane reports it with its line.
 	}
-	paths := localPaths(document, false)
-	if slices.Contains(paths, "") { // of which Butane reads the folder, or nothing
-		return errors.New("the path of a local file is empty: name a file below --files-dir, or leave the key out")
+	files := localPaths(document, "", false)
+	isEmpty := func(local localFile) bool { return local.name == "" }
+	if i := slices.IndexFunc(files, isEmpty); i >= 0 { // of which Butane reads the folder, or nothing
+		return whole.Errorf(files[i].field, "the path of a local file is empty: name a file below --files-dir, or leave the key out")
 	}
 	if folder == "" {
 		return nil // Butane refuses local files with their lines
@@ -98,47 +134,59 @@ func checkLocalFiles(text []byte, folder string) error {
 		root, err = filepath.Abs(root)
 	}
 	if err != nil {
-		return fmt.Errorf("--files-dir %s: %w", folder, err)
+		return fmt.Errorf("--files-dir %s: %w: name another folder", folder, cause(err))
 	}
+	var refused []error
 	left := int64(pool.MaxSize)
-	for _, local := range paths {
-		path, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(local)))
+	for _, local := range files {
+		path, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(local.name)))
 		if err != nil {
-			return fmt.Errorf("local file %s: %w", local, err)
+			refused = append(refused, whole.Errorf(local.field, "%s in --files-dir %s: %v: correct the name, or add the file", local.name, folder, cause(err)))
+			continue
 		}
 		if relative, err := filepath.Rel(root, path); err != nil || !filepath.IsLocal(relative) {
-			return fmt.Errorf("local file %s is not below --files-dir %s: move it there", local, folder)
-		}
-		if err := checkSizes(path, &left); err != nil {
-			return fmt.Errorf("local file %s: %w", local, err)
+			refused = append(refused, whole.Errorf(local.field, "%s is not below --files-dir %s: move it there", local.name, folder))
+		} else if err := checkSizes(path, &left); err != nil {
+			refused = append(refused, whole.Errorf(local.field, "%s: %v", local.name, err))
 		}
 	}
-	return nil
+	return errors.Join(input.InOrder(refused...)...)
 }
 
-// localPaths returns the paths of local files in a part of a document; isLocal is true for the value of one of
-// localKeys.
-func localPaths(part any, isLocal bool) (paths []string) {
+// cause returns an error about a file without its path.
+func cause(err error) error {
+	var about *fs.PathError
+	if errors.As(err, &about) {
+		return about.Err
+	}
+	return err
+}
+
+// localFile is the name of a local file, and the field with it.
+type localFile struct{ field, name string }
+
+// localPaths returns the local files in a part of a document; isLocal is true for the value of one of localKeys.
+func localPaths(part any, at string, isLocal bool) (files []localFile) {
 	switch part := part.(type) {
 	case string:
 		if isLocal {
-			paths = append(paths, part)
+			files = append(files, localFile{at, part})
 		}
 	case []any:
-		for _, item := range part {
-			paths = append(paths, localPaths(item, isLocal)...)
+		for i, item := range part {
+			files = append(files, localPaths(item, fmt.Sprintf("%s[%d]", at, i), isLocal)...)
 		}
 	case map[string]any:
 		for key, value := range part {
-			paths = append(paths, localPaths(value, localKeys[key])...)
+			files = append(files, localPaths(value, jsontype.Join(at, key), localKeys[key])...)
 		}
 	case map[any]any: // not all keys are texts
 		for key, value := range part {
 			name, _ := key.(string)
-			paths = append(paths, localPaths(value, localKeys[name])...)
+			files = append(files, localPaths(value, jsontype.Join(at, name), localKeys[name])...)
 		}
 	}
-	return paths
+	return files
 }
 
 // checkSizes subtracts the sizes of a file, or of all files of a tree, from the bytes that are left.

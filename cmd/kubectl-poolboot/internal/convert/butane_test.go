@@ -64,16 +64,16 @@ spec:
 		func(old, new, why string) {
 			clitest.ExpectError(convert(strings.Replace(whole, old, new, 1)), 1, "a.bu: "+why)
 		},
-		Entry("what Poolboot reserves", "/etc/motd", "/etc/hostname", `MachineConfig "50-a": spec.config.storage.files[0].path: Forbidden: /etc/hostname is reserved`),
-		Entry("what the schema refuses", "[nosmt]", `[""]`, `MachineConfig "50-a": spec.kernelArguments[0]: Invalid value`),
+		Entry("what Poolboot reserves", "/etc/motd", "/etc/hostname", `line 13: storage.files[0].path: /etc/hostname is reserved`),
+		Entry("what the schema refuses", "[nosmt]", `[""]`, "line 7: openshift.kernel_arguments[0]: must be at least 1 chars long"),
 		Entry("an unknown key", "fips: true", "fipz: true", "line 9: openshift.fipz: unused key"),
-		Entry("a version that Butane does not know", "4.20.0", "9.0.0", "No translator exists"),
+		Entry("a version that Butane does not know", "4.20.0", "9.0.0", "line 2: version: openshift has no version 9.0.0: set 4.8.0 to 4."),
 	)
 
 	It("warns that no pool selects a MachineConfig of the control plane", func() {
 		r := convert(strings.Replace(whole, "role: worker", "role: master", 1))
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(MatchRegexp(`^warning: \S*a.bu: MachineConfig "50-a": no pool selects it by its label`))
+		Expect(r.ErrOut).To(MatchRegexp(`^warning: \S*a.bu: line 5: metadata.labels\[machineconfiguration.openshift.io/role\]: no pool selects it`))
 	})
 
 	It("gives Ignition no namespace", func() {

@@ -26,13 +26,15 @@ type options struct {
 	cluster, namespace string
 	ignition, butane   string
 	filesDir           string
+	skipRefused        bool
 	containerRuntime   string
 	output             cli.Output
 }
 
 // New returns the command convert.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true, ReadPolicies: true, ReadRuntimeConfigs: true}}
+	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true, ReadPolicies: true, ReadRuntimeConfigs: true,
+		SkipRefused: true}} // what is wrong with the other objects is reported too
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
 		Short: "Convert OpenShift's pools, MachineConfigs and KubeletConfigs to Poolboot's, or Ignition to spec 3.5",
@@ -71,7 +73,7 @@ With --ignition or --butane, one document is converted to Ignition 3.5, the vers
 	}
 	flags := cmd.Flags()
 	o.files.AddFlag(cmd, "filename", "f", "OpenShift's MachineConfigPools and MachineConfigs")
-	flags.BoolVar(&o.files.SkipRefused, "skip-refused", false, "convert everything else if an object is refused, list it, and exit with 3")
+	flags.BoolVar(&o.skipRefused, "skip-refused", false, "convert everything else if an object is refused, list it, and exit with 3")
 	flags.StringVar(&o.cluster, "cluster", "", "the Cluster of the pools")
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of that Cluster; with --butane, that of a MachineConfig")
 	flags.StringVar(&o.containerRuntime, "container-runtime", "", "the container runtime of the hosts, crio (default) or containerd, for ContainerRuntimeConfigs, mirrors and registries")
@@ -129,20 +131,18 @@ func (o *options) convertObjects(args []string) error {
 	for _, remark := range remarks {
 		fmt.Fprintln(o.streams.ErrOut, remark)
 	}
-	if len(errs) > 0 && !o.files.SkipRefused {
-		return errors.Join(errs...)
+	refused := input.InOrder(slices.Concat(found.Refused, errs)...)
+	if len(refused) > 0 && !o.skipRefused {
+		return errors.Join(refused...)
 	}
 	if err := o.print(converted); err != nil {
 		return err
 	}
-	refused := slices.Concat(found.Refused, errs)
 	for _, err := range refused {
-		for line := range strings.Lines(err.Error()) { // one for each problem of the object
-			fmt.Fprintln(o.streams.ErrOut, "refused:", strings.TrimSuffix(line, "\n"))
-		}
+		fmt.Fprintln(o.streams.ErrOut, "refused:", err)
 	}
 	if len(refused) > 0 {
-		return cli.Incomplete(fmt.Errorf("%d refused and left out: correct what is listed above, and convert again", len(refused)))
+		return cli.Incomplete(fmt.Errorf("%d refused and left out: correct what is listed above, and convert again", input.CountObjects(refused)))
 	}
 	return nil
 }

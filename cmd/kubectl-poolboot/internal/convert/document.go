@@ -39,16 +39,14 @@ func (o *options) convertIgnition() error {
 	if err != nil {
 		return err
 	}
+	whole := input.NewText(name, text)
 	config, err := ignition.Parse(text)
-	if err == nil {
-		var warnings []ignition.Problem
-		warnings, err = ignition.CheckKeys(text)
-		for _, problem := range warnings {
-			fmt.Fprintf(o.streams.ErrOut, "warning: %s\n", describe(name, problem))
-		}
+	warnings, lost := ignition.CheckKeys(text)
+	for _, problem := range warnings {
+		fmt.Fprintf(o.streams.ErrOut, "warning: %s\n", whole.Locate(problem))
 	}
-	if err != nil {
-		return locate(name, err)
+	if err := locate(whole, err, lost); err != nil {
+		return err
 	}
 	return o.printIgnition(config)
 }
@@ -65,24 +63,18 @@ func (o *options) printIgnition(config ignition.Config) error {
 	return err
 }
 
-// locate returns an error about a document with the place of each problem in the file.
-func locate(name string, err error) error {
-	var malformed *ignition.ParseError
-	if !errors.As(err, &malformed) {
-		return fmt.Errorf("%s: %w", name, err)
-	}
+// locate returns the problems in errors about a document, with the place of each.
+func locate(whole *input.Text, errs ...error) error {
 	var all []error
-	for _, problem := range malformed.Problems {
-		all = append(all, errors.New(describe(name, problem)))
+	for _, err := range errs {
+		var malformed *ignition.ParseError
+		if !errors.As(err, &malformed) {
+			all = append(all, err)
+			continue
+		}
+		for _, problem := range malformed.Problems {
+			all = append(all, whole.Locate(problem))
+		}
 	}
-	return errors.Join(all...)
-}
-
-// describe returns a problem with its place in the file.
-func describe(name string, problem ignition.Problem) string {
-	if problem.Line > 0 {
-		name = fmt.Sprintf("%s: line %d", name, problem.Line)
-	}
-	problem.Line = 0
-	return name + ": " + problem.String()
+	return errors.Join(input.InOrder(all...)...)
 }

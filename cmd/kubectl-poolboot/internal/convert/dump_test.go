@@ -168,7 +168,7 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 			r := skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker, newMachineConfig("50-a", "worker", "", reserved), "kind: [", newMachineConfig("50-b", "worker", "", own),
 				"{apiVersion: v1, kind: List, items: [{apiVersion: machineconfiguration.openshift.io/v1, kind: MachineConfig, metadata: {}}]}"))
 			Expect(r.Out).To(And(ContainSubstring("name: worker"), ContainSubstring("name: 50-b"), Not(ContainSubstring("50-a"))))
-			Expect(r.ErrOut).To(And(MatchRegexp(`(?m)^refused: .*a.yaml: document 3: `), MatchRegexp(`(?m)^refused: .*document 5: item 1: MachineConfig: metadata.name: is missing$`),
+			Expect(r.ErrOut).To(And(MatchRegexp(`(?m)^refused: .*a.yaml: document 3: `), MatchRegexp(`(?m)^refused: .*document 5: item 1: line \d+: MachineConfig: metadata.name: is missing: set it$`),
 				MatchRegexp(`(?m)^refused: .*MachineConfig "50-a": spec.config.systemd.units\[0\]`), HaveSuffix("error: 3 refused and left out: correct what is listed above, and convert again\n")))
 			Expect(r.Code).To(Equal(cli.ExitIncomplete))
 		})
@@ -208,9 +208,9 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 		clitest.WriteFileIn(directory, "named.yaml", newMachineConfig(`"50-{{ .Values.name }}"`, "worker", "", own))
 		r := runPoolboot(append([]string{"convert", "-f", directory}, flags...)...)
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(And(MatchRegexp(`note: .*values.yaml: document 1: is no Kubernetes object: apiVersion or kind is missing: it is left out\n`),
-			MatchRegexp(`note: .*/template.yaml: document 1 is left out: it is a template and not YAML`), MatchRegexp(`note: .*/named.yaml: document 1: MachineConfig .* is left out: it is a template`)))
+		Expect(r.ErrOut).To(And(MatchRegexp(`note: is no Kubernetes object: set apiVersion and kind: it is left out\n`),
+			MatchRegexp(`note: malformed YAML: .*: if it is a template, render it, and convert the result: it is left out`), MatchRegexp(`note: MachineConfig .*: it is a template: render it, and convert the result: it is left out`)))
 		Expect(r.Out).To(And(ContainSubstring("name: worker"), Not(ContainSubstring("Values"))))
-		clitest.ExpectError(converting("role: worker\n"), 1, "apiVersion or kind is missing")
+		clitest.ExpectError(converting("role: worker\n"), 1, "set apiVersion and kind")
 	})
 })

@@ -172,14 +172,18 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 	at := field.NewPath("spec", "kubeletConfig")
 	_, errs := kubelet.Parse(raw, at)
 	for _, err := range errs {
-		if err.Type != field.ErrorTypeForbidden && err.BadValue != (field.OmitValueType{}) {
+		if isWrong := err.BadValue != (field.OmitValueType{}) || err.Type == field.ErrorTypeTypeInvalid; isWrong && err.Type != field.ErrorTypeForbidden {
 			wrong = append(wrong, err)
 			continue
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(err.Field, at.String()+"."), ".")
 		name, _, _ = strings.Cut(name, "[")
 		if _, has := section[name]; has {
-			leaveOut("kubeletConfig."+name, err.Field+" "+err.Detail)
+			why := err.Detail
+			if whole := at.Child(name).String(); err.Field != whole {
+				why = err.Field + ": " + why
+			}
+			leaveOut("kubeletConfig."+name, why)
 			delete(section, name)
 		}
 	}

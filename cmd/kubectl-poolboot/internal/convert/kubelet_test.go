@@ -94,10 +94,10 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Expect(r.ErrOut).To(HavePrefix(`warning: KubeletConfig "big": spec.` + remark))
 			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(1))
 		},
-		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: spec.kubeletConfig.registerWithTaints set spec.nodeTaints"),
+		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: set spec.nodeTaints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
 		Entry("a field that OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
-		Entry("an unknown field", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: spec.kubeletConfig.maxPod a KubeletConfiguration has no such field"),
+		Entry("an unknown field", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: a KubeletConfiguration has no such field"),
 	)
 
 	DescribeTable("warns of a KubeletConfig that selects no pool of the files",
@@ -135,7 +135,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 	It("warns of the fields that a custom pool inherits only in Poolboot", func() {
 		r := converting(worker, infra, newKubeletConfig("w", "role: worker", "kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: 1, memory: 1Gi}}"),
 			newKubeletConfig("i", "role: infra", "kubeletConfig: {maxPods: 2, systemReserved: {cpu: 2}}"))
-		clitest.ExpectError(r, 1, `systemReserved.cpu: Invalid value: 1: must be of type string`)
+		clitest.ExpectError(r, 1, `systemReserved.cpu: must be a string, not 1: quote it`)
 		r = converting(worker, infra, newKubeletConfig("w", "role: worker", `kubeletConfig: {maxPods: 1, podsPerCore: 5, systemReserved: {cpu: "1", memory: 1Gi}}`),
 			newKubeletConfig("i", "role: infra", `kubeletConfig: {maxPods: 2, systemReserved: {cpu: "2"}}`))
 		Expect(r.Code).To(BeZero())

@@ -25,14 +25,12 @@ import (
 )
 
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
-// applied: MachineConfigs, the pool worker, custom pools. The remarks name everything that is left out. The errors name
+// applied: MachineConfigs, the pool worker, custom pools. The notes name everything that is left out. The errors name
 // every object that Poolboot would refuse to store; these objects are not returned. Settings of the container runtime
 // are for the one with a name.
-func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime string) (converted []runtime.Object, remarks []string, errs []error) {
-	remark := func(text string, args ...any) {
-		severity, about, _ := strings.Cut(fmt.Sprintf(text, args...), ": ")
-		remarks = append(remarks, severity+": "+objects.LocateText(about))
-	}
+func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime string) (converted []runtime.Object, notes, errs []error) {
+	found := &remarks{objects: objects}
+	remark := found.add
 	pools, controlPlane, errs := selectPools(objects, remark)
 	errs = append(errs, setKubeletSections(objects, pools, controlPlane, remark)...)
 	if err := setDisruptionPolicy(objects.MachineConfigurations, pools, remark); err != nil {
@@ -97,7 +95,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 			remark("warning: %s %q: %s is left out: Poolboot does not have this field", kind, name, dropped.Path)
 		}
 	}
-	return converted, remarks, errs
+	return converted, input.InOrder(found.all...), errs
 }
 
 // OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.

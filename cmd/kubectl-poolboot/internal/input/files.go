@@ -74,7 +74,7 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 // Read reads all objects in files and directories.
 func (f *Files) Read(names ...string) (*Objects, error) {
 	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies,
-		readRuntimeConfigs: f.ReadRuntimeConfigs, skipRefused: f.SkipRefused, validate: f.Validate}
+		readRuntimeConfigs: f.ReadRuntimeConfigs, validate: f.Validate}
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {
@@ -88,9 +88,13 @@ func (f *Files) Read(names ...string) (*Objects, error) {
 		}
 	}
 	if f.Validate {
-		return objects, objects.validatePools()
+		objects.Refused = append(objects.Refused, objects.validatePools())
 	}
-	return objects, nil
+	objects.Refused = InOrder(objects.Refused...)
+	if f.SkipRefused {
+		return objects, nil
+	}
+	return objects, errors.Join(objects.Refused...)
 }
 
 // expand returns the files of a directory, in the order of their names; a file is itself. Hidden directories, such as
@@ -175,26 +179,14 @@ func (f *Files) readFile(path string, objects *Objects) error {
 		}
 		whole := document{text: chunk}
 		whole.line, end = findChunk(text, chunk, end)
-		at := place{file: path, number: number, in: &whole}
+		objects.documents++
+		at := place{file: path, read: objects.documents, number: number, in: &whole}
 		var documents []jsonDocument
 		if err == nil {
 			documents, err = toJSON(chunk)
 		}
 		if err != nil {
-			err = at.ofYAML(err)
-			if isTemplate := bytes.Contains(chunk, []byte(templateMark)); isTemplate && strings.Contains(err.Error(), "map[interface {}]") {
-				err = fmt.Errorf("%s: it is a template: render it, and convert the result", at)
-			} else if isTemplate {
-				err = fmt.Errorf("%w: if it is a template, render it, and convert the result", err)
-			}
-			switch {
-			case objects.inDirectory && bytes.Contains(chunk, []byte(templateMark)):
-				fmt.Fprintf(f.Streams.ErrOut, "note: %s: document %d is left out: it is a template and not YAML: render it, and convert the result\n", path, number)
-			case !f.SkipRefused:
-				return err
-			default:
-				objects.Refused = append(objects.Refused, err)
-			}
+			objects.refuseMalformed(at, chunk, err)
 			if chunk == nil { // the rest of the file can't be read
 				return nil
 			}
@@ -202,12 +194,26 @@ func (f *Files) readFile(path string, objects *Objects) error {
 		}
 		for _, one := range documents {
 			at.number, at.in = number, one.within(whole)
-			if err := objects.add(schema.GroupVersionKind{}, at, one.json); err != nil {
-				return err
-			}
+			objects.add(schema.GroupVersionKind{}, at, one.json)
 			number++
 		}
 	}
+}
+
+// refuseMalformed refuses a document that is not YAML. In directories, templates are only noted.
+func (o *Objects) refuseMalformed(at place, text []byte, err error) {
+	i := bytes.Index(text, []byte(templateMark))
+	if i >= 0 && strings.Contains(err.Error(), "map[interface {}]") { // what {{a}} is in YAML
+		at.at = at.in.line + bytes.Count(text[:i], []byte("\n"))
+		err = at.errorf("%w", errTemplate)
+	} else if err = at.ofYAML(err); i >= 0 {
+		err = fmt.Errorf("%w: if it is a template, render it, and convert the result", err)
+	}
+	if i >= 0 && o.inDirectory {
+		fmt.Fprintf(o.notes, "note: %v: it is left out\n", err)
+		return
+	}
+	o.Refused = append(o.Refused, err)
 }
 
 // jsonDocument is a document in JSON, and where it is in a text if it is JSON there too.

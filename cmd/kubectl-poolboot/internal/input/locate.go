@@ -1,7 +1,6 @@
 package input
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,8 +9,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // subject matches the object at the beginning of an error or a remark.
@@ -20,49 +21,98 @@ var subject = regexp.MustCompile(`^(\w+) "([^"]+)"`)
 // Locate adds the file, the document and the line to an error that begins with the kind and the name of an object. An
 // error with several problems gets a line of text for each. Other errors are returned as they are.
 func (o *Objects) Locate(err error) error {
-	at, found := o.placeOf(err.Error())
-	if !found {
-		return err
-	}
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) && err.Error() == joined.(error).Error() {
+	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
 		var located []error
 		for _, one := range joined.Unwrap() {
 			located = append(located, o.Locate(one))
 		}
-		return errors.Join(located...)
+		return errors.Join(InOrder(located...)...)
+	}
+	if located := (*problem)(nil); errors.As(err, &located) {
+		return err
+	}
+	at, found := o.placeOf(err.Error())
+	if !found {
+		return err
 	}
 	return at.locate(err)
 }
 
-// LocateText adds the place to a remark that begins with the kind and the name of an object.
-func (o *Objects) LocateText(text string) string {
-	if at, found := o.placeOf(text); found {
-		return fmt.Sprintf("%s: %s", at.of(fieldOf(errors.New(text))), text)
-	}
-	return text
+// LocateText returns a remark that begins with the kind and the name of an object as an error with its place.
+func (o *Objects) LocateText(text string) error {
+	return o.LocateField(fieldOf(text), text)
 }
 
-// Refuse returns an error with the places of everything that is wrong with an object, or nil if there is nothing.
+// LocateField returns a remark that begins with the kind and the name of an object as an error with the place of a
+// field.
+func (o *Objects) LocateField(path, text string) error {
+	if at, found := o.placeOf(text); found {
+		return at.of(path).errorf("%s", text)
+	}
+	return errors.New(text)
+}
+
+// Refuse returns an error with the places of everything that is wrong with an object, or nil if there is nothing. Of
+// several errors about one field, those of the schema about its type are left out.
 func (o *Objects) Refuse(kind, name string, errs field.ErrorList) error {
 	at, found := o.places[kind+" "+name]
+	about := map[string]int{}
+	for _, err := range errs {
+		about[err.Field]++
+	}
 	var all []error
 	for _, err := range errs {
-		where, text := at.of(err.Field), err.Error()
-		if err.BadValue == (field.OmitValueType{}) || err.Type == field.ErrorTypeForbidden {
-			text = err.Field + ": " + err.Detail // the kind of the error adds nothing
+		if strings.Contains(err.Detail, schemaType) && about[err.Field] > 1 {
+			continue
 		}
+		text := fmt.Sprintf("%s %q: %s: %s", kind, name, err.Field, DescribeField(err))
+		if !found {
+			all = append(all, errors.New(text))
+			continue
+		}
+		where := at.of(err.Field)
 		if match := innerLine.FindStringSubmatch(err.Detail); match != nil && strings.HasPrefix(err.Field, butaneField) {
 			line, _ := strconv.ParseInt(match[1], 10, 64)
-			where, text = at.ofText(butaneField, line), err.Field+": "+strings.TrimPrefix(err.Detail, match[0])
+			where, text = at.ofText(butaneField, line), fmt.Sprintf("%s %q: %s: %s", kind, name, err.Field, strings.TrimPrefix(err.Detail, match[0]))
 		}
-		text = fmt.Sprintf("%s %q: %s", kind, name, text)
-		if found {
-			text = fmt.Sprintf("%s: %s", where, text)
-		}
-		all = append(all, errors.New(text))
+		all = append(all, where.errorf("%s", text))
 	}
-	return errors.Join(all...)
+	return errors.Join(InOrder(all...)...)
+}
+
+// schemaType is in the errors of a schema about the type of a value.
+const schemaType = " in body must be of type "
+
+// DescribeField returns what is wrong with a field, without the field, and what to do.
+func DescribeField(err *field.Error) string {
+	_, wanted, isSchemaType := strings.Cut(err.Detail, schemaType)
+	switch {
+	case isSchemaType:
+		wanted, _, _ = strings.Cut(wanted, ":")
+		return "must be of type " + wanted
+	case err.Type == field.ErrorTypeRequired && err.Detail == "":
+		return "is missing: set it"
+	case err.Type == field.ErrorTypeRequired:
+		return "is missing: " + err.Detail
+	case err.Type == field.ErrorTypeDuplicate:
+		return err.ErrorBody() + ": remove one"
+	case strings.HasSuffix(err.Detail, "not a valid selector operator"):
+		return fmt.Sprintf("%q is no operator: use In, NotIn, Exists or DoesNotExist", err.BadValue)
+	case strings.HasPrefix(err.Detail, err.Field+" in body "):
+		return strings.Replace(strings.TrimPrefix(err.Detail, err.Field+" in body "), "should ", "must ", 1)
+	case err.BadValue == (field.OmitValueType{}), err.BadValue == "", err.Type == field.ErrorTypeForbidden, isComposite(err.BadValue):
+		return err.Detail // the kind of the error adds nothing
+	}
+	return strings.Replace(err.ErrorBody(), `supported values: "", `, "supported values: ", 1)
+}
+
+// isComposite reports whether a value would be written in the notation of Go.
+func isComposite(value any) bool {
+	switch reflect.ValueOf(value).Kind() {
+	case reflect.Map, reflect.Slice, reflect.Struct, reflect.Invalid:
+		return true
+	}
+	return false
 }
 
 // butaneField is the field whose value is a text with lines of its own, and innerLine matches such a line.
@@ -89,7 +139,7 @@ func (p place) locate(err error) error {
 	about, problems := splitProblems(err)
 	match := fieldAtEnd.FindStringSubmatch(about)
 	if match == nil {
-		return fmt.Errorf("%s: %w", p.of(fieldOf(err)), err)
+		return &problem{p.of(fieldOf(err.Error())), err}
 	}
 	var all []error
 	for _, problem := range problems {
@@ -102,7 +152,7 @@ func (p place) locate(err error) error {
 		if problem.Path != "" {
 			about = strings.TrimSuffix(about, ": ") + "."
 		}
-		all = append(all, fmt.Errorf("%s: %s%s", at, about, problem))
+		all = append(all, at.errorf("%s%s", about, problem))
 	}
 	return errors.Join(all...)
 }
@@ -130,36 +180,48 @@ func splitProblems(err error) (about string, problems []ignition.Problem) {
 	return about, problems
 }
 
-// fieldOf returns the path of the field that an error is about, or of the object that contains it.
-func fieldOf(err error) string {
-	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) {
-		return wrongType.Field
-	}
-	if match := fieldPath.FindStringSubmatch(err.Error()); match != nil {
-		return match[1]
+// fieldOf returns the path of the field that a text about an object is about, or of the object's metadata.
+func fieldOf(text string) string {
+	if match := fieldPath.FindStringSubmatch(text); match != nil {
+		return strings.TrimSuffix(match[1], ".")
 	}
 	return "metadata"
 }
 
-// fieldPath matches the path of the field that a text about an object begins with, or of an unknown field.
-var fieldPath = regexp.MustCompile(`(?:^\w+ "[^"]+": |unknown field ")((?:spec|metadata)\.[A-Za-z0-9_.\[\]]+)`)
+// fieldPath matches the path of the field that a text about an object begins with.
+var fieldPath = regexp.MustCompile(`^\w+ "[^"]+": ((?:spec|metadata)(?:\.[A-Za-z0-9_]+|\[[^\]]*\])*)`)
 
-// describeTypes returns an error about a value of a wrong type without the names of Go's types.
-func describeTypes(err error) error {
-	var wrongType *json.UnmarshalTypeError
-	if !errors.As(err, &wrongType) {
+// fieldsError is an error about fields of one object.
+type fieldsError struct{ errs field.ErrorList }
+
+func (e *fieldsError) Error() string { return e.errs.ToAggregate().Error() }
+
+// explainDecoding returns every value in JSON that a type of objects can't hold, instead of an error about the first.
+// If strict is set, it also returns the fields that the type does not have.
+func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error {
+	var document any
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &document) != nil {
 		return err
 	}
-	want := "a " + wrongType.Type.Kind().String()
-	switch kind := wrongType.Type.Kind(); {
-	case kind == reflect.Struct || kind == reflect.Map:
-		want = "an object"
-	case kind == reflect.Slice:
-		want = "a list"
-	case kind == reflect.Bool:
-		want = "true or false"
-	case kind >= reflect.Int && kind <= reflect.Float64:
-		want = "a number"
+	var errs field.ErrorList
+	for _, mistake := range jsontype.Find(document, of, false) {
+		switch {
+		case !mistake.Unknown:
+			errs = append(errs, field.TypeInvalid(field.NewPath(mistake.Path), field.OmitValueType{}, mistake.Message))
+		case strict:
+			errs = append(errs, field.Invalid(field.NewPath(mistake.Path), field.OmitValueType{}, "there is no such field: "+correctName(mistake.Nearest)))
+		}
 	}
-	return fmt.Errorf("%s: must be %s, is JSON %s", wrongType.Field, want, wrongType.Value)
+	if len(errs) == 0 {
+		return err
+	}
+	return &fieldsError{errs}
+}
+
+// correctName returns what to do about a field that does not exist.
+func correctName(nearest string) string {
+	if nearest == "" {
+		return "correct its name, or remove it"
+	}
+	return fmt.Sprintf("correct its name to %s, or remove it", nearest)
 }

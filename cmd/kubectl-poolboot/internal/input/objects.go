@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -46,9 +47,9 @@ type Objects struct {
 	// Dropped are the fields of OpenShift's objects that Poolboot's kinds don't have.
 	Dropped []DroppedField
 
-	// Refused are the errors of the documents and items that can't be read, if Files.SkipRefused is set.
-	Refused     []error
-	skipRefused bool
+	// Refused are the errors of the documents and items that can't be read. Files.Read returns them as its error unless
+	// Files.SkipRefused is set.
+	Refused []error
 
 	// places are where the objects were read, by kind and name.
 	places map[string]place
@@ -61,6 +62,9 @@ type Objects struct {
 
 	// inDirectory is true while the files of a directory are read, which may contain something else than objects.
 	inDirectory bool
+
+	// documents is how many documents were read.
+	documents int
 
 	// notes is where objects that are not read are mentioned.
 	notes io.Writer
@@ -94,23 +98,24 @@ var (
 	lenient = serializer.NewCodecFactory(Scheme()).UniversalDeserializer()
 )
 
-// errNoObject is the error for a document that is no Kubernetes object.
-var errNoObject = errors.New("is no Kubernetes object")
+var (
+	// errNoObject is the error for a document that is no Kubernetes object.
+	errNoObject = errors.New("is no Kubernetes object")
+	// errTemplate is the error for a template of an object.
+	errTemplate = errors.New("it is a template: render it, and convert the result")
+)
 
 // add adds the object in a JSON document, or the objects in its list. Kind is that of an object that leaves out its
 // own, as the items of a list of one kind do. In directories, what is no object is only noted, such as the values of a
 // Helm chart.
-func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) error {
+func (o *Objects) add(kind schema.GroupVersionKind, at place, raw []byte) {
 	err := o.addObject(kind, at, raw)
 	switch {
-	case errors.Is(err, errNoObject) && o.inDirectory:
+	case o.inDirectory && (errors.Is(err, errNoObject) || errors.Is(err, errTemplate)):
 		fmt.Fprintf(o.notes, "note: %v: it is left out\n", err)
-	case err != nil && o.skipRefused:
+	case err != nil:
 		o.Refused = append(o.Refused, err)
-	default:
-		return err
 	}
-	return nil
 }
 
 func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) error {
@@ -126,7 +131,7 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		} `json:"ignition"`
 	}
 	if err := kjson.Unmarshal(raw, &head); err != nil {
-		return fmt.Errorf("%s: %w: %w", at, errNoObject, describeTypes(err))
+		return at.explainHead(err, raw, reflect.TypeOf(head))
 	}
 	if head.Kind != "" {
 		kind = head.GroupVersionKind()
@@ -139,20 +144,17 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	var err error
 	switch {
 	case head.Kind == "" && head.Variant != "":
-		err = fmt.Errorf("%w: it is Butane: convert it with kubectl poolboot convert --butane", errNoObject)
+		return at.of("variant").errorf("%w: it is Butane: convert it with kubectl poolboot convert --butane", errNoObject)
 	case head.Kind == "" && head.Ignition.Version != "":
-		err = fmt.Errorf("%w: it is Ignition: convert it with kubectl poolboot convert --ignition", errNoObject)
+		return at.of("ignition").errorf("%w: it is Ignition: convert it with kubectl poolboot convert --ignition", errNoObject)
 	case kind.Kind == "" || kind.Version == "":
-		err = fmt.Errorf("%w: apiVersion or kind is missing", errNoObject)
-	case o.inDirectory && strings.Contains(head.Metadata.Name, templateMark):
-		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is a template: render it, and convert the result\n", at, kind.Kind, head.Metadata.Name)
-		return err
+		return at.of("").errorf("%w: set apiVersion and kind", errNoObject)
 	case strings.Contains(head.Metadata.Name, templateMark):
-		err = errors.New("it is a template: render it, and convert the result")
+		return at.of("metadata.name").errorf("%s %q: %w", kind.Kind, head.Metadata.Name, errTemplate)
 	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
 		return o.addItems(kind, at, head.Items)
 	case head.Metadata.Name == "" && (slices.Contains(namedKinds, kind) || o.readRuntimeConfigs && slices.Contains(runtimeKinds, kind)):
-		err = fmt.Errorf("%s: metadata.name: is missing", kind.Kind)
+		return at.of("metadata.name").errorf("%s: metadata.name: is missing: set it", kind.Kind)
 	case slices.Contains(ownKinds, kind):
 		err = o.decode(strict, kind, raw)
 	case kind == OpenShiftPoolKind:
@@ -174,15 +176,30 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	for _, item := range o.items[before:] {
 		o.placeOfItem[item] = at
 	}
+	var fields *fieldsError
 	switch {
-	case err != nil && head.Metadata.Name != "":
-		return at.locate(fmt.Errorf("%s %q: %w", kind.Kind, head.Metadata.Name, describeTypes(err)))
+	case errors.As(err, &fields) && head.Metadata.Name != "":
+		return o.Refuse(kind.Kind, head.Metadata.Name, fields.errs)
 	case err != nil:
-		return fmt.Errorf("%s: %w", at, err)
+		return at.locate(fmt.Errorf("%s %q: %w", kind.Kind, head.Metadata.Name, err))
 	case o.validate && slices.Contains(ownKinds, kind):
 		return o.validateObject(kind, raw, o.items[len(o.items)-1])
 	}
 	return nil
+}
+
+// explainHead returns what is wrong with a document whose kind and name can't be read.
+func (p place) explainHead(err error, raw []byte, head reflect.Type) error {
+	var wrong *fieldsError
+	if !errors.As(explainDecoding(err, raw, head, false), &wrong) {
+		return p.of("").errorf("%w: %w", errNoObject, err)
+	}
+	var all []error
+	for _, err := range wrong.errs {
+		about := strings.TrimPrefix(err.Field+": ", "<nil>: ")
+		all = append(all, p.of(err.Field).errorf("%w: %s%s", errNoObject, about, err.Detail))
+	}
+	return errors.Join(all...)
 }
 
 // maxLists is how many lists an object can be in. Each level takes as long to read as all levels in it.
@@ -191,14 +208,12 @@ const maxLists = 16
 // addItems adds the items of a list. Those of a list of one kind may leave it out.
 func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.RawMessage) error {
 	if len(at.items) == maxLists {
-		return fmt.Errorf("%s: is a list in more than %d lists: write fewer levels", at, maxLists)
+		return at.of("").errorf("is a list in more than %d lists: write fewer levels", maxLists)
 	}
 	kind, within := list.GroupVersion().WithKind(strings.TrimSuffix(list.Kind, "List")), at.items
 	for i, item := range items {
 		at.items = append(slices.Clip(within), i+1)
-		if err := o.add(kind, at, item); err != nil {
-			return err
-		}
+		o.add(kind, at, item)
 	}
 	return nil
 }
@@ -207,21 +222,32 @@ func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.
 func (o *Objects) decode(decoder runtime.Decoder, kind schema.GroupVersionKind, raw []byte) error {
 	decoded, _, err := decoder.Decode(raw, &kind, nil)
 	if err != nil {
-		return err
+		typed, unknown := Scheme().New(kind)
+		if unknown != nil {
+			return err
+		}
+		return explainDecoding(err, raw, reflect.TypeOf(typed).Elem(), decoder == strict)
 	}
 	if p, ok := decoded.(*poolv1.MachineConfigPool); ok {
-		switch {
-		case p.Spec.ClusterName == "":
-			return errors.New("spec.clusterName: is missing: name the Cluster that the pool is for")
-		case p.Spec.PoolRole == "":
-			return errors.New("spec.poolRole: is missing: set the role in node-role.kubernetes.io/<role>")
-		case IsControlPlane(p.Spec.PoolRole):
-			return fmt.Errorf("spec.poolRole: control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)
-		}
-		if errs := disruption.Check(p.Spec.DisruptionPolicy, field.NewPath("spec", "disruptionPolicy")); len(errs) > 0 {
-			return errs.ToAggregate()
+		if errs := checkPool(p); len(errs) > 0 {
+			return &fieldsError{errs}
 		}
 	}
 	o.items = append(o.items, decoded.(client.Object))
 	return nil
+}
+
+// checkPool returns what is wrong with a pool of Poolboot's that no command can answer for.
+func checkPool(p *poolv1.MachineConfigPool) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if p.Spec.ClusterName == "" {
+		errs = append(errs, field.Required(spec.Child("clusterName"), "name the Cluster that the pool is for"))
+	}
+	if p.Spec.PoolRole == "" {
+		errs = append(errs, field.Required(spec.Child("poolRole"), "set the role in node-role.kubernetes.io/<role>"))
+	}
+	if IsControlPlane(p.Spec.PoolRole) {
+		errs = append(errs, field.Forbidden(spec.Child("poolRole"), fmt.Sprintf("control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)))
+	}
+	return append(errs, disruption.Check(p.Spec.DisruptionPolicy, spec.Child("disruptionPolicy"))...)
 }

@@ -115,7 +115,7 @@ func (o *Objects) addOpenShiftConfig(raw []byte) error {
 func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, object metav1.Object) error {
 	unknown, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
 	if err != nil {
-		return err
+		return explainDecoding(err, raw, reflect.TypeOf(object).Elem(), false)
 	}
 	if len(object.GetOwnerReferences()) > 0 {
 		o.drop(kind, object.GetName(), "metadata.ownerReferences")

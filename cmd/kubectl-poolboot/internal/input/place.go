@@ -23,14 +23,18 @@ type document struct {
 // place is where an object was read.
 type place struct {
 	file   string
-	number int   // of the document, counted from 1
+	read   int   // how many documents were read before it
+	number int   // of the document, counted from 1; 0 for a file that is one document
 	items  []int // of a list, and of lists in it, counted from 1; empty when the object is the document
 	in     *document
 	at     int // the line of the file that is meant; 0 for the whole object
 }
 
 func (p place) String() string {
-	text := fmt.Sprintf("%s: document %d", p.file, p.number)
+	text := p.file
+	if p.number > 0 {
+		text += fmt.Sprintf(": document %d", p.number)
+	}
 	for _, item := range p.items {
 		text += fmt.Sprintf(": item %d", item)
 	}
@@ -68,19 +72,39 @@ func (p place) ofYAML(err error) error {
 		case match != nil && p.in.line > 0:
 			number, _ := strconv.Atoi(match[1])
 			p.at = p.in.line + number - 1
-			located = append(located, fmt.Errorf("%s: %s", p, match[2]))
+			located = append(located, p.malformed(match[2]))
 		default:
-			located = append(located, fmt.Errorf("%s: %s", p, line))
+			p.at = p.in.line // the parser does not name the first line
+			located = append(located, p.malformed(strings.TrimPrefix(line, "yaml: ")))
 		}
 	}
 	return errors.Join(located...)
 }
 
+// malformed returns an error about YAML with what to do.
+func (p place) malformed(what string) error {
+	if match := alreadySet.FindStringSubmatch(what); match != nil {
+		return p.errorf("%s is given twice: remove one", match[1])
+	}
+	return p.errorf("malformed YAML: %s: correct it", what)
+}
+
+var alreadySet = regexp.MustCompile(`^key (".*") already set in map$`)
+
 // segments matches the parts of a path such as spec.config.storage.files[2].mode or spec.nodeLabels[example.com/a].
 var segments = regexp.MustCompile(`\[[^\]]*\]|[^.\[\]]+`)
 
-// of returns the place of a field of the object, or of the innermost object around it that exists.
+// of returns the place of a field of the object, or of the innermost object around it that exists. A path in Butane, as
+// spec.butane.storage, leads into the text.
 func (p place) of(path string) place {
+	if inside, isInside := strings.CutPrefix(path, butaneField+"."); isInside {
+		if text, _ := p.find(butaneField); text != nil && text.Kind == yaml.ScalarNode {
+			if root := parseLines([]byte(text.Value)); root != nil {
+				_, line := findIn(root, snakeCase(inside))
+				return p.ofText(butaneField, int64(line))
+			}
+		}
+	}
 	if _, line := p.find(path); line > 0 {
 		p.at = p.in.line + line - 1
 	}
@@ -90,12 +114,23 @@ func (p place) of(path string) place {
 // ofText returns the place of a line, counted from 1, of a text that is the value of a field. If the lines of the text
 // are not those of the file, it is the place of the field.
 func (p place) ofText(path string, line int64) place {
-	node, _ := p.find(path)
-	if p = p.of(path); node != nil && node.Style == yaml.LiteralStyle && line > 0 {
+	node, at := p.find(path)
+	switch {
+	case at == 0:
+	case node != nil && node.Style == yaml.LiteralStyle && line > 0:
 		p.at = p.in.line + node.Line + int(line) - 1
+	default:
+		p.at = p.in.line + at - 1
 	}
 	return p
 }
+
+// snakeCase returns a path of Ignition in the notation of Butane.
+func snakeCase(path string) string {
+	return upperCase.ReplaceAllStringFunc(path, func(letter string) string { return "_" + strings.ToLower(letter) })
+}
+
+var upperCase = regexp.MustCompile(`[A-Z]`)
 
 // find returns the value at a path and the line of its key in the document. The value is nil if the path does not
 // exist, and the line is then that of the innermost key that does. The line is 0 if the document has no lines.
@@ -104,11 +139,7 @@ func (p place) find(path string) (*yaml.Node, int) {
 		return nil, 0
 	}
 	if !p.in.parsed {
-		var whole yaml.Node
-		if yaml.Unmarshal(p.in.text, &whole) == nil && len(whole.Content) == 1 {
-			p.in.root = whole.Content[0]
-		}
-		p.in.parsed = true
+		p.in.root, p.in.parsed = parseLines(p.in.text), true
 	}
 	if p.in.root == nil {
 		return nil, 0
@@ -117,8 +148,28 @@ func (p place) find(path string) (*yaml.Node, int) {
 	for _, item := range p.items {
 		fmt.Fprintf(&prefix, "items[%d].", item-1)
 	}
-	node, line := p.in.root, p.in.root.Line
-	for _, segment := range segments.FindAllString(prefix.String()+path, -1) {
+	return findIn(p.in.root, prefix.String()+path)
+}
+
+// parseLines parses YAML or JSON for its lines. It returns nil if the text is malformed.
+func parseLines(text []byte) *yaml.Node {
+	var whole yaml.Node
+	if yaml.Unmarshal(text, &whole) != nil {
+		// JSON can be indented with tabs, which YAML does not allow. Strings in JSON contain none.
+		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
+		if yaml.Unmarshal(text, &whole) != nil {
+			return nil
+		}
+	}
+	if len(whole.Content) != 1 {
+		return nil
+	}
+	return whole.Content[0]
+}
+
+func findIn(root *yaml.Node, path string) (*yaml.Node, int) {
+	node, line := root, root.Line
+	for _, segment := range segments.FindAllString(path, -1) {
 		value, at := child(node, strings.Trim(segment, "[]"))
 		if value == nil {
 			return nil, line
@@ -135,7 +186,7 @@ func child(of *yaml.Node, segment string) (*yaml.Node, int) {
 	}
 	switch of.Kind {
 	case yaml.MappingNode:
-		for i := 0; i+1 < len(of.Content); i += 2 {
+		for i := len(of.Content) - 2; i >= 0; i -= 2 { // of keys that are given twice, the last one counts
 			if of.Content[i].Value == segment {
 				return of.Content[i+1], of.Content[i].Line
 			}

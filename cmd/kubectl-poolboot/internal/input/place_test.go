@@ -90,7 +90,7 @@ spec:
 			return clitest.Config("50-a", "worker", `{butane: "variant: fcos\nversion: 1.5.0\nstorage:\n  filez: []\n"}`)
 		},
 			`document 1: line 6: MachineConfig "50-a": spec.butane.storage.filez: unused key filez`),
-		Entry("of every message about YAML", func() string { return "a: b\na: c\nd: e\nd: f\n" }, "document 1: line 2: key \"a\" already set in map\n"),
+		Entry("of every message about YAML", func() string { return "a: b\na: c\nd: e\nd: f\n" }, "document 1: line 2: \"a\" is given twice: remove one\n"),
 	)
 
 	It("is that of each problem", func() {

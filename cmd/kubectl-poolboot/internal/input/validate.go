@@ -28,8 +28,9 @@ func (o *Objects) validateObject(kind schema.GroupVersionKind, raw []byte, objec
 		return err
 	}
 	errs := objectschema.Validate(kind, written)
-	if isConfig && len(errs) == 0 {
-		_, errs = validation.MachineConfig(config)
+	if isConfig {
+		_, more := validation.MachineConfig(config)
+		errs = append(errs, more...)
 	}
 	return o.Refuse(kind.Kind, object.GetName(), errs)
 }

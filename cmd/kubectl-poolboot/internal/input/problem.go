@@ -1,0 +1,72 @@
+package input
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// problem is an error with its place.
+type problem struct {
+	at  place
+	err error
+}
+
+func (p *problem) Error() string { return fmt.Sprintf("%s: %v", p.at, p.err) }
+
+// Unwrap returns the error without its place.
+func (p *problem) Unwrap() error { return p.err }
+
+// errorf returns an error with its place.
+func (p place) errorf(text string, args ...any) error {
+	return &problem{p, fmt.Errorf(text, args...)}
+}
+
+// before orders places as a reader of the files comes across them.
+func (p place) before(other place) int {
+	return cmp.Or(cmp.Compare(p.read, other.read), slices.Compare(p.items, other.items), cmp.Compare(p.at, other.at))
+}
+
+// InOrder returns errors one by one in the order of their places, and each text once. Those without a place are first.
+func InOrder(errs ...error) (ordered []error) {
+	seen := map[string]bool{}
+	var flatten func(errs []error)
+	flatten = func(errs []error) {
+		for _, err := range errs {
+			joined, isJoined := err.(interface{ Unwrap() []error })
+			switch {
+			case err == nil:
+			case isJoined && errors.Join(joined.Unwrap()...).Error() == err.Error():
+				flatten(joined.Unwrap())
+			case !seen[err.Error()]:
+				seen[err.Error()] = true
+				ordered = append(ordered, err)
+			}
+		}
+	}
+	flatten(errs)
+	placeOf := func(err error) place {
+		if located := (*problem)(nil); errors.As(err, &located) {
+			return located.at
+		}
+		return place{read: -1}
+	}
+	slices.SortStableFunc(ordered, func(a, b error) int { return placeOf(a).before(placeOf(b)) })
+	return ordered
+}
+
+// CountObjects returns how many documents and items errors are about.
+func CountObjects(errs []error) int {
+	objects, others := map[string]bool{}, 0
+	for _, err := range errs {
+		if located := (*problem)(nil); errors.As(err, &located) {
+			at := located.at
+			at.at = 0
+			objects[at.String()] = true
+		} else {
+			others++
+		}
+	}
+	return len(objects) + others
+}
