@@ -114,7 +114,7 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 		},
 		Entry(nil, `{osImageURL: "x y"}`, `spec.osImageURL: .*it must be the name of an image`),
 		Entry(nil, `{baseOSExtensionsContainerImage: "--help"}`, `spec.baseOSExtensionsContainerImage: .*it must be the name of an image`),
-		Entry(nil, `{extensions: ["-y"]}`, `spec.extensions\[0\]: .*should match`),
+		Entry(nil, `{extensions: ["-y"]}`, `spec.extensions\[0\]: must match`),
 	)
 
 	It("leaves out what is for the control plane, without its pool in the files", func() {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,15 +39,16 @@ func itemsAt(document map[string]any, path ...string) (items []map[string]any) {
 	return items
 }
 
-// editDropins lets a function change the contents of each drop-in of a MachineConfig.
-func editDropins(config *poolv1.MachineConfig, edit func(unit, dropin, contents string) string) {
+// editDropins lets a function change the contents of each drop-in of a MachineConfig. It gets the path of the contents.
+func editDropins(config *poolv1.MachineConfig, edit func(at, unit, dropin, contents string) string) {
 	editIgnition(config, func(document map[string]any) (changed bool) {
-		for _, unit := range itemsAt(document, "systemd", "units") {
+		for i, unit := range itemsAt(document, "systemd", "units") {
 			unitName, _ := unit["name"].(string)
-			for _, dropin := range itemsAt(unit, "dropins") {
+			for j, dropin := range itemsAt(unit, "dropins") {
 				name, _ := dropin["name"].(string)
 				before, _ := dropin["contents"].(string)
-				if after := edit(unitName, name, before); after != before {
+				at := fmt.Sprintf("spec.config.systemd.units[%d].dropins[%d].contents", i, j)
+				if after := edit(at, unitName, name, before); after != before {
 					dropin["contents"] = after
 					changed = true
 				}

@@ -55,7 +55,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin))
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfig "50-ran": ExecStart of the drop-in 90-container-mount-namespace.conf of kubelet.service ` +
+		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfig "50-ran": spec.config.systemd.units[0].dropins[0].contents: ExecStart of the drop-in 90-container-mount-namespace.conf of kubelet.service ` +
 			`becomes spec.kubeletWrapper of the pool worker. The container runtime must start in the same namespace`))
 		Expect(r.Out).To(ContainSubstring("  kubeletWrapper:\n  - /usr/bin/nsenter\n  - --mount=/run/container-mount-namespace/mnt\n"))
 		Expect(r.Out).To(ContainSubstring("After=container-mount-namespace.service\n"))
@@ -81,7 +81,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		own := "            [Service]\n            # KUBELET_EXTRA_ARGS=\n            Environment=KUBELET_EXTRA_ARGS=--v=2\n"
 		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin+own), newTelcoConfig("60-mine", "worker", own))
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		const flags = `warning: MachineConfig "50-ran": the flags in ExecStart of its drop-in 90-container-mount-namespace.conf of kubelet.service become KUBELET_EXTRA_ARGS, which `
+		const flags = `warning: MachineConfig "50-ran": spec.config.systemd.units[0].dropins[0].contents: the flags in ExecStart of its drop-in 90-container-mount-namespace.conf of kubelet.service become KUBELET_EXTRA_ARGS, which `
 		Expect(r.ErrOut).To(And(ContainSubstring(flags+"the drop-in sets too"), ContainSubstring(flags+`90-container-mount-namespace.conf of MachineConfig "60-mine" sets too`)))
 		Expect(converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin)).ErrOut).NotTo(ContainSubstring("warning"))
 	})
@@ -106,7 +106,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		By("naming the setting if no pool of the files gets it")
 		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-ran": no pool of the files selects it, and ExecStart of its drop-in 90-container-mount-namespace.conf ` +
+		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-ran": spec.config.systemd.units[0].dropins[0].contents: no pool of the files selects it, and ExecStart of its drop-in 90-container-mount-namespace.conf ` +
 			`of kubelet.service is left out: set spec.kubeletWrapper: [/usr/bin/nsenter, --mount=/run/container-mount-namespace/mnt] in the pools that will select it`))
 		Expect(r.Out).NotTo(ContainSubstring("ExecStart"))
 	})
@@ -116,7 +116,7 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 			over := strings.Replace(newTelcoConfig("60-later", laterRole, later), "90-container-mount-namespace.conf", laterDropin, 1)
 			r := converting(clitest.OpenShiftWorker, strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "infra"), newTelcoConfig("70-ran", "worker", telcoDropin), over)
 			Expect(r.Code).To(BeZero(), r.ErrOut)
-			Expect(r.ErrOut).To(MatchRegexp(`warning: MachineConfig "(70-ran|60-later)": its drop-in \S+ of kubelet.service starts the kubelet by ".+": the drop-in \S+ of MachineConfig "(60-later|70-ran)" wins`))
+			Expect(r.ErrOut).To(MatchRegexp(`warning: MachineConfig "(70-ran|60-later)": \S+: its drop-in \S+ of kubelet.service starts the kubelet by ".+": the drop-in \S+ of MachineConfig "(60-later|70-ran)" wins`))
 			wrappers := map[string]string{}
 			for document := range strings.SplitSeq(r.Out, "\n---\n") {
 				var p poolv1.MachineConfigPool

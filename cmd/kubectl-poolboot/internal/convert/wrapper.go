@@ -90,6 +90,7 @@ func logicalLines(contents string) (lines []string) {
 // wrapperDropin is a drop-in of the kubelet as it was written, with the command by which it starts the kubelet.
 type wrapperDropin struct {
 	config, name string
+	at           string   // the path of its contents
 	wrapper      []string // nil if it has no such command
 }
 
@@ -100,25 +101,25 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 	dropinsOf := map[string][]wrapperDropin{} // by the names of MachineConfigs
 	for i := range configs {
 		name := configs[i].Name
-		editDropins(&configs[i], func(unit, dropin, contents string) string {
+		editDropins(&configs[i], func(at, unit, dropin, contents string) string {
 			if unit != ignition.KubeletUnit {
 				return contents
 			}
 			rest, wrapper := takeWrapper(contents)
-			dropinsOf[name] = append(dropinsOf[name], wrapperDropin{name, dropin, wrapper})
+			dropinsOf[name] = append(dropinsOf[name], wrapperDropin{name, dropin, at, wrapper})
 			if wrapper == nil {
 				return contents
 			}
 			if this := describeDropin(name, dropin); len(extraArgs.FindAllString(rest, -1)) > len(extraArgs.FindAllString(contents, -1)) {
 				for _, other := range setsFlags {
-					remark("warning: MachineConfig %q: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
-						"and hosts with both use one of them: merge them", name, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
+					remark("warning: MachineConfig %q: %s: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
+						"and hosts with both use one of them: merge them", name, at, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
 				}
 			}
 			isSelected := func(p poolv1.MachineConfigPool) bool { return pool.Selects(p, configs[i].Labels) }
 			if !slices.ContainsFunc(pools, isSelected) {
-				remark("warning: MachineConfig %q: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
-					"set spec.kubeletWrapper: [%s] in the pools that will select it", name, dropin, unit, strings.Join(wrapper, ", "))
+				remark("warning: MachineConfig %q: %s: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
+					"set spec.kubeletWrapper: [%s] in the pools that will select it", name, at, dropin, unit, strings.Join(wrapper, ", "))
 			}
 			return rest
 		})
@@ -130,8 +131,8 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 		for _, loser := range losers {
 			if key := loser.config + "/" + loser.by.config; !warned.Has(key) && !slices.Equal(loser.wrapper, loser.by.wrapper) {
 				warned.Insert(key)
-				remark("warning: MachineConfig %q: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift",
-					loser.config, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name)
+				remark("warning: MachineConfig %q: %s: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift",
+					loser.config, loser.at, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name)
 			}
 		}
 		switch {
@@ -142,8 +143,8 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 				pools[i].Name, noWrapper)
 		default:
 			pools[i].Spec.KubeletWrapper = applies.wrapper
-			remark("note: MachineConfig %q: ExecStart of the drop-in %s of %s becomes spec.kubeletWrapper of the pool %s. "+
-				"The container runtime must start in the same namespace: hosts with containerd need a drop-in for it", applies.config, applies.name, ignition.KubeletUnit, pools[i].Name)
+			remark("note: MachineConfig %q: %s: ExecStart of the drop-in %s of %s becomes spec.kubeletWrapper of the pool %s. "+
+				"The container runtime must start in the same namespace: hosts with containerd need a drop-in for it", applies.config, applies.at, applies.name, ignition.KubeletUnit, pools[i].Name)
 		}
 		if i == 0 {
 			worker = applies.wrapper
@@ -209,7 +210,7 @@ func describeDropin(config, dropin string) string {
 // findExtraArgs names the drop-ins of the kubelet that set its flags.
 func findExtraArgs(configs []poolv1.MachineConfig) (found []string) {
 	for i := range configs {
-		editDropins(&configs[i], func(unit, dropin, contents string) string {
+		editDropins(&configs[i], func(_, unit, dropin, contents string) string {
 			if unit == ignition.KubeletUnit && extraArgs.MatchString(contents) {
 				found = append(found, describeDropin(configs[i].Name, dropin))
 			}
