@@ -127,8 +127,8 @@ spec:
 
 		It("refuses an empty path, with which a unit would silently have no contents", func() {
 			for _, text := range []string{local(`""`), "variant: fcos\nversion: 1.5.0\nsystemd: {units: [{name: a.service, contents_local: \"\"}]}\n"} {
-				clitest.ExpectError(convert(text, "--files-dir", folder), 1, "a.bu: the path of a local file is empty")
-				clitest.ExpectError(convert(text), 1, "a.bu: the path of a local file is empty")
+				clitest.ExpectError(convert(text, "--files-dir", folder), 1, "the path of a local file is empty")
+				clitest.ExpectError(convert(text), 1, "the path of a local file is empty")
 			}
 		})
 

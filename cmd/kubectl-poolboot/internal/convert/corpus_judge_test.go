@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -78,7 +79,7 @@ func judge(object unstructured.Unstructured, code int, out, errOut string) (outc
 	}
 	outcome = outcomeAccepted
 	before, after := leaves(object.Object["spec"], "spec"), leaves(converted.Object["spec"], "spec")
-	if strings.Contains(errOut, fmt.Sprintf("%s: ExecStart of the drop-in", name)) || strings.Contains(errOut, "set spec.kubeletWrapper: [") {
+	if regexp.MustCompile(regexp.QuoteMeta(name)+": [^ ]+: ExecStart of the drop-in").MatchString(errOut) || strings.Contains(errOut, "set spec.kubeletWrapper: [") {
 		outcome = outcomeMoved
 	}
 	for path, value := range before {
