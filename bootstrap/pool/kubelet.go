@@ -125,7 +125,7 @@ func kubeletParts(p, worker *poolv1.MachineConfigPool) ([]part, error) {
 				Contents: types.Resource{Source: ptr.To(dataurl.EncodeBytes(text))}, Mode: ptr.To(kubeletMode),
 			},
 		}}
-		parts = append(parts, part{config: config, pool: section.pool})
+		parts = append(parts, part{config: config, pool: section.pool, field: kubeletField.String()})
 	}
 	return parts, nil
 }

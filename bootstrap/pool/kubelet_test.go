@@ -91,8 +91,8 @@ var _ = Describe("The kubelet section of a pool", func() {
 		Expect(of.Kubelets).To(Equal([]string{"worker", "infra"}))
 		Expect(of.Origins).To(ConsistOf(
 			pool.Origin{Kind: pool.KindFile, Name: "/etc/motd", MachineConfig: "00-worker"},
-			pool.Origin{Kind: pool.KindFile, Name: workerPath, Pool: "worker"},
-			pool.Origin{Kind: pool.KindFile, Name: poolPath, Pool: "infra"}))
+			pool.Origin{Kind: pool.KindFile, Name: workerPath, Pool: "worker", Field: "spec.kubeletConfiguration"},
+			pool.Origin{Kind: pool.KindFile, Name: poolPath, Pool: "infra", Field: "spec.kubeletConfiguration"}))
 	})
 
 	DescribeTable("is refused with the pool and the field",

@@ -45,8 +45,10 @@ type Origin struct {
 	// MachineConfig is the name of the last MachineConfig with the entry, which wins. It is empty if the entry comes
 	// from a pool.
 	MachineConfig string `json:"machineConfig,omitempty"`
-	// Pool is the name of the MachineConfigPool whose kubeletConfiguration the entry comes from.
-	Pool string `json:"pool,omitempty"`
+	// Pool is the name of the MachineConfigPool that the entry comes from, and Field is its field, for example
+	// spec.kubeletConfiguration.
+	Pool  string `json:"pool,omitempty"`
+	Field string `json:"field,omitempty"`
 	// Overrides are the names of the earlier MachineConfigs with the same entry, in order. Fields that the last one
 	// does not set, such as the mode of a file, keep their values.
 	Overrides []string `json:"over,omitempty"`
@@ -75,7 +77,7 @@ func originsOfIgnition(whole ignition.Config, parts []part) []Origin {
 	for _, from := range parts {
 		for _, e := range entriesOf(from.config) {
 			before, has := latest[e.slot()]
-			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool}
+			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool, Field: from.field}
 			if has && before.Kind == e.kind {
 				now.Overrides = slices.Concat(before.Overrides, []string{before.MachineConfig})
 			}

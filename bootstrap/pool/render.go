@@ -126,11 +126,11 @@ func isRendered(config poolv1.MachineConfig) bool {
 	return labeled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }
 
-// part is Ignition that is merged into a rendered config, with the name of the MachineConfig or the pool that it comes
-// from.
+// part is Ignition that is merged into a rendered config, with the name of the MachineConfig, or of the pool and its
+// field, that it comes from.
 type part struct {
-	config              ignition.Config
-	machineConfig, pool string
+	config                     ignition.Config
+	machineConfig, pool, field string
 }
 
 // mergeConfigs merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections and

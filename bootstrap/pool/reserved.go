@@ -58,7 +58,7 @@ func reservedParts(p, worker *poolv1.MachineConfigPool) []part {
 	}}
 	config.Systemd.Units = []types.Unit{{Name: ignition.KubeletUnit,
 		Dropins: []types.Dropin{{Name: ignition.ReservedDropin, Contents: ptr.To(text.String())}}}}
-	return []part{{config: config, pool: of.Name}}
+	return []part{{config: config, pool: of.Name, field: "spec.autoSizingReserved"}}
 }
 
 // checkReserved refuses a pool that both computes and sets what the kubelet reserves for the system, as OpenShift does.

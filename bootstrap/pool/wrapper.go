@@ -35,7 +35,7 @@ func wrapperParts(p, worker *poolv1.MachineConfigPool) []part {
 	config := ignition.New()
 	config.Systemd.Units = []types.Unit{{Name: ignition.KubeletUnit,
 		Dropins: []types.Dropin{{Name: ignition.WrapperDropin, Contents: ptr.To(text.String())}}}}
-	return []part{{config: config, pool: of.Name}}
+	return []part{{config: config, pool: of.Name, field: "spec.kubeletWrapper"}}
 }
 
 // checkWrapper refuses a kubeletWrapper that Poolboot's guard refuses.

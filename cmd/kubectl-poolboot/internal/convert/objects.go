@@ -33,7 +33,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	remark := found.add
 	pools, controlPlane, errs := selectPools(objects, remark)
 	errs = append(errs, setKubeletSections(objects, pools, controlPlane, remark)...)
-	if err := setDisruptionPolicy(objects.MachineConfigurations, pools, remark); err != nil {
+	if err := setDisruptionPolicy(objects, pools, remark); err != nil {
 		errs = append(errs, err)
 	}
 	configs, copies := selectConfigs(objects, pools, controlPlane, remark)

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"errors"
+	"fmt"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -10,18 +11,21 @@ import (
 
 // setDisruptionPolicy gives the pool worker the node disruption policies of OpenShift, which count for all pools: in
 // Poolboot, all pools inherit from worker.
-func setDisruptionPolicy(configurations []input.MachineConfiguration, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
+func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
+	configurations := objects.MachineConfigurations
 	if len(configurations) == 0 {
 		return nil
 	}
-	if len(configurations) > 1 {
-		return errors.New("the files contain several MachineConfigurations, and OpenShift has only one: remove the others")
+	var errs []error
+	for _, further := range configurations[1:] {
+		errs = append(errs, fmt.Errorf("%s %q: the files contain several, and OpenShift has only one: remove the others", input.OpenShiftPolicyKind.Kind, further.Name))
 	}
-	policy, remarks, err := configurations[0].DisruptionPolicy()
+	policy, remarks, wrong := configurations[0].DisruptionPolicy()
 	for _, text := range remarks {
 		remark("warning: %s", text)
 	}
-	if err != nil || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
+	errs = append(errs, objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, wrong))
+	if err := errors.Join(errs...); err != nil || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
 		return err
 	}
 	if worker, err := pool.OfRole(pools, poolv1.RoleWorker); err == nil { // several are reported as given twice

@@ -64,7 +64,7 @@ var _ = Describe("convert, of node disruption policies", func() {
 			Expect(r.Code).To(BeZero())
 			Expect(r.ErrOut).To(ContainSubstring(warning))
 		},
-		Entry("a path that matches nothing in OpenShift", "nodeDisruptionPolicy: {files: [{path: /, actions: [{type: None}]}]}", `spec.nodeDisruptionPolicy.files[0] is left out`),
+		Entry("a path that matches nothing in OpenShift", "nodeDisruptionPolicy: {files: [{path: /, actions: [{type: None}]}]}", `spec.nodeDisruptionPolicy.files[0].path is left out`),
 		Entry("a relative path", "nodeDisruptionPolicy: {files: [{path: etc, actions: [{type: None}]}]}", `"etc" matches none`),
 		Entry("other fields", "managedBootImages: {machineManagers: [{resource: machinesets}]}", `warning: MachineConfiguration "cluster": spec.managedBootImages is left out: Poolboot does not have this field`),
 	)
@@ -73,8 +73,8 @@ var _ = Describe("convert, of node disruption policies", func() {
 		func(why string, documents ...string) {
 			clitest.ExpectError(converting(append(documents, clitest.OpenShiftInfra, clitest.OpenShiftWorker)...), 1, why)
 		},
-		Entry("several", "the files contain several MachineConfigurations", newMachineConfiguration(""), newMachineConfiguration("")),
-		Entry("an invalid one", `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0].actions: Invalid value: None and Reboot must be the only action`,
+		Entry("several", `MachineConfiguration "cluster": the files contain several`, newMachineConfiguration(""), newMachineConfiguration("")),
+		Entry("an invalid one", `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0].actions: None and Reboot must be the only action`,
 			newMachineConfiguration("nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}, {type: Drain}]}]}")),
 		Entry("two for the same path", `files[1].path: Duplicate value: "/a"`,
 			newMachineConfiguration("nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}]}, {path: /a/, actions: [{type: None}]}]}")),

@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -131,22 +132,19 @@ func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, contro
 // checkRuntimeSettings refuses what OpenShift refuses.
 func checkRuntimeSettings(config input.ContainerRuntimeConfig) error {
 	s := config.Spec.ContainerRuntimeConfig
-	refuse := func(field, why string, args ...any) error {
-		return fmt.Errorf("ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s: %s", config.Name, field, fmt.Sprintf(why, args...))
+	var errs []error
+	refuse := func(is bool, field, why string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf("ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s: %s", config.Name, field, fmt.Sprintf(why, args...)))
+		}
 	}
-	switch {
-	case s.PidsLimit != 0 && s.PidsLimit < minPidsLimit:
-		return refuse("pidsLimit", "is %d, and OpenShift refuses less than %d: correct it", s.PidsLimit, minPidsLimit)
-	case s.LogSizeMax != nil && s.LogSizeMax.Sign() > 0 && s.LogSizeMax.Value() <= minLogSizeMax:
-		return refuse("logSizeMax", "is %s, and OpenShift refuses %d bytes or less: correct it", s.LogSizeMax, minLogSizeMax)
-	case s.OverlaySize != nil && s.OverlaySize.Sign() < 0:
-		return refuse("overlaySize", "is %s, and must not be negative: correct it", s.OverlaySize)
-	case !slices.Contains(runtimeLogLevels, s.LogLevel):
-		return refuse("logLevel", "is %q: set one of %s", s.LogLevel, strings.Join(runtimeLogLevels[1:], ", "))
-	case !slices.Contains(defaultRuntimes, s.DefaultRuntime):
-		return refuse("defaultRuntime", "is %q: set one of %s", s.DefaultRuntime, strings.Join(defaultRuntimes[1:], ", "))
-	}
-	return nil
+	refuse(s.PidsLimit != 0 && s.PidsLimit < minPidsLimit, "pidsLimit", "is %d, and OpenShift refuses less than %d: correct it", s.PidsLimit, minPidsLimit)
+	refuse(s.LogSizeMax != nil && s.LogSizeMax.Sign() > 0 && s.LogSizeMax.Value() <= minLogSizeMax,
+		"logSizeMax", "is %s, and OpenShift refuses %d bytes or less: correct it", s.LogSizeMax, minLogSizeMax)
+	refuse(s.OverlaySize != nil && s.OverlaySize.Sign() < 0, "overlaySize", "is %s, and must not be negative: correct it", s.OverlaySize)
+	refuse(!slices.Contains(runtimeLogLevels, s.LogLevel), "logLevel", "is %q: set one of %s", s.LogLevel, strings.Join(runtimeLogLevels[1:], ", "))
+	refuse(!slices.Contains(defaultRuntimes, s.DefaultRuntime), "defaultRuntime", "is %q: set one of %s", s.DefaultRuntime, strings.Join(defaultRuntimes[1:], ", "))
+	return errors.Join(errs...)
 }
 
 // warnRuntimeSettings names what a container runtime does not have, and what hosts need.

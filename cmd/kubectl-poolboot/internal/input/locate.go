@@ -100,7 +100,7 @@ func DescribeField(err *field.Error) string {
 		return fmt.Sprintf("%q is no operator: use In, NotIn, Exists or DoesNotExist", err.BadValue)
 	case strings.HasPrefix(err.Detail, err.Field+" in body "):
 		return strings.Replace(strings.TrimPrefix(err.Detail, err.Field+" in body "), "should ", "must ", 1)
-	case err.BadValue == (field.OmitValueType{}), err.BadValue == "", err.Type == field.ErrorTypeForbidden, isComposite(err.BadValue):
+	case err.BadValue == (field.OmitValueType{}), fmt.Sprint(err.BadValue) == "", err.Type == field.ErrorTypeForbidden, isComposite(err.BadValue):
 		return err.Detail // the kind of the error adds nothing
 	}
 	return strings.Replace(err.ErrorBody(), `supported values: "", `, "supported values: ", 1)

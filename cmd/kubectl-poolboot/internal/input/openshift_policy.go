@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -58,14 +61,16 @@ func (o *Objects) addOpenShiftPolicy(raw []byte) error {
 
 // DisruptionPolicy returns the node disruption policies as Poolboot's. The remarks name those that match no file in
 // OpenShift and are left out. An empty list of actions means None for files and units, and the default for SSH keys.
-func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolicy, remarks []string, err error) {
+// The errors have the paths of OpenShift's fields.
+func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolicy, remarks []string, errs field.ErrorList) {
 	from, at := c.Spec.NodeDisruptionPolicy, field.NewPath("spec", "nodeDisruptionPolicy")
 	none := poolv1.DisruptionActions{{Type: poolv1.ActionNone}}
+	var kept []int // the indices of the files in OpenShift's list
 	for i, file := range from.Files {
 		clean := path.Clean(file.Path)
 		if !path.IsAbs(clean) || clean == "/" {
-			remarks = append(remarks, fmt.Sprintf("MachineConfiguration %q: %s is left out: OpenShift compares it with the paths of files, and %q matches none",
-				c.Name, at.Child("files").Index(i), file.Path))
+			remarks = append(remarks, fmt.Sprintf("MachineConfiguration %q: %s is left out: OpenShift compares it with the paths of files, and %q matches none: "+
+				"set the absolute path of a file, or remove it", c.Name, at.Child("files").Index(i).Child("path"), file.Path))
 			continue
 		}
 		actions := convertActions(file.Actions)
@@ -73,6 +78,7 @@ func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolic
 			actions = none
 		}
 		policy.Files = append(policy.Files, poolv1.PathDisruptionPolicy{Path: clean, Actions: actions})
+		kept = append(kept, i)
 	}
 	for _, unit := range from.Units {
 		actions := convertActions(unit.Actions)
@@ -82,10 +88,45 @@ func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolic
 		policy.Units = append(policy.Units, poolv1.UnitDisruptionPolicy{Name: unit.Name, Actions: actions})
 	}
 	policy.SSHKeys.Actions = convertActions(from.SSHKey.Actions)
-	if errs := disruption.Check(policy, at); len(errs) > 0 {
-		return policy, remarks, fmt.Errorf("MachineConfiguration %q: %w", c.Name, errs.ToAggregate())
+	errs = disruption.Check(policy, at)
+	for _, err := range errs {
+		err.Field = c.pathOf(err.Field, kept)
 	}
-	return policy, remarks, nil
+	return policy, remarks, errs
+}
+
+var (
+	fileIndex  = regexp.MustCompile(`\.files\[(\d+)\]`)
+	unitAction = regexp.MustCompile(`\.(files|units|sshkey)(?:\[(\d+)\])?\.actions\[(\d+)\]\.unit$`)
+)
+
+// pathOf returns the path of OpenShift's field for one in the policy of Poolboot's, in which the files with some
+// indices are kept.
+func (c *MachineConfiguration) pathOf(path string, kept []int) string {
+	path = strings.Replace(path, ".sshKeys.", ".sshkey.", 1)
+	path = fileIndex.ReplaceAllStringFunc(path, func(index string) string {
+		i, _ := strconv.Atoi(fileIndex.FindStringSubmatch(index)[1])
+		return fmt.Sprintf(".files[%d]", kept[i])
+	})
+	match := unitAction.FindStringSubmatch(path)
+	if match == nil {
+		return path
+	}
+	i, _ := strconv.Atoi(match[2])
+	j, _ := strconv.Atoi(match[3])
+	from := c.Spec.NodeDisruptionPolicy
+	actions := from.SSHKey.Actions
+	switch match[1] {
+	case "files":
+		actions = from.Files[i].Actions
+	case "units":
+		actions = from.Units[i].Actions
+	}
+	service := "restart.serviceName"
+	if actions[j].Type == poolv1.ActionReload {
+		service = "reload.serviceName"
+	}
+	return strings.TrimSuffix(path, "unit") + service
 }
 
 func convertActions(actions []openShiftAction) (converted poolv1.DisruptionActions) {

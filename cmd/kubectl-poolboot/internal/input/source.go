@@ -4,15 +4,20 @@
 package input
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -76,10 +81,45 @@ func (s *Source) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 
 // Locate adds the place in the files to an error about an object in them.
 func (s *Source) Locate(err error) error {
-	if objects, inFiles := s.Reader.(*Objects); inFiles && err != nil {
-		return objects.Locate(err)
+	objects, inFiles := s.Reader.(*Objects)
+	if !inFiles || err == nil {
+		return err
+	}
+	return objects.Locate(objects.explainPools(err))
+}
+
+// explainPools returns an error about pools with each of them and its fields. Other errors are returned as they are.
+func (o *Objects) explainPools(err error) error {
+	var selector *pool.SelectorError
+	var copies *pool.DuplicateError
+	var kubelet *pool.KubeletError
+	switch {
+	case errors.As(err, &copies):
+		var all []error
+		for _, name := range copies.Pools[1:] {
+			all = append(all, fmt.Errorf("%s %q: spec.poolRole: MachineConfigPool %q has the role %q too: change or remove one of them", PoolKind.Kind, name, copies.Pools[0], copies.Role))
+		}
+		return errors.Join(all...)
+	case errors.As(err, &kubelet) && !kubelet.Inherited:
+		return o.Refuse(PoolKind.Kind, kubelet.Pool, kubelet.Errs)
+	case errors.As(err, &selector):
+		for _, p := range Of[*poolv1.MachineConfigPool](o) {
+			of := map[string]*metav1.LabelSelector{"spec.nodeSelector": p.Spec.NodeSelector, "spec.machineConfigSelector": p.Spec.MachineConfigSelector}[selector.Path]
+			if p.Name == selector.Pool {
+				errs := metav1validation.ValidateLabelSelector(of, metav1validation.LabelSelectorValidationOptions{}, field.NewPath(selector.Path))
+				return cmp.Or(o.Refuse(PoolKind.Kind, p.Name, errs), err)
+			}
+		}
 	}
 	return err
+}
+
+// LocateText adds the place in the files to a remark about an object in them.
+func (s *Source) LocateText(text string) string {
+	if objects, inFiles := s.Reader.(*Objects); inFiles {
+		return objects.LocateText(text).Error()
+	}
+	return text
 }
 
 // ExplainMissing adds the remedy to the error that there is no pool with a role, which names --pool when the flag has

@@ -2,6 +2,7 @@ package input
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -21,7 +22,7 @@ func (t *Text) Locate(problem ignition.Problem) error {
 	if _, snake := t.at.find(snakeCase(problem.Path)); snake > at.at {
 		at.at = snake // of Butane
 	}
-	if problem.Path == "" || t.at.in.root == nil {
+	if problem.Line > 0 && strings.HasPrefix(problem.Message, "malformed") || problem.Path == "" || t.at.in.root == nil {
 		at.at = int(problem.Line)
 	}
 	at.at, problem.Line = max(at.at, 1), 0

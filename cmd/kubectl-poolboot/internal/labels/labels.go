@@ -83,7 +83,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	}
 	of, err := pool.OfRole(pools.Items, o.role)
 	if err != nil {
-		return source.ExplainMissing(err, o.role)
+		return source.Locate(source.ExplainMissing(err, o.role))
 	}
 	registered, err := registration.Register(registration.Input{
 		NodeName: o.role, // any name: the answer does not have it
@@ -96,7 +96,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 			"change its nodeSelector or nodeLabels, or the other pool's", of.Name, outside.Why)
 	}
 	if err != nil {
-		return cli.ActionRequired(err)
+		return cli.ActionRequired(source.Locate(err))
 	}
 	delete(registered.Labels, corev1.LabelHostname) // it is different for each Node
 	a := answer{Labels: registered.Labels, Taints: registered.Taints}

@@ -114,7 +114,7 @@ Reboot:   yes
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(MatchRegexp("^note: --policy .*/policy.yaml: it does not contain the pool worker, from which the pool infra inherits policies\n$"))
 		r = planning("{}", newFile("mode: 0644"), "--policy", clitest.WriteFile("policy.yaml", newMachineConfiguration("{files: [{path: /, actions: [{type: None}]}]}")))
-		Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0] is left out: OpenShift compares it with the paths of files, and "/" matches none`))
+		Expect(r.ErrOut).To(ContainSubstring(`note: MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0].path is left out: OpenShift compares it with the paths of files, and "/" matches none`))
 		Expect(r.Out).To(ContainSubstring("no policy covers it"))
 	})
 
@@ -138,7 +138,7 @@ Reboot:   yes
 		Entry("with two MachineConfigs", "--to", newConfig(ours, "a", "{}")+"---\n"+newConfig(ours, "b", "{}"), "it contains 2 MachineConfigs"),
 		Entry("with Ignition that can't be read", "--to", newConfig(ours, newName, newFile("mode: x")), `MachineConfig "`+newName+`": spec.config: storage.files[0].mode`),
 		Entry("with Butane", "--from", newConfig(ours, oldName, "{butane: x}"), "spec.butane: a rendered config has Ignition only"),
-		Entry("that are no objects", "--to", "{a: b}", "document 1: is no Kubernetes object"),
+		Entry("that are no objects", "--to", "{a: b}", "document 1: line 1: is no Kubernetes object"),
 		Entry("without a policy", "--policy", clitest.OpenShiftInfra, "it contains no policy: name a file with a MachineConfigPool of Poolboot"),
 		Entry("with two policies", "--policy", newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}")+"---\n"+newMachineConfiguration("{}"), "1 MachineConfigurations and 1 MachineConfigPools"),
 		Entry("with pools of which none is that of the config", "--policy", clitest.Pool("edge", "worker")+"---\n"+clitest.Pool("edge", "gpu"), "it contains the pools worker, gpu, and 0 of them can be that of the config "+newName),
@@ -147,7 +147,7 @@ Reboot:   yes
 		Entry("with an invalid policy", "--policy", newPool("worker", "{files: [{path: a, actions: [{type: None}]}]}"), `MachineConfigPool "worker": spec.disruptionPolicy.files[0].path: Invalid value: "a": it must be an absolute path`),
 		Entry("with an invalid policy of OpenShift", "--policy", newMachineConfiguration("{units: [{name: a, actions: [{type: None}]}]}"), `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.units[0].name`),
 		Entry("with an action of OpenShift that is not for users", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Special}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].type: Unsupported value: "Special"`),
-		Entry("with Reload of nothing", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Reload}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].unit`),
+		Entry("with Reload of nothing", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Reload}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].reload.serviceName`),
 	)
 
 	It("refuses a command line without the files, and a file that does not exist", func() {

@@ -49,12 +49,12 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 	case len(configurations) > 1 || len(configurations) == 1 && len(pools) > 0:
 		return refuse("it contains %d MachineConfigurations and %d MachineConfigPools: name a file with one MachineConfiguration, or with pools only", len(configurations), len(pools))
 	case len(configurations) == 1:
-		policy, remarks, err := configurations[0].DisruptionPolicy()
+		policy, remarks, errs := configurations[0].DisruptionPolicy()
 		for _, remark := range remarks {
 			fmt.Fprintln(o.streams.ErrOut, "note:", remark)
 		}
-		if err != nil {
-			return refuse("%w", err)
+		if err := objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, errs); err != nil {
+			return update.Policy{}, fmt.Errorf("--policy: %w", err)
 		}
 		return disruption.NewPolicy(policy), nil
 	}

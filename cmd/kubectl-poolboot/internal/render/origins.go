@@ -42,7 +42,7 @@ func (o origins) table(out io.Writer) error {
 	for _, entry := range o.Entries {
 		source := entry.MachineConfig
 		if entry.Pool != "" {
-			source = "spec.kubeletConfiguration of pool " + entry.Pool
+			source = entry.Field + " of pool " + entry.Pool
 		}
 		overridden := cmp.Or(strings.Join(entry.Overrides, ","), cli.None)
 		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, cli.Printable(entry.Name), cli.Printable(source), cli.Printable(overridden))

@@ -54,9 +54,12 @@ var _ = Describe("render --explain", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubeletConfiguration of pool infra +<none>`)))
+		computed := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  autoSizingReserved: true\n  kubeletWrapper: [/usr/bin/env]\n")
+		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", computed, "--pool", "worker", "--explain"))).To(And(
+			MatchRegexp(`system-reserved.sh +spec.autoSizingReserved of pool worker`), MatchRegexp(`20-poolboot-wrapper.conf +spec.kubeletWrapper of pool worker`)))
 		var answer origins
 		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
-		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra"}))
+		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra", Field: "spec.kubeletConfiguration"}))
 		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("wrong.yaml", clitest.Pool("edge", "worker")+"  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}\n"), "--pool", "worker"), 1,
 			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
 	})

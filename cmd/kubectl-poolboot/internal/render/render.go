@@ -109,7 +109,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return source.Locate(source.ExplainMissing(err, o.role))
 	}
-	if err := source.Locate(o.checkKeys(configs, config.Source)); err != nil {
+	if err := source.Locate(o.checkKeys(source, configs, config.Source)); err != nil {
 		return err
 	}
 	if o.explain {
@@ -120,7 +120,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 
 // checkKeys warns of the keys of rendered MachineConfigs that Ignition ignores. Those with content are an error, as in
 // the webhook; of a cluster they are warnings, because its controllers render them.
-func (o *options) checkKeys(configs []poolv1.MachineConfig, rendered []string) (errs error) {
+func (o *options) checkKeys(source *input.Source, configs []poolv1.MachineConfig, rendered []string) (errs error) {
 	for _, config := range configs {
 		if config.Spec.Config == nil || !slices.Contains(rendered, config.Name) {
 			continue
@@ -130,7 +130,8 @@ func (o *options) checkKeys(configs []poolv1.MachineConfig, rendered []string) (
 			ignored, err = append(ignored, lost.Problems...), nil
 		}
 		for _, problem := range ignored {
-			fmt.Fprintf(o.streams.ErrOut, "warning: MachineConfig %q: spec.config.%s: %s\n", config.Name, problem.Path, problem.Message)
+			about := fmt.Sprintf("MachineConfig %q: spec.config.%s: %s", config.Name, problem.Path, problem.Message)
+			fmt.Fprintln(o.streams.ErrOut, "warning:", source.LocateText(about))
 		}
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err))

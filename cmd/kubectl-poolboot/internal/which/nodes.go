@@ -14,6 +14,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // nodeMembership is the pool of one of several Nodes.
@@ -26,8 +27,11 @@ type nodeMembership struct {
 	Conflict []string `json:"conflict,omitempty"`
 }
 
+// nodeKind is the kind of a Node at the beginning of errors.
+const nodeKind = "Node"
+
 // printNodes answers for Nodes in their order. Its error, after the answer, is the first conflict.
-func (o *options) printNodes(nodes []*corev1.Node, pools []poolv1.MachineConfigPool) (err error) {
+func (o *options) printNodes(source *input.Source, nodes []*corev1.Node, pools []poolv1.MachineConfigPool) (err error) {
 	answers := make([]nodeMembership, len(nodes))
 	var conflicts error
 	for i, node := range nodes {
@@ -38,10 +42,10 @@ func (o *options) printNodes(nodes []*corev1.Node, pools []poolv1.MachineConfigP
 		case errors.As(err, &conflict):
 			answer.Conflict = conflict.Roles
 			if conflicts == nil {
-				conflicts = fmt.Errorf("the Node %q: %w", node.Name, err)
+				conflicts = source.Locate(fmt.Errorf("%s %q: %w", nodeKind, node.Name, err))
 			}
 		case err != nil:
-			return err
+			return source.Locate(err)
 		}
 		answers[i] = answer
 	}

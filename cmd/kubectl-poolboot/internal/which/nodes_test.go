@@ -43,6 +43,6 @@ var _ = Describe("which of several Nodes", func() {
 		r := runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", pools...), "--nodes", clitest.WriteFile("nodes.yaml", node("one", "infra", "storage"), node("two", "worker")))
 		Expect(r.Code).To(Equal(2), r.ErrOut)
 		Expect(r.Out).To(And(ContainSubstring("one    <none>   conflict: several custom pools match: infra and storage"), ContainSubstring("two    worker")))
-		Expect(r.ErrOut).To(ContainSubstring(`the Node "one"`))
+		Expect(r.ErrOut).To(ContainSubstring(`nodes.yaml: document 1: line 3: Node "one": the labels belong`))
 	})
 })

@@ -96,13 +96,14 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	pools, err := objects.Source().Pools(ctx, "", o.cluster)
+	source := objects.Source()
+	pools, err := source.Pools(ctx, "", o.cluster)
 	if err != nil {
 		return err
 	}
 	switch {
 	case o.node != "" || o.labels != nil:
-		return o.printNode(pools.Items)
+		return o.printNode(source, pools.Items)
 	case o.nodes != "":
 		if objects, err = o.pools.Read(o.nodes); err != nil {
 			return err
@@ -110,11 +111,11 @@ func (o *options) run(ctx context.Context, args []string) error {
 	case len(input.Of[*corev1.Node](objects)) == 0:
 		return errors.New("the files contain no Node: set --labels, --node or --nodes, or add a file with Nodes")
 	}
-	return o.printNodes(input.Of[*corev1.Node](objects), pools.Items)
+	return o.printNodes(objects.Source(), input.Of[*corev1.Node](objects), pools.Items)
 }
 
 // printNode answers for one Node.
-func (o *options) printNode(pools []poolv1.MachineConfigPool) error {
+func (o *options) printNode(source *input.Source, pools []poolv1.MachineConfigPool) error {
 	nodeLabels, err := o.nodeLabels()
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (o *options) printNode(pools []poolv1.MachineConfigPool) error {
 		err = fmt.Errorf("%s: %w", from, err)
 	}
 	if err != nil {
-		return err
+		return source.Locate(err)
 	}
 	if len(pools) == 0 {
 		o.note("the files contain no MachineConfigPool")
