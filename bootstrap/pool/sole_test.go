@@ -65,8 +65,8 @@ var _ = Describe("No other code decides", func() {
 			"controllers/baremetalhost/",                                                                    // whether a host's annotation asks for another pool than its config has
 			"controllers/machineconfigpool/",                                                                // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/internal/diff/pools.go", "cmd/kubectl-poolboot/internal/input/objects.go", // the same; whether a file gives a role at all
-			"controllers/internal/workload/management.go", // which pools are concerned by an event of a host
-			"controllers/boot/pool.go",                    // whether the recorded pool is still the pool
+			"controllers/internal/workload/management.go",              // which pools are concerned by an event of a host
+			"controllers/boot/pool.go", "controllers/update/places.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
 			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",
 			"controllers/node/decision.go",
