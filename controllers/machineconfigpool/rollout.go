@@ -47,13 +47,25 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 
 // isChanging reports whether a running host is to be changed, is being changed, or could not be, also if its rendered
 // config stays the same: then something in the part of the machine changes, such as flags of the kubelet. A host that
-// only differs from what it runs is not changing.
+// only differs from what it runs is not changing, and neither is one that waits for labels of a pool.
 func isChanging(c *bootstrapv1.PoolbootConfig) bool {
 	condition := conditions.Get(c, bootstrapv1.UpdatedCondition)
 	if condition == nil || condition.Status != metav1.ConditionFalse || c.Status.Update.RunningRevision == "" {
 		return false
 	}
+	if condition.Reason == bootstrapv1.UpdateWaitingReason && followsNoPool(c) {
+		return false
+	}
 	return condition.Reason == bootstrapv1.UpdateWaitingReason || phaseOf(c) != waits && !runsDesired(c)
+}
+
+// followsNoPool reports whether the labels of a host's Node decide no pool.
+func followsNoPool(c *bootstrapv1.PoolbootConfig) bool {
+	switch conditions.GetReason(c, bootstrapv1.NodeInPoolCondition) {
+	case bootstrapv1.NodeOutsidePoolReason, bootstrapv1.PoolConflictReason, bootstrapv1.ControlPlaneNodeReason:
+		return true
+	}
+	return false
 }
 
 // runsDesired reports whether a host runs what it was told to run.

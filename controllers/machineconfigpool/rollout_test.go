@@ -173,6 +173,26 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason))
 	})
 
+	DescribeTable("does not include a host that runs the pool's configuration and follows no pool, because", func(reason string) {
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		becomes("m2", bootstrapv1.UpdateDoneReason)
+		eventReasons()
+		c := follower("m2", "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
+		withProblem(c, bootstrapv1.NodeInPoolCondition, reason, "")
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		p := becomes("m2", bootstrapv1.UpdateWaitingReason)
+		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(2)))
+		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUnavailableReason))
+		Expect(eventReasons()).To(BeEmpty())
+	},
+		Entry("its Node has the labels of none", bootstrapv1.NodeOutsidePoolReason),
+		Entry("its Node has the labels of two", bootstrapv1.PoolConflictReason),
+		Entry("its Node has the label of a control plane", bootstrapv1.ControlPlaneNodeReason),
+	)
+
 	It("says when the maintenance window opens for which its hosts wait, and looks again then", func() {
 		p := s.pool("infra")
 		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
