@@ -25,11 +25,11 @@ import (
 type knownAssignment struct {
 	// config is the PoolbootConfig of the host.
 	config client.ObjectKey
-	// version is the resource version of the Secret, and since is when it was written or read.
+	// version is the resource version of the Secret, or "" if there was none, and since is when it was written or read.
 	version string
 	since   time.Time
-	// stored is the content, without the document.
-	stored target
+	// stored is the content, without the document, or nil if there was no Secret.
+	stored *target
 }
 
 func (r *Reconciler) secrets() assignments.Secrets {
@@ -40,13 +40,17 @@ func (r *Reconciler) secrets() assignments.Secrets {
 func (r *Reconciler) store(ctx context.Context, config *bootstrapv1.PoolbootConfig, t target) error {
 	version, err := r.secrets().Store(ctx, config.UID, t.document, t.clientCA)
 	if err == nil {
-		r.remember(config, version, t)
+		r.remember(config, version, &t)
 	}
 	return err
 }
 
-func (r *Reconciler) remember(config *bootstrapv1.PoolbootConfig, version string, t target) {
-	t.document = nil // a pool can have thousands of hosts
+func (r *Reconciler) remember(config *bootstrapv1.PoolbootConfig, version string, t *target) {
+	if t != nil {
+		known := *t
+		known.document = nil // a pool can have thousands of hosts
+		t = &known
+	}
 	r.assignments.Add(config.UID, knownAssignment{config: client.ObjectKeyFromObject(config), version: version, since: time.Now(), stored: t})
 }
 
@@ -54,8 +58,12 @@ func (r *Reconciler) remember(config *bootstrapv1.PoolbootConfig, version string
 // live: it is what the host can download now.
 func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
 	secret, err := workload.GetIfExists[corev1.Secret](ctx, r.APIReader, r.secrets().Key(config.UID))
-	if err != nil || secret == nil {
+	if err != nil {
 		return nil, err
+	}
+	if secret == nil {
+		r.remember(config, "", nil)
+		return nil, nil
 	}
 	document := secret.Data[bootstrapv1.AssignmentKey]
 	a, err := assignment.Read(document)
@@ -66,13 +74,14 @@ func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootC
 		document: document, revision: assignment.Revision(document), configuration: a.Config.Name, force: a.Force,
 		clientCA: secret.Data[bootstrapv1.AssignmentClientCAKey],
 	}
-	r.remember(config, secret.ResourceVersion, stored)
+	r.remember(config, secret.ResourceVersion, &stored)
 	return &stored, nil
 }
 
 // knownStoredOf is storedOf without the document, and without a request if the Secret has the version that this
-// process wrote or read last. It is read if the cache of metadata has another version, or none: someone else wrote or
-// deleted it. An older version in the cache is from before the own write, unless it stays for longer than that takes.
+// process wrote or read last, or still does not exist. It is read if the cache of metadata has another version, or has
+// lost it: someone else wrote or deleted it. An older version in the cache is from before the own write, unless it
+// stays for longer than that takes.
 //
 // If the cache is late, a host keeps for that long what someone else stored. The event of that write is the next
 // reconcile.
@@ -83,7 +92,7 @@ func (r *Reconciler) knownStoredOf(ctx context.Context, config *bootstrapv1.Pool
 			return nil, err
 		}
 		if known.isStill(secret.ResourceVersion) {
-			return &known.stored, nil
+			return known.stored, nil
 		}
 	}
 	return r.storedOf(ctx, config)
@@ -99,18 +108,22 @@ func (r *Reconciler) known(config types.UID) (knownAssignment, bool) {
 
 // isStill reports whether the Secret has the known content, if a cache has this version of it.
 func (k knownAssignment) isStill(cached string) bool {
+	if k.version == "" {
+		return cached == ""
+	}
 	order, err := resourceversion.CompareResourceVersion(cached, k.version)
 	return err == nil && (order == 0 || order < 0 && time.Since(k.since) < ownwrites.MaxLag)
 }
 
 // assignmentChanged selects the events of Secrets that someone else wrote or deleted.
 func (r *Reconciler) assignmentChanged() predicate.Predicate {
+	changed := func(secret client.Object) bool {
+		known, ok := r.known(types.UID(secret.GetLabels()[bootstrapv1.AssignmentLabel]))
+		return ok && !known.isStill(secret.GetResourceVersion())
+	}
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			known, ok := r.known(types.UID(e.ObjectNew.GetLabels()[bootstrapv1.AssignmentLabel]))
-			return ok && !known.isStill(e.ObjectNew.GetResourceVersion())
-		},
+		CreateFunc: func(e event.CreateEvent) bool { return changed(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return changed(e.ObjectNew) },
 	}
 }
 

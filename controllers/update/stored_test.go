@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -92,6 +93,27 @@ var _ = Describe("The stored assignment of a host", func() {
 		w.reconciler.assignments.Add(w.config(ctx, 0).UID, known)
 		w.settle(ctx)
 		Expect(*reads).NotTo(BeZero())
+	})
+
+	It("is read once while there is none, and again when someone else has written it", func(ctx SpecContext) {
+		w := newWorld(1)
+		reads := countReads(w)
+		config := w.config(ctx, 0)
+		Expect(w.management.Delete(ctx, secret(ctx, w))).To(Succeed())
+		for range 3 {
+			Expect(w.reconciler.knownStoredOf(ctx, config)).To(BeNil())
+		}
+		Expect(*reads).To(Equal(1))
+		stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.reconciler.OverlayNamespace, Name: w.reconciler.secrets().Key(config.UID).Name, ResourceVersion: "1000",
+			Labels: map[string]string{bootstrapv1.AssignmentLabel: string(config.UID)},
+		}}
+		Expect(w.reconciler.assignmentChanged().Create(event.CreateEvent{Object: stored})).To(BeTrue())
+		stored.ResourceVersion = ""
+		Expect(w.management.Create(ctx, stored)).To(Succeed())
+		_, err := w.reconciler.knownStoredOf(ctx, config)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*reads).To(Equal(2))
 	})
 
 	It("of a host that is not known causes no event", func(ctx SpecContext) {
