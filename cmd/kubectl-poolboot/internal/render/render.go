@@ -120,7 +120,8 @@ func (o *options) run(ctx context.Context, args []string) error {
 
 // checkKeys warns of the keys of rendered MachineConfigs that Ignition ignores. Those with content are an error, as in
 // the webhook; of a cluster they are warnings, because its controllers render them.
-func (o *options) checkKeys(source *input.Source, configs []poolv1.MachineConfig, rendered []string) (errs error) {
+func (o *options) checkKeys(source *input.Source, configs []poolv1.MachineConfig, rendered []string) error {
+	var errs []error
 	for _, config := range configs {
 		if config.Spec.Config == nil || !slices.Contains(rendered, config.Name) {
 			continue
@@ -134,10 +135,10 @@ func (o *options) checkKeys(source *input.Source, configs []poolv1.MachineConfig
 			fmt.Fprintln(o.streams.ErrOut, "warning:", source.LocateText(about))
 		}
 		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err))
+			errs = append(errs, fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err))
 		}
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // open returns the files or, with --live, the management cluster.
