@@ -22,7 +22,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 		return nil, &NotRegistrableError{Pool: p.Name, Path: path, Why: fmt.Sprintf(why, args...)}
 	}
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return refuse("spec.nodeSelector", "is empty and would match nothing: leave it out for the default")
+		return refuse("spec.nodeSelector", `is empty and would match nothing: set %s: "" in its matchLabels`, poolv1.NodeRoleLabelPrefix+p.Spec.PoolRole)
 	}
 	if _, err := nodeSelector(p); err != nil {
 		return nil, err

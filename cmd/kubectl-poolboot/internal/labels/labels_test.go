@@ -45,6 +45,10 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 	It("accepts OpenShift's pools", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
 			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel node.cluster.x-k8s.io/pool=infra\n"))
+
+		By("naming the selector that one without must have")
+		clitest.ExpectError(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", strings.Split(clitest.OpenShiftInfra, "spec:")[0]), "--pool", "infra"), 2,
+			`MachineConfigPool "infra": spec.nodeSelector: is empty and would match nothing: set node-role.kubernetes.io/infra: "" in its matchLabels`)
 	})
 
 	DescribeTable("exits with 2 when no Node can be registered in the pool",
@@ -54,7 +58,7 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 		},
 		Entry("a selector that requires no label", "  nodeSelector: {matchExpressions: [{key: site, operator: NotIn, values: [far]}]}",
 			`MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]: site NotIn [far]`, "add a label that a Node must have"),
-		Entry("an empty selector", "  nodeSelector: {}", `MachineConfigPool "infra": spec.nodeSelector: is empty`),
+		Entry("an empty selector", "  nodeSelector: {}", `MachineConfigPool "infra": spec.nodeSelector: is empty and would match nothing: set node-role.kubernetes.io/infra: "" in its matchLabels`),
 		Entry("labels that move the Node out of the pool", "  nodeLabels: {node-role.kubernetes.io/infra: other}", "spec.nodeLabels"),
 		Entry("labels of another pool", `  nodeLabels: {node-role.kubernetes.io/gpu: ""}`, "gpu and infra", "change its nodeSelector or nodeLabels"),
 		Entry("another value of the pool label", "  nodeLabels: {node.cluster.x-k8s.io/pool: other}", "node.cluster.x-k8s.io/pool has different values"),
