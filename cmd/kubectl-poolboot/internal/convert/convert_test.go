@@ -141,6 +141,8 @@ spec:
 			`warning: MachineConfigPool "infra": spec.osImageStream is left out: Poolboot does not have this field`),
 		Entry("a MachineConfig's field", theirs("50-a", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
 			`warning: MachineConfig "50-a": spec.fieldOfALaterRelease is left out: Poolboot does not have this field`),
+		Entry("Butane, which OpenShift's MachineConfig does not have", theirs("50-a", "worker", "{butane: x}"),
+			`warning: MachineConfig "50-a": spec.butane is left out: OpenShift does not have this field, and ignores it: to use it, set the apiVersion pool.cluster.x-k8s.io/v1alpha1`),
 		Entry("an owner", strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: b}]\n", 1),
 			`warning: MachineConfig "51-infra": metadata.ownerReferences is left out: Poolboot does not have this field`),
 		Entry("the control plane's pool", clitest.OpenShiftMaster,

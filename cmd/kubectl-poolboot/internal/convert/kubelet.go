@@ -135,7 +135,7 @@ func parseSuffix(k *input.KubeletConfig) int {
 // rest is named. Values are not checked.
 func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(string, ...any)) (map[string]any, error) {
 	leaveOut := func(path, why string) {
-		remark("warning: KubeletConfig %q: spec.%s is left out: %s", k.Name, path, why)
+		remark("warning: KubeletConfig %q: %s is left out: %s", k.Name, path, why)
 	}
 	section := maps.Clone(k.Spec.KubeletConfig)
 	if section == nil {
@@ -145,7 +145,7 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 	kubelet.DropZeroValues(section)
 	for _, name := range refusedFields {
 		if value, has := section[name]; has && !input.IsEmpty(value) {
-			leaveOut("kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")
+			leaveOut("spec.kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")
 		}
 		delete(section, name)
 	}
@@ -154,8 +154,10 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 		wrong = setTLSProfile(section, profile, leaveOut)
 	}
 	if level := k.Spec.LogLevel; level != nil {
-		if _, has := section["logging"]; has {
-			leaveOut("logLevel", "spec.kubeletConfig.logging sets the log level")
+		if *level < 0 {
+			wrong = append(wrong, field.Invalid(field.NewPath("spec", "logLevel"), *level, "must be 0 or more"))
+		} else if _, has := section["logging"]; has {
+			leaveOut("spec.logLevel", "spec.kubeletConfig.logging sets the log level")
 		} else {
 			section["logging"] = map[string]any{"verbosity": *level}
 		}
@@ -183,7 +185,7 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 			if whole := at.Child(name).String(); err.Field != whole {
 				why = err.Field + ": " + why
 			}
-			leaveOut("kubeletConfig."+name, why)
+			leaveOut("spec.kubeletConfig."+name, why)
 			delete(section, name)
 		}
 	}

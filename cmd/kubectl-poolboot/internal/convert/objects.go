@@ -92,7 +92,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	for _, dropped := range objects.Dropped {
 		if kept.Has(dropped.Object) {
 			kind, name, _ := strings.Cut(dropped.Object, " ")
-			remark("warning: %s %q: %s is left out: Poolboot does not have this field", kind, name, dropped.Path)
+			remark("warning: %s %q: %s is left out: %s", kind, name, dropped.Path, dropped.Why)
 		}
 	}
 	return converted, input.InOrder(found.all...), errs

@@ -31,7 +31,7 @@ var _ = Describe("convert, of mirrors and registries", func() {
 	digests := newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: [{source: quay.io, mirrors: [mirror.local:5000, other.local/quay]}, {source: quay.io/team, mirrors: [mirror.local/team-a], mirrorSourcePolicy: NeverContactSource}]")
 	tags := newMirrorSet("ImageTagMirrorSet", "t", "imageTagMirrors: [{source: quay.io, mirrors: [mirror.local:5000], mirrorSourcePolicy: AllowContactingSource}]")
 	older := newMirrorSet("ImageContentSourcePolicy", "o", `repositoryDigestMirrors: [{source: "example.com:8443/a/b", mirrors: ["10.0.0.1:5000/x"]}, {source: docker.io, mirrors: []}]`)
-	image := newMirrorSet("Image", "cluster", `allowedRegistriesForImport: [{domainName: a.b}], additionalTrustedCA: {name: my-ca}, registrySources: {insecureRegistries: ["mirror.local:5000", "*.lab.local"], blockedRegistries: [evil.local, quay.io/team/bad], containerRuntimeSearchRegistries: [quay.io]}`)
+	image := newMirrorSet("Image", "cluster", `additionalTrustedCA: {name: my-ca}, registrySources: {insecureRegistries: ["mirror.local:5000", "*.lab.local"], blockedRegistries: [evil.local, quay.io/team/bad], containerRuntimeSearchRegistries: [quay.io]}`)
 
 	It("writes registries.conf for CRI-O, for all pools", func() {
 		r := converting("crio", digests, tags, older, image)
@@ -53,6 +53,17 @@ var _ = Describe("convert, of mirrors and registries", func() {
 			"[[registry]] blocked = true", "location = 'quay.io/team'", "[[registry.mirror]]", "location = 'mirror.local/team-a'", "pull-from-mirror = 'digest-only'",
 			"[[registry]] blocked = true", "location = 'quay.io/team/bad'", "[[registry.mirror]]", "location = 'mirror.local/team-a/bad'", "pull-from-mirror = 'digest-only'",
 		}))
+	})
+
+	It("names the fields of an Image that are not for hosts", func() {
+		const why = " is left out: it is for the image streams and the image registry of OpenShift's API\n"
+		r := converting("crio", newMirrorSet("Image", "cluster", `allowedRegistriesForImport: [{domainName: a.b}], externalRegistryHostnames: [a.b], imageStreamImportMode: Legacy`))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(Equal(`warning: Image "cluster": spec.allowedRegistriesForImport` + why + `warning: Image "cluster": spec.externalRegistryHostnames` + why +
+			`warning: Image "cluster": spec.imageStreamImportMode` + why))
+
+		r = converting("crio", newMirrorSet("Image", "cluster", `allowedRegistriesForImport: [], externalRegistryHostnames: null, imageStreamImportMode: ""`))
+		Expect(r.ErrOut).To(BeEmpty())
 	})
 
 	It("writes hosts.toml for containerd, and names what that can't express", func() {

@@ -1,13 +1,19 @@
 package convert
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cliflag "k8s.io/component-base/cli/flag"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // tlsProfile is what a TLS security profile of OpenShift means for the kubelet.
@@ -79,41 +85,79 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:i], text[i+len(separator):], true
 }
 
-// setTLSProfile sets the fields of a kubelet section for a TLS security profile. Fields that the section has already
-// are kept, as in OpenShift. It returns what is wrong with the profile.
-func setTLSProfile(section, profile map[string]any, leaveOut func(path, why string)) field.ErrorList {
-	at := field.NewPath("spec", "tlsSecurityProfile")
-	refuse := func(name, why string) field.ErrorList {
-		return field.ErrorList{field.Invalid(at.Child(name), field.OmitValueType{}, why)}
-	}
-	name, isText := profile["type"].(string)
-	switch {
-	case !isText && profile["type"] != nil:
-		return refuse("type", "must be a string: set "+strings.Join(slices.Sorted(maps.Keys(tlsProfiles)), ", ")+" or "+customTLSProfile)
-	case name == "":
-		name = "Intermediate" // OpenShift's default
-	}
-	of, predefined := tlsProfiles[name]
-	switch custom, has := profile["custom"].(map[string]any); {
-	case predefined:
-	case name != customTLSProfile:
-		leaveOut("tlsSecurityProfile", fmt.Sprintf("the profile %q is unknown: set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration", name))
-		return nil
-	case !has:
-		return refuse("custom", "the type is "+customTLSProfile+": set custom.minTLSVersion and custom.ciphers")
-	default:
-		of.minVersion, _ = custom["minTLSVersion"].(string)
-		ciphers, _ := custom["ciphers"].([]any)
-		for _, cipher := range ciphers {
-			of.ciphers = append(of.ciphers, fmt.Sprint(cipher))
+// tlsSecurityProfile is a TLS security profile of OpenShift. Only Custom has settings.
+type tlsSecurityProfile struct {
+	Type         string   `json:"type"`
+	Old          struct{} `json:"old"`
+	Intermediate struct{} `json:"intermediate"`
+	Modern       struct{} `json:"modern"`
+	Custom       *struct {
+		MinTLSVersion string   `json:"minTLSVersion"`
+		Ciphers       []string `json:"ciphers"`
+	} `json:"custom"`
+}
+
+// readTLSProfile reads a TLS security profile. It refuses values of the wrong type and keys that custom does not have,
+// and leaves out other keys.
+func readTLSProfile(raw map[string]any, at *field.Path, leaveOut func(path, why string)) (read tlsSecurityProfile, errs field.ErrorList) {
+	for _, mistake := range jsontype.Find(raw, reflect.TypeFor[tlsSecurityProfile](), false) {
+		path := field.NewPath(at.String() + "." + mistake.Path)
+		correct := "OpenShift has no such field: "
+		if mistake.Nearest != "" {
+			correct += "correct its name to " + mistake.Nearest + ", or "
+		}
+		correct += "remove it"
+		switch {
+		case mistake.Unknown && strings.HasPrefix(mistake.Path, "custom."):
+			errs = append(errs, field.Invalid(path, field.OmitValueType{}, correct))
+		case mistake.Unknown:
+			leaveOut(at.String()+"."+mistake.Path, correct)
+		case mistake.Path == "custom.minTLSVersion":
+			errs = append(errs, field.NotSupported(path, mistake.Value, cliflag.TLSPossibleVersions()))
+		default:
+			errs = append(errs, field.TypeInvalid(path, field.OmitValueType{}, mistake.Message))
 		}
 	}
+	if len(errs) == 0 {
+		text, err := json.Marshal(raw)
+		utilruntime.Must(err) // it was read from JSON
+		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(text, &read))
+	}
+	return read, errs
+}
+
+// setTLSProfile sets the fields of a kubelet section for a TLS security profile. Fields that the section has already
+// are kept, as in OpenShift. It returns what is wrong with the profile.
+func setTLSProfile(section, raw map[string]any, leaveOut func(path, why string)) field.ErrorList {
+	at := field.NewPath("spec", "tlsSecurityProfile")
+	profile, errs := readTLSProfile(raw, at, leaveOut)
+	if len(errs) > 0 {
+		return errs
+	}
+	of, predefined := tlsProfiles[cmp.Or(profile.Type, "Intermediate")] // OpenShift's default
+	custom := profile.Custom
+	switch {
+	case profile.Type == "" && custom != nil:
+		return field.ErrorList{field.Required(at.Child("type"), fmt.Sprintf("the profile has custom: set the type %s, or remove custom", customTLSProfile))}
+	case predefined && custom != nil:
+		leaveOut(at.Child("custom").String(), fmt.Sprintf("the type is %s: set the type %s, or remove custom", profile.Type, customTLSProfile))
+	case predefined:
+	case profile.Type != customTLSProfile:
+		leaveOut(at.String(), fmt.Sprintf("the profile %q is unknown: set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration", profile.Type))
+		return nil
+	case custom == nil:
+		return field.ErrorList{field.Required(at.Child("custom"), "the type is "+customTLSProfile+": set custom.minTLSVersion and custom.ciphers")}
+	case custom.MinTLSVersion != "" && !slices.Contains(cliflag.TLSPossibleVersions(), custom.MinTLSVersion):
+		return field.ErrorList{field.NotSupported(at.Child("custom", "minTLSVersion"), custom.MinTLSVersion, cliflag.TLSPossibleVersions())}
+	default:
+		of = tlsProfile{custom.MinTLSVersion, custom.Ciphers}
+	}
 	var suites []any
-	for _, cipher := range of.ciphers {
+	for i, cipher := range of.ciphers {
 		if suite := suiteOf(cipher); suite != "" {
 			suites = append(suites, suite)
 		} else {
-			leaveOut("tlsSecurityProfile.custom.ciphers", "kubelets do not have "+cipher)
+			leaveOut(at.Child("custom", "ciphers").Index(i).String(), fmt.Sprintf("kubelets do not have %q", cipher))
 		}
 	}
 	if _, has := section["tlsMinVersion"]; !has && of.minVersion != "" {

@@ -41,7 +41,7 @@ var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
 		Entry("Modern", "tlsSecurityProfile: {type: Modern}", "VersionTLS13", tls13, ""),
 		Entry("Custom", "tlsSecurityProfile: {type: Custom, custom: {minTLSVersion: VersionTLS11, ciphers: [ECDHE-RSA-AES128-GCM-SHA256, DHE-RSA-AES256-SHA256]}}",
 			"VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-			`warning: KubeletConfig "a": spec.tlsSecurityProfile.custom.ciphers is left out: kubelets do not have DHE-RSA-AES256-SHA256`),
+			`warning: KubeletConfig "a": spec.tlsSecurityProfile.custom.ciphers[1] is left out: kubelets do not have "DHE-RSA-AES256-SHA256"`),
 		Entry("with a field that the KubeletConfig sets", "tlsSecurityProfile: {type: Modern}, kubeletConfig: {tlsMinVersion: VersionTLS12}", "VersionTLS12", tls13, ""),
 	)
 
@@ -49,9 +49,31 @@ var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
 		func(profile, why string) {
 			clitest.ExpectError(converting("tlsSecurityProfile: "+profile), 1, `KubeletConfig "a": spec.tlsSecurityProfile.`+why)
 		},
-		Entry("whose type is no text", "{type: 5}", "type: must be a string: set Intermediate, Modern, Old or Custom"),
-		Entry("without its settings", "{type: Custom}", "custom: the type is Custom: set custom.minTLSVersion and custom.ciphers"),
-		Entry("with settings that are no object", "{type: Custom, custom: null}", "custom: the type is Custom"),
+		Entry("whose type is no text", "{type: 5}", "type: must be a string, not 5: quote it"),
+		Entry("without its settings", "{type: Custom}", "custom: is missing: the type is Custom: set custom.minTLSVersion and custom.ciphers"),
+		Entry("with settings that are no object", "{type: Custom, custom: null}", "custom: is missing: the type is Custom"),
+		Entry("with a version that is a number", "{type: Custom, custom: {minTLSVersion: 1.2}}", `custom.minTLSVersion: Unsupported value: 1.2: supported values: "VersionTLS10", "VersionTLS11"`),
+		Entry("with a version that does not exist", "{type: Custom, custom: {minTLSVersion: TLS12}}", `custom.minTLSVersion: Unsupported value: "TLS12": supported values: "VersionTLS10"`),
+		Entry("with cipher suites that are one text", "{type: Custom, custom: {ciphers: ECDHE-RSA-AES128-GCM-SHA256}}", `custom.ciphers: must be a list, not the string "ECDHE-RSA-AES128-GCM-SHA256"`),
+		Entry("with a cipher suite that is no text", "{type: Custom, custom: {ciphers: [5]}}", "custom.ciphers[0]: must be a string, not 5: quote it"),
+		Entry("with a key in the wrong case", "{type: Custom, custom: {minTlsVersion: VersionTLS13}}", "custom.minTlsVersion: OpenShift has no such field: correct its name to minTLSVersion, or remove it"),
+		Entry("with a key that does not exist", "{type: Custom, custom: {a: b}}", "custom.a: OpenShift has no such field: remove it"),
+		Entry("with settings and without a type", "{custom: {minTLSVersion: VersionTLS13}}", "type: is missing: the profile has custom: set the type Custom, or remove custom"),
+	)
+
+	It("refuses a log level that no kubelet has", func() {
+		clitest.ExpectError(converting("logLevel: -1"), 1, `KubeletConfig "a": spec.logLevel: Invalid value: -1: must be 0 or more`)
+	})
+
+	DescribeTable("names what it leaves out of a predefined profile",
+		func(profile, remark string) {
+			r := converting("tlsSecurityProfile: " + profile)
+			Expect(r.Code).To(BeZero(), r.ErrOut)
+			Expect(r.ErrOut).To(Equal(`warning: KubeletConfig "a": spec.tlsSecurityProfile.` + remark + "\n"))
+		},
+		Entry("settings", "{type: Old, custom: {minTLSVersion: VersionTLS13}}", "custom is left out: the type is Old: set the type Custom, or remove custom"),
+		Entry("a key that OpenShift does not have", "{type: Old, foo: {a: 1}}", "foo is left out: OpenShift has no such field: remove it"),
+		Entry("a key in the wrong place", "{type: Old, old: {minTLSVersion: VersionTLS13}}", "old.minTLSVersion is left out: OpenShift has no such field: remove it"),
 	)
 
 	It("names an unknown profile", func() {

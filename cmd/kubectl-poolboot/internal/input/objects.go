@@ -44,7 +44,7 @@ type Objects struct {
 	ImageConfigs       []ImageConfig
 	readRuntimeConfigs bool
 
-	// Dropped are the fields of OpenShift's objects that Poolboot's kinds don't have.
+	// Dropped are the fields of OpenShift's objects that are not read.
 	Dropped []DroppedField
 
 	// Refused are the errors of the documents and items that can't be read. Files.Read returns them as its error unless

@@ -144,15 +144,32 @@ func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, obje
 }
 
 func (o *Objects) drop(kind schema.GroupVersionKind, name, path string) {
-	o.Dropped = append(o.Dropped, DroppedField{Object: kind.Kind + " " + name, Path: path})
+	why, isKnown := whyDropped[kind.Kind+" "+path]
+	if !isKnown {
+		why = "Poolboot does not have this field"
+	}
+	o.Dropped = append(o.Dropped, DroppedField{Object: kind.Kind + " " + name, Path: path, Why: why})
 }
 
-// DroppedField is a field of an OpenShift object that has a value and that Poolboot's kind does not have.
+// onlyOpenShiftAPI is why fields of an Image are dropped that are not for hosts.
+const onlyOpenShiftAPI = "it is for the image streams and the image registry of OpenShift's API"
+
+// whyDropped are the reasons why fields are dropped, by kind and path.
+var whyDropped = map[string]string{
+	OpenShiftConfigKind.Kind + " spec.butane":                    "OpenShift does not have this field, and ignores it: to use it, set the apiVersion " + ConfigKind.GroupVersion().String(),
+	OpenShiftImageKind.Kind + " spec.allowedRegistriesForImport": onlyOpenShiftAPI,
+	OpenShiftImageKind.Kind + " spec.externalRegistryHostnames":  onlyOpenShiftAPI,
+	OpenShiftImageKind.Kind + " spec.imageStreamImportMode":      onlyOpenShiftAPI,
+}
+
+// DroppedField is a field of an OpenShift object that has a value and that is not read.
 type DroppedField struct {
 	// Object is its kind and name.
 	Object string
 	// Path is the path of the field.
 	Path string
+	// Why is the reason.
+	Why string
 }
 
 // IsEmpty reports whether a value of a JSON field means the same as a field that is not set.

@@ -76,10 +76,6 @@ type ImageConfig struct {
 		AdditionalTrustedCA struct {
 			Name string `json:"name"`
 		} `json:"additionalTrustedCA"`
-		// These are for images in OpenShift's own API.
-		AllowedRegistriesForImport json.RawMessage `json:"allowedRegistriesForImport"`
-		ExternalRegistryHostnames  json.RawMessage `json:"externalRegistryHostnames"`
-		ImageStreamImportMode      json.RawMessage `json:"imageStreamImportMode"`
 	} `json:"spec"`
 	Status json.RawMessage `json:"status"`
 }
