@@ -99,20 +99,20 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		func(kind, spec, why string) {
 			clitest.ExpectError(converting("crio", newMirrorSet(kind, "x", spec)), 1, "document 2: line 22: ", kind+` "x": `+why)
 		},
-		Entry("a source with a new line", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: "quay.io\nblocked = true", mirrors: [a.local]}]`, `spec.imageDigestMirrors[0]: the source "quay.io\nblocked = true" is no registry`),
-		Entry("a source with a new line at its end", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: "quay.io\n", mirrors: [a.local]}]`, `spec.imageDigestMirrors[0]: the source "quay.io\n" is no registry`),
-		Entry("a source with a quote", "ImageTagMirrorSet", `imageTagMirrors: [{source: "quay.io'", mirrors: [a.local]}]`, `spec.imageTagMirrors[0]: the source "quay.io'" is no registry`),
-		Entry("a source that leaves the directory of registries", "ImageTagMirrorSet", `imageTagMirrors: [{source: "..", mirrors: [a.local]}]`, `spec.imageTagMirrors[0]: the source ".." is no registry`),
-		Entry("a mirror with a scheme", "ImageContentSourcePolicy", `repositoryDigestMirrors: [{source: quay.io, mirrors: ["https://a.local"]}]`, `spec.repositoryDigestMirrors[0]: the mirror "https://a.local" is no registry`),
-		Entry("a mirror with a quote", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: ["a.local\"]"]}]`, `spec.imageDigestMirrors[0]: the mirror "a.local\"]" is no registry`),
-		Entry("a mirror of all subdomains", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: ["*.a.local"]}]`, `spec.imageDigestMirrors[0]: the mirror "*.a.local" is no registry`),
-		Entry("an unknown policy", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: [a.local], mirrorSourcePolicy: Never}]`, `spec.imageDigestMirrors[0]: mirrorSourcePolicy is "Never"`),
+		Entry("a source with a new line", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: "quay.io\nblocked = true", mirrors: [a.local]}]`, `spec.imageDigestMirrors[0].source: "quay.io\nblocked = true" is no registry`),
+		Entry("a source with a new line at its end", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: "quay.io\n", mirrors: [a.local]}]`, `spec.imageDigestMirrors[0].source: "quay.io\n" is no registry`),
+		Entry("a source with a quote", "ImageTagMirrorSet", `imageTagMirrors: [{source: "quay.io'", mirrors: [a.local]}]`, `spec.imageTagMirrors[0].source: "quay.io'" is no registry`),
+		Entry("a source that leaves the directory of registries", "ImageTagMirrorSet", `imageTagMirrors: [{source: "..", mirrors: [a.local]}]`, `spec.imageTagMirrors[0].source: ".." is no registry`),
+		Entry("a mirror with a scheme", "ImageContentSourcePolicy", `repositoryDigestMirrors: [{source: quay.io, mirrors: ["https://a.local"]}]`, `spec.repositoryDigestMirrors[0].mirrors[0]: "https://a.local" is no registry`),
+		Entry("a mirror with a quote", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: ["a.local\"]"]}]`, `spec.imageDigestMirrors[0].mirrors[0]: "a.local\"]" is no registry`),
+		Entry("a mirror of all subdomains", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: ["*.a.local"]}]`, `spec.imageDigestMirrors[0].mirrors[0]: "*.a.local" is no registry`),
+		Entry("an unknown policy", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: [a.local], mirrorSourcePolicy: Never}]`, `spec.imageDigestMirrors[0].mirrorSourcePolicy: "Never" is unknown`),
 		Entry("two policies for one source", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: [a.local]}, {source: quay.io, mirrors: [b.local], mirrorSourcePolicy: NeverContactSource}]`,
-			"spec.imageDigestMirrors[1]: the source quay.io has mirrorSourcePolicy NeverContactSource here and AllowContactingSource elsewhere"),
+			"spec.imageDigestMirrors[1].mirrorSourcePolicy: it is NeverContactSource for the source quay.io, and AllowContactingSource elsewhere"),
 		Entry("a source that is never contacted and a mirror", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: [a.local, quay.io], mirrorSourcePolicy: NeverContactSource}]`,
-			"spec.imageDigestMirrors[0]: the source quay.io is one of its mirrors"),
+			"spec.imageDigestMirrors[0].mirrorSourcePolicy: it is NeverContactSource, and the source quay.io is one of its mirrors"),
 		Entry("an insecure registry with a new line", "Image", `registrySources: {insecureRegistries: ["a.local\n[[registry]]"]}`, `spec.registrySources.insecureRegistries[0]: "a.local\n[[registry]]" is no registry`),
-		Entry("a search registry with a quote", "Image", `registrySources: {containerRuntimeSearchRegistries: ["a.local'"]}`, `spec.registrySources.containerRuntimeSearchRegistries: "a.local'" is no registry`),
+		Entry("a search registry with a quote", "Image", `registrySources: {containerRuntimeSearchRegistries: ["a.local'"]}`, `spec.registrySources.containerRuntimeSearchRegistries[0]: "a.local'" is no registry`),
 		Entry("a wrong type", "ImageDigestMirrorSet", `imageDigestMirrors: {}`, "spec.imageDigestMirrors: must be a list"),
 	)
 
@@ -121,7 +121,7 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, bad, tags, newMirrorSet("Image", "cluster", "registrySources: {blockedRegistries: [evil.local]}"))
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--container-runtime", "crio", "--skip-refused")
 		Expect(r.Code).To(Equal(cli.ExitIncomplete))
-		Expect(r.ErrOut).To(And(ContainSubstring(`ImageDigestMirrorSet "bad": spec.imageDigestMirrors[1]: the mirror "https://a.local"`), HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n")))
+		Expect(r.ErrOut).To(And(ContainSubstring(`ImageDigestMirrorSet "bad": spec.imageDigestMirrors[1].mirrors[0]: "https://a.local"`), HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n")))
 		Expect(filesOf(r.Out)["99-worker-registries"][conf]).To(And(ContainSubstring("location = 'mirror.local:5000'"), ContainSubstring("location = 'evil.local'"), Not(ContainSubstring("bad.local"))))
 	})
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -51,22 +53,22 @@ func nameOfImage(image input.ImageConfig) string {
 }
 
 // checkRegistries returns the mirror sets, in the order of their kinds and names, and the Images without those that
-// OpenShift would refuse, which the errors name.
+// OpenShift would refuse. The errors name everything that is wrong with these.
 func checkRegistries(objects *input.Objects) (sets []input.MirrorSet, images []input.ImageConfig, errs []error) {
 	policies := map[string]string{}
 	for _, set := range slices.SortedFunc(slices.Values(objects.MirrorSets), func(a, b input.MirrorSet) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	}) {
 		withSet := maps.Clone(policies)
-		if err := checkMirrorSet(set, withSet); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", nameOfSet(set), err))
+		if wrong := checkMirrorSet(set, withSet); len(wrong) > 0 {
+			errs = append(errs, objects.Refuse(set.Kind, set.Name, wrong))
 			continue
 		}
 		policies, sets = withSet, append(sets, set)
 	}
 	for _, image := range objects.ImageConfigs {
-		if err := checkImage(image); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", nameOfImage(image), err))
+		if wrong := checkImage(image); len(wrong) > 0 {
+			errs = append(errs, objects.Refuse(input.OpenShiftImageKind.Kind, image.Name, wrong))
 			continue
 		}
 		images = append(images, image)
@@ -74,52 +76,56 @@ func checkRegistries(objects *input.Objects) (sets []input.MirrorSet, images []i
 	return sets, images, errs
 }
 
-func checkMirrorSet(set input.MirrorSet, policies map[string]string) error {
+func checkMirrorSet(set input.MirrorSet, policies map[string]string) (errs field.ErrorList) {
 	for _, of := range mirrorFields(set) {
 		for i, item := range of.items {
-			if err := checkMirrors(item, policies); err != nil {
-				return fmt.Errorf("%s: %w", of.path(i), err)
-			}
+			errs = append(errs, checkMirrors(item, policies, field.NewPath("spec", of.name).Index(i))...)
 		}
 	}
-	return nil
+	return errs
 }
 
-func checkImage(image input.ImageConfig) error {
+func checkImage(image input.ImageConfig) (errs field.ErrorList) {
+	at := field.NewPath("spec", "registrySources")
 	for _, of := range scopeFields(image) {
 		for i, scope := range of.scopes {
 			if !scopePattern.MatchString(scope) {
-				return fmt.Errorf("%s: %q is no registry with a path, and no domain, as *.example.com: correct it", of.path(i), scope)
+				errs = append(errs, wrongf(at.Child(of.name).Index(i), "%q is no registry with a path, and no domain, as *.example.com: correct it", scope))
 			}
 		}
 	}
-	for _, name := range image.Spec.RegistrySources.ContainerRuntimeSearchRegistries {
+	for i, name := range image.Spec.RegistrySources.ContainerRuntimeSearchRegistries {
 		if !mirrorPattern.MatchString(name) {
-			return fmt.Errorf("spec.registrySources.containerRuntimeSearchRegistries: %q is no registry: correct it", name)
+			errs = append(errs, wrongf(at.Child("containerRuntimeSearchRegistries").Index(i), "%q is no registry: correct it", name))
 		}
 	}
-	return nil
+	return errs
 }
 
-// checkMirrors refuses what OpenShift refuses. policies are those of the sources before.
-func checkMirrors(item input.Mirrors, policies map[string]string) error {
-	policy := cmp.Or(item.MirrorSourcePolicy, allowContactingSource)
+// checkMirrors returns what OpenShift refuses in the mirrors of a source. policies are those of the sources before.
+func checkMirrors(item input.Mirrors, policies map[string]string, at *field.Path) (errs field.ErrorList) {
+	policy, policyField := cmp.Or(item.MirrorSourcePolicy, allowContactingSource), at.Child("mirrorSourcePolicy")
 	before, isKnown := policies[item.Source]
 	policies[item.Source] = policy
-	switch {
-	case !scopePattern.MatchString(item.Source):
-		return fmt.Errorf("the source %q is no registry with a path, as registry.example.com/team: correct it", item.Source)
-	case policy != allowContactingSource && policy != neverContactSource:
-		return fmt.Errorf("mirrorSourcePolicy is %q: set %s or %s", policy, neverContactSource, allowContactingSource)
-	case isKnown && before != policy:
-		return fmt.Errorf("the source %s has mirrorSourcePolicy %s here and %s elsewhere: set one of them", item.Source, policy, before)
-	case policy == neverContactSource && slices.Contains(item.Mirrors, item.Source):
-		return fmt.Errorf("the source %s is one of its mirrors, and mirrorSourcePolicy is %s: remove one of them", item.Source, neverContactSource)
+	if !scopePattern.MatchString(item.Source) {
+		errs = append(errs, wrongf(at.Child("source"), "%q is no registry with a path, as registry.example.com/team: correct it", item.Source))
 	}
-	for _, name := range item.Mirrors {
+	switch {
+	case policy != allowContactingSource && policy != neverContactSource:
+		errs = append(errs, wrongf(policyField, "%q is unknown: set %s or %s", policy, neverContactSource, allowContactingSource))
+	case isKnown && before != policy:
+		errs = append(errs, wrongf(policyField, "it is %s for the source %s, and %s elsewhere: set one of them", policy, item.Source, before))
+	case policy == neverContactSource && slices.Contains(item.Mirrors, item.Source):
+		errs = append(errs, wrongf(policyField, "it is %s, and the source %s is one of its mirrors: remove one of them", neverContactSource, item.Source))
+	}
+	for i, name := range item.Mirrors {
 		if !mirrorPattern.MatchString(name) {
-			return fmt.Errorf("the mirror %q is no registry with a path, as mirror.example.com/team: correct it", name)
+			errs = append(errs, wrongf(at.Child("mirrors").Index(i), "%q is no registry with a path, as mirror.example.com/team: correct it", name))
 		}
 	}
-	return nil
+	return errs
+}
+
+func wrongf(at *field.Path, text string, args ...any) *field.Error {
+	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf(text, args...))
 }
