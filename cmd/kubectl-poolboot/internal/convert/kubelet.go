@@ -193,7 +193,10 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 		wrong = append(wrong, field.Forbidden(at.Child("systemReserved"), "autoSizingReserved computes it on each host, and OpenShift refuses both: remove one of them"))
 	}
 	if len(wrong) > 0 {
-		return nil, objects.Refuse(input.OpenShiftKubeletKind.Kind, k.Name, wrong)
+		raw, err := json.Marshal(section)
+		utilruntime.Must(err)             // as above
+		rest, _ := kubelet.Parse(raw, at) // without the fields of a wrong type
+		return nil, objects.Refuse(input.OpenShiftKubeletKind.Kind, k.Name, append(wrong, rest.Check(at)...))
 	}
 	return section, nil
 }

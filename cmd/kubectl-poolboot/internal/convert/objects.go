@@ -19,7 +19,6 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 	objectschema "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/schema"
 )
@@ -198,11 +197,11 @@ func convertMeta(original metav1.ObjectMeta, namespace string) metav1.ObjectMeta
 // checkConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot, and names what
 // the webhook would warn of.
 func checkConfig(config *poolv1.MachineConfig, remark func(string, ...any)) field.ErrorList {
-	warnings, errs := validation.MachineConfig(config)
+	warnings, errs := input.ValidateConfig(config)
 	for _, warning := range warnings {
 		remark("warning: MachineConfig %q: %s", config.Name, warning)
 	}
-	return append(errs, checkSchema(config)...)
+	return errs
 }
 
 // checkPool returns what the API server and the webhook would refuse in one of the pools. What is common in OpenShift
@@ -216,12 +215,7 @@ func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "nodeSelector"), field.OmitValueType{}, fmt.Sprintf(
 			"OpenShift selects no Node with an empty selector, and Poolboot refuses such a pool: set node-role.kubernetes.io/%s, or leave the pool out", p.Name))}
 	}
-	return append(input.ValidatePool(pools, i), checkSchema(&pools[i])...)
-}
-
-// checkSchema returns what the API server would refuse in an object.
-func checkSchema(object client.Object) field.ErrorList {
-	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pools[i])
 	utilruntime.Must(err) // the object was read from JSON
-	return objectschema.Validate(object.GetObjectKind().GroupVersionKind(), written)
+	return append(input.ValidatePool(pools, i), objectschema.Validate(input.PoolKind, written)...)
 }

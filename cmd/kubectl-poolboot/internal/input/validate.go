@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
@@ -33,6 +35,15 @@ func (o *Objects) validateObject(kind schema.GroupVersionKind, raw []byte, objec
 		errs = append(errs, more...)
 	}
 	return o.Refuse(kind.Kind, object.GetName(), errs)
+}
+
+// ValidateConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot that was read
+// as one of OpenShift, and what the webhook would warn of.
+func ValidateConfig(config *poolv1.MachineConfig) (warnings []string, errs field.ErrorList) {
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
+	utilruntime.Must(err) // the object was read from JSON
+	warnings, errs = validation.MachineConfig(config)
+	return warnings, append(errs, objectschema.Validate(ConfigKind, written)...)
 }
 
 // validatePools returns what the webhook would refuse in Poolboot's pools, each with the others of its Cluster.

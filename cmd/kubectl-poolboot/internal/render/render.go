@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -107,7 +108,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	}
 	config, err := pool.Render(o.role, pools.Items, configs)
 	if err != nil {
-		return source.Locate(source.ExplainMissing(err, o.role))
+		return source.Locate(explainConfigs(source.ExplainMissing(err, o.role), o.role, pools.Items, configs))
 	}
 	if err := source.Locate(o.checkKeys(source, configs, config.Source)); err != nil {
 		return err
@@ -116,6 +117,33 @@ func (o *options) run(ctx context.Context, args []string) error {
 		return o.printOrigins(config)
 	}
 	return o.print(config)
+}
+
+// explainConfigs returns everything that is wrong with each MachineConfig of a pool, instead of an error about the first
+// mistake in one of them. Other errors are returned too.
+func explainConfigs(err error, role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) error {
+	var first *pool.RenderError
+	if !errors.As(err, &first) {
+		return err
+	}
+	all := []error{err}
+	for i := range configs {
+		config := &configs[i]
+		isSelected := slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool {
+			return slices.Contains([]string{role, poolv1.RoleWorker}, p.Spec.PoolRole) && pool.Selects(p, config.Labels)
+		})
+		if _, isRendered := config.Labels[poolv1.RenderedForLabel]; !isSelected || isRendered || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+			continue
+		}
+		_, wrong := input.ValidateConfig(config)
+		for _, one := range wrong {
+			all = append(all, fmt.Errorf("%s %q: %s: %s", input.ConfigKind.Kind, config.Name, one.Field, input.DescribeField(one)))
+		}
+		if len(wrong) > 0 && config.Name == first.MachineConfig {
+			all[0] = nil
+		}
+	}
+	return errors.Join(all...)
 }
 
 // checkKeys warns of the keys of rendered MachineConfigs that Ignition ignores. Those with content are an error, as in
