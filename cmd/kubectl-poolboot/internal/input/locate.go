@@ -192,7 +192,11 @@ func fieldOf(text string) string {
 var fieldPath = regexp.MustCompile(`^\w+ "[^"]+": ((?:spec|metadata)(?:\.[A-Za-z0-9_]+|\[[^\]]*\])*)`)
 
 // fieldsError is an error about fields of one object.
-type fieldsError struct{ errs field.ErrorList }
+type fieldsError struct {
+	errs field.ErrorList
+	// mistakes are the values that the type of the object can't hold, and the fields that it does not have.
+	mistakes []jsontype.Mistake
+}
 
 func (e *fieldsError) Error() string { return e.errs.ToAggregate().Error() }
 
@@ -204,7 +208,8 @@ func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error 
 		return err
 	}
 	var errs field.ErrorList
-	for _, mistake := range jsontype.Find(document, of, false) {
+	mistakes := jsontype.Find(document, of, false)
+	for _, mistake := range mistakes {
 		switch {
 		case !mistake.Unknown:
 			errs = append(errs, field.TypeInvalid(field.NewPath(mistake.Path), field.OmitValueType{}, mistake.Message))
@@ -215,7 +220,7 @@ func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error 
 	if len(errs) == 0 {
 		return err
 	}
-	return &fieldsError{errs}
+	return &fieldsError{errs, mistakes}
 }
 
 // correctName returns what to do about a field that does not exist.

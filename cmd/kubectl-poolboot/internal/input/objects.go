@@ -179,6 +179,9 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	var fields *fieldsError
 	switch {
 	case errors.As(err, &fields) && head.Metadata.Name != "":
+		if o.validate && slices.Contains(ownKinds, kind) {
+			fields.errs = append(fields.errs, fields.findOthers(kind, raw)...)
+		}
 		return o.Refuse(kind.Kind, head.Metadata.Name, fields.errs)
 	case err != nil:
 		return at.locate(fmt.Errorf("%s %q: %w", kind.Kind, head.Metadata.Name, err))
@@ -230,7 +233,7 @@ func (o *Objects) decode(decoder runtime.Decoder, kind schema.GroupVersionKind, 
 	}
 	if p, ok := decoded.(*poolv1.MachineConfigPool); ok {
 		if errs := checkPool(p); len(errs) > 0 {
-			return &fieldsError{errs}
+			return &fieldsError{errs: errs}
 		}
 	}
 	o.items = append(o.items, decoded.(client.Object))

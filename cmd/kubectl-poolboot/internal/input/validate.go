@@ -21,20 +21,24 @@ import (
 // validateObject returns what the API server would refuse in an object of Poolboot's, and its webhook in a
 // MachineConfig. Rendered configs are not validated: nothing reads them from files.
 func (o *Objects) validateObject(kind schema.GroupVersionKind, raw []byte, object client.Object) error {
-	config, isConfig := object.(*poolv1.MachineConfig)
-	if isConfig && strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
-		return nil
-	}
 	var written map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
 		return err
+	}
+	return o.Refuse(kind.Kind, object.GetName(), validateWritten(kind, written, object))
+}
+
+func validateWritten(kind schema.GroupVersionKind, written map[string]any, object client.Object) field.ErrorList {
+	config, isConfig := object.(*poolv1.MachineConfig)
+	if isConfig && strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+		return nil
 	}
 	errs := objectschema.Validate(kind, written)
 	if isConfig {
 		_, more := validation.MachineConfig(config)
 		errs = append(errs, more...)
 	}
-	return o.Refuse(kind.Kind, object.GetName(), errs)
+	return errs
 }
 
 // ValidateConfig returns what the API server and the webhook would refuse in a MachineConfig of Poolboot that was read
