@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,10 +113,18 @@ func compile(expression string) (*program, error) {
 	return p, nil
 }
 
-// FirstError returns the first mistake that the compiler found.
+// FirstError returns the first mistake that the compiler found, with what to do.
 func FirstError(issues *cel.Issues) *ExpressionError {
 	first := issues.Errors()[0]
-	return errorAtLocation(first.Location, printable(first.Message))
+	problem := strings.TrimSuffix(printable(first.Message), " (in container '')") // there are no containers
+	remedy := "correct the expression"
+	switch {
+	case strings.HasPrefix(problem, "undefined field"), strings.HasPrefix(problem, "undeclared reference"):
+		remedy = "correct the name"
+	case strings.HasPrefix(problem, "found no matching overload"):
+		remedy = "convert its operands, for example with string(…)"
+	}
+	return errorAtLocation(first.Location, problem+": "+remedy)
 }
 
 func newProgram(env *cel.Env, checked *cel.Ast) (*program, error) {

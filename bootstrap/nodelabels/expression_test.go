@@ -20,10 +20,10 @@ var _ = Describe("An expression", func() {
 			Expect(result.Outcome).To(Equal(Invalid))
 			Expect(result.Why).To(HavePrefix("valueExpression:" + message))
 		},
-		Entry("an unknown field", `host.nmae`, `1:5: undefined field 'nmae'`),
-		Entry("an unknown field in the third line", "host.name +\n  \"-\" +\n  host.hardware.cpu.cores", `3:20: undefined field 'cores'`),
-		Entry("an unknown variable", `bmh.name`, `1:1: undeclared reference to 'bmh'`),
-		Entry("an unknown function", `host.name.rot13()`, `1:16: undeclared reference to 'rot13'`),
+		Entry("an unknown field", `host.nmae`, `1:5: undefined field 'nmae': correct the name`),
+		Entry("an unknown field in the third line", "host.name +\n  \"-\" +\n  host.hardware.cpu.cores", `3:20: undefined field 'cores': correct the name`),
+		Entry("an unknown variable", `bmh.name`, `1:1: undeclared reference to 'bmh': correct the name`),
+		Entry("an unknown function", `host.name.rot13()`, `1:16: undeclared reference to 'rot13': correct the name`),
 		Entry("an operator with operands of different types", `host.name + 5`, `1:11: found no matching overload for '_+_'`),
 		Entry("an incomplete expression", `host.name +`, `1:12: Syntax error`),
 		Entry("an invalid regular expression", `host.name.find("(")`, `1:16: "(" is not a valid regular expression: error parsing regexp: missing closing )`),

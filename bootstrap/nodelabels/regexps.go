@@ -43,7 +43,7 @@ func CheckRegexps(parsed *cel.Ast) *ExpressionError {
 			}
 			measure, err := regexsize.Of(literal)
 			if err != nil {
-				return errorAt(a, pattern, printable(err.Error()))
+				return errorAt(a, pattern, printable(err.Error())+": correct it")
 			}
 			if total += measure.Instructions; total > maxInstructions {
 				return errorAt(a, pattern, fmt.Sprintf("the compiled regular expressions of one rule can have at most %d instructions together, "+
