@@ -119,8 +119,8 @@ func (o *options) run(ctx context.Context, args []string) error {
 	return o.print(config)
 }
 
-// explainConfigs returns everything that is wrong with each MachineConfig of a pool, instead of an error about the first
-// mistake in one of them. Other errors are returned too.
+// explainConfigs returns everything that is wrong with each MachineConfig of a pool, instead of an error about the
+// first mistake in one of them. Other errors are returned too.
 func explainConfigs(err error, role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) error {
 	var first *pool.RenderError
 	if !errors.As(err, &first) {
