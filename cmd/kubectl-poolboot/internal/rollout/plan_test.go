@@ -180,7 +180,7 @@ infra   c      it is in an update
 		Entry("two pools of one role", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "name: infra", "name: other", 1)}, nil, `infra`, `other`),
 		Entry("pools of two Clusters", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "clusterName: edge", "clusterName: far", 1)}, nil, "choose one with --cluster"),
 		Entry("a Node that is given twice", []string{openShift}, []string{newNode("a", infra, 1), newNode("a", infra, 1)}, `--nodes: the files contain Node "a" twice: remove one`),
-		Entry("what is no object", []string{openShift}, []string{"a: b"}, "--nodes: standard input: document 1: is no Kubernetes object"),
+		Entry("what is no object", []string{openShift}, []string{"a: b"}, "--nodes: standard input: document 1: line 1: is no Kubernetes object"),
 	)
 
 	It("allows one host for 0%, and a percentage of all hosts", func() {
