@@ -71,10 +71,11 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 	return f.Read(append(slices.Clone(f.Names), args...)...)
 }
 
-// Read reads all objects in files and directories.
+// Read reads all objects in files and directories. It reads each file once, also if a link leads to it.
 func (f *Files) Read(names ...string) (*Objects, error) {
 	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies,
 		readRuntimeConfigs: f.ReadRuntimeConfigs, validate: f.Validate}
+	var read knownFiles
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {
@@ -82,6 +83,10 @@ func (f *Files) Read(names ...string) (*Objects, error) {
 		}
 		objects.inDirectory = name != Stdin && !slices.Equal(paths, []string{name})
 		for _, path := range paths {
+			if why := read.add(path); why != "" {
+				fmt.Fprintf(objects.notes, "note: %s is left out: %s\n", path, why)
+				continue
+			}
 			if err := f.readFile(path, objects); err != nil {
 				return nil, err
 			}
@@ -143,6 +148,33 @@ func whyNoFile(path string) string {
 		return "it is no regular file"
 	}
 	return "" // opening it returns another error
+}
+
+// knownFiles are the files that were read.
+type knownFiles []struct {
+	path string
+	info fs.FileInfo
+}
+
+// add adds a file, or returns why it is one of those that were read. Pipes are never the same: each has more to read.
+func (k *knownFiles) add(path string) (why string) {
+	info, err := os.Stat(path)
+	if path == Stdin || err != nil || !info.Mode().IsRegular() {
+		return "" // opening it returns the error
+	}
+	for _, known := range *k {
+		switch {
+		case known.path == path:
+			return "it is named twice"
+		case os.SameFile(known.info, info):
+			return "it is the same file as " + known.path
+		}
+	}
+	*k = append(*k, struct {
+		path string
+		info fs.FileInfo
+	}{path, info})
+	return ""
 }
 
 // readFile adds the objects in a file. Errors name the file and the document, counted from 1; documents that hold only

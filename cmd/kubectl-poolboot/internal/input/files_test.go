@@ -103,6 +103,16 @@ var _ = Describe("Files", func() {
 				"note: " + directory + "pipe.yaml is left out: it is no regular file\n"))
 		})
 
+		It("are read once, also when a link leads to them or they are named again", func() {
+			directory := GinkgoT().TempDir()
+			file := clitest.WriteFileIn(directory, "a.yaml", infra)
+			Expect(os.Symlink("a.yaml", filepath.Join(directory, "b.yaml"))).To(Succeed())
+			r := role(directory, file)
+			Expect(r.Out).To(Equal("infra\n"))
+			Expect(r.ErrOut).To(Equal("note: " + filepath.Join(directory, "b.yaml") + " is left out: it is the same file as " + file + "\n" +
+				"note: " + file + " is left out: it is named twice\n"))
+		})
+
 		It("are those of a hidden directory that is named itself", func() {
 			directory := filepath.Join(GinkgoT().TempDir(), ".pools")
 			clitest.WriteFileIn(directory, "a.yaml", infra)
