@@ -3,7 +3,10 @@
 package butane
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	butane "github.com/coreos/butane/config"
 	"github.com/coreos/butane/config/common"
@@ -51,6 +54,9 @@ func ParseMachineConfig(text, folder string) ([]byte, error) { return translate(
 
 // translate translates a Butane configuration to Ignition or, of VariantOpenShift, to a MachineConfig.
 func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
+	if err := refuseMore(text); err != nil {
+		return nil, err
+	}
 	translated, entries, err := butane.TranslateBytes([]byte(text), common.TranslateBytesOptions{
 		TranslateOptions: common.TranslateOptions{
 			FilesDir: folder,
@@ -74,6 +80,32 @@ func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
 		return nil, explain(text, err)
 	}
 	return translated, nil
+}
+
+// refuseMore refuses documents after the first one, which Butane does not read. Empty ones are no loss.
+func refuseMore(text string) error {
+	documents := yaml.NewDecoder(strings.NewReader(text))
+	var document yaml.Node
+	if documents.Decode(&document) != nil {
+		return nil // Butane reports it
+	}
+	for {
+		err := documents.Decode(&document)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			explained := explainYAML(err.Error())
+			if strings.Contains(err.Error(), "<document start>") {
+				explained.Problems[0].Line++ // the parser counts these lines from 0
+			}
+			return explained
+		}
+		if first := document.Content[0]; first.ShortTag() != "!!null" {
+			return &ignition.ParseError{Problems: []ignition.Problem{{Line: int64(first.Line),
+				Message: "a second document, which Butane does not read: move it to a file of its own, or remove it"}}}
+		}
+	}
 }
 
 func newError(path, message string) *ignition.ParseError {

@@ -1,13 +1,13 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -114,17 +114,22 @@ func cutField(text string) (path, rest string) {
 var localKeys = map[string]bool{"local": true, "contents_local": true, "ssh_authorized_keys_local": true}
 
 // checkLocalFiles refuses local files in a Butane document that are not below a folder, also through links; that are
-// no regular files, such as devices; or that no pool could render. Butane compares only the names. An empty path is
-// refused too, also without a folder.
+// no regular files, such as devices; or that no pool could render. Butane compares only the names. A path that is empty
+// or no string is refused too, also without a folder.
 func checkLocalFiles(whole *input.Text, text []byte, folder string) error {
 	var document any
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil //nolint:nilerr // Butane reports it with its line.
+		_, err = butane.Parse(string(text)) // which explains it
+		return locate(whole, cmp.Or(err, errors.New("the document can't be searched for local files: correct it")))
 	}
 	files := localPaths(document, "", false)
-	isEmpty := func(local localFile) bool { return local.name == "" }
-	if i := slices.IndexFunc(files, isEmpty); i >= 0 { // of which Butane reads the folder, or nothing
-		return whole.Errorf(files[i].field, "the path of a local file is empty: name a file below --files-dir, or leave the key out")
+	for _, local := range files {
+		switch {
+		case !local.isString: // Butane reads 5 as the name of a file too
+			return whole.Errorf(local.field, "the path of a local file must be a string: quote it")
+		case local.name == "": // Butane reads the folder, or nothing
+			return whole.Errorf(local.field, "the path of a local file is empty: name a file below --files-dir, or leave the key out")
+		}
 	}
 	if folder == "" {
 		return nil // Butane refuses local files with their lines
@@ -163,15 +168,15 @@ func cause(err error) error {
 }
 
 // localFile is the name of a local file, and the field with it.
-type localFile struct{ field, name string }
+type localFile struct {
+	field, name string
+	isString    bool
+}
 
 // localPaths returns the local files in a part of a document; isLocal is true for the value of one of localKeys.
 func localPaths(part any, at string, isLocal bool) (files []localFile) {
 	switch part := part.(type) {
-	case string:
-		if isLocal {
-			files = append(files, localFile{at, part})
-		}
+	case nil:
 	case []any:
 		for i, item := range part {
 			files = append(files, localPaths(item, fmt.Sprintf("%s[%d]", at, i), isLocal)...)
@@ -184,6 +189,11 @@ func localPaths(part any, at string, isLocal bool) (files []localFile) {
 		for key, value := range part {
 			name, _ := key.(string)
 			files = append(files, localPaths(value, jsontype.Join(at, name), localKeys[name])...)
+		}
+	default:
+		if isLocal {
+			name, isString := part.(string)
+			files = append(files, localFile{at, name, isString})
 		}
 	}
 	return files

@@ -91,6 +91,7 @@ spec:
 			clitest.WriteFileIn(folder, "a.service", "[Service]\nExecStart=/bin/true\n")
 			Expect(os.Symlink("motd", filepath.Join(folder, "inside"))).To(Succeed())
 			Expect(os.Symlink(outside, filepath.Join(folder, "outside"))).To(Succeed())
+			Expect(os.Symlink(outside, filepath.Join(folder, "5"))).To(Succeed())
 			Expect(os.Symlink(filepath.Dir(outside), filepath.Join(folder, "up"))).To(Succeed())
 			Expect(os.Symlink(outside, filepath.Join(folder, "tree/etc/link"))).To(Succeed())
 			Expect(os.Truncate(clitest.WriteFileIn(folder, "large", ""), 2<<20)).To(Succeed())
@@ -121,6 +122,11 @@ spec:
 			Entry("a folder that leads out", "up/secret", "is not below --files-dir"),
 			Entry("an alias in YAML", "&a outside}\n  - path: /etc/b\n    contents: {local: *a", "is not below --files-dir"),
 			Entry("beside a key that is no text", "outside, 1: a", "is not below --files-dir"),
+			Entry("a number, which Butane reads as a name", "5", "must be a string: quote it"),
+			Entry("a truth value", "true", "must be a string: quote it"),
+			Entry("a date", "2026-01-01", "must be a string: quote it"),
+			Entry("a number with a fraction", "1.5", "must be a string: quote it"),
+			Entry("a number as a key", "motd}\npasswd: {users: [{name: core, ssh_authorized_keys_local: [5]}]", "must be a string: quote it"),
 			Entry("a file that does not exist", "nowhere", "no such file"),
 			Entry("more than a pool can render", "large", "more than 1468006 bytes"),
 		)
