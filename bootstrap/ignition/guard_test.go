@@ -106,6 +106,8 @@ var _ = Describe("Guard", func() {
 
 		Entry("taints in a kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "kind: KubeletConfiguration\nregisterWithTaints: []"), "storage.files[0].contents", "registerWithTaints is reserved for Poolboot"),
 		Entry("the provider ID in a kubelet configuration in JSON", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", `{"providerID": "x"}`), "storage.files[0].contents", "providerID is reserved for Poolboot"),
+		Entry("a kubelet configuration that is a list", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "[1]"), "storage.files[0].contents", "the file must be an object, not a list"),
+		Entry("a kubelet configuration with a number that JSON does not have", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "a: .inf"), "storage.files[0].contents", "a number is not finite: correct it"),
 		Entry("a malformed kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "a: [\n"), "storage.files[0].contents", "would not start"),
 
 		Entry("a reference to a configuration to merge", `{"ignition":{"version":"3.5.0","config":{"merge":[{"source":"https://a"}]}}}`, "ignition.config.merge[0]", "copy its content into this one"),

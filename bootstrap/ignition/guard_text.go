@@ -3,12 +3,15 @@ package ignition
 import (
 	"bytes"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // identityFlagNames are the kubelet's flags that identify its Node.
@@ -70,9 +73,18 @@ func (g *guard) checkText(place, what string, data []byte) {
 
 // checkKubeletConfig checks a drop-in of the kubelet's configuration.
 func (g *guard) checkKubeletConfig(place, name string, data []byte) {
-	var settings map[string]any
-	if err := yaml.Unmarshal(data, &settings); err != nil {
-		g.refuse(place, "%s: the file is not valid YAML, and the kubelet would not start: %v", name, err)
+	var document any
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		why := "a key is no string, or a number is not finite" // in YAML, but not in JSON
+		if _, malformed, isMalformed := strings.Cut(err.Error(), "yaml: "); isMalformed {
+			why = malformed
+		}
+		g.refuse(place, "%s: the file is not valid YAML, and the kubelet would not start: %s: correct it", name, why)
+		return
+	}
+	settings, isObject := document.(map[string]any)
+	if document != nil && !isObject {
+		g.refuse(place, "%s: the file %s, or the kubelet would not start", name, jsontype.Describe(reflect.TypeFor[map[string]any](), document))
 		return
 	}
 	for setting := range settings {

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,7 +85,9 @@ func decodeError(raw []byte, err error, of reflect.Type) error {
 			Message: "malformed JSON: " + broken.Error() + ": correct it"}}}
 	}
 	var document any
-	if json.Unmarshal(raw, &document) == nil {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if decoder.Decode(&document) == nil {
 		var problems []Problem
 		for _, mistake := range jsontype.Find(document, of, true) {
 			if mistake.Unknown {

@@ -128,6 +128,8 @@ var _ = Describe("Parse", func() {
 			"storage.files[1].mode", "0644 is 420"),
 		Entry("mode as a string, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/b","mode":"0644"}]}}`,
 			"storage.files[0].mode", "must be a whole number"),
+		Entry("mode with a fraction", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/b","mode":420.0}]}}`,
+			"storage.files[0].mode", "must be a whole number without fraction and exponent, not 420.0"),
 		Entry("not a list", `{"ignition":{"version":"3.4.0"},"storage":{"files":{"path":"/ok"}}}`, "storage.files", "must be a list"),
 		Entry("impossible mode", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a","mode":99999}]}}`,
 			"storage.files[0].mode", "illegal file mode"),

@@ -27,8 +27,8 @@ type Mistake struct {
 	Nearest string
 }
 
-// Find returns the mistakes in a decoded document, in the order of the keys. Like encoding/json, it ignores the case of
-// keys if anyCase is set.
+// Find returns the mistakes in a decoded document, in the order of the keys. Integers must be decoded as json.Number or
+// as int64: a float64 is no whole number. Like encoding/json, it ignores the case of keys if anyCase is set.
 func Find(document any, of reflect.Type, anyCase bool) []Mistake {
 	f := finder{anyCase: anyCase}
 	f.check(document, of, "")
@@ -157,12 +157,12 @@ func holds(of reflect.Type, value any) bool {
 	return ok
 }
 
+// wholeNumber returns a number that is written without fraction and exponent, as encoding/json requires for integers.
+// Documents are decoded with numbers or with integers.
 func wholeNumber(value any) (int64, bool) {
 	switch number := value.(type) {
 	case int64:
 		return number, true
-	case float64:
-		return int64(number), number == math.Trunc(number) && math.Abs(number) < 1<<53
 	case json.Number:
 		whole, err := number.Int64()
 		return whole, err == nil
@@ -200,6 +200,10 @@ func Describe(of reflect.Type, value any) string {
 		return text + ", not a list"
 	case nil:
 		return text
+	case float64, json.Number:
+		if number, err := strconv.ParseFloat(fmt.Sprint(value), 64); err == nil && number == math.Trunc(number) && want == "a whole number" {
+			text += " without fraction and exponent"
+		}
 	}
 	text += fmt.Sprintf(", not %v", value)
 	if of.Kind() == reflect.String {

@@ -1,11 +1,14 @@
 package jsontype_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
@@ -33,19 +36,33 @@ func TestFindsEveryMistake(t *testing.T) {
 		{"items: [a]", "items[0]", `must be an object, not the string "a"`},
 		{"items: [{}, {size: 1Zi}]", "items[1].size", `must be a quantity, as 500m or 1Gi, not the string "1Zi"`},
 		{"items: [{count: 2.5}]", "items[0].count", "must be a whole number, not 2.5"},
-		{"items: [{count: 3000000000}]", "items[0].count", "must be a whole number from -2147483648 to 2147483647, not 3e+09"},
+		{"items: [{count: 3000000000}]", "items[0].count", "must be a whole number from -2147483648 to 2147483647, not 3000000000"},
 		{"labels: {a.b/c: true}", "labels[a.b/c]", "must be a string, not true: quote it"},
 		{"labels: [a]", "labels", "must be an object, not a list"},
 		{"percent: {}", "percent", "must be a whole number or a string, not an object"},
 		{"[a]", "", "must be an object, not a list"},
 	} {
 		var value any
-		if err := yaml.Unmarshal([]byte(c.text), &value); err != nil {
+		raw, err := yaml.YAMLToJSON([]byte(c.text))
+		if err == nil {
+			err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &value)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		found := jsontype.Find(value, reflect.TypeFor[document](), false)
 		if len(found) != 1 || found[0].Path != c.path || found[0].Message != c.message {
 			t.Errorf("%s: got %+v, want %s: %s", c.text, found, c.path, c.message)
+		}
+	}
+}
+
+func TestRefusesWholeNumbersThatDecodersRefuse(t *testing.T) {
+	for _, number := range []any{json.Number("420.0"), json.Number("1e2"), 100.0} {
+		want := fmt.Sprintf("must be a whole number without fraction and exponent, not %v", number)
+		found := jsontype.Find(map[string]any{"items": []any{map[string]any{"count": number}}}, reflect.TypeFor[document](), false)
+		if len(found) != 1 || found[0].Message != want {
+			t.Errorf("got %+v, want %s", found, want)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func refuseMore(text string) error {
 	documents := yaml.NewDecoder(strings.NewReader(text))
 	var document yaml.Node
 	if documents.Decode(&document) != nil {
-		return nil // Butane reports it
+		return nil //nolint:nilerr // Butane reports it.
 	}
 	for {
 		err := documents.Decode(&document)

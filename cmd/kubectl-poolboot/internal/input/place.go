@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -69,6 +70,9 @@ func (p place) ofYAML(err error) error {
 		match := yamlLine.FindStringSubmatch(line)
 		switch {
 		case line == "yaml: unmarshal errors:":
+		case strings.HasPrefix(line, "json: unsupported value: "):
+			p.at = p.in.line + max(lineOfInfinity(parseLines(p.in.text)), 1) - 1
+			located = append(located, p.errorf("a number must be finite: correct it"))
 		case match != nil && p.in.line > 0:
 			number, _ := strconv.Atoi(match[1])
 			p.at = p.in.line + number - 1
@@ -79,6 +83,23 @@ func (p place) ofYAML(err error) error {
 		}
 	}
 	return errors.Join(located...)
+}
+
+// lineOfInfinity returns the line of the first number that JSON does not have, or 0.
+func lineOfInfinity(node *yaml.Node) int {
+	if node == nil {
+		return 0
+	}
+	var number float64
+	if node.ShortTag() == "!!float" && node.Decode(&number) == nil && (math.IsInf(number, 0) || math.IsNaN(number)) {
+		return node.Line
+	}
+	for _, inner := range node.Content {
+		if line := lineOfInfinity(inner); line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // malformed returns an error about YAML with what to do.

@@ -145,7 +145,8 @@ func (o *options) nodeLabels() (map[string]string, error) {
 	if o.node == "" {
 		given, err := labels.ConvertSelectorToLabelsMap(strings.Join(o.labels, ","))
 		if err != nil {
-			err = fmt.Errorf("--labels: labels must be KEY=VALUE,... with keys and values that Kubernetes allows: %w", err)
+			why := strings.TrimPrefix(err.Error(), "<nil>: ") // the field, which flags don't have
+			err = fmt.Errorf("--labels: labels must be KEY=VALUE,... with keys and values that Kubernetes allows: %s", why)
 		}
 		return given, err
 	}

@@ -93,6 +93,10 @@ var _ = Describe("which", func() {
 		})
 	})
 
+	It("names a label that Kubernetes does not allow", func() {
+		clitest.ExpectError(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", ours...), "--labels", "bad key=x"), 1, `Kubernetes allows: Invalid value: "bad key"`)
+	})
+
 	It("prints no role, and a note, when there is no pool", func() {
 		Expect(runPoolboot("which", "--pools", clitest.WriteFile("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
 			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
