@@ -31,38 +31,59 @@ var (
 // nsenterPath is the path of nsenter on a host.
 const nsenterPath = "/usr/bin/nsenter"
 
-// takeWrapper returns the kubeletWrapper that a drop-in of the kubelet means, and the drop-in without this command and
-// without the lines by which it reads the kubelet's original command. Without such a command, the wrapper is nil.
-func takeWrapper(contents string) (rest string, wrapper []string) {
-	var kept []string
-	flags := ""
+var (
+	// readsOriginal matches the values of lines by which drop-ins for telco hosts read the kubelet's original command.
+	readsOriginal = map[string]*regexp.Regexp{
+		"ExecStartPre":    regexp.MustCompile(`^-?(?:\S*/)?extractExecStart %n \S+-execstart\.env ORIG_EXECSTART$`),
+		"EnvironmentFile": regexp.MustCompile(`^-?/*(?:%t|run)/%[nNpP]-execstart\.env$`),
+	}
+	// seemsToRead matches values of such lines that can do something else too.
+	seemsToRead = map[string]*regexp.Regexp{"ExecStartPre": regexp.MustCompile(`ORIG_EXECSTART`), "EnvironmentFile": regexp.MustCompile(`-execstart\.env`)}
+)
+
+// takenWrapper is the command in a drop-in of the kubelet, and the drop-in without it.
+type takenWrapper struct {
+	wrapper []string // for kubeletWrapper; nil if the drop-in has no such command
+	flags   string   // of the kubelet, in the command
+	lines   []string // of the drop-in without the command and without the lines that read the kubelet's original command
+	flagsAt int      // the line before which the flags belong
+	doubted []string // the settings that are kept and seem to read the kubelet's original command
+}
+
+// takeWrapper takes the command that starts the kubelet in a mount namespace from a drop-in.
+func takeWrapper(contents string) (taken takenWrapper) {
 	for _, line := range logicalLines(contents) {
 		name, value, _ := strings.Cut(line, "=")
-		match := inNamespace.FindStringSubmatch(strings.Join(strings.Fields(value), " "))
-		switch name = strings.TrimSpace(name); {
-		case name == "ExecStart" && strings.TrimSpace(value) == "":
+		name, value = strings.TrimSpace(name), strings.Join(strings.Fields(value), " ")
+		match := inNamespace.FindStringSubmatch(value)
+		switch {
+		case name == "ExecStart" && value == "":
 		case name == "ExecStart" && match != nil:
 			namespace := path.Clean(strings.ReplaceAll(match[1], "%t", "/run"))
-			if wrapper != nil || !wrapperWord.MatchString(namespace) {
-				return contents, nil
+			if taken.wrapper != nil || !wrapperWord.MatchString(namespace) {
+				return takenWrapper{}
 			}
-			wrapper, flags = []string{nsenterPath, "--mount=" + namespace}, strings.TrimSpace(match[2])
+			taken.wrapper, taken.flags, taken.flagsAt = []string{nsenterPath, "--mount=" + namespace}, strings.TrimSpace(match[2]), len(taken.lines)
 		case name == "ExecStart":
-			return contents, nil
-		case name == "ExecStartPre" && strings.Contains(value, "ORIG_EXECSTART"),
-			name == "EnvironmentFile" && strings.Contains(value, "-execstart.env"):
+			return takenWrapper{}
+		case readsOriginal[name] != nil && readsOriginal[name].MatchString(value):
 		default:
-			kept = append(kept, line)
+			if seemsToRead[name] != nil && seemsToRead[name].MatchString(value) {
+				taken.doubted = append(taken.doubted, name)
+			}
+			taken.lines = append(taken.lines, line)
 		}
 	}
-	if wrapper == nil {
-		return contents, nil
+	return taken
+}
+
+// rest returns the drop-in without the command, with its flags if they have an effect.
+func (t takenWrapper) rest(withFlags bool) string {
+	lines := t.lines
+	if withFlags && t.flags != "" {
+		lines = slices.Insert(slices.Clone(lines), t.flagsAt, "Environment=\"KUBELET_EXTRA_ARGS="+t.flags+"\"")
 	}
-	rest = strings.TrimSpace(strings.Join(kept, "\n")) + "\n"
-	if flags != "" {
-		rest += "Environment=\"KUBELET_EXTRA_ARGS=" + flags + "\"\n"
-	}
-	return rest, wrapper
+	return strings.TrimSpace(strings.Join(lines, "\n")) + "\n"
 }
 
 // logicalLines returns the lines of a unit, with a line that ends in a backslash joined to the next one. Comments end
@@ -89,54 +110,57 @@ func logicalLines(contents string) (lines []string) {
 
 // wrapperDropin is a drop-in of the kubelet as it was written, with the command by which it starts the kubelet.
 type wrapperDropin struct {
+	takenWrapper
 	config, name string
-	at           string   // the path of its contents
-	wrapper      []string // nil if it has no such command
+	at           string // the path of its contents
 }
+
+func (d wrapperDropin) String() string { return describeDropin(d.config, d.name) }
 
 // setWrappers moves the commands that start the kubelet in a mount namespace from the drop-ins of MachineConfigs to the
 // pools that render these.
 func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
-	setsFlags := findExtraArgs(configs)
 	dropinsOf := map[string][]wrapperDropin{} // by the names of MachineConfigs
 	for i := range configs {
 		name := configs[i].Name
 		editDropins(&configs[i], func(at, unit, dropin, contents string) string {
-			if unit != ignition.KubeletUnit {
-				return contents
+			if unit == ignition.KubeletUnit {
+				dropinsOf[name] = append(dropinsOf[name], wrapperDropin{takeWrapper(contents), name, dropin, at})
 			}
-			rest, wrapper := takeWrapper(contents)
-			dropinsOf[name] = append(dropinsOf[name], wrapperDropin{name, dropin, at, wrapper})
-			if wrapper == nil {
-				return contents
-			}
-			if this := describeDropin(name, dropin); len(extraArgs.FindAllString(rest, -1)) > len(extraArgs.FindAllString(contents, -1)) {
-				for _, other := range setsFlags {
-					remark("warning: MachineConfig %q: %s: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
-						"and hosts with both use one of them: merge them", name, at, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
-				}
-			}
-			isSelected := func(p poolv1.MachineConfigPool) bool { return pool.Selects(p, configs[i].Labels) }
-			if !slices.ContainsFunc(pools, isSelected) {
-				remark("warning: MachineConfig %q: %s: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
-					"set spec.kubeletWrapper: [%s] in the pools that will select it", name, at, dropin, unit, strings.Join(wrapper, ", "))
-			}
-			return rest
+			return contents
 		})
 	}
-	var worker []string // the command of the pool worker, which is first
-	warned := sets.New[string]()
+	applies, losers := make([]wrapperDropin, len(pools)), make([][]losingDropin, len(pools))
+	withoutFlags := sets.New[string]() // drop-ins whose flags have an effect in no pool of OpenShift
 	for i := range pools {
-		applies, losers := findWrapper(renderedBy(&pools[i], pools, configs), dropinsOf)
-		for _, loser := range losers {
-			if key := loser.config + "/" + loser.by.config; !warned.Has(key) && !slices.Equal(loser.wrapper, loser.by.wrapper) {
-				warned.Insert(key)
-				remark("warning: MachineConfig %q: %s: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift",
-					loser.config, loser.at, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name)
+		applies[i], losers[i] = findWrapper(renderedBy(&pools[i], pools, configs), dropinsOf)
+		for _, loser := range losers[i] {
+			if loser.name != loser.by.name { // otherwise it is replaced with its flags
+				withoutFlags.Insert(loser.String())
 			}
 		}
+	}
+	for i := range pools {
+		withoutFlags.Delete(applies[i].String())
+	}
+	takeCommands(configs, pools, withoutFlags, remark)
+	warned := sets.New[string]()
+	for i := range pools {
+		for _, loser := range losers[i] {
+			hasEffect := loser.flags != "" && loser.name != loser.by.name
+			if key := loser.config + "/" + loser.by.config; !warned.Has(key) && (hasEffect || !slices.Equal(loser.wrapper, loser.by.wrapper)) {
+				warned.Insert(key)
+				remark("warning: MachineConfig %q: %s: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift%s",
+					loser.config, loser.at, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name,
+					explainFlags(loser.wrapperDropin, hasEffect, withoutFlags.Has(loser.String())))
+			}
+		}
+		applies, worker := applies[i], applies[0] // worker is the first pool
+		if i == 0 {
+			worker = wrapperDropin{}
+		}
 		switch {
-		case slices.Equal(applies.wrapper, worker):
+		case slices.Equal(applies.wrapper, worker.wrapper):
 		case applies.wrapper == nil:
 			pools[i].Spec.KubeletWrapper = []string{noWrapper}
 			remark("note: MachineConfigPool %q: it does not start the kubelet by the command of worker: spec.kubeletWrapper is [%s], which starts it directly",
@@ -146,9 +170,48 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 			remark("note: MachineConfig %q: %s: ExecStart of the drop-in %s of %s becomes spec.kubeletWrapper of the pool %s. "+
 				"The container runtime must start in the same namespace: hosts with containerd need a drop-in for it", applies.config, applies.at, applies.name, ignition.KubeletUnit, pools[i].Name)
 		}
-		if i == 0 {
-			worker = applies.wrapper
-		}
+	}
+}
+
+// explainFlags says what happens with the flags of a drop-in whose command is not used.
+func explainFlags(dropin wrapperDropin, hasEffect, isLeftOut bool) string {
+	switch {
+	case !hasEffect:
+		return ""
+	case isLeftOut:
+		return fmt.Sprintf(". Its flags %s are left out", dropin.flags)
+	}
+	return fmt.Sprintf(". Its flags %s are KUBELET_EXTRA_ARGS in this pool too, unless a later drop-in sets it: move them to a MachineConfig of the other pool", dropin.flags)
+}
+
+// takeCommands removes the commands that start the kubelet in a mount namespace from the drop-ins of MachineConfigs.
+func takeCommands(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, withoutFlags sets.Set[string], remark func(string, ...any)) {
+	setsFlags := findExtraArgs(configs)
+	for i := range configs {
+		name := configs[i].Name
+		editDropins(&configs[i], func(at, unit, dropin, contents string) string {
+			taken := takeWrapper(contents)
+			if unit != ignition.KubeletUnit || taken.wrapper == nil {
+				return contents
+			}
+			this := describeDropin(name, dropin)
+			if taken.flags != "" && !withoutFlags.Has(this) {
+				for _, other := range setsFlags {
+					remark("warning: MachineConfig %q: %s: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
+						"and hosts with both use one of them: merge them", name, at, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
+				}
+			}
+			for _, setting := range taken.doubted {
+				remark("warning: MachineConfig %q: %s: %s of its drop-in %s of %s is kept: remove it if it only reads the kubelet's original command, which is not necessary here",
+					name, at, setting, dropin, unit)
+			}
+			isSelected := func(p poolv1.MachineConfigPool) bool { return pool.Selects(p, configs[i].Labels) }
+			if !slices.ContainsFunc(pools, isSelected) {
+				remark("warning: MachineConfig %q: %s: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
+					"set spec.kubeletWrapper: [%s] in the pools that will select it", name, at, dropin, unit, strings.Join(taken.wrapper, ", "))
+			}
+			return taken.rest(!withoutFlags.Has(this))
+		})
 	}
 }
 
