@@ -42,6 +42,12 @@ func ParseWithFiles(text, folder string) (ignition.Config, error) {
 		return ignition.Config{}, err
 	}
 	config, err := ignition.Parse(raw)
+	if malformed := (*ignition.ParseError)(nil); errors.As(err, &malformed) && malformed.Problems[0].Path != "ignition.version" {
+		for i := range malformed.Problems {
+			malformed.Problems[i].Line = 0 // of the translation
+		}
+		return ignition.Config{}, malformed
+	}
 	if err != nil {
 		return ignition.Config{}, newError("version", fmt.Sprintf("translates to Ignition that can't be read, use an older version: %v", err))
 	}

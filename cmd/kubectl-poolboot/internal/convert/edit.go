@@ -3,6 +3,9 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,13 +16,18 @@ import (
 )
 
 // editIgnition lets a function change a MachineConfig's Ignition as it was written, in any spec version. The function
-// reports whether it changed something. Malformed Ignition is not changed: checkConfig refuses it.
+// reports whether it changed something. It sees keys as Ignition's parser does, which ignores their case. Malformed
+// Ignition is not changed: checkConfig refuses it.
 func editIgnition(config *poolv1.MachineConfig, edit func(document map[string]any) bool) {
 	if config.Spec.Config == nil {
 		return
 	}
 	var document map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(config.Spec.Config.Raw, &document); err != nil || !edit(document) {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(config.Spec.Config.Raw, &document); err != nil {
+		return
+	}
+	correctCase(document)
+	if !edit(document) {
 		return
 	}
 	raw, err := json.Marshal(document)
@@ -27,14 +35,40 @@ func editIgnition(config *poolv1.MachineConfig, edit func(document map[string]an
 	config.Spec.Config = &runtime.RawExtension{Raw: raw}
 }
 
-// itemsAt returns the objects of a list in a document.
+// editedKeys are the keys in Ignition that functions for editIgnition use.
+var editedKeys = []string{"storage", "files", "directories", "links", "path", "contents", "source", "compression", "systemd", "units", "name", "dropins"}
+
+// correctCase gives keys in Ignition the case of editedKeys. Keys that differ only in case are kept, and refused by
+// checkConfig.
+func correctCase(part any) {
+	switch part := part.(type) {
+	case []any:
+		for _, item := range part {
+			correctCase(item)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			value := part[key]
+			correctCase(value)
+			i := slices.IndexFunc(editedKeys, func(known string) bool { return strings.EqualFold(known, key) })
+			if i < 0 {
+				continue
+			}
+			if _, isTwice := part[editedKeys[i]]; !isTwice {
+				delete(part, key)
+				part[editedKeys[i]] = value
+			}
+		}
+	}
+}
+
+// itemsAt returns the objects of a list in a document, each at its index: nil stands for an item that is no object.
 func itemsAt(document map[string]any, path ...string) (items []map[string]any) {
 	list, _, _ := unstructured.NestedFieldNoCopy(document, path...)
 	values, _ := list.([]any)
 	for _, value := range values {
-		if item, isObject := value.(map[string]any); isObject {
-			items = append(items, item)
-		}
+		item, _ := value.(map[string]any)
+		items = append(items, item)
 	}
 	return items
 }

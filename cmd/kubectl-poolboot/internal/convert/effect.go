@@ -41,18 +41,21 @@ var openShiftVariables = map[string]string{
 		"in spec.kubeletConfiguration, or leave it out",
 }
 
-// moveKubeletDropins moves drop-ins of the kubelet's configuration from OpenShift's directory to that of the kubelet.
+// moveKubeletDropins moves drop-ins of the kubelet's configuration from OpenShift's directory to that of the kubelet,
+// with links and directories there: checkConfig refuses what must not be in the kubelet's.
 func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any)) {
 	editIgnition(config, func(document map[string]any) (changed bool) {
-		for i, file := range itemsAt(document, "storage", "files") {
-			was, _ := file["path"].(string)
-			name, isBelow := strings.CutPrefix(path.Clean(was), openShiftKubeletDirectory+"/")
-			if !isBelow {
-				continue
+		for _, kind := range []string{"files", "directories", "links"} {
+			for i, entry := range itemsAt(document, "storage", kind) {
+				was, _ := entry["path"].(string)
+				name, isBelow := strings.CutPrefix(path.Clean(was)+"/", openShiftKubeletDirectory+"/")
+				if !isBelow {
+					continue
+				}
+				entry["path"] = path.Join(ignition.KubeletConfigDirectory, name)
+				remark("note: MachineConfig %q: spec.config.storage.%s[%d]: %s becomes %s, which the kubelet reads", config.Name, kind, i, was, entry["path"])
+				changed = true
 			}
-			file["path"] = path.Join(ignition.KubeletConfigDirectory, name)
-			remark("note: MachineConfig %q: spec.config.storage.files[%d]: %s becomes %s, which the kubelet reads", config.Name, i, was, file["path"])
-			changed = true
 		}
 		return changed
 	})

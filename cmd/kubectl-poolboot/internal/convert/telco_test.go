@@ -210,6 +210,15 @@ spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/kubern
 		Expect(converting(clitest.OpenShiftWorker, ran, pinning("edge")).ErrOut).To(ContainSubstring("in spec.kubeletConfiguration of the pools that will select this MachineConfig, and CPUAffinity"))
 	})
 
+	It("names an item by its index in the file, also behind one that is null", func() {
+		r := converting(clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
+spec: {config: {ignition: {version: 3.2.0}, storage: {files: [null, {path: /etc/openshift/kubelet.conf.d/20-a.conf, contents: {source: "data:,"}}]}}}`)
+		Expect(r.ErrOut).To(And(ContainSubstring("spec.config.storage.files[0].path: path not specified"),
+			ContainSubstring("spec.config.storage.files[1]: /etc/openshift/kubelet.conf.d/20-a.conf becomes")))
+	})
+
 	It("moves drop-ins of the kubelet's configuration to the directory that the kubelet reads", func() {
 		r := converting(clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig

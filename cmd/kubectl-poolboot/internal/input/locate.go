@@ -49,7 +49,7 @@ func (o *Objects) LocateField(path, text string) error {
 	if at, found := o.placeOf(text); found {
 		return at.of(path).errorf("%s", text)
 	}
-	return errors.New(text)
+	return errors.New(onOneLine(text))
 }
 
 // Refuse returns an error with the places of everything that is wrong with an object, or nil if there is nothing. Of

@@ -32,7 +32,7 @@ type place struct {
 }
 
 func (p place) String() string {
-	text := p.file
+	text := onOneLine(p.file)
 	if p.number > 0 {
 		text += fmt.Sprintf(": document %d", p.number)
 	}
@@ -209,6 +209,11 @@ func child(of *yaml.Node, segment string) (*yaml.Node, int) {
 	case yaml.MappingNode:
 		for i := len(of.Content) - 2; i >= 0; i -= 2 { // of keys that are given twice, the last one counts
 			if of.Content[i].Value == segment {
+				return of.Content[i+1], of.Content[i].Line
+			}
+		}
+		for i := len(of.Content) - 2; i >= 0; i -= 2 { // Ignition ignores the case
+			if strings.EqualFold(of.Content[i].Value, segment) {
 				return of.Content[i+1], of.Content[i].Line
 			}
 		}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // problem is an error with its place.
@@ -18,9 +21,23 @@ func (p *problem) Error() string { return fmt.Sprintf("%s: %v", p.at, p.err) }
 // Unwrap returns the error without its place.
 func (p *problem) Unwrap() error { return p.err }
 
-// errorf returns an error with its place.
+// errorf returns an error with its place. Texts in it stay on its line.
 func (p place) errorf(text string, args ...any) error {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			args[i] = onOneLine(arg)
+		case ignition.Problem:
+			args[i] = onOneLine(arg.String())
+		}
+	}
 	return &problem{p, fmt.Errorf(text, args...)}
+}
+
+// onOneLine escapes the ends of lines in a text, which could look like another message.
+func onOneLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
 }
 
 // before orders places as a reader of the files comes across them.
