@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // reservedArgument is a kernel argument, or a pattern for several, that is refused.
@@ -74,6 +75,10 @@ func (g *guard) checkArguments(list string, arguments []string) {
 		place := fmt.Sprintf("%s[%d]", list, i)
 		if reserved, effect := findReservedArgument(argument, isPlain); effect != "" {
 			g.refuse(place, "the kernel argument %s %s: leave it out", reserved, effect)
+			continue
+		}
+		if strings.ContainsFunc(argument, func(r rune) bool { return r != '\t' && unicode.IsControl(r) }) {
+			g.refuse(place, "the kernel argument %q has the end of a line or another control character: write each argument on its own, without it", argument)
 			continue
 		}
 		g.checkText(place, "kernel argument", []byte(argument))

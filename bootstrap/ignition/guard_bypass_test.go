@@ -141,6 +141,7 @@ var _ = Describe("Guard on other spellings", func() {
 		Entry("an unknown kernel argument for systemd", argument("systemd.replace=a"), "kernelArguments.shouldExist[0]", "systemd.replace"),
 		Entry("a kernel argument for the initrd", argument("rd.systemd.unit=a.target"), "kernelArguments.shouldExist[0]", "rd.systemd.unit"),
 		Entry("a kernel argument that sets systemd's environment", argument("SYSTEMD_UNIT_PATH=/opt/units:"), "kernelArguments.shouldExist[0]", "SYSTEMD_UNIT_PATH"),
+		Entry("a kernel argument with a second line, which could be one of the boot loader", argument("a\ninitrd /b"), "kernelArguments.shouldExist[0]", `"a\ninitrd /b" has the end of a line`),
 		Entry("a setting for systemd's environment", fileWith("/etc/systemd/system.conf.d/a.conf", "[Manager]\nManagerEnvironment=SYSTEMD_UNIT_PATH=/opt/units:"), "storage.files[0].contents", "ManagerEnvironment"),
 		Entry("systemd's configuration as a link", link("/etc/systemd/system.conf", "/opt/a"), "storage.links[0].path", "use a file"),
 		Entry("a kernel argument that boots into another target", argument("emergency"), "kernelArguments.shouldExist[0]", "emergency"),
