@@ -15,7 +15,9 @@ import (
 )
 
 // findOthers returns what else is wrong with the object of Poolboot's that the error is about, by itself: what the API
-// server and the webhook would refuse without its mistakes. Errors that may only follow from a mistake are left out.
+// server and the webhook would refuse without its mistakes. Left out are errors that may only follow from a mistake:
+// those about the same field, about the field that a wrong name stands for, and about an object around one of these
+// that name it.
 func (e *fieldsError) findOthers(kind schema.GroupVersionKind, raw []byte) (others field.ErrorList) {
 	var written map[string]any
 	typed, err := Scheme().New(kind)
@@ -23,9 +25,15 @@ func (e *fieldsError) findOthers(kind schema.GroupVersionKind, raw []byte) (othe
 		return nil
 	}
 	object := typed.(client.Object)
+	var removed, misspelled [][]string
 	for _, mistake := range e.mistakes {
-		if !mistake.Unknown {
-			removeField(written, pathSegments(mistake.Path))
+		path := pathSegments(mistake.Path)
+		switch {
+		case !mistake.Unknown:
+			depth, _ := removeField(written, path)
+			removed = append(removed, path[:depth])
+		case mistake.Nearest != "":
+			misspelled = append(misspelled, append(slices.Clone(path[:len(path)-1]), mistake.Nearest))
 		}
 	}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(written, object) != nil {
@@ -39,36 +47,20 @@ func (e *fieldsError) findOthers(kind schema.GroupVersionKind, raw []byte) (othe
 		}
 		others = append(others, ValidatePool([]poolv1.MachineConfigPool{*p}, 0)...)
 	}
-	return slices.DeleteFunc(append(others, validateWritten(kind, written, object)...), e.mayCause)
-}
-
-// mayCause reports whether an error may only follow from a mistake: whether it is about the same field, about the field
-// that a wrong name stands for, or about an object around one of these and names it.
-func (e *fieldsError) mayCause(err *field.Error) bool {
-	if slices.ContainsFunc(e.errs, func(known *field.Error) bool { return known.Field == err.Field }) {
-		return true
-	}
-	at := pathSegments(err.Field)
-	for _, mistake := range e.mistakes {
-		path := pathSegments(mistake.Path)
-		for len(path) > 1 && isIndex(path[len(path)-1]) { // the whole list is removed
-			path = path[:len(path)-1]
+	return slices.DeleteFunc(append(others, validateWritten(kind, written, object)...), func(err *field.Error) bool {
+		at := pathSegments(err.Field)
+		isAround := func(path []string) bool {
+			return len(at) < len(path) && slices.Equal(at, path[:len(at)]) &&
+				(strings.Contains(err.Detail, path[len(path)-1]) || strings.HasSuffix(err.Detail, " properties"))
 		}
-		if mistake.Unknown && mistake.Nearest != "" {
-			path[len(path)-1] = mistake.Nearest
-		}
-		common := min(len(at), len(path))
-		switch {
-		case !slices.Equal(at[:common], path[:common]):
-		case len(at) < len(path):
-			if strings.Contains(err.Detail, path[len(path)-1]) || strings.HasSuffix(err.Detail, " properties") {
-				return true
-			}
-		case !mistake.Unknown || err.Type == field.ErrorTypeRequired:
-			return true
-		}
-	}
-	return false
+		return slices.ContainsFunc(e.errs, func(known *field.Error) bool { return known.Field == err.Field }) ||
+			slices.ContainsFunc(removed, func(path []string) bool {
+				return isAround(path) || len(at) >= len(path) && slices.Equal(at[:len(path)], path)
+			}) ||
+			slices.ContainsFunc(misspelled, func(path []string) bool {
+				return isAround(path) || slices.Equal(at, path) && err.Type == field.ErrorTypeRequired
+			})
+	})
 }
 
 // pathSegments returns the keys and the indices of a path.
@@ -79,28 +71,27 @@ func pathSegments(path string) (all []string) {
 	return all
 }
 
-func isIndex(segment string) bool {
-	_, err := strconv.Atoi(segment)
-	return err == nil
-}
-
-// removeField removes the value at a path, and the whole list if the value is an item.
-func removeField(from map[string]any, path []string) {
-	var value any = from
-	for i, segment := range path {
-		switch of := value.(type) {
-		case map[string]any:
-			if !slices.ContainsFunc(path[i+1:], func(rest string) bool { return !isIndex(rest) }) {
-				delete(of, segment)
-				return
-			}
-			value = of[segment]
-		case []any:
-			index, _ := strconv.Atoi(segment)
-			if index >= len(of) {
-				return
-			}
-			value = of[index]
-		}
+// removeField removes the value at a path with what is empty without it, and a whole list of which it is a part. It
+// returns how much of the path leads to what was removed, and whether the value has no other parts.
+func removeField(from any, path []string) (depth int, isEmpty bool) {
+	if len(path) == 0 {
+		return 0, true
 	}
+	switch of := from.(type) {
+	case map[string]any:
+		inner, isEmpty := removeField(of[path[0]], path[1:])
+		if !isEmpty {
+			return inner + 1, false
+		}
+		delete(of, path[0])
+		return 1, len(of) == 0
+	case []any:
+		index, err := strconv.Atoi(path[0])
+		if err != nil || index >= len(of) {
+			return 0, false
+		}
+		inner, isEmpty := removeField(of[index], path[1:])
+		return inner + 1, isEmpty
+	}
+	return 0, false
 }
