@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -53,18 +54,25 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 	}
 	errs := validateSelectorLabels(own, p.Spec.PoolRole, nodeSelector)
 	all := append(slices.Clone(others), *p)
-	if decision, err := pool.Decide(own, all); err != nil {
+	var conflict *pool.ConflictError
+	var reported []string // roles of other pools
+	switch decision, err := pool.Decide(own, all); {
+	case errors.As(err, &conflict):
+		reported = conflict.Roles
+		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
+			"Nodes with these labels are in the pools %s, and a Node can be in one custom pool only: select labels that no other pool selects",
+			strings.Join(conflict.Roles, " and "))))
+	case err != nil:
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, err.Error()))
-	} else if decision.Role != p.Spec.PoolRole {
+	case decision.Role != p.Spec.PoolRole:
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
 			"Nodes with these labels are in the pool %q: select another label", decision.Role)))
 	}
 	for _, other := range others {
 		otherLabels, err := pool.Labels(other)
-		if err != nil {
-			continue // the error is in the other pool
+		if err != nil || slices.Contains(reported, other.Spec.PoolRole) {
+			continue // with err, the error is in the other pool
 		}
-		var conflict *pool.ConflictError
 		decision, err := pool.Decide(otherLabels, all)
 		if decision.Role == p.Spec.PoolRole || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.PoolRole) {
 			errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(

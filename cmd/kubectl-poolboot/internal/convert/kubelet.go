@@ -38,9 +38,10 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 				of = append(of, config)
 			}
 		}
-		last, err := findLatest(of)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("MachineConfigPool %q: %w", pools[i].Name, err))
+		last, same := findLatest(of)
+		if same != nil {
+			errs = append(errs, fmt.Errorf("KubeletConfig %q: spec.machineConfigPoolSelector: it selects the pool %s, as KubeletConfig %q does (%s). OpenShift applies the newest one, "+
+				"and the files don't tell which one that is: remove one of them, or merge them", same.Name, pools[i].Name, last.Name, objects.PlaceOf(input.OpenShiftKubeletKind.Kind, last.Name)))
 			continue
 		}
 		for _, config := range of {
@@ -101,9 +102,8 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 }
 
 // findLatest returns the KubeletConfig that OpenShift read last and applies: by its number, else by its age. It is nil
-// when there is none.
-func findLatest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
-	var last *input.KubeletConfig
+// when there is none. If the files do not tell which one that is, it returns another one that it may be too.
+func findLatest(of []input.KubeletConfig) (last, same *input.KubeletConfig) {
 	for i := range of {
 		if last == nil {
 			last = &of[i]
@@ -113,8 +113,7 @@ func findLatest(of []input.KubeletConfig) (*input.KubeletConfig, error) {
 		switch {
 		case before != after:
 		case last.CreationTimestamp.IsZero() || of[i].CreationTimestamp.IsZero() || last.CreationTimestamp.Equal(&of[i].CreationTimestamp):
-			return nil, fmt.Errorf("the KubeletConfigs %q and %q both select it, OpenShift applies the newest one, and the files don't tell which one that is: "+
-				"remove the other one, or merge them", last.Name, of[i].Name)
+			return last, &of[i]
 		default:
 			before, after = 0, of[i].CreationTimestamp.Compare(last.CreationTimestamp.Time)
 		}

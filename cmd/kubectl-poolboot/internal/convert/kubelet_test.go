@@ -128,7 +128,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		)
 
 		It("refuses two of the same age", func() {
-			clitest.ExpectError(converting(worker, infra, a, b), 1, `MachineConfigPool "infra": the KubeletConfigs "a" and "b" both select it`)
+			clitest.ExpectError(converting(worker, infra, a, b), 1, `KubeletConfig "b": spec.machineConfigPoolSelector: it selects the pool infra, as KubeletConfig "a" does (`, "document 3")
 		})
 	})
 

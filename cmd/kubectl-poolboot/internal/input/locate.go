@@ -120,6 +120,11 @@ const butaneField = "spec.butane"
 
 var innerLine = regexp.MustCompile(`^line (\d+): `)
 
+// PlaceOf returns where an object was read, without the line.
+func (o *Objects) PlaceOf(kind, name string) string {
+	return o.places[kind+" "+name].String()
+}
+
 // placeOf returns the place of the object with which a text begins.
 func (o *Objects) placeOf(text string) (place, bool) {
 	match := subject.FindStringSubmatch(text)
