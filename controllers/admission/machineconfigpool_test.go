@@ -99,7 +99,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("In with two values", newPool("infra", "infra", nodeSelector(nil,
 			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}})),
 			"spec.nodeSelector.matchExpressions[0]", "example.com/site In [a, b]", "spec.nodeLabels"),
-		Entry("an empty selector", newPool("infra", "infra", nodeSelector(nil)), "spec.nodeSelector", "leave it out"),
+		Entry("an empty selector", newPool("infra", "infra", nodeSelector(nil)), "spec.nodeSelector", "set node-role.kubernetes.io/infra"),
 		Entry("a malformed MachineConfig selector", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
 			s.MachineConfigSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Like"}}}
 		}), "spec.machineConfigSelector.matchExpressions[0].operator"),
