@@ -186,7 +186,7 @@ spec:
 			strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]),
 		Entry("a node selector that requires no labels", `MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]`,
 			strings.Replace(clitest.OpenShiftInfra, "matchLabels:\n      node-role.kubernetes.io/infra: \"\"", "matchExpressions: [{key: a, operator: NotIn, values: [b]}]", 1)),
-		Entry("pools that select the same Nodes", `MachineConfigPool "infra": spec.nodeSelector: the labels belong to the pools gpu and infra, and a Node can be in one custom pool only`,
+		Entry("pools that select the same Nodes", `MachineConfigPool "infra": spec.nodeSelector: Nodes with these labels are in the pools gpu and infra, and a Node can be in one custom pool only`,
 			clitest.OpenShiftInfra, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: gpu", 1)),
 		Entry("a custom pool that takes worker's Nodes", `MachineConfigPool "worker": spec.nodeSelector: Nodes with these labels are in the pool "infra"`,
 			clitest.OpenShiftWorker, strings.Replace(clitest.OpenShiftInfra, "node-role.kubernetes.io/infra", "node-role.kubernetes.io/worker", 1)),
