@@ -186,9 +186,14 @@ var _ = Describe("The program", Ordered, func() {
 		if observed >= time.Minute {
 			allowed = 50 // the connection of the last report is closed once, after a minute
 		}
-		before := switches(pid())
-		Consistently(func() int { return switches(pid()) - before }, observed, "1s").Should(BeNumerically("<=", allowed))
-		By(fmt.Sprintf("being woken %d times in %s, and using %d KiB", switches(pid())-before, observed, memory(pid())))
+		var woken int
+		Eventually(func() int { // a busy machine delays what remains of the update
+			before := switches(pid())
+			time.Sleep(observed)
+			woken = switches(pid()) - before
+			return woken
+		}, 6*observed, "1ms").Should(BeNumerically("<=", allowed))
+		By(fmt.Sprintf("being woken %d times in %s, and using %d KiB", woken, observed, memory(pid())))
 	})
 
 	It("replaces itself by another version that the manager offers, and goes on", func() {
