@@ -124,6 +124,9 @@ func (o *options) convertObjects(args []string) error {
 		return fmt.Errorf("--container-runtime %s: set %s", o.containerRuntime, strings.Join(containerRuntimes, " or "))
 	}
 	found, err := o.files.Objects(args)
+	if err == nil {
+		err = found.CheckNotEmpty()
+	}
 	if err != nil {
 		return err
 	}

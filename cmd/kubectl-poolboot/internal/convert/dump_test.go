@@ -195,10 +195,29 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 			}
 		})
 
+		It("does not replace a pool worker that is refused by the built-in one", func() {
+			r := skipping("-f", clitest.WriteFile("a.yaml", strings.Replace(clitest.OpenShiftWorker, "paused: false", `paused: "true"`, 1), clitest.OpenShiftInfra, newMachineConfig("50-a", "worker", "", own)))
+			Expect(r.Out).To(And(ContainSubstring("poolRole: infra"), ContainSubstring("name: 50-a"), Not(ContainSubstring("poolRole: worker"))))
+			Expect(r.ErrOut).To(And(HavePrefix(`warning: MachineConfigPool "worker" is left out, because it is refused: KubeletConfigs and policies for it are left out with it`),
+				ContainSubstring(`MachineConfigPool "worker": spec.paused: must be true or false, not the string "true"`), HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n")))
+			Expect(r.ErrOut).NotTo(ContainSubstring("is added"))
+		})
+
 		It("exits with 0 when nothing is refused", func() {
 			Expect(clitest.ExpectSuccess(skipping("-f", clitest.WriteFile("a.yaml", clitest.OpenShiftWorker)))).To(ContainSubstring("name: worker"))
 		})
 	})
+
+	DescribeTable("refuses files without an object",
+		func(text string) {
+			file := clitest.WriteFile("a.yaml", text)
+			clitest.ExpectError(runPoolboot(append([]string{"convert", "-f", file}, flags...)...), 1,
+				file+": contains no object: if a command wrote it, it failed or found nothing: write the file again")
+		},
+		Entry("an empty one", ""),
+		Entry("one with only a comment", "# a\n---\n"),
+		Entry("an empty list", "{apiVersion: v1, kind: List, items: []}"),
+	)
 
 	It("leaves out the templates and values of Helm charts in directories", func() {
 		directory := GinkgoT().TempDir()

@@ -83,6 +83,9 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		pools[i].SetGroupVersionKind(input.PoolKind)
 	}
 	for i := range pools {
+		if pools[i].Name == poolv1.RoleWorker && isWorkerRefused(objects) {
+			continue
+		}
 		keep(&pools[i], input.PoolKind, checkPool(pools, i))
 	}
 	for i := range errs {
@@ -134,7 +137,12 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 			completeWorker(&pools[i], remark)
 		}
 	}
-	if why := needsWorker(objects, pools); !hasWorker && why != "" {
+	switch why := needsWorker(objects, pools); {
+	case hasWorker || why == "":
+	case isWorkerRefused(objects):
+		remark("warning: MachineConfigPool %q is left out, because it is refused: KubeletConfigs and policies for it are left out with it", poolv1.RoleWorker)
+		pools = append(pools, newBuiltIn(poolv1.RoleWorker)) // to judge what is for it
+	default:
 		remark("note: MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", poolv1.RoleWorker, why)
 		pools = append(pools, newBuiltIn(poolv1.RoleWorker))
 	}
@@ -143,6 +151,12 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 		return cmp.Or(rank[pool.IsCustom(a.Name)]-rank[pool.IsCustom(b.Name)], strings.Compare(a.Name, b.Name))
 	})
 	return pools, controlPlane, copies
+}
+
+// isWorkerRefused reports whether the files have a pool worker of OpenShift's that can't be read. No other one replaces
+// it: it would have other fields, and not be paused.
+func isWorkerRefused(objects *input.Objects) bool {
+	return objects.IsRefused(input.OpenShiftPoolKind, poolv1.RoleWorker)
 }
 
 // selectConfigs returns OpenShift's MachineConfigs in the order of their names, without rendered ones and those that

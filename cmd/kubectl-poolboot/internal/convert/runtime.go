@@ -191,8 +191,8 @@ func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigP
 		set := func(field string, isSet, isSame bool) bool {
 			before, isOver := from[field]
 			if isSet && isOver && !isSame && err == nil && !isLater(config.ObjectMeta, before.ObjectMeta) {
-				err = fmt.Errorf("MachineConfigPool %q: the ContainerRuntimeConfigs %q and %q both set its %s, OpenShift applies the newest one, and the files don't tell "+
-					"which one that is: remove it from one of them", p.Name, before.Name, config.Name, field)
+				err = fmt.Errorf("ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s: %q sets it too for the pool %s: OpenShift applies the newest one, "+
+					"and the files don't tell which one that is: remove it from one of them", config.Name, field, before.Name, p.Name)
 			}
 			if isSet {
 				from[field] = config

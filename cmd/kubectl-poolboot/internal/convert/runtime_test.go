@@ -127,7 +127,7 @@ var _ = Describe("convert, of ContainerRuntimeConfigs", func() {
 		)
 
 		It("refuses a field that differs if the files don't tell which one is later", func() {
-			clitest.ExpectError(converting("crio", worker, a, b), 1, `MachineConfigPool "worker": the ContainerRuntimeConfigs "a" and "b" both set its pidsLimit`)
+			clitest.ExpectError(converting("crio", worker, a, b), 1, `ContainerRuntimeConfig "b": spec.containerRuntimeConfig.pidsLimit: "a" sets it too for the pool worker`)
 			Expect(clitest.ExpectSuccess(converting("crio", worker, a, newRuntimeConfig("b", "role: worker", "pidsLimit: 100, logSizeMax: 1Mi")))).To(ContainSubstring("99-worker-containerruntime"))
 		})
 	})

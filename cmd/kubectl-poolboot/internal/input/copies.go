@@ -1,8 +1,9 @@
 package input
 
 import (
-	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -13,8 +14,7 @@ func FirstCopies[T client.Object](o *Objects, all []T) (first []T, refused []err
 	for _, object := range all {
 		kind, at := object.GetObjectKind().GroupVersionKind().Kind, o.placeOfItem[object]
 		if kept, given := byName[object.GetName()]; given {
-			refused = append(refused, fmt.Errorf("%s: %s %q is given twice: remove it, or the one in %s", at.of("metadata"),
-				kind, object.GetName(), o.placeOfItem[kept].of("metadata")))
+			refused = append(refused, copyError(kind, object.GetName(), at, o.placeOfItem[kept]))
 			continue
 		}
 		byName[object.GetName()] = object
@@ -22,4 +22,27 @@ func FirstCopies[T client.Object](o *Objects, all []T) (first []T, refused []err
 		first = append(first, object)
 	}
 	return first, refused
+}
+
+// readsOnce reports whether the second object of a kind and name is refused when it is read. For others, see
+// FirstCopies.
+func (o *Objects) readsOnce(kind schema.GroupVersionKind) bool {
+	return kind == OpenShiftKubeletKind && o.readKubeletConfigs || kind == OpenShiftPolicyKind && o.readPolicies ||
+		slices.Contains(runtimeKinds, kind) && o.readRuntimeConfigs
+}
+
+// copyError returns the error for an object whose kind and name another one has.
+func copyError(kind, name string, at, first place) error {
+	return at.of("metadata").errorf("%s %q is given twice: remove it, or the one in %s", kind, name, first.of("metadata"))
+}
+
+// givenKey is the key of an object in Objects.given.
+func givenKey(kind schema.GroupVersionKind, name string) string { return kind.String() + " " + name }
+
+// IsRefused reports whether the files contain an object that can't be read.
+func (o *Objects) IsRefused(kind schema.GroupVersionKind, name string) bool {
+	_, given := o.given[givenKey(kind, name)]
+	return given && !slices.ContainsFunc(o.items, func(item client.Object) bool {
+		return item.GetObjectKind().GroupVersionKind() == kind && item.GetName() == name
+	})
 }

@@ -102,6 +102,14 @@ func (f *Files) Read(names ...string) (*Objects, error) {
 	return objects, errors.Join(objects.Refused...)
 }
 
+// CheckNotEmpty returns an error if the files contain no object of any kind.
+func (o *Objects) CheckNotEmpty() error {
+	if o.objects > 0 || len(o.Refused) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: contains no object: if a command wrote it, it failed or found nothing: write the file again", strings.Join(o.files, ", "))
+}
+
 // expand returns the files of a directory, in the order of their names; a file is itself. Hidden directories, such as
 // that of Git, are left out.
 func (f *Files) expand(name string) ([]string, error) {
@@ -202,6 +210,7 @@ func (f *Files) readFile(path string, objects *Objects) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	objects.files = append(objects.files, path)
 	chunks := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	number, end := 1, position{line: 1}
 	for {
@@ -234,6 +243,7 @@ func (f *Files) readFile(path string, objects *Objects) error {
 
 // refuseMalformed refuses a document that is not YAML. In directories, templates are only noted.
 func (o *Objects) refuseMalformed(at place, text []byte, err error) {
+	o.objects++
 	i := bytes.Index(text, []byte(templateMark))
 	if i >= 0 && strings.Contains(err.Error(), "map[interface {}]") { // what {{a}} is in YAML
 		at.at = at.in.line + bytes.Count(text[:i], []byte("\n"))

@@ -51,8 +51,15 @@ type Objects struct {
 	// Files.SkipRefused is set.
 	Refused []error
 
+	// files are those that were read, and objects how many objects they contain, also of other kinds and malformed ones.
+	files   []string
+	objects int
+
 	// places are where the objects were read, by kind and name.
 	places map[string]place
+
+	// given are where the objects were read first, by group, version, kind and name.
+	given map[string]place
 
 	// placeOfItem is where each of items was read.
 	placeOfItem map[client.Object]place
@@ -137,9 +144,17 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		kind = head.GroupVersionKind()
 	}
 	if o.places == nil {
-		o.places, o.placeOfItem = map[string]place{}, map[client.Object]place{}
+		o.places, o.placeOfItem, o.given = map[string]place{}, map[client.Object]place{}, map[string]place{}
+	}
+	if first, isCopy := o.given[givenKey(kind, head.Metadata.Name)]; !isCopy {
+		o.given[givenKey(kind, head.Metadata.Name)] = at
+	} else if o.readsOnce(kind) && head.Metadata.Name != "" {
+		return copyError(kind.Kind, head.Metadata.Name, at, first)
 	}
 	o.places[kind.Kind+" "+head.Metadata.Name] = at
+	if head.Items == nil {
+		o.objects++
+	}
 	before := len(o.items)
 	var err error
 	switch {
