@@ -39,7 +39,10 @@ func refused(raw string) []string {
 	if len(errs) == 0 {
 		errs = section.Check(at)
 	}
-	var all []string
+	return messagesOf(errs)
+}
+
+func messagesOf(errs field.ErrorList) (all []string) {
 	for _, err := range errs {
 		all = append(all, err.Error())
 	}
@@ -141,6 +144,31 @@ var _ = Describe("A kubelet section", func() {
 		Entry("objects by key", `{"systemReserved":{"cpu":"1","memory":"1Gi"}}`, `{"systemReserved":{"cpu":"2"}}`, `{"systemReserved":{"cpu":"2","memory":"1Gi"}}`),
 		Entry("lists as a whole", `{"clusterDNS":["10.0.0.1","10.0.0.2"]}`, `{"clusterDNS":["10.0.0.3"]}`, `{"clusterDNS":["10.0.0.3"]}`),
 		Entry("an empty section", `{"maxPods":5}`, `{}`, `{"maxPods":5}`),
+	)
+
+	DescribeTable("is refused over another if a zero value erases a value of the other",
+		func(base, over string, all ...string) {
+			Expect(messagesOf(parsed(over).CheckOver(parsed(base), at))).To(Equal(all))
+		},
+		Entry("text", `{"reservedSystemCPUs":"0-1","tlsMinVersion":"VersionTLS13"}`, `{"reservedSystemCPUs":"","tlsMinVersion":""}`,
+			`spec.kubeletConfiguration.reservedSystemCPUs: Invalid value: "": would erase 0-1, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
+			`spec.kubeletConfiguration.tlsMinVersion: Invalid value: "": would erase VersionTLS13, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
+		Entry("a list", `{"tlsCipherSuites":["TLS_AES_128_GCM_SHA256"]}`, `{"tlsCipherSuites":[]}`,
+			`spec.kubeletConfiguration.tlsCipherSuites: Invalid value: []: would erase the list, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
+		Entry("fields of objects", `{"memorySwap":{"swapBehavior":"LimitedSwap"},"logging":{"format":"json","flushFrequency":"9s"}}`, `{"memorySwap":{"swapBehavior":""},"logging":{"format":"","flushFrequency":"0s"}}`,
+			`spec.kubeletConfiguration.logging.flushFrequency: Invalid value: "0s": would erase 9s, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
+			`spec.kubeletConfiguration.logging.format: Invalid value: "": would erase json, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
+			`spec.kubeletConfiguration.memorySwap.swapBehavior: Invalid value: "": would erase LimitedSwap, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
+	)
+
+	DescribeTable("keeps zero values that are values",
+		func(base, over string) { Expect(parsed(over).CheckOver(parsed(base), at)).To(BeEmpty()) },
+		Entry("of numbers, durations and switches", `{"shutdownGracePeriod":"30s","protectKernelDefaults":true,"podsPerCore":5,"logging":{"verbosity":4}}`,
+			`{"shutdownGracePeriod":"0s","protectKernelDefaults":false,"podsPerCore":0,"logging":{"verbosity":0}}`),
+		Entry("of fields that are pointers", `{"eventRecordQPS":5,"resolvConf":"/a"}`, `{"eventRecordQPS":0,"resolvConf":""}`),
+		Entry("of lists that allow or enforce", `{"allowedUnsafeSysctls":["net.core.somaxconn"],"enforceNodeAllocatable":["pods"]}`, `{"allowedUnsafeSysctls":[],"enforceNodeAllocatable":[]}`),
+		Entry("of objects, which are merged by key", `{"evictionHard":{"memory.available":"1Gi"},"memorySwap":{"swapBehavior":"LimitedSwap"}}`, `{"evictionHard":{},"memorySwap":{}}`),
+		Entry("over nothing", `{"tlsMinVersion":""}`, `{"tlsMinVersion":"","staticPodPath":""}`),
 	)
 
 	It("is a drop-in that has only the fields that are set", func() {

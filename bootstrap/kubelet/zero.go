@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -57,6 +58,9 @@ func isZero(value any, of reflect.Type) bool {
 		return false
 	}
 	got := decoded.Elem()
+	if duration, ok := decoded.Interface().(*logsapi.TimeOrMetaDuration); ok {
+		return duration.Duration.Duration == 0
+	}
 	if quantity, ok := decoded.Interface().(interface{ IsZero() bool }); ok {
 		return quantity.IsZero()
 	}
@@ -66,30 +70,53 @@ func isZero(value any, of reflect.Type) bool {
 	return got.IsZero()
 }
 
-// defaultedFields are the fields in which the kubelet reads a zero value as its default, and not as zero: those of
-// SetDefaults_KubeletConfiguration that are not pointers, and that a pool can set.
+// defaultedFields are the numbers, durations and lists in which the kubelet reads a zero value as its default, and not as
+// zero or none: those of SetDefaults_KubeletConfiguration that are not pointers and that a pool can set, and the lists
+// for TLS and DNS. In text, the kubelet always reads "" as no value: see erases.
 var defaultedFields = []string{
-	"configMapAndSecretChangeDetectionStrategy", "containerLogMaxSize", "containerRuntimeEndpoint", "contentType",
-	"cpuManagerPolicy", "cpuManagerReconcilePeriod", "eventBurst", "evictionPressureTransitionPeriod", "fileCheckFrequency",
-	"hairpinMode", "httpCheckFrequency", "imageMinimumGCAge", "kubeAPIBurst", "maxOpenFiles", "maxPods", "memoryManagerPolicy",
+	"clusterDNS", "cpuManagerReconcilePeriod", "eventBurst", "evictionPressureTransitionPeriod", "fileCheckFrequency",
+	"httpCheckFrequency", "imageMinimumGCAge", "kubeAPIBurst", "logging.flushFrequency", "maxOpenFiles", "maxPods",
 	"nodeLeaseDurationSeconds", "nodeStatusReportFrequency", "nodeStatusUpdateFrequency", "port", "registryBurst",
-	"runtimeRequestTimeout", "streamingConnectionIdleTimeout", "syncFrequency", "topologyManagerPolicy", "topologyManagerScope",
-	"volumePluginDir", "volumeStatsAggPeriod",
+	"runtimeRequestTimeout", "streamingConnectionIdleTimeout", "syncFrequency", "tlsCipherSuites", "tlsCurvePreferences",
+	"volumeStatsAggPeriod",
+}
+
+// erases reports whether a value of a field means that the field has no value. An empty object does not: it is merged
+// by key. A staticPodPath of "" disables static Pods.
+func erases(path string, value any, of reflect.Type) bool {
+	isText := of.Kind() == reflect.String && path != "staticPodPath"
+	return (isText || slices.Contains(defaultedFields, path)) && isZero(value, of)
 }
 
 // CheckOver returns an error for each zero value that erases the value that a section inherits: the kubelet would use
 // its default. An empty containerRuntimeEndpoint always erases one, because kubeadm sets it for each host: a host with
 // CRI-O would lose its container runtime.
-func (s Section) CheckOver(base Section, at *field.Path) (errs field.ErrorList) {
-	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
-		in, _ := fieldNamed(reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), name)
-		inherited, has := base.fields[name]
+func (s Section) CheckOver(base Section, at *field.Path) field.ErrorList {
+	return checkOver(s.fields, base.fields, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), "", at)
+}
+
+func checkOver(fields, base map[string]any, of reflect.Type, prefix string, at *field.Path) (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		in, known := fieldNamed(of, name)
+		if !known {
+			continue // a key of a map
+		}
+		value, path, at := fields[name], prefix+name, at.Child(name)
+		inherited, has := base[name]
+		if inner, isObject := value.(map[string]any); isObject && in.Type.Kind() == reflect.Struct {
+			innerBase, _ := inherited.(map[string]any)
+			errs = append(errs, checkOver(inner, innerBase, in.Type, path+".", at)...)
+			continue
+		}
 		switch {
-		case !slices.Contains(defaultedFields, name) || !isZero(s.fields[name], in.Type):
-		case name == "containerRuntimeEndpoint":
-			errs = append(errs, field.Invalid(at.Child(name), s.fields[name], "would erase the endpoint that the host has: remove it, or set an endpoint"))
+		case !erases(path, value, in.Type):
+		case path == "containerRuntimeEndpoint":
+			errs = append(errs, field.Invalid(at, value, "would erase the endpoint that the host has: remove it, or set an endpoint"))
 		case has && !isZero(inherited, in.Type):
-			errs = append(errs, field.Invalid(at.Child(name), s.fields[name],
+			if _, isList := inherited.([]any); isList {
+				inherited = "the list"
+			}
+			errs = append(errs, field.Invalid(at, value,
 				fmt.Sprintf("would erase %v, which the worker pool sets, and the kubelet would use its default: remove it, or set a value", inherited)))
 		}
 	}

@@ -112,6 +112,8 @@ var _ = Describe("The kubelet section of a pool", func() {
 			`MachineConfigPool "infra": spec.kubeletConfiguration.containerRuntimeEndpoint: Invalid value: "": would erase the endpoint that the host has`),
 		Entry("a zero value over that of worker", withKubelet(worker, `{"streamingConnectionIdleTimeout":"1h"}`), withKubelet(infra, `{"streamingConnectionIdleTimeout":"0s"}`),
 			`MachineConfigPool "infra": spec.kubeletConfiguration.streamingConnectionIdleTimeout: Invalid value: "0s": would erase 1h, which the worker pool sets`),
+		Entry("a zero value in an object over that of worker", withKubelet(worker, `{"memorySwap":{"swapBehavior":"LimitedSwap"}}`), withKubelet(infra, `{"memorySwap":{"swapBehavior":""}}`),
+			`MachineConfigPool "infra": spec.kubeletConfiguration.memorySwap.swapBehavior: Invalid value: "": would erase LimitedSwap, which the worker pool sets`),
 		Entry("the two together", withKubelet(worker, `{"imageGCLowThresholdPercent":78}`), withKubelet(infra, `{"imageGCHighThresholdPercent":81,"imageGCLowThresholdPercent":81}`),
 			`MachineConfigPool "infra": spec.kubeletConfiguration.imageGCLowThresholdPercent`),
 		Entry("only the two together", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`),
