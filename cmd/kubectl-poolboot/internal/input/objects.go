@@ -51,7 +51,7 @@ type Objects struct {
 	// Files.SkipRefused is set.
 	Refused []error
 
-	// files are those that were read, and objects how many objects they contain, also of other kinds and malformed ones.
+	// files are those that were read, and objects is the number of objects in them, with those of other kinds.
 	files   []string
 	objects int
 
