@@ -70,9 +70,9 @@ func isZero(value any, of reflect.Type) bool {
 	return got.IsZero()
 }
 
-// defaultedFields are the numbers, durations and lists in which the kubelet reads a zero value as its default, and not as
-// zero or none: those of SetDefaults_KubeletConfiguration that are not pointers and that a pool can set, and the lists
-// for TLS and DNS. In text, the kubelet always reads "" as no value: see erases.
+// defaultedFields are the numbers, durations and lists in which the kubelet reads a zero value as its default, and not
+// as zero or none: those of SetDefaults_KubeletConfiguration that are not pointers and that a pool can set, and the
+// lists for TLS and DNS. In text, the kubelet always reads "" as no value: see erases.
 var defaultedFields = []string{
 	"clusterDNS", "cpuManagerReconcilePeriod", "eventBurst", "evictionPressureTransitionPeriod", "fileCheckFrequency",
 	"httpCheckFrequency", "imageMinimumGCAge", "kubeAPIBurst", "logging.flushFrequency", "maxOpenFiles", "maxPods",

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -97,7 +98,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
 		}
 	}
-	warnInherited(pools, remark)
+	warnInherited(pools, ofPools, remark)
 	return errs
 }
 
@@ -231,23 +232,38 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 	return errs
 }
 
-// warnInherited names the fields that custom pools inherit from worker's section in Poolboot but not in OpenShift,
-// where their own KubeletConfig replaces worker's.
-func warnInherited(pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
-	var worker map[string]any
+// warnInherited names the fields that custom pools with their own KubeletConfig inherit from worker in Poolboot but not
+// in OpenShift, where it replaces worker's.
+func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, remark func(string, ...any)) {
+	fieldsOf := func(p poolv1.MachineConfigPool) (fields map[string]any) {
+		if p.Spec.KubeletConfiguration != nil {
+			utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &fields))
+		}
+		delete(fields, "apiVersion")
+		delete(fields, "kind")
+		return fields
+	}
+	var worker poolv1.MachineConfigPool
 	for _, p := range pools {
-		if p.Spec.KubeletConfiguration == nil {
-			continue
-		}
-		var own map[string]any
-		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
 		if !pool.IsCustom(p.Spec.PoolRole) {
-			worker = own
+			worker = p
 			continue
 		}
-		if only := findMissing(worker, own, ""); len(only) > 0 {
-			remark("warning: MachineConfigPool %q: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. "+
-				"Set these fields in its spec.kubeletConfiguration", p.Name, strings.Join(only, ", "))
+		if of[p.Name] == nil {
+			continue // in OpenShift, it has worker's too
+		}
+		var remedy []string
+		only := findMissing(fieldsOf(worker), fieldsOf(p), "")
+		if len(only) > 0 {
+			remedy = append(remedy, "Set these fields in its spec.kubeletConfiguration")
+		}
+		if ptr.Deref(worker.Spec.AutoSizingReserved, false) && p.Spec.AutoSizingReserved == nil {
+			only = append(only, "autoSizingReserved")
+			remedy = append(remedy, "Set its spec.autoSizingReserved to false")
+		}
+		if len(only) > 0 {
+			remark("warning: MachineConfigPool %q: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. %s",
+				p.Name, strings.Join(only, ", "), strings.Join(remedy, ". "))
 		}
 	}
 }

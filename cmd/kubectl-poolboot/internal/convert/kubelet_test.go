@@ -142,6 +142,21 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfigPool "infra": it inherits podsPerCore, systemReserved.memory from worker: in OpenShift`))
 	})
 
+	It("warns of them also if the KubeletConfig of the pool has only zero values, and of computed reservations", func() {
+		w := newKubeletConfig("w", "role: worker", "autoSizingReserved: true, kubeletConfig: {maxPods: 500}")
+		const inherits = `warning: MachineConfigPool "infra": it inherits `
+		r := converting(worker, infra, w, newKubeletConfig("i", "role: infra", "kubeletConfig: {maxPods: 0}"))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(Equal(inherits + "maxPods, autoSizingReserved from worker: in OpenShift its own KubeletConfig replaces worker's. " +
+			"Set these fields in its spec.kubeletConfiguration. Set its spec.autoSizingReserved to false\n"))
+
+		r = converting(worker, infra, w, newKubeletConfig("i", "role: infra", "autoSizingReserved: false, kubeletConfig: {maxPods: 5}"))
+		Expect(r.ErrOut).To(BeEmpty())
+
+		By("not warning of a pool without its own, which has worker's in OpenShift too")
+		Expect(converting(worker, infra, w).ErrOut).To(BeEmpty())
+	})
+
 	It("refuses values that Poolboot would refuse", func() {
 		clitest.ExpectError(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: -1}")), 1, `KubeletConfig "big": spec.kubeletConfig.maxPods: Invalid value: -1`)
 	})
