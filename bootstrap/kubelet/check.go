@@ -20,7 +20,12 @@ import (
 // values and conflicting fields. The rules are those of the kubelet's own validation, which is not available as a
 // library. For an omitted field, Check uses the default of the kubelet. It does not check values that depend on the
 // version of the kubelet, such as the names of feature gates.
-func (s Section) Check(at *field.Path) field.ErrorList {
+func (s Section) Check(at *field.Path) field.ErrorList { return s.check(at, true) }
+
+// CheckValues is Check for a section that is merged with others: it does not check fields together.
+func (s Section) CheckValues(at *field.Path) field.ErrorList { return s.check(at, false) }
+
+func (s Section) check(at *field.Path, together bool) field.ErrorList {
 	raw, err := s.json()
 	if err != nil {
 		return field.ErrorList{field.InternalError(at, err)}
@@ -34,7 +39,9 @@ func (s Section) Check(at *field.Path) field.ErrorList {
 	c.checkDurations()
 	c.checkQuantities()
 	c.checkAddresses()
-	c.checkCombinations()
+	if together {
+		c.checkCombinations()
+	}
 	c.checkWithLibraries()
 	return c.errs
 }

@@ -88,6 +88,29 @@ func erases(path string, value any, of reflect.Type) bool {
 	return (isText || slices.Contains(defaultedFields, path)) && isZero(value, of)
 }
 
+// DropUnset removes the values of a KubeletConfiguration that erase a value below it when it is merged: null, and zero
+// values that the kubelet reads as no value. It returns the paths of these fields.
+func DropUnset(fields map[string]any) []string {
+	return dropUnset(fields, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), "")
+}
+
+func dropUnset(fields map[string]any, of reflect.Type, prefix string) (dropped []string) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		in, known := fieldNamed(of, name)
+		if !known {
+			continue
+		}
+		path := prefix + name
+		if inner, isObject := fields[name].(map[string]any); isObject && in.Type.Kind() == reflect.Struct {
+			dropped = append(dropped, dropUnset(inner, in.Type, path+".")...)
+		} else if fields[name] == nil || erases(path, fields[name], in.Type) {
+			dropped = append(dropped, path)
+			delete(fields, name)
+		}
+	}
+	return dropped
+}
+
 // CheckOver returns an error for each zero value that erases the value that a section inherits: the kubelet would use
 // its default. An empty containerRuntimeEndpoint always erases one, because kubeadm sets it for each host: a host with
 // CRI-O would lose its container runtime.

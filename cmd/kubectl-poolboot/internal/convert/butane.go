@@ -66,12 +66,13 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 	configs := []poolv1.MachineConfig{config}
 	setWrappers(configs, nil, remark)
 	moveKubeletDropins(&configs[0], remark)
+	wrong := cleanKubeletDropins(&configs[0], remark)
 	warnWithoutEffect(&configs[0], nil, remark)
 	config = configs[0]
 	config.ObjectMeta = convertMeta(config.ObjectMeta, o.namespace)
 	config.SetGroupVersionKind(input.ConfigKind)
 	var refused []error
-	for _, err := range checkConfig(&config, remark) {
+	for _, err := range append(wrong, checkConfig(&config, remark)...) {
 		refused = append(refused, whole.Locate(ignition.Problem{Path: fieldOfButane(err.Field), Message: input.DescribeField(err)}))
 	}
 	if len(refused) > 0 {

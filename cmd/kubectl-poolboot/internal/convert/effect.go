@@ -7,15 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/ignition/v2/config/v3_5/types"
-
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
-
-// openShiftKubeletDirectory is the directory for drop-ins of the kubelet's configuration on OpenShift's hosts.
-const openShiftKubeletDirectory = "/etc/openshift/kubelet.conf.d"
 
 // withoutEffect has names of files and units that only programs of OpenShift's images read, and what to do here.
 var withoutEffect = []struct {
@@ -39,26 +34,6 @@ var openShiftVariables = map[string]string{
 	"OPENSHIFT_MAX_HOUSEKEEPING_INTERVAL_DURATION": "other kubelets do not have this setting: leave it out",
 	"OPENSHIFT_EVICTION_MONITORING_PERIOD_DURATION": "other kubelets do not have this setting: set evictionPressureTransitionPeriod " +
 		"in spec.kubeletConfiguration, or leave it out",
-}
-
-// moveKubeletDropins moves drop-ins of the kubelet's configuration from OpenShift's directory to that of the kubelet,
-// with links and directories there: checkConfig refuses what must not be in the kubelet's.
-func moveKubeletDropins(config *poolv1.MachineConfig, remark func(string, ...any)) {
-	editIgnition(config, func(document map[string]any) (changed bool) {
-		for _, kind := range []string{"files", "directories", "links"} {
-			for i, entry := range itemsAt(document, "storage", kind) {
-				was, _ := entry["path"].(string)
-				name, isBelow := strings.CutPrefix(path.Clean(was)+"/", openShiftKubeletDirectory+"/")
-				if !isBelow {
-					continue
-				}
-				entry["path"] = path.Join(ignition.KubeletConfigDirectory, name)
-				remark("note: MachineConfig %q: spec.config.storage.%s[%d]: %s becomes %s, which the kubelet reads", config.Name, kind, i, was, entry["path"])
-				changed = true
-			}
-		}
-		return changed
-	})
 }
 
 // inPool matches the fields of a pool in what to do instead.
@@ -128,17 +103,4 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 		}
 		return false
 	})
-}
-
-// maxDropin limits the decompressed contents of a drop-in that are searched.
-const maxDropin = 1 << 20
-
-// contentsOf returns the contents of a file in Ignition of any spec version. Without valid contents in the document, it
-// returns "": the checks refuse such a drop-in.
-func contentsOf(file map[string]any) string {
-	contents, _ := file["contents"].(map[string]any)
-	source, _ := contents["source"].(string)
-	compression, _ := contents["compression"].(string)
-	text, _ := ignition.Contents(types.Resource{Source: &source, Compression: &compression}, maxDropin)
-	return string(text)
 }

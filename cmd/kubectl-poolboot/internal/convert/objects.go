@@ -37,8 +37,10 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	}
 	configs, copies := selectConfigs(objects, pools, controlPlane, remark)
 	errs = append(errs, copies...)
+	wrongDropins := map[string]field.ErrorList{} // by the names of MachineConfigs
 	for i := range configs {
 		moveKubeletDropins(&configs[i], remark)
+		wrongDropins[configs[i].Name] = cleanKubeletDropins(&configs[i], remark)
 		warnWithoutEffect(&configs[i], pools, remark)
 	}
 	setWrappers(configs, pools, remark)
@@ -74,7 +76,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	for i := range configs {
 		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
 		configs[i].SetGroupVersionKind(input.ConfigKind)
-		keep(&configs[i], input.ConfigKind, checkConfig(&configs[i], remark))
+		keep(&configs[i], input.ConfigKind, append(wrongDropins[configs[i].Name], checkConfig(&configs[i], remark)...))
 	}
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
