@@ -109,7 +109,7 @@ func readTLSProfile(raw map[string]any, at *field.Path, leaveOut func(path, why 
 		correct += "remove it"
 		switch {
 		case mistake.Unknown && strings.HasPrefix(mistake.Path, "custom."):
-			errs = append(errs, field.Invalid(path, field.OmitValueType{}, correct))
+			errs = append(errs, field.Invalid(path, field.OmitValueType{}, correct+": custom has minTLSVersion and ciphers"))
 		case mistake.Unknown:
 			leaveOut(at.String()+"."+mistake.Path, correct)
 		case mistake.Path == "custom.minTLSVersion":

@@ -56,8 +56,8 @@ var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
 		Entry("with a version that does not exist", "{type: Custom, custom: {minTLSVersion: TLS12}}", `custom.minTLSVersion: Unsupported value: "TLS12": supported values: "VersionTLS10"`),
 		Entry("with cipher suites that are one text", "{type: Custom, custom: {ciphers: ECDHE-RSA-AES128-GCM-SHA256}}", `custom.ciphers: must be a list, not the string "ECDHE-RSA-AES128-GCM-SHA256"`),
 		Entry("with a cipher suite that is no text", "{type: Custom, custom: {ciphers: [5]}}", "custom.ciphers[0]: must be a string, not 5: quote it"),
-		Entry("with a key in the wrong case", "{type: Custom, custom: {minTlsVersion: VersionTLS13}}", "custom.minTlsVersion: OpenShift has no such field: correct its name to minTLSVersion, or remove it"),
-		Entry("with a key that does not exist", "{type: Custom, custom: {a: b}}", "custom.a: OpenShift has no such field: remove it"),
+		Entry("with a key in the wrong case", "{type: Custom, custom: {minTlsVersion: VersionTLS13}}", "custom.minTlsVersion: OpenShift has no such field: correct its name to minTLSVersion, or remove it: custom has minTLSVersion and ciphers"),
+		Entry("with a key that does not exist", "{type: Custom, custom: {a: b}}", "custom.a: OpenShift has no such field: remove it: custom has minTLSVersion and ciphers"),
 		Entry("with settings and without a type", "{custom: {minTLSVersion: VersionTLS13}}", "type: is missing: the profile has custom: set the type Custom, or remove custom"),
 	)
 
