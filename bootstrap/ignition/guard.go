@@ -27,6 +27,8 @@ type Refusal struct {
 	Path string
 	// Why is why the entry is refused and what to do instead.
 	Why string
+	// Through are the paths of the entries, such as links, through which this one leads to what Guard protects.
+	Through []string
 }
 
 // Error names every entry that is refused.
@@ -68,7 +70,7 @@ type guard struct {
 }
 
 func (g *guard) check(c Config) error {
-	g.redirects = redirectsOf(c)
+	g.redirects = *redirectsOf(c)
 	g.checkReferences(c.Ignition.Config)
 	g.checkArguments("kernelArguments.shouldExist", toStrings(c.KernelArguments.ShouldExist))
 	g.checkArguments("kernelArguments.shouldNotExist", toStrings(c.KernelArguments.ShouldNotExist))
@@ -81,7 +83,7 @@ func (g *guard) check(c Config) error {
 }
 
 func (g *guard) refuse(place, why string, args ...any) {
-	g.refusals = append(g.refusals, Refusal{Path: place, Why: fmt.Sprintf(why, args...)})
+	g.refusals = append(g.refusals, Refusal{Path: place, Why: fmt.Sprintf(why, args...), Through: slices.Clone(g.redirects.followed)})
 }
 
 // err returns nil or a *GuardError with the refused entries.
@@ -105,6 +107,7 @@ func (g *guard) checkReferences(config types.IgnitionConfig) {
 
 func (g *guard) checkFilesystems(filesystems []types.Filesystem) {
 	for i, filesystem := range filesystems {
+		g.redirects.followed = nil
 		if filesystem.Path == nil {
 			continue
 		}
@@ -142,6 +145,7 @@ func (g *guard) checkDirectories(directories []types.Directory) {
 
 func (g *guard) checkFiles(files []types.File) {
 	for i, file := range files {
+		g.redirects.followed = nil
 		place := fmt.Sprintf("storage.files[%d]", i)
 		g.checkPath(place+".path", file.Path)
 		name := cleanPath(file.Path)

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -11,33 +12,38 @@ import (
 // maxHops is the number of links that Linux follows for one path.
 const maxHops = 40
 
-// redirects are the links and bind mounts of a configuration, by path. tmpfiles.d can create links too.
-type redirects map[string]redirect
+// redirects are the links and bind mounts of a configuration. tmpfiles.d can create links too.
+type redirects struct {
+	byPath map[string]redirect
+	// followed are the places in the document of those that paths were resolved through, since it was last reset.
+	followed []string
+}
 
 // redirect leads from one path to another.
 type redirect struct {
 	target string // can be relative
 	isBind bool   // whether it is a bind mount, over which another file system can be mounted
+	place  string // of the entry in the document that defines it
 }
 
 // redirectsOf returns the redirects of a configuration. Contents that can't be read are refused by other checks.
-func redirectsOf(c Config) redirects {
-	found := redirects{}
-	for _, link := range c.Storage.Links {
+func redirectsOf(c Config) *redirects {
+	found := &redirects{byPath: map[string]redirect{}}
+	for i, link := range c.Storage.Links {
 		if link.Target != nil {
-			found.add(link.Path, redirect{target: *link.Target})
+			found.add(link.Path, redirect{target: *link.Target, place: fmt.Sprintf("storage.links[%d]", i)})
 		}
 	}
-	for _, file := range c.Storage.Files {
+	for i, file := range c.Storage.Files {
 		name := cleanPath(file.Path)
 		if name != fstab && !isTmpfiles(name) && mountPoint(path.Base(name)) == "" {
 			continue
 		}
 		for _, text := range readableContents(file) {
-			found.addFromText(name, text)
+			found.addFromText(fmt.Sprintf("storage.files[%d]", i), name, text)
 		}
 	}
-	for _, unit := range c.Systemd.Units {
+	for i, unit := range c.Systemd.Units {
 		if mountPoint(unit.Name) == "" {
 			continue
 		}
@@ -45,53 +51,54 @@ func redirectsOf(c Config) redirects {
 		for _, dropin := range unit.Dropins {
 			text += "\n" + ptr.Deref(dropin.Contents, "")
 		}
-		found.addFromText("/"+unit.Name, text)
+		found.addFromText(fmt.Sprintf("systemd.units[%d]", i), "/"+unit.Name, text)
 	}
+	found.followed = nil
 	return found
 }
 
 // addFromText adds the links and bind mounts that a file of systemd defines.
-func (r redirects) addFromText(name, text string) {
+func (r *redirects) addFromText(place, name, text string) {
 	switch {
 	case name == fstab:
 		for _, line := range fstabLines(text) {
 			if isBind(line.kind, line.options) {
-				r.add(line.where, redirect{target: line.what, isBind: true})
+				r.add(line.where, redirect{target: line.what, isBind: true, place: place})
 			}
 		}
 	case isTmpfiles(name):
 		for _, line := range tmpfilesLines(text) {
 			if line.kind == 'L' && line.argument != "" {
-				r.add(line.path, redirect{target: line.argument})
+				r.add(line.path, redirect{target: line.argument, place: place})
 			}
 		}
 	default:
 		if what := bindSource(text); what != "" {
-			r.add(mountPoint(path.Base(name)), redirect{target: what, isBind: true})
+			r.add(mountPoint(path.Base(name)), redirect{target: what, isBind: true, place: place})
 		}
 	}
 }
 
-func (r redirects) add(from string, leads redirect) {
+func (r *redirects) add(from string, leads redirect) {
 	if !path.IsAbs(from) || leads.target == "" {
 		return
 	}
 	directory, base := path.Split(path.Clean(from))
 	parent, _ := r.resolve(directory)
 	if at := path.Join(parent, base); at != "/" {
-		r[at] = leads
+		r.byPath[at] = leads
 	}
 }
 
 // resolve returns the path that a path resolves to, as in Linux: component by component, through the links of the
 // configuration and of the images, each .. from the directory that was reached. It is not ok if there is a loop.
-func (r redirects) resolve(name string) (at string, ok bool) { return r.follow(name, false) }
+func (r *redirects) resolve(name string) (at string, ok bool) { return r.follow(name, false) }
 
 // resolveMount returns the path at which a mount takes effect: a bind mount at the end of the path is covered, not
 // followed.
-func (r redirects) resolveMount(name string) (at string, ok bool) { return r.follow(name, true) }
+func (r *redirects) resolveMount(name string) (at string, ok bool) { return r.follow(name, true) }
 
-func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
+func (r *redirects) follow(name string, isMount bool) (at string, ok bool) {
 	at = "/"
 	hops := 0
 	rest := strings.Split(name, "/")
@@ -106,7 +113,7 @@ func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 			continue
 		}
 		next := path.Join(at, part)
-		leads, isLink := r[next]
+		leads, isLink := r.byPath[next]
 		if !isLink || isMount && leads.isBind && len(rest) == 0 {
 			at = next
 			if direct := cleanPath(next); direct != next {
@@ -114,6 +121,7 @@ func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 			}
 			continue
 		}
+		r.followed = append(r.followed, leads.place)
 		if hops++; hops > maxHops {
 			return next, false
 		}
@@ -126,8 +134,8 @@ func (r redirects) follow(name string, isMount bool) (at string, ok bool) {
 }
 
 // reachProtected reports whether a redirect leads to a protected path or to a directory above one.
-func (r redirects) reachProtected() bool {
-	for from := range r {
+func (r *redirects) reachProtected() bool {
+	for from := range r.byPath {
 		if at, ok := r.resolve(from); !ok || isProtected(at) || containsReserved(at) || at == "/" {
 			return true
 		}

@@ -121,6 +121,7 @@ func tmpfilesLines(text string) (lines []tmpfilesLine) {
 // checkFstab checks the mounts of fstab.
 func (g *guard) checkFstab(place, name, text string) {
 	for _, line := range fstabLines(text) {
+		g.redirects.followed = nil
 		if line.where == "none" || line.where == "swap" {
 			continue
 		}
@@ -142,6 +143,7 @@ const (
 // checkTmpfiles checks what systemd creates, changes or removes at every boot.
 func (g *guard) checkTmpfiles(place, name, text string) {
 	for _, line := range tmpfilesLines(text) {
+		g.redirects.followed = nil
 		if why := g.checkTmpfilesLine(line); why != "" {
 			g.refuse(place, "%s line %d: %s", name, line.number, why)
 			return
@@ -251,10 +253,12 @@ func (g *guard) findProtectedBelow(directory, prefix string) string {
 	if i := slices.IndexFunc(examplePaths, fits); i >= 0 {
 		return examplePaths[i]
 	}
-	for from := range g.redirects {
+	before := g.redirects.followed
+	for from := range g.redirects.byPath {
 		if !fits(from) {
 			continue
 		}
+		g.redirects.followed = slices.Clone(before)
 		if at, ok := g.redirects.resolve(from); !ok || isProtected(at) || containsReserved(at) || at == "/" {
 			return from
 		}

@@ -13,6 +13,7 @@ import (
 
 func (g *guard) checkUnits(units []types.Unit) {
 	for i, unit := range units {
+		g.redirects.followed = nil
 		place := fmt.Sprintf("systemd.units[%d]", i)
 		switch {
 		case strings.Contains(unit.Name, "/"):

@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/coreos/ignition/v2/config/validate"
 	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
+	"k8s.io/utils/ptr"
 )
 
 // Validate returns a *ParseError if Ignition would refuse the configuration. A configuration that Parse returned is
@@ -23,6 +25,9 @@ func Validate(c Config) error {
 	}
 	return nil
 }
+
+// placeholderUnit is the contents of a unit that is valid and fast to validate.
+var placeholderUnit = "[Unit]"
 
 // ValidateMerged is Validate for the result of Merge for valid configurations. It skips the contents of files, units
 // and drop-ins: Merge does not change them.
@@ -38,16 +43,54 @@ func ValidateMerged(c Config) error {
 	light.Systemd.Units = slices.Clone(c.Systemd.Units)
 	for i := range light.Systemd.Units {
 		unit := &light.Systemd.Units[i]
-		unit.Contents = nil
+		unit.Contents = withoutContents(unit.Contents)
 		unit.Dropins = slices.Clone(unit.Dropins)
 		for j := range unit.Dropins {
-			unit.Dropins[j].Contents = nil
+			unit.Dropins[j].Contents = withoutContents(unit.Dropins[j].Contents)
 		}
 	}
 	if isValid(light) {
 		return nil
 	}
-	return Validate(c)
+	if problems := mergedProblems(light); len(problems) > 0 {
+		return &ParseError{Problems: problems}
+	}
+	return Validate(light)
+}
+
+// mergedProblems returns the problems of entries, and of entries with each other. It is faster than Ignition's
+// validation of the whole document, because it visits only what is invalid.
+func mergedProblems(c Config) (problems []Problem) {
+	root := path.New("json")
+	found := c.Validate(root)
+	found.Merge(c.Storage.Validate(root.Append("storage")))
+	return slices.Concat(fatalProblems(found),
+		problemsIn("storage.files", c.Storage.Files), problemsIn("storage.directories", c.Storage.Directories), problemsIn("storage.links", c.Storage.Links),
+		problemsIn("systemd.units", c.Systemd.Units), problemsIn("passwd.users", c.Passwd.Users), problemsIn("passwd.groups", c.Passwd.Groups),
+		problemsIn("storage.disks", c.Storage.Disks), problemsIn("storage.raid", c.Storage.Raid), problemsIn("storage.luks", c.Storage.Luks),
+		problemsIn("storage.filesystems", c.Storage.Filesystems))
+}
+
+// problemsIn returns the problems of the entries of one list by themselves.
+func problemsIn[Entry any](list string, entries []Entry) (problems []Problem) {
+	for i, entry := range entries {
+		if isValid(entry) {
+			continue
+		}
+		for _, problem := range fatalProblems(validate.ValidateWithContext(entry, nil)) {
+			problem.Path = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, problem.Path), ".")
+			problems = append(problems, problem)
+		}
+	}
+	return problems
+}
+
+// withoutContents keeps whether a unit has contents: another unit or a file at its path is then invalid.
+func withoutContents(contents *string) *string {
+	if ptr.Deref(contents, "") == "" {
+		return nil
+	}
+	return &placeholderUnit
 }
 
 // isValid evaluates the same rules as validate.ValidateWithContext. It is faster because it visits only types with

@@ -35,20 +35,32 @@ var _ = Describe("Render, of 1000 MachineConfigs", func() {
 		return time.Since(start), err
 	}
 
-	// A search among all MachineConfigs one by one takes 50 to 100 times longer than a render.
-	DescribeTable("takes about as long if they fail together, and names the MachineConfig",
+	// The shortest of several durations has the least of what other processes take. A search among the MachineConfigs
+	// by further merges takes 5 times longer than a render, and more.
+	DescribeTable("takes no longer if they fail together, and names the MachineConfigs",
 		func(first, last, want string) {
-			success, err := measure(with(`{}`, `{}`))
-			Expect(err).NotTo(HaveOccurred())
-			failure, err := measure(with(first, last))
-			Expect(err).To(MatchError(HavePrefix(`MachineConfig "60-1": spec.config: together with the MachineConfigs before it: ` + want)))
+			good, bad := with(`{}`, `{}`), with(first, last)
+			success, failure := time.Hour, time.Hour
+			for range 5 {
+				took, err := measure(good)
+				Expect(err).NotTo(HaveOccurred())
+				success = min(success, took)
+				took, err = measure(bad)
+				Expect(err).To(MatchError(HavePrefix(want)))
+				failure = min(failure, took)
+			}
 			AddReportEntry("durations", fmt.Sprintf("success %s, failure %s", success, failure))
-			Expect(failure).To(BeNumerically("<", 15*success))
+			Expect(failure).To(BeNumerically("<", 3*success))
 		},
-		Entry("as Ignition sees it", `{"links":[{"path":"/opt/b","target":"/opt/c"}]}`, `{"files":[{"path":"/opt/b/d"}]}`, "storage"),
+		Entry("as Ignition sees it", `{"links":[{"path":"/opt/b","target":"/opt/c"}]}`, `{"files":[{"path":"/opt/b/d"}]}`,
+			`MachineConfig "60-1": spec.config.storage.files[0]: together with spec.config.storage.links[0] of MachineConfig "60-0"`),
+		Entry("all below one link", `{"links":[{"path":"/etc/a","target":"/opt/c"}]}`, `{}`,
+			`MachineConfig "50-0000": spec.config.storage.files[0]: together with spec.config.storage.links[0] of MachineConfig "60-0"`),
 		Entry("as a kubelet flag that is split", `{"files":[{"path":"/opt/a.env","contents":{"source":"data:,A=--node-"}}]}`,
-			`{"files":[{"path":"/opt/a.env","append":[{"source":"data:,labels=a=b"}]}]}`, "storage.files"),
+			`{"files":[{"path":"/opt/a.env","append":[{"source":"data:,labels=a=b"}]}]}`,
+			`MachineConfig "60-1": spec.config.storage.files[0]: together with spec.config.storage.files[0] of MachineConfig "60-0"`),
 		Entry("as a link to a reserved path", `{"links":[{"path":"/opt/l","target":"/etc/poolboot"}]}`,
-			`{"files":[{"path":"/etc/tmpfiles.d/a.conf","contents":{"source":"data:,r%20/opt/l/kubelet.env"}}]}`, "storage.files"),
+			`{"files":[{"path":"/etc/tmpfiles.d/a.conf","contents":{"source":"data:,r%20/opt/l/kubelet.env"}}]}`,
+			`MachineConfig "60-1": spec.config.storage.files[0].contents: together with spec.config.storage.links[0] of MachineConfig "60-0"`),
 	)
 })

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -134,42 +135,43 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 	return out
 }
 
-// entriesOf returns the entries of an Ignition configuration, in the order of the document. A unit with nothing but
-// drop-ins has no entry of its own.
-func entriesOf(c ignition.Config) []entry {
-	var units []entry
-	for _, unit := range c.Systemd.Units {
-		if len(unit.Dropins) == 0 || unit.Contents != nil || unit.Enabled != nil || unit.Mask != nil {
-			units = append(units, entry{KindUnit, unit.Name})
-		}
-		for _, dropin := range unit.Dropins {
-			units = append(units, entry{KindDropin, unit.Name + ".d/" + dropin.Name})
-		}
-	}
-	return slices.Concat(
-		entriesOfKind(KindFile, c.Storage.Files, types.File.Key),
-		entriesOfKind(KindDirectory, c.Storage.Directories, types.Directory.Key),
-		entriesOfKind(KindLink, c.Storage.Links, types.Link.Key),
-		units,
-		entriesOfKind(KindUser, c.Passwd.Users, types.PasswdUser.Key),
-		entriesOfKind(KindGroup, c.Passwd.Groups, types.PasswdGroup.Key),
-		entriesOfKind(KindDisk, c.Storage.Disks, types.Disk.Key),
-		entriesOfKind(KindRaid, c.Storage.Raid, types.Raid.Key),
-		entriesOfKind(KindLuks, c.Storage.Luks, types.Luks.Key),
-		entriesOfKind(KindFilesystem, c.Storage.Filesystems, types.Filesystem.Key),
-		entriesOfKind(KindKernelArgument, c.KernelArguments.ShouldExist, argumentText),
-		entriesOfKind(KindRemovedKernelArgument, c.KernelArguments.ShouldNotExist, argumentText),
-	)
+// entriesOf returns the entries of an Ignition configuration, in the order of the document.
+func entriesOf(c ignition.Config) (entries []entry) {
+	visitEntries(c, func(e entry, _ string, _ int) { entries = append(entries, e) })
+	return entries
 }
 
-// entriesOfKind returns the entries for a list of a configuration. key returns the key by which Ignition merges an
-// item.
-func entriesOfKind[T any](kind Kind, items []T, key func(T) string) []entry {
-	entries := make([]entry, 0, len(items))
-	for _, item := range items {
-		entries = append(entries, entry{kind, key(item)})
+// visitor is called for an entry with the path of its list in the document, and its index in the list.
+type visitor func(e entry, list string, index int)
+
+// visitEntries visits the entries of an Ignition configuration, in the order of the document. A unit with nothing but
+// drop-ins has no entry of its own.
+func visitEntries(c ignition.Config, visit visitor) {
+	visitKind(visit, KindFile, "storage.files", c.Storage.Files, types.File.Key)
+	visitKind(visit, KindDirectory, "storage.directories", c.Storage.Directories, types.Directory.Key)
+	visitKind(visit, KindLink, "storage.links", c.Storage.Links, types.Link.Key)
+	for i, unit := range c.Systemd.Units {
+		if len(unit.Dropins) == 0 || unit.Contents != nil || unit.Enabled != nil || unit.Mask != nil {
+			visit(entry{KindUnit, unit.Name}, "systemd.units", i)
+		}
+		visitKind(visit, KindDropin, fmt.Sprintf("systemd.units[%d].dropins", i), unit.Dropins,
+			func(dropin types.Dropin) string { return unit.Name + ".d/" + dropin.Name })
 	}
-	return entries
+	visitKind(visit, KindUser, "passwd.users", c.Passwd.Users, types.PasswdUser.Key)
+	visitKind(visit, KindGroup, "passwd.groups", c.Passwd.Groups, types.PasswdGroup.Key)
+	visitKind(visit, KindDisk, "storage.disks", c.Storage.Disks, types.Disk.Key)
+	visitKind(visit, KindRaid, "storage.raid", c.Storage.Raid, types.Raid.Key)
+	visitKind(visit, KindLuks, "storage.luks", c.Storage.Luks, types.Luks.Key)
+	visitKind(visit, KindFilesystem, "storage.filesystems", c.Storage.Filesystems, types.Filesystem.Key)
+	visitKind(visit, KindKernelArgument, "kernelArguments.shouldExist", c.KernelArguments.ShouldExist, argumentText)
+	visitKind(visit, KindRemovedKernelArgument, "kernelArguments.shouldNotExist", c.KernelArguments.ShouldNotExist, argumentText)
+}
+
+// visitKind visits the entries of one list of a configuration. key returns the key by which Ignition merges an item.
+func visitKind[T any](visit visitor, kind Kind, list string, items []T, key func(T) string) {
+	for i, item := range items {
+		visit(entry{kind, key(item)}, list, i)
+	}
 }
 
 func argumentText(argument types.KernelArgument) string { return string(argument) }

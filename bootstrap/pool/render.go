@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -131,6 +130,7 @@ func isRendered(config poolv1.MachineConfig) bool {
 type part struct {
 	config                     ignition.Config
 	machineConfig, pool, field string
+	document                   string // the field of the MachineConfig: spec.config or spec.butane
 }
 
 // mergeConfigs merges the specs of MachineConfigs, later over earlier ones, and adds the pools' kubelet sections and
@@ -143,11 +143,11 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 		if err := checkKernelType(source); err != nil {
 			return out, nil, err
 		}
-		config, err := ignitionOf(source)
+		config, document, err := ignitionOf(source)
 		if err != nil {
 			return out, nil, err
 		}
-		parts = append(parts, part{config: config, machineConfig: source.Name})
+		parts = append(parts, part{config: config, machineConfig: source.Name, document: document})
 		out.KernelArguments = append(out.KernelArguments, source.Spec.KernelArguments...)
 		out.Extensions = append(out.Extensions, source.Spec.Extensions...)
 		fips = fips || ptr.Deref(source.Spec.FIPS, false)
@@ -158,19 +158,20 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 	if err := checkKernelDevel(out, sources); err != nil {
 		return out, nil, err
 	}
-	whole := mergeIgnition(slices.Concat(parts, sections))
+	all := slices.Concat(parts, sections)
+	whole := mergeIgnition(all)
 	if err := ignition.ValidateMerged(whole); err != nil {
-		return out, nil, firstFailing(parts, func(parts []part) error { return ignition.ValidateMerged(mergeIgnition(parts)) }, err)
+		return out, nil, explainMerge(whole, all, err)
 	}
 	if err := guardMerged(whole, parts); err != nil {
-		return out, nil, firstFailing(parts, func(parts []part) error { return guardMerged(mergeIgnition(parts), parts) }, err)
+		return out, nil, err
 	}
 	raw, err := ignition.Marshal(whole)
 	if err != nil {
 		return out, nil, fmt.Errorf("writing the rendered Ignition: %w", err)
 	}
 	out.Config = &runtime.RawExtension{Raw: raw}
-	return out, append(originsOfIgnition(whole, slices.Concat(parts, sections)), originsOfSpecs(sources)...), nil
+	return out, append(originsOfIgnition(whole, all), originsOfSpecs(sources)...), nil
 }
 
 // mergeIgnition returns the Ignition of all parts, later over earlier ones.
@@ -182,17 +183,17 @@ func mergeIgnition(parts []part) ignition.Config {
 	return ignition.Merge(configs...)
 }
 
-// ignitionOf parses a MachineConfig's Ignition or Butane and checks that it changes nothing that Poolboot manages.
-func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
-	refuse := func(path string, err error) (ignition.Config, error) {
-		return ignition.Config{}, &RenderError{MachineConfig: source.Name, Path: path, Err: err}
+// ignitionOf parses a MachineConfig's Ignition or Butane and checks that it changes nothing that Poolboot manages. path
+// is the field that has it.
+func ignitionOf(source poolv1.MachineConfig) (config ignition.Config, path string, err error) {
+	refuse := func(path string, err error) (ignition.Config, string, error) {
+		return ignition.Config{}, "", &RenderError{MachineConfig: source.Name, Path: path, Err: err}
 	}
 	if err := ignition.GuardArguments(source.Spec.KernelArguments); err != nil {
 		return refuse("spec", err)
 	}
 	hasConfig := source.Spec.Config != nil && len(source.Spec.Config.Raw) > 0
-	config, path := ignition.New(), "spec.config"
-	var err error
+	config, path = ignition.New(), "spec.config"
 	switch {
 	case hasConfig && source.Spec.Butane != "":
 		return refuse("spec", errors.New("set config (Ignition) or butane, not both"))
@@ -208,7 +209,7 @@ func ignitionOf(source poolv1.MachineConfig) (ignition.Config, error) {
 	if err != nil {
 		return refuse(path, err)
 	}
-	return config, nil
+	return config, path, nil
 }
 
 // kernelTypes are the valid values of a MachineConfig's kernelType. The empty value leaves the kernel unchanged.
@@ -242,12 +243,16 @@ func checkKernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConf
 }
 
 // guardMerged applies Guard to the combination of MachineConfigs that passed it one by one: to files to which several
-// contribute and, if a link leads to a path that Poolboot manages, to everything.
+// contribute and, if a link leads to a path that Poolboot manages, to everything. The error is a *MergeError.
 func guardMerged(whole ignition.Config, parts []part) error {
+	checked := sharedFiles(whole, parts)
 	if len(parts) > 1 && ignition.HasRedirects(whole) {
-		return ignition.Guard(mergeIgnition(parts))
+		checked = mergeIgnition(parts)
 	}
-	return ignition.Guard(sharedFiles(whole, parts))
+	if err := ignition.Guard(checked); err != nil {
+		return explainMerge(checked, parts, err)
+	}
+	return nil
 }
 
 // sharedFiles returns the files of the merged Ignition to which several MachineConfigs contribute. Only these can have
@@ -266,15 +271,4 @@ func sharedFiles(whole ignition.Config, parts []part) ignition.Config {
 		}
 	}
 	return several
-}
-
-// firstFailing returns the error of a check with the name of a MachineConfig that makes the merged Ignition fail it:
-// with the MachineConfigs before it the check fails, and with only those before it does not.
-func firstFailing(parts []part, check func([]part) error, err error) error {
-	i := sort.Search(len(parts), func(i int) bool { return check(parts[:i+1]) != nil })
-	if i == len(parts) {
-		return err
-	}
-	return &RenderError{MachineConfig: parts[i].machineConfig, Path: "spec.config",
-		Err: fmt.Errorf("together with the MachineConfigs before it: %w", check(parts[:i+1]))}
 }

@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -94,23 +95,68 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 			`MachineConfig "50-i": spec: kernelArguments[1]: the kernel argument systemd.hostname=a`),
 		Entry("reserved kernel arguments in Ignition", `kernelArguments: [quiet]`, `config: {kernelArguments: {shouldExist: [ignition.config.url=https://a]}}`,
 			`MachineConfig "50-i": spec.config: kernelArguments.shouldExist[0]`),
+	)
+
+	DescribeTable("refuses what is wrong only together, and names the entries of each MachineConfig",
+		func(worker, infra, message string) {
+			_, err := pool.Render("infra", pools, []poolv1.MachineConfig{fromYAML("50-w", "worker", worker), fromYAML("50-i", "infra", infra)})
+			Expect(err).To(BeAssignableToTypeOf(&pool.MergeError{}))
+			Expect(err).To(MatchError(HavePrefix(message)))
+		},
 		Entry("a kubelet flag that is split over two MachineConfigs",
-			`config: {storage: {files: [{path: /opt/a.env, contents: {source: "data:,A=--node-"}}]}}`,
+			`config: {storage: {files: [{path: /opt/0}, {path: /opt/a.env, contents: {source: "data:,A=--node-"}}]}}`,
 			`config: {storage: {files: [{path: /opt/a.env, append: [{source: "data:,labels=a=b"}]}]}}`,
-			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.files[0]: /opt/a.env: the kubelet flag --node-labels`),
+			`MachineConfig "50-i": spec.config.storage.files[0]: together with spec.config.storage.files[1] of MachineConfig "50-w": /opt/a.env: the kubelet flag --node-labels`),
 		Entry("a link of one MachineConfig through which another reaches a reserved path",
-			`config: {storage: {links: [{path: /opt/l, target: /etc/poolboot}]}}`,
-			`config: {storage: {files: [{path: /etc/tmpfiles.d/a.conf, contents: {source: "data:,r%20/opt/l/kubelet.env"}}]}}`,
-			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.files[0].contents: /etc/tmpfiles.d/a.conf line 1: /opt/l/kubelet.env, which leads to /etc/poolboot/kubelet.env`),
+			`config: {storage: {files: [{path: /opt/0}], links: [{path: /opt/m, target: /opt/n}, {path: /opt/l, target: /etc/poolboot}]}}`,
+			`config: {storage: {files: [{path: /etc/tmpfiles.d/a.conf, contents: {source: "data:,r%20/opt/m/a%0Ar%20/opt/l/kubelet.env"}}]}}`,
+			`MachineConfig "50-i": spec.config.storage.files[0].contents: together with spec.config.storage.links[1] of MachineConfig "50-w": /etc/tmpfiles.d/a.conf line 2: /opt/l/kubelet.env, which leads to /etc/poolboot/kubelet.env`),
 		Entry("a link of one MachineConfig through another's",
 			`config: {storage: {links: [{path: /opt/a, target: b}, {path: /opt/b, target: /etc}]}}`,
 			`config: {storage: {filesystems: [{path: /opt/a/poolboot, device: /dev/a, format: xfs}]}}`,
-			`MachineConfig "50-i": spec.config: together with the MachineConfigs before it: storage.filesystems[0].path`),
+			`MachineConfig "50-i": spec.config.storage.filesystems[0].path: together with spec.config.storage.links[0] of MachineConfig "50-w" and spec.config.storage.links[1] of MachineConfig "50-w": /dev/a: a file system`),
+		Entry("a bind mount of one MachineConfig through which another reaches a reserved path",
+			`config: {systemd: {units: [{name: opt-l.mount, contents: "[Mount]\nWhat=/etc/poolboot\nWhere=/opt/l\nOptions=bind\n"}]}}`,
+			`butane: "{variant: fcos, version: 1.5.0, storage: {files: [{path: /etc/tmpfiles.d/a.conf, contents: {inline: r /opt/l/kubelet.env}}]}}"`,
+			`MachineConfig "50-i": spec.butane.storage.files[0].contents: together with spec.config.systemd.units[0] of MachineConfig "50-w": /etc/tmpfiles.d/a.conf line 1`),
 		Entry("a kubelet flag that one MachineConfig compresses and another decompresses",
 			`config: {storage: {files: [{path: /opt/a.env, contents: {source: "data:;base64,H4sIAAAAAAACA3O01dXNy09J1c1JTErNKbZNtE0CAFsAtCwTAAAA"}}]}}`,
 			`config: {storage: {files: [{path: /opt/a.env, contents: {compression: gzip}}]}}`,
-			`together with the MachineConfigs before it: storage.files[0].contents: /opt/a.env: the kubelet flag --node-labels`),
+			`MachineConfig "50-i": spec.config.storage.files[0].contents: together with spec.config.storage.files[0] of MachineConfig "50-w": /opt/a.env: the kubelet flag --node-labels`),
+		Entry("a file of one MachineConfig below a link of another",
+			`config: {storage: {files: [{path: /opt/0}, {path: /opt/b/c/d}]}}`, `config: {storage: {links: [{path: /opt/b, target: /opt/c}]}}`,
+			`MachineConfig "50-w": spec.config.storage.files[1]: together with spec.config.storage.links[0] of MachineConfig "50-i": /opt/b/c/d: file path includes link in config: use the path`),
+		Entry("a hard link to a directory",
+			`config: {storage: {directories: [{path: /opt/d}]}}`, `config: {storage: {links: [{path: /opt/b, target: /opt/d, hard: true}]}}`,
+			`MachineConfig "50-i": spec.config.storage.links[0]: together with spec.config.storage.directories[0] of MachineConfig "50-w": /opt/b: `),
+		Entry("a unit and a file at its path",
+			`config: {storage: {files: [{path: /etc/systemd/system/a.service, contents: {source: "data:,%5BUnit%5D"}}]}}`,
+			`config: {systemd: {units: [{name: a.service, contents: "[Unit]"}]}}`,
+			`MachineConfig "50-w": spec.config.storage.files[0].path: together with spec.config.systemd.units[0] of MachineConfig "50-i": /etc/systemd/system/a.service: path conflicts`),
+		Entry("a drop-in and a link at its path",
+			`config: {systemd: {units: [{name: b.service}, {name: a.service, dropins: [{name: 1.conf}, {name: 2.conf, contents: "[Unit]"}]}]}}`,
+			`config: {storage: {links: [{path: /etc/systemd/system/a.service.d/2.conf, target: /dev/null}]}}`,
+			`MachineConfig "50-i": spec.config.storage.links[0].path: together with spec.config.systemd.units[1].dropins[1] of MachineConfig "50-w": /etc/systemd/system/a.service.d/2.conf: path conflicts`),
+		Entry("a file with the owner's name of one and the ID of the other",
+			`config: {storage: {files: [{path: /opt/a, user: {id: 5}}]}}`, `config: {storage: {files: [{path: /opt/a, user: {name: core}}]}}`,
+			`MachineConfig "50-i": spec.config.storage.files[0].user: together with spec.config.storage.files[0] of MachineConfig "50-w": /opt/a: `),
+		Entry("partitions that overlap",
+			`config: {storage: {disks: [{device: /dev/a, partitions: [{number: 1, startMiB: 1, sizeMiB: 100}]}]}}`,
+			`config: {storage: {disks: [{device: /dev/a, partitions: [{number: 2, startMiB: 50, sizeMiB: 100}]}]}}`,
+			`MachineConfig "50-i": spec.config.storage.disks[0].partitions: together with spec.config.storage.disks[0] of MachineConfig "50-w": /dev/a: `),
 	)
+
+	It("names the first conflicts in the message, which a condition has, and has all of them", func() {
+		var files []string
+		for i := range 30 {
+			files = append(files, fmt.Sprintf("{path: /opt/b/%d}", i))
+		}
+		_, err := pool.Render("infra", pools, []poolv1.MachineConfig{
+			fromYAML("50-w", "worker", "config: {storage: {files: ["+strings.Join(files, ", ")+"]}}"), fromYAML("50-i", "infra", `config: {storage: {links: [{path: /opt/b, target: /opt/c}]}}`)})
+		Expect(err).To(MatchError(HaveSuffix("; and 20 more")))
+		Expect(strings.Count(err.Error(), "50-w")).To(Equal(10))
+		Expect(err.(*pool.MergeError).Conflicts).To(HaveLen(30))
+	})
 
 	It("allows kernel-devel when the later kernel is the default one", func() {
 		expectRendered(pools, `{kernelType: realtime, extensions: [kernel-devel]}`, `kernelType: default`, `{kernelType: default, extensions: [kernel-devel]}`)

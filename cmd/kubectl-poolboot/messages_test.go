@@ -9,12 +9,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
 // mark is at the end of each line of a wrong file that a message must name, once for each message.
 const mark = " ←"
+
+// otherMark is at the end of each line that a message names too.
+const otherMark = " ↔"
 
 // heads begin documents in the tables of wrong files: {{OpenShiftConfig NAME}} alone on a line.
 var heads = map[string]string{
@@ -63,6 +67,7 @@ type wrongCase struct {
 	command []string
 	files   map[string]string
 	places  []string // FILE:LINE of each message, in order
+	others  []string // FILE:LINE of each place that messages name too
 }
 
 // readCases reads a table of wrong files.
@@ -85,8 +90,11 @@ func readCases(path string) (cases []wrongCase) {
 				for range strings.Count(line, mark) {
 					c.places = append(c.places, fmt.Sprintf("%s:%d", name, i+1))
 				}
+				if strings.Contains(line, otherMark) {
+					c.others = append(c.others, fmt.Sprintf("%s:%d", name, i+1))
+				}
 			}
-			c.files[name] = strings.ReplaceAll(content, mark, "") + "\n"
+			c.files[name] = strings.NewReplacer(mark, "", otherMark, "").Replace(content) + "\n"
 		}
 		cases = append(cases, c)
 	}
@@ -107,6 +115,8 @@ func (c wrongCase) run() []string {
 
 var (
 	messagePlace = regexp.MustCompile(`^(?:(error|warning|note|refused): )?([\w./-]+): (?:document \d+: )?(?:item \d+: )*line (\d+): (.*)$`)
+	// otherPlace matches a place within a message.
+	otherPlace = regexp.MustCompile(`\(([\w./-]+): (?:document \d+: )?(?:item \d+: )*line (\d+)\)`)
 	// withoutPlace matches notes about what no file contains.
 	withoutPlace = regexp.MustCompile(`^note: (MachineConfigPool "\w+" is added|the settings of container runtimes)`)
 	// internal matches words of Go, of JSON, of the command line's library and of inner documents.
@@ -125,6 +135,7 @@ var _ = Describe("Messages about wrong files name the line in the file, the fiel
 		for _, c := range readCases(table) {
 			It(strings.TrimSuffix(filepath.Base(table), ".txt")+": "+c.title, func() {
 				var places []string
+				others := sets.New[string]()
 				messages := c.run()
 				for _, message := range messages {
 					if withoutPlace.MatchString(message) {
@@ -133,12 +144,16 @@ var _ = Describe("Messages about wrong files name the line in the file, the fiel
 					Expect(message).To(MatchRegexp(messagePlace.String()))
 					match := messagePlace.FindStringSubmatch(message)
 					places = append(places, match[2]+":"+match[3])
+					for _, other := range otherPlace.FindAllStringSubmatch(match[4], -1) {
+						others.Insert(other[1] + ":" + other[2])
+					}
 					Expect(match[4]).NotTo(MatchRegexp(internal.String()))
 					if match[1] != "note" && match[1] != "warning" {
 						Expect(match[4]).To(MatchRegexp(remedy.String()))
 					}
 				}
 				Expect(places).To(Equal(c.places), strings.Join(messages, "\n"))
+				Expect(others).To(Equal(sets.New(c.others...)), strings.Join(messages, "\n"))
 			})
 		}
 	}

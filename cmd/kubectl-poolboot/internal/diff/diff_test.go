@@ -270,6 +270,11 @@ $`))
 	It("exits with 2 when a pool could no longer be rendered", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("60-devel", "worker", `{kernelType: 64k-pages, extensions: [kernel-devel]}`)))
 		clitest.ExpectError(r, 2, `the pools of Cluster edge/infra-1: MachineConfig "60-devel": spec.extensions`)
+		r = runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml",
+			clitest.Config("60-files", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /opt/b/1}, {path: /opt/b/2}]}}}`),
+			clitest.Config("61-link", "worker", `{config: {ignition: {version: 3.2.0}, storage: {links: [{path: /opt/b, target: /opt/c}]}}}`)))
+		Expect(r.ErrOut).To(MatchRegexp(`(?s)^error: \S*new.yaml: document 1: line \d+: MachineConfig "60-files": spec.config.storage.files\[0\]: together with ` +
+			`spec.config.storage.links\[0\] of MachineConfig "61-link" \(\S*new.yaml: document 2: line \d+\): /opt/b/1: [^\n]*\n\S*new.yaml: document 1: line \d+: .*files\[1\]`))
 	})
 
 	It("exits with 2 when kubectl apply would refuse an object, and names its place", func() {

@@ -82,6 +82,9 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 			hasCluster = true
 			found, clusterNotes, err := compareCluster(before.filterCluster(name), after.filterCluster(name))
 			notes = append(notes, clusterNotes...)
+			if merged := (*pool.MergeError)(nil); errors.As(err, &merged) {
+				return nil, notes, files.Locate(merged)
+			}
 			if err != nil {
 				return nil, notes, fmt.Errorf("the pools of Cluster %s/%s: %w", namespace, name, err)
 			}

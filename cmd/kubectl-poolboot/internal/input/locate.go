@@ -13,6 +13,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // subject matches the object at the beginning of an error or a remark.
@@ -31,11 +32,23 @@ func (o *Objects) Locate(err error) error {
 	if located := (*problem)(nil); errors.As(err, &located) {
 		return err
 	}
+	if conflict := (*pool.Conflict)(nil); errors.As(err, &conflict) {
+		return o.LocateField(conflict.Entry.Field, conflict.Describe(o.remarkPlace))
+	}
 	at, found := o.placeOf(err.Error())
 	if !found {
 		return err
 	}
 	return at.locate(err)
+}
+
+// remarkPlace returns the place of a field as a remark, or "" if it is not in the files.
+func (o *Objects) remarkPlace(of pool.Place) string {
+	at, found := o.places[of.Kind+" "+of.Name]
+	if !found {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", at.of(of.Field))
 }
 
 // LocateText returns a remark that begins with the kind and the name of an object as an error with its place.
