@@ -15,6 +15,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -26,9 +27,15 @@ import (
 const (
 	// placesNamespace is the namespace in the workload cluster of the ConfigMaps with the places that are taken.
 	placesNamespace = metav1.NamespaceSystem
-	// placesPrefix is followed by the role of the pool.
+	// placesPrefix is followed by the role of the pool, a dot, and the name of the Cluster.
 	placesPrefix = "poolboot-rollout-"
 )
+
+// placesKey returns the key of the ConfigMap of a pool. The name of the Cluster is a part of it, because tests have
+// several Clusters on one API server: Nodes of another Cluster must not take places of this one.
+func placesKey(p *poolv1.MachineConfigPool) client.ObjectKey {
+	return client.ObjectKey{Namespace: placesNamespace, Name: placesPrefix + p.Spec.PoolRole + "." + p.Spec.ClusterName}
+}
 
 // places are the places of spec.maxUnavailable of a pool that are taken. They are in a ConfigMap in the workload
 // cluster: each key is the name of a Node, and its value is the resource version of the Node at which its host can be
@@ -127,7 +134,7 @@ func (r rollouts) usePlaces(s *poolScope, p *places) {
 // records and Nodes are read once: whoever is in an update takes a place.
 func (r rollouts) readPlaces(ctx context.Context, s *poolScope) error {
 	if s.places == nil {
-		key := client.ObjectKey{Namespace: placesNamespace, Name: placesPrefix + s.pool.Spec.PoolRole}
+		key := placesKey(s.pool)
 		configMap, err := workload.GetIfExists[corev1.ConfigMap](ctx, s.liveNodes, key)
 		switch {
 		case err != nil:
@@ -262,7 +269,8 @@ func (r rollouts) takePlaces(ctx context.Context, s *poolScope, hosts []*host) e
 	if s.places.version != "" && maps.Equal(taken, s.places.taken) {
 		return nil
 	}
-	before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: placesNamespace, Name: placesPrefix + s.pool.Spec.PoolRole, ResourceVersion: s.places.version}}
+	name := placesKey(s.pool)
+	before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, ResourceVersion: s.places.version}}
 	before.Data = s.places.taken
 	after := before.DeepCopy()
 	after.Data = taken

@@ -12,16 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-var placesKey = client.ObjectKey{Namespace: placesNamespace, Name: placesPrefix + poolv1.RoleWorker}
+var workerPlaces = client.ObjectKey{Namespace: placesNamespace, Name: "poolboot-rollout-worker." + clusterKey.Name}
 
 // places returns the ConfigMap with the places that are taken.
 func (w *world) places(ctx context.Context) *corev1.ConfigMap {
 	GinkgoHelper()
 	configMap := &corev1.ConfigMap{}
-	Expect(w.workload.Get(ctx, placesKey, configMap)).To(Succeed())
+	Expect(w.workload.Get(ctx, workerPlaces, configMap)).To(Succeed())
 	return configMap
 }
 
