@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -155,7 +156,9 @@ var _ = Describe("Render of worker's MachineConfig and the custom pool's", func(
 			fromYAML("50-w", "worker", "config: {storage: {files: ["+strings.Join(files, ", ")+"]}}"), fromYAML("50-i", "infra", `config: {storage: {links: [{path: /opt/b, target: /opt/c}]}}`)})
 		Expect(err).To(MatchError(HaveSuffix("; and 20 more")))
 		Expect(strings.Count(err.Error(), "50-w")).To(Equal(10))
-		Expect(err.(*pool.MergeError).Conflicts).To(HaveLen(30))
+		failed := &pool.MergeError{}
+		Expect(errors.As(err, &failed)).To(BeTrue())
+		Expect(failed.Conflicts).To(HaveLen(30))
 	})
 
 	It("allows kernel-devel when the later kernel is the default one", func() {
