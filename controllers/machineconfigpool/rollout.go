@@ -53,10 +53,10 @@ func isChanging(c *bootstrapv1.PoolbootConfig) bool {
 	if condition == nil || condition.Status != metav1.ConditionFalse || c.Status.Update.RunningRevision == "" {
 		return false
 	}
-	if condition.Reason == bootstrapv1.UpdateWaitingReason && followsNoPool(c) {
-		return false
+	if condition.Reason == bootstrapv1.UpdateWaitingReason {
+		return !followsNoPool(c)
 	}
-	return condition.Reason == bootstrapv1.UpdateWaitingReason || phaseOf(c) != waits && !runsDesired(c)
+	return phaseOf(c) != waits && !runsDesired(c)
 }
 
 // followsNoPool reports whether the labels of a host's Node decide no pool.

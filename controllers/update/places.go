@@ -31,8 +31,8 @@ const (
 	placesPrefix = "poolboot-rollout-"
 )
 
-// placesKey returns the key of the ConfigMap of a pool. The name of the Cluster is a part of it, because tests have
-// several Clusters on one API server: Nodes of another Cluster must not take places of this one.
+// placesKey returns the key of the ConfigMap of a pool. It contains the name of the Cluster, because several Clusters
+// can share one API server, as in test suites: Nodes of another Cluster must not take places of this one.
 func placesKey(p *poolv1.MachineConfigPool) client.ObjectKey {
 	return client.ObjectKey{Namespace: placesNamespace, Name: placesPrefix + p.Spec.PoolRole + "." + p.Spec.ClusterName}
 }
@@ -40,7 +40,7 @@ func placesKey(p *poolv1.MachineConfigPool) client.ObjectKey {
 // places are the places of spec.maxUnavailable of a pool that are taken. They are in a ConfigMap in the workload
 // cluster: each key is the name of a Node, and its value is the resource version of the Node at which its host can be
 // told to begin an update. A host is told with a patch that is locked to this version, after the ConfigMap was written
-// with a lock. So whoever takes a place knows all others that are taken, whatever its caches are like.
+// with a lock. So a manager that takes a place knows all others that are taken, even if its caches are late.
 //
 // A place is free again when the Node is seen at a later version, and its host is in no update there: either the host
 // was told at the version of the place, and is done, or it can't be told at that version any more. Such a place is
@@ -131,7 +131,7 @@ func (r rollouts) usePlaces(s *poolScope, p *places) {
 }
 
 // readPlaces reads the places that are taken, unless this process knows them. If the ConfigMap does not exist, all
-// records and Nodes are read once: whoever is in an update takes a place.
+// records and Nodes are read once: each host in an update takes a place.
 func (r rollouts) readPlaces(ctx context.Context, s *poolScope) error {
 	if s.places == nil {
 		key := placesKey(s.pool)
