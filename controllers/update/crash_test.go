@@ -68,22 +68,28 @@ var _ = Describe("A manager that crashes", func() {
 	})
 })
 
+// actsAfter lets a second manager act once, after the next n writes of the first one, and expects a limit of one host
+// after each write. hasActed becomes true then.
+func (w *world) actsAfter(ctx context.Context, n int, act func(second rollouts)) (hasActed *bool) {
+	second := rollouts{w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })}
+	first, hasActed := w.Writes, new(bool)
+	w.afterWrite = func() {
+		w.expectLimit(ctx, 1)()
+		if w.Writes-first == n && !*hasActed {
+			*hasActed = true
+			act(second)
+		}
+	}
+	return hasActed
+}
+
 var _ = Describe("Two managers at the same time", func() {
 	for n := 1; n <= 6; n++ {
 		It(fmt.Sprintf("never tell more hosts than allowed: the second one works after write %d of the first one", n), func(ctx SpecContext) {
 			w := newWorld(3)
 			w.adopt(ctx)
 			w.render(ctx, "rendered-worker-2")
-			second := rollouts{w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })}
-			// The second manager sees Nodes in another order.
-			first, isInside := w.Writes, false
-			w.afterWrite = func() {
-				w.expectLimit(ctx, 1)()
-				if w.Writes-first == n && !isInside {
-					isInside = true
-					_, _ = second.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
-				}
-			}
+			w.actsAfter(ctx, n, func(second rollouts) { _, _ = second.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey}) })
 			w.settle(ctx)
 			Expect(w.told(ctx)).To(HaveLen(1))
 		})

@@ -138,21 +138,15 @@ var _ = Describe("The places of a pool", func() {
 			w := newWorld(2)
 			w.adopt(ctx)
 			w.render(ctx, "rendered-worker-2")
-			second := rollouts{w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })}
-			first, isInside := w.Writes, false
-			w.afterWrite = func() {
-				w.expectLimit(ctx, 1)()
-				if w.Writes-first == n && !isInside {
-					isInside = true
-					w.exclude(ctx, 0)
-					look(ctx, second)
-					if n < 5 { // the last one tells host 0
-						Expect(w.told(ctx)).To(Equal([]int{1}))
-					}
+			hasActed := w.actsAfter(ctx, n, func(second rollouts) {
+				w.exclude(ctx, 0)
+				look(ctx, second)
+				if n < 5 { // the last one tells host 0
+					Expect(w.told(ctx)).To(Equal([]int{1}))
 				}
-			}
+			})
 			_, _ = w.reconcilePool(ctx)
-			Expect(isInside).To(BeTrue())
+			Expect(*hasActed).To(BeTrue())
 			w.settle(ctx)
 			Expect(w.told(ctx)).To(HaveLen(1))
 		})
