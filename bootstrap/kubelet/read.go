@@ -73,7 +73,7 @@ func typeErrors(value any, whole func(any) any, at *field.Path, depth int) (errs
 	case err != nil:
 		return field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, describeMismatch(whole(value), err))}
 	case len(unknown) > 0:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+Kind+" has no such field: correct its name, or remove it")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+Kind+" has no such field: correct its name"+nearestName(whole(value))+", or remove it")}
 	}
 	return nil
 }
@@ -95,6 +95,17 @@ func describeMismatch(section any, err error) string {
 		}
 	}
 	return err.Error()
+}
+
+// nearestName returns the name that is most similar to that of an unknown field, as a remedy, by the section with only
+// this field. It is "" if none is similar.
+func nearestName(section any) string {
+	for _, mistake := range jsontype.Find(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
+		if mistake.Unknown && mistake.Nearest != "" {
+			return " to " + mistake.Nearest
+		}
+	}
+	return ""
 }
 
 func strictErrors(found []error, at *field.Path, why string) (errs field.ErrorList) {

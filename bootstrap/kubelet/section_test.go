@@ -76,9 +76,9 @@ var _ = Describe("A kubelet section", func() {
 
 	DescribeTable("is refused with an error for each wrong field that names the remedy",
 		func(raw string, all ...string) { Expect(refused(raw)).To(Equal(all)) },
-		Entry("an unknown field", `{"maxPod":5}`, "spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("a field with the wrong case", `{"maxpods":5}`, "spec.kubeletConfiguration.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("an unknown field in an object", `{"logging":{"options":{"jsn":{}}}}`, "spec.kubeletConfiguration.logging.options.jsn: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("an unknown field", `{"maxPod":5}`, "spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"),
+		Entry("a field with the wrong case", `{"maxpods":5}`, "spec.kubeletConfiguration.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"),
+		Entry("an unknown field in an object", `{"logging":{"options":{"jsn":{}}}}`, "spec.kubeletConfiguration.logging.options.jsn: Invalid value: a KubeletConfiguration has no such field: correct its name to json, or remove it"),
 		Entry("an unknown field in a list element", `{"reservedMemory":[{"numaNode":0,"limits":{}},{"numa":1}]}`,
 			"spec.kubeletConfiguration.reservedMemory[1].numa: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
 		Entry("a string instead of a number", `{"maxPods":"many"}`, `spec.kubeletConfiguration.maxPods: Invalid value: must be a whole number, not the string "many"`),

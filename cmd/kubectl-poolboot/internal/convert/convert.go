@@ -134,7 +134,7 @@ func (o *options) convertObjects(args []string) error {
 	for _, remark := range remarks {
 		fmt.Fprintln(o.streams.ErrOut, remark)
 	}
-	refused := input.InOrder(slices.Concat(found.Refused, errs)...)
+	refused := input.InOrder(slices.Concat(found.Refused, errs, judgeRests(found, o.cluster, o.namespace, o.containerRuntime))...)
 	if len(refused) > 0 && !o.skipRefused {
 		return errors.Join(refused...)
 	}

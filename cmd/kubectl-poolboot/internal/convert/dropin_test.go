@@ -58,6 +58,6 @@ spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: %s, content
 	It("warns of a field that does not exist", func() {
 		r := converting("/etc/openshift/kubelet.conf.d/20-a.conf", head+"maxPodz: 5\n")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(r.ErrOut).To(ContainSubstring("warning: " + about + "maxPodz has no effect: a KubeletConfiguration has no such field: correct its name, or remove it"))
+		Expect(r.ErrOut).To(ContainSubstring("warning: " + about + "maxPodz has no effect: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"))
 	})
 })

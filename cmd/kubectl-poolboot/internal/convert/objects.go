@@ -94,12 +94,31 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		errs[i] = objects.Locate(errs[i])
 	}
 	for _, dropped := range objects.Dropped {
-		if kept.Has(dropped.Object) {
-			kind, name, _ := strings.Cut(dropped.Object, " ")
-			remark("warning: %s %q: %s is left out: %s", kind, name, dropped.Path, dropped.Why)
+		kind, name, _ := strings.Cut(dropped.Object, " ")
+		severity := "warning"
+		if dropped.Expected {
+			severity = "note"
+		}
+		if kept.Has(dropped.Object) || objects.IsMisread(kind, name) {
+			remark("%s: %s %q: %s is left out: %s", severity, kind, name, dropped.Path, dropped.Why)
 		}
 	}
 	return converted, input.InOrder(found.all...), errs
+}
+
+// judgeRests returns what is wrong with objects that have values of a wrong type, besides these.
+func judgeRests(objects *input.Objects, cluster, namespace, containerRuntime string) []error {
+	return objects.JudgeRests(func(alone *input.Objects) []error {
+		toWorker := &metav1.LabelSelector{MatchLabels: newBuiltIn(poolv1.RoleWorker).Labels}
+		for i := range alone.KubeletConfigs {
+			alone.KubeletConfigs[i].Spec.MachineConfigPoolSelector = toWorker
+		}
+		for i := range alone.RuntimeConfigs {
+			alone.RuntimeConfigs[i].Spec.MachineConfigPoolSelector = toWorker
+		}
+		_, _, errs := fromOpenShift(alone, cluster, namespace, containerRuntime)
+		return errs
+	})
 }
 
 // OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.

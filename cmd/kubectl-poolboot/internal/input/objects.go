@@ -51,6 +51,9 @@ type Objects struct {
 	// Files.SkipRefused is set.
 	Refused []error
 
+	// misread are OpenShift's objects with values of a wrong type.
+	misread []refusedObject
+
 	// files are those that were read, and objects is the number of objects in them, with those of other kinds.
 	files   []string
 	objects int
@@ -196,6 +199,9 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	case errors.As(err, &fields) && head.Metadata.Name != "":
 		if o.validate && slices.Contains(ownKinds, kind) {
 			fields.errs = append(fields.errs, fields.findOthers(kind, raw)...)
+		}
+		if kind.Group != poolv1.GroupVersion.Group && fields.mistakes != nil {
+			o.misread = append(o.misread, refusedObject{kind: kind, name: head.Metadata.Name, at: at, raw: raw, why: fields})
 		}
 		return o.Refuse(kind.Kind, head.Metadata.Name, fields.errs)
 	case err != nil:

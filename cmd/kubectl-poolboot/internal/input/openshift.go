@@ -2,10 +2,8 @@ package input
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // OpenShift is the group and version of the Machine Config Operator's kinds. They are read as Poolboot's kinds; fields
@@ -66,7 +65,7 @@ func (o *Objects) addOpenShiftPool(raw []byte) error {
 	ours.Spec.MaxUnavailable = theirs.Spec.MaxUnavailable
 	if len(theirs.Spec.Configuration) > 0 {
 		ours.Status.Configuration.Name, _ = theirs.Spec.Configuration["name"].(string)
-		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration")
+		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration", "")
 	}
 	o.items = append(o.items, &ours)
 	return nil
@@ -105,50 +104,60 @@ func (o *Objects) addOpenShiftConfig(raw []byte) error {
 	config.SetGroupVersionKind(OpenShiftConfigKind)
 	if config.Spec.Butane != "" {
 		config.Spec.Butane = ""
-		o.drop(OpenShiftConfigKind, config.Name, "spec.butane")
+		o.drop(OpenShiftConfigKind, config.Name, "spec.butane", "")
 	}
 	o.items = append(o.items, &config)
 	return nil
 }
 
-// decodeOpenShift decodes an object and lists its fields that have a value and that object does not have.
+// decodeOpenShift decodes an object and lists its fields that have a value and that object does not have, also if other
+// values have a wrong type.
 func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, object metav1.Object) error {
-	unknown, err := kjson.UnmarshalStrict(raw, object, kjson.DisallowUnknownFields)
-	if err != nil {
-		return explainDecoding(err, raw, reflect.TypeOf(object).Elem(), false)
-	}
-	if len(object.GetOwnerReferences()) > 0 {
-		o.drop(kind, object.GetName(), "metadata.ownerReferences")
-	}
-	if len(object.GetFinalizers()) > 0 {
-		o.drop(kind, object.GetName(), "metadata.finalizers")
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	var whole map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &whole); err != nil {
+	var written map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
 		return err
 	}
-	for _, strict := range unknown {
-		var field kjson.FieldError
-		if !errors.As(strict, &field) {
-			return strict
+	of := reflect.TypeOf(object).Elem()
+	name, _, _ := unstructured.NestedString(written, "metadata", "name")
+	for _, mistake := range jsontype.Find(written, of, false) {
+		if mistake.Unknown && !IsEmpty(mistake.Value) {
+			o.drop(kind, name, mistake.Path, mistake.Nearest)
 		}
-		value, found, err := unstructured.NestedFieldNoCopy(whole, strings.Split(field.FieldPath(), ".")...)
-		if err != nil || !found || !IsEmpty(value) {
-			o.drop(kind, object.GetName(), field.FieldPath())
-		}
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
+		return explainDecoding(err, raw, of, false)
+	}
+	if len(object.GetOwnerReferences()) > 0 {
+		o.drop(kind, name, ownersField, "")
+	}
+	if len(object.GetFinalizers()) > 0 {
+		o.drop(kind, name, finalizersField, "")
 	}
 	return nil
 }
 
-func (o *Objects) drop(kind schema.GroupVersionKind, name, path string) {
-	why, isKnown := whyDropped[kind.Kind+" "+path]
-	if !isKnown {
-		why = "Poolboot does not have this field"
+// drop lists a field of an object that is not read. If Poolboot has a field with a similar name, it is named.
+func (o *Objects) drop(kind schema.GroupVersionKind, name, path, nearest string) {
+	dropped := DroppedField{Object: kind.Kind + " " + name, Path: path, Why: whyDropped[kind.Kind+" "+path]}
+	ofCluster, isOfCluster := whyOfCluster[path]
+	switch {
+	case isOfCluster:
+		dropped.Why, dropped.Expected = ofCluster, true
+	case dropped.Why == "" && nearest != "":
+		dropped.Why = "Poolboot does not have this field: if it is misspelled, correct its name to " + nearest
+	case dropped.Why == "":
+		dropped.Why = "Poolboot does not have this field"
 	}
-	o.Dropped = append(o.Dropped, DroppedField{Object: kind.Kind + " " + name, Path: path, Why: why})
+	o.Dropped = append(o.Dropped, dropped)
+}
+
+// Fields of the metadata that belong to the cluster from which an object was read.
+const ownersField, finalizersField = "metadata.ownerReferences", "metadata.finalizers"
+
+// whyOfCluster are the reasons why these fields are dropped.
+var whyOfCluster = map[string]string{
+	ownersField:     "the owner is in the OpenShift cluster, and the garbage collector would delete an object whose owner does not exist",
+	finalizersField: "controllers of the OpenShift cluster remove finalizers, and without them the object could never be deleted",
 }
 
 // onlyOpenShiftAPI is why fields of an Image are dropped that are not for hosts.
@@ -170,6 +179,8 @@ type DroppedField struct {
 	Path string
 	// Why is the reason.
 	Why string
+	// Expected is true for a field that has no meaning outside of the cluster from which the object was read.
+	Expected bool
 }
 
 // IsEmpty reports whether a value of a JSON field means the same as a field that is not set.

@@ -1,6 +1,10 @@
 package input
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +19,7 @@ import (
 )
 
 // findOthers returns what else is wrong with the object of Poolboot's that the error is about, by itself: what the API
-// server and the webhook would refuse without its mistakes. Left out are errors that may only follow from a mistake:
-// those about the same field, about the field that a wrong name stands for, and about an object around one of these
-// that name it.
+// server and the webhook would refuse without its mistakes. Left out are errors that may only follow from a mistake.
 func (e *fieldsError) findOthers(kind schema.GroupVersionKind, raw []byte) (others field.ErrorList) {
 	var written map[string]any
 	typed, err := Scheme().New(kind)
@@ -25,17 +27,7 @@ func (e *fieldsError) findOthers(kind schema.GroupVersionKind, raw []byte) (othe
 		return nil
 	}
 	object := typed.(client.Object)
-	var removed, misspelled [][]string
-	for _, mistake := range e.mistakes {
-		path := pathSegments(mistake.Path)
-		switch {
-		case !mistake.Unknown:
-			depth, _ := removeField(written, path)
-			removed = append(removed, path[:depth])
-		case mistake.Nearest != "":
-			misspelled = append(misspelled, append(slices.Clone(path[:len(path)-1]), mistake.Nearest))
-		}
-	}
+	absent := e.removeMistakes(written)
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(written, object) != nil {
 		return nil // a list or a text in place of an object
 	}
@@ -48,19 +40,93 @@ func (e *fieldsError) findOthers(kind schema.GroupVersionKind, raw []byte) (othe
 		others = append(others, ValidatePool([]poolv1.MachineConfigPool{*p}, 0)...)
 	}
 	return slices.DeleteFunc(append(others, validateWritten(kind, written, object)...), func(err *field.Error) bool {
-		at := pathSegments(err.Field)
-		isAround := func(path []string) bool {
-			return len(at) < len(path) && slices.Equal(at, path[:len(at)]) &&
-				(strings.Contains(err.Detail, path[len(path)-1]) || strings.HasSuffix(err.Detail, " properties"))
-		}
-		return slices.ContainsFunc(e.errs, func(known *field.Error) bool { return known.Field == err.Field }) ||
-			slices.ContainsFunc(removed, func(path []string) bool {
-				return isAround(path) || len(at) >= len(path) && slices.Equal(at[:len(path)], path)
-			}) ||
-			slices.ContainsFunc(misspelled, func(path []string) bool {
-				return isAround(path) || slices.Equal(at, path) && err.Type == field.ErrorTypeRequired
-			})
+		return e.isAbout(err.Field) || absent.explain(err.Field, err.Detail, err.Type == field.ErrorTypeRequired)
 	})
+}
+
+// isAbout reports whether an error is about a field that this one is about too.
+func (e *fieldsError) isAbout(path string) bool {
+	return slices.ContainsFunc(e.errs, func(known *field.Error) bool { return known.Field == path })
+}
+
+// absent are the paths of fields that an object does not have because of a mistake.
+type absent struct {
+	// removed had values of a wrong type, and misspelled have another name.
+	removed, misspelled [][]string
+}
+
+// removeMistakes removes the values of a wrong type from an object.
+func (e *fieldsError) removeMistakes(written map[string]any) (from absent) {
+	for _, mistake := range e.mistakes {
+		path := pathSegments(mistake.Path)
+		switch {
+		case !mistake.Unknown:
+			depth, _ := removeField(written, path)
+			from.removed = append(from.removed, path[:depth])
+		case mistake.Nearest != "":
+			from.misspelled = append(from.misspelled, append(slices.Clone(path[:len(path)-1]), mistake.Nearest))
+		}
+	}
+	return from
+}
+
+// explain reports whether an error may only follow from a mistake: it is about the field of a wrong type, the field
+// that a wrong name stands for, or an object around one of these and names it.
+func (a absent) explain(path, detail string, isRequired bool) bool {
+	at := pathSegments(path)
+	isAround := func(path []string) bool {
+		return len(at) < len(path) && slices.Equal(at, path[:len(at)]) &&
+			(strings.Contains(detail, path[len(path)-1]) || strings.HasSuffix(detail, " properties"))
+	}
+	return slices.ContainsFunc(a.removed, func(path []string) bool {
+		return isAround(path) || len(at) >= len(path) && slices.Equal(at[:len(path)], path)
+	}) ||
+		slices.ContainsFunc(a.misspelled, func(path []string) bool {
+			return isAround(path) || slices.Equal(at, path) && isRequired
+		})
+}
+
+// refusedObject is an object of OpenShift's with values of a wrong type.
+type refusedObject struct {
+	kind schema.GroupVersionKind
+	name string
+	at   place
+	raw  []byte
+	why  *fieldsError
+}
+
+// JudgeRests returns what else is wrong with OpenShift's objects that have values of a wrong type. It has each judged
+// without these values, as if it was the only object of the files.
+func (o *Objects) JudgeRests(judge func(*Objects) []error) (errs []error) {
+	for _, refused := range o.misread {
+		var written map[string]any
+		if kjson.UnmarshalCaseSensitivePreserveInts(refused.raw, &written) != nil {
+			continue
+		}
+		from := refused.why.removeMistakes(written)
+		rest, err := json.Marshal(written)
+		alone := &Objects{notes: io.Discard, readKubeletConfigs: o.readKubeletConfigs, readPolicies: o.readPolicies, readRuntimeConfigs: o.readRuntimeConfigs}
+		if err != nil || alone.addObject(refused.kind, refused.at, rest) != nil {
+			continue // a list or a text in place of an object
+		}
+		about := fmt.Sprintf("%s %q: ", refused.kind.Kind, refused.name)
+		for _, err := range InOrder(judge(alone)...) {
+			text := err.Error()
+			if located := (*problem)(nil); errors.As(err, &located) {
+				text = located.err.Error()
+			}
+			path := fieldOf(text)
+			if strings.HasPrefix(text, about) && !refused.why.isAbout(path) && !from.explain(path, text, false) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
+
+// IsMisread reports whether an object of OpenShift's has values of a wrong type.
+func (o *Objects) IsMisread(kind, name string) bool {
+	return slices.ContainsFunc(o.misread, func(refused refusedObject) bool { return refused.kind.Kind == kind && refused.name == name })
 }
 
 // pathSegments returns the keys and the indices of a path.
