@@ -26,11 +26,19 @@ type KubeletError struct {
 
 // Error names the pool, the fields and the remedies.
 func (e *KubeletError) Error() string {
-	together := ""
-	if e.Inherited {
-		together = "together with spec.kubeletConfiguration of the worker pool: "
+	return fmt.Sprintf("MachineConfigPool %q: %v", e.Pool, e.Explain().ToAggregate())
+}
+
+// Explain returns the errors. With Inherited, each says that the pool inherits fields.
+func (e *KubeletError) Explain() (errs field.ErrorList) {
+	for _, err := range e.Errs {
+		explained := *err
+		if e.Inherited {
+			explained.Detail += " (it inherits fields of the worker pool)"
+		}
+		errs = append(errs, &explained)
 	}
-	return fmt.Sprintf("MachineConfigPool %q: %s%v", e.Pool, together, e.Errs.ToAggregate())
+	return errs
 }
 
 // CheckKubelet validates the kubeletWrapper of a pool, and its kubeletConfiguration by itself and together with that of

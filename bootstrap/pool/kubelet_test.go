@@ -117,8 +117,13 @@ var _ = Describe("The kubelet section of a pool", func() {
 		Entry("the two together", withKubelet(worker, `{"imageGCLowThresholdPercent":78}`), withKubelet(infra, `{"imageGCHighThresholdPercent":81,"imageGCLowThresholdPercent":81}`),
 			`MachineConfigPool "infra": spec.kubeletConfiguration.imageGCLowThresholdPercent`),
 		Entry("only the two together", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`),
-			`MachineConfigPool "infra": together with spec.kubeletConfiguration of the worker pool: spec.kubeletConfiguration.shutdownGracePeriodByPodPriority`),
+			`MachineConfigPool "infra": spec.kubeletConfiguration.shutdownGracePeriodByPodPriority`),
 	)
+
+	It("is refused with a note if the error is only with the fields of worker's", func() {
+		_, err := render("infra", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`))
+		Expect(err).To(MatchError(HaveSuffix(" (it inherits fields of the worker pool)")))
+	})
 
 	It("can depend on a field of worker's", func() {
 		Expect(pool.CheckKubelet(&bigInfra, nil)).To(Succeed())

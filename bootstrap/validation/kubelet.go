@@ -2,6 +2,7 @@ package validation
 
 import (
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -18,10 +19,8 @@ func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigP
 	}
 	var kubeletErr *pool.KubeletError
 	switch err := pool.CheckKubelet(p, worker); {
-	case errors.As(err, &kubeletErr) && kubeletErr.Inherited:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, err.Error())}
 	case errors.As(err, &kubeletErr) && kubeletErr.Pool == p.Name:
-		return kubeletErr.Errs
+		return kubeletErr.Explain()
 	case errors.As(err, &kubeletErr):
 		return nil // the error is in the worker pool
 	case err != nil:
@@ -32,7 +31,10 @@ func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigP
 	var errs field.ErrorList
 	for i := range others {
 		if err := pool.CheckKubelet(&others[i], p); errors.As(err, &kubeletErr) && kubeletErr.Inherited {
-			errs = append(errs, field.Invalid(at, field.OmitValueType{}, err.Error()))
+			for _, err := range kubeletErr.Errs {
+				err.Detail += fmt.Sprintf(" (in MachineConfigPool %s, which inherits fields of this pool)", others[i].Name)
+			}
+			errs = append(errs, kubeletErr.Errs...)
 		}
 	}
 	return errs

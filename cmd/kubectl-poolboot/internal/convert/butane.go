@@ -60,8 +60,8 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 		at, why := cutField(strings.TrimPrefix(about, fmt.Sprintf("MachineConfig %q: ", config.Name)))
 		fmt.Fprintf(o.streams.ErrOut, "%s: %s\n", severity, whole.Locate(ignition.Problem{Path: at, Message: why}))
 	}
-	if input.IsControlPlane(config.Labels[roleLabel]) {
-		remark("warning: metadata.labels[%s]: no pool selects it: control plane machines are in no pool of Poolboot: set the role of another pool", roleLabel)
+	if input.IsControlPlane(config.Labels[input.RoleLabel]) {
+		remark("warning: metadata.labels[%s]: no pool selects it: control plane machines are in no pool of Poolboot: set the role of another pool", input.RoleLabel)
 	}
 	configs := []poolv1.MachineConfig{config}
 	setWrappers(configs, nil, remark)

@@ -9,6 +9,7 @@ import (
 
 	butane "github.com/coreos/butane/config"
 	"github.com/coreos/butane/config/common"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -42,7 +43,7 @@ func poolFor(object unstructured.Unstructured) string {
 	text, err := yaml.Marshal(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
 		"metadata": map[string]any{"name": corpusPool, "labels": labels},
 		"spec": map[string]any{
-			"machineConfigSelector": map[string]any{"matchLabels": map[string]any{roleLabel: corpusPool}},
+			"machineConfigSelector": map[string]any{"matchLabels": map[string]any{input.RoleLabel: corpusPool}},
 			"nodeSelector":          map[string]any{"matchLabels": map[string]any{"node-role.kubernetes.io/" + corpusPool: ""}}}})
 	utilruntime.Must(err)
 	return "\n---\n" + string(text)

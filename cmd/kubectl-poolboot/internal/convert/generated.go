@@ -2,7 +2,6 @@ package convert
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,47 +52,9 @@ func whyGenerated(config *poolv1.MachineConfig) string {
 // isForRole reports whether the name of a template has the role of its label, as all of OpenShift's have: 00-worker is
 // one, and 00-proxy is a user's.
 func isForRole(config *poolv1.MachineConfig) bool {
-	role := config.Labels[roleLabel]
+	role := config.Labels[input.RoleLabel]
 	_, of, _ := strings.Cut(config.Name, "-")
 	return role != "" && (of == role || strings.HasPrefix(config.Name, "01-") && strings.HasPrefix(of, role+"-"))
-}
-
-// roleLabel is the label by which OpenShift's pools select MachineConfigs.
-const roleLabel = "machineconfiguration.openshift.io/role"
-
-// newBuiltIn returns one of the two pools that every OpenShift cluster has, as OpenShift installs it.
-func newBuiltIn(role string) poolv1.MachineConfigPool {
-	p := poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Labels: map[string]string{
-		"machineconfiguration.openshift.io/mco-built-in":                         "",
-		fmt.Sprintf("pools.operator.machineconfiguration.openshift.io/%s", role): "",
-	}}}
-	p.SetGroupVersionKind(input.OpenShiftPoolKind)
-	p.Spec.PoolRole = role
-	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{roleLabel: role}}
-	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + role: ""}}
-	return p
-}
-
-// completeWorker gives a pool worker what OpenShift's has and the files leave out, as GitOps repositories do: they have
-// only labels and spec.paused.
-func completeWorker(worker *poolv1.MachineConfigPool, remark func(string, ...any)) {
-	builtIn := newBuiltIn(poolv1.RoleWorker)
-	var added []string
-	if worker.Spec.MachineConfigSelector == nil {
-		worker.Spec.MachineConfigSelector = builtIn.Spec.MachineConfigSelector
-		added = append(added, "spec.machineConfigSelector")
-	}
-	if s := worker.Spec.NodeSelector; len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		worker.Spec.NodeSelector = builtIn.Spec.NodeSelector
-		added = append(added, "spec.nodeSelector")
-	}
-	if len(added) == 0 {
-		return
-	}
-	maps.Copy(builtIn.Labels, worker.Labels) // KubeletConfigs select the labels of the built-in pool
-	worker.Labels = builtIn.Labels
-	remark("note: MachineConfigPool %q: the labels and %s of OpenShift's built-in pool are added, which the files do not contain",
-		worker.Name, strings.Join(added, " and "))
 }
 
 // needsWorker returns the first object for which the pool worker must exist, or "": custom pools inherit from it, it
@@ -102,7 +63,7 @@ func needsWorker(objects *input.Objects, pools []poolv1.MachineConfigPool) strin
 	if len(pools) > 0 {
 		return fmt.Sprintf("MachineConfigPool %q inherits from it", pools[0].Name)
 	}
-	worker := newBuiltIn(poolv1.RoleWorker)
+	worker := input.NewBuiltIn(poolv1.RoleWorker)
 	for _, config := range input.Of[*poolv1.MachineConfig](objects) {
 		if input.IsOpenShift(config.TypeMeta) && whyGenerated(config) == "" && matchesSelector(worker.Spec.MachineConfigSelector, config.Labels) {
 			return fmt.Sprintf("it selects MachineConfig %q", config.Name)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // Container runtimes of hosts, for which files are written.
@@ -49,7 +50,7 @@ func newFilesConfig(name, role string, files hostFiles) poolv1.MachineConfig {
 	}
 	text, err := yaml.Marshal(table{"variant": "fcos", "version": "1.5.0", "storage": table{"files": list}})
 	utilruntime.Must(err)
-	config := poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{roleLabel: role}}}
+	config := poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{input.RoleLabel: role}}}
 	config.Spec.Butane = string(text)
 	return config
 }

@@ -109,7 +109,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 // judgeRests returns what is wrong with objects that have values of a wrong type, besides these.
 func judgeRests(objects *input.Objects, cluster, namespace, containerRuntime string) []error {
 	return objects.JudgeRests(func(alone *input.Objects) []error {
-		toWorker := &metav1.LabelSelector{MatchLabels: newBuiltIn(poolv1.RoleWorker).Labels}
+		toWorker := &metav1.LabelSelector{MatchLabels: input.NewBuiltIn(poolv1.RoleWorker).Labels}
 		for i := range alone.KubeletConfigs {
 			alone.KubeletConfigs[i].Spec.MachineConfigPoolSelector = toWorker
 		}
@@ -148,24 +148,18 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 	}
 	for _, role := range []string{roleMaster, roleArbiter} {
 		if !slices.ContainsFunc(controlPlane, func(p poolv1.MachineConfigPool) bool { return p.Name == role }) {
-			controlPlane = append(controlPlane, newBuiltIn(role))
+			controlPlane = append(controlPlane, input.NewBuiltIn(role))
 		}
 	}
-	hasWorker := false
-	for i := range pools {
-		if pools[i].Name == poolv1.RoleWorker {
-			hasWorker = true
-			completeWorker(&pools[i], remark)
-		}
-	}
+	hasWorker := slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool { return p.Name == poolv1.RoleWorker })
 	switch why := needsWorker(objects, pools); {
 	case hasWorker || why == "":
 	case isWorkerRefused(objects):
 		remark("warning: MachineConfigPool %q is left out, because it is refused: KubeletConfigs and policies for it are left out with it", poolv1.RoleWorker)
-		pools = append(pools, newBuiltIn(poolv1.RoleWorker)) // to judge what is for it
+		pools = append(pools, input.NewBuiltIn(poolv1.RoleWorker)) // to judge what is for it
 	default:
 		remark("note: MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", poolv1.RoleWorker, why)
-		pools = append(pools, newBuiltIn(poolv1.RoleWorker))
+		pools = append(pools, input.NewBuiltIn(poolv1.RoleWorker))
 	}
 	rank := map[bool]int{false: 0, true: 1} // by whether a pool is custom
 	slices.SortFunc(pools, func(a, b poolv1.MachineConfigPool) int {
@@ -197,7 +191,7 @@ func selectConfigs(
 			remark("note: MachineConfig %q is left out: %s", config.Name, whyGenerated(config))
 		case slices.ContainsFunc(controlPlane, isIn) && !slices.ContainsFunc(pools, isIn):
 			remark("warning: MachineConfig %q is left out: only the control plane's pool selects it", config.Name)
-		case input.IsControlPlane(config.Labels[roleLabel]) && !slices.ContainsFunc(pools, isIn):
+		case input.IsControlPlane(config.Labels[input.RoleLabel]) && !slices.ContainsFunc(pools, isIn):
 			remark("warning: MachineConfig %q is left out: its role is the control plane", config.Name)
 		default:
 			selected = append(selected, config)

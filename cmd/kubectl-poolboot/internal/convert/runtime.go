@@ -121,7 +121,7 @@ func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, contro
 		config := newFilesConfig("99-"+p.Name+"-containerruntime", p.Name, files)
 		if !matchesSelector(p.Spec.MachineConfigSelector, config.Labels) {
 			errs = append(errs, fmt.Errorf("MachineConfigPool %q: spec.machineConfigSelector: must select MachineConfigs with the label %s: %s, "+
-				"which OpenShift's own for ContainerRuntimeConfigs have: add it", p.Name, roleLabel, p.Name))
+				"which OpenShift's own for ContainerRuntimeConfigs have: add it", p.Name, input.RoleLabel, p.Name))
 			continue
 		}
 		converted = append(converted, config)

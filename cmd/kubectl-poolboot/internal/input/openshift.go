@@ -2,6 +2,7 @@ package input
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -30,7 +31,7 @@ func IsOpenShift(object metav1.TypeMeta) bool {
 }
 
 // addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
-// node selector it matches nothing. The control plane's pool selects no Node: see pool.Decide. What Nodes should run is
+// node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no Node: see pool.Decide. What Nodes should run is
 // in OpenShift's spec.configuration, and in Poolboot's status.configuration.
 func (o *Objects) addOpenShiftPool(raw []byte) error {
 	var theirs struct {
@@ -66,6 +67,11 @@ func (o *Objects) addOpenShiftPool(raw []byte) error {
 	if len(theirs.Spec.Configuration) > 0 {
 		ours.Status.Configuration.Name, _ = theirs.Spec.Configuration["name"].(string)
 		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration", "")
+	}
+	if ours.Name == poolv1.RoleWorker {
+		if remark := completeWorker(&ours); remark != "" {
+			fmt.Fprintf(o.notes, "note: %v\n", o.LocateText(remark))
+		}
 	}
 	o.items = append(o.items, &ours)
 	return nil

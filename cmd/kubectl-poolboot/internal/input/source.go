@@ -100,8 +100,8 @@ func (o *Objects) explainPools(err error) error {
 			all = append(all, fmt.Errorf("%s %q: spec.poolRole: MachineConfigPool %q has the role %q too: change or remove one of them", PoolKind.Kind, name, copies.Pools[0], copies.Role))
 		}
 		return errors.Join(all...)
-	case errors.As(err, &kubelet) && !kubelet.Inherited:
-		return o.Refuse(PoolKind.Kind, kubelet.Pool, kubelet.Errs)
+	case errors.As(err, &kubelet):
+		return o.Refuse(PoolKind.Kind, kubelet.Pool, kubelet.Explain())
 	case errors.As(err, &selector):
 		for _, p := range Of[*poolv1.MachineConfigPool](o) {
 			of := map[string]*metav1.LabelSelector{"spec.nodeSelector": p.Spec.NodeSelector, "spec.machineConfigSelector": p.Spec.MachineConfigSelector}[selector.Path]

@@ -101,6 +101,11 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	for _, p := range pools.Items {
+		if input.SelectsNothing(&p) && !input.IsControlPlane(p.Name) {
+			o.note(source.LocateText(fmt.Sprintf("MachineConfigPool %q: spec.nodeSelector: without requirements it selects no Node, as in OpenShift", p.Name)))
+		}
+	}
 	switch {
 	case o.node != "" || o.labels != nil:
 		return o.printNode(source, pools.Items)

@@ -37,8 +37,6 @@ var _ = Describe("which", func() {
 		Entry("Linux", theirs, "kubernetes.io/os=linux,"+clitest.RoleLabels("worker"), `{"pool":"worker"}`),
 		Entry("Poolboot's pool with its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
 		Entry("pools of both kinds", append([]string{ours[2]}, theirs...), clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
-		Entry("OpenShift's pool without a selector matches nothing", []string{strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]},
-			clitest.RoleLabels("infra"), `{"pool":null}`),
 	)
 
 	It("prints only the role without -o", func() {
@@ -52,6 +50,24 @@ var _ = Describe("which", func() {
 		Entry("unmanaged", clitest.RoleLabels("gpu"), "note: the Node is unmanaged: no pool selects its labels"),
 		Entry("control plane", clitest.RoleLabels("master"), "note: a control plane Node is in no pool"),
 	)
+
+	It("notes that OpenShift's custom pool without a node selector selects no Node", func() {
+		pools := clitest.WriteFile("pools.yaml", clitest.OpenShiftWorker, strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0])
+		r := runPoolboot("which", "--pools", pools, "--labels", clitest.RoleLabels("infra"))
+		Expect(r.Code).To(BeZero())
+		Expect(r.Out).To(BeEmpty())
+		Expect(r.ErrOut).To(And(
+			MatchRegexp(`note: \S+pools.yaml: document 2: line \d+: MachineConfigPool "infra": spec.nodeSelector: without requirements it selects no Node, as in OpenShift\n`),
+			HaveSuffix("note: the Node is unmanaged: no pool selects its labels\n")))
+	})
+
+	It("gives OpenShift's pool worker the node selector that OpenShift's operator sets", func() {
+		pools := clitest.WriteFile("pools.yaml", strings.Split(clitest.OpenShiftWorker, "spec:")[0]+"spec: {paused: true}\n")
+		r := runPoolboot("which", "--pools", pools, "--labels", clitest.RoleLabels("worker"))
+		Expect(r.Out).To(Equal("worker\n"))
+		Expect(r.ErrOut).To(MatchRegexp(`note: \S+pools.yaml: document 1: line \d+: MachineConfigPool "worker": the labels and spec.machineConfigSelector and ` +
+			`spec.nodeSelector of OpenShift's built-in pool are added, which the files do not contain\n`))
+	})
 
 	It("notes the custom pools that also match a control plane Node", func() {
 		r := runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
