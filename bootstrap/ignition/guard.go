@@ -171,6 +171,9 @@ func (g *guard) checkFiles(files []types.File) {
 		if len(file.Append) > 0 && len(g.refusals) == before {
 			g.checkFile(place, name, whole) // the parts can be harmless, and the whole not
 		}
+		if isKubeletConfig(name) && file.Contents.Source != nil && len(g.refusals) == before {
+			g.checkKubeletType(place+".contents", name, whole)
+		}
 	}
 }
 

@@ -25,6 +25,9 @@ func fileWith(path, contents string) string {
 	return storage("files", fmt.Sprintf(`{"path":%q,"contents":{"source":%q}}`, path, dataurl.EncodeBytes([]byte(contents))))
 }
 
+// kubeletType is at the start of a kubelet configuration.
+const kubeletType = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
 // unit returns a document with one unit.
 func unit(body string) string {
 	return `{"ignition":{"version":"3.5.0"},"systemd":{"units":[` + body + `]}}`
@@ -108,6 +111,14 @@ var _ = Describe("Guard", func() {
 		Entry("the provider ID in a kubelet configuration in JSON", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", `{"providerID": "x"}`), "storage.files[0].contents", "providerID is reserved for Poolboot"),
 		Entry("a kubelet configuration that is a list", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "[1]"), "storage.files[0].contents", "the file must be an object, not a list"),
 		Entry("a kubelet configuration with a number that JSON does not have", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "a: .inf"), "storage.files[0].contents", "a number is not finite: correct it"),
+		Entry("a kubelet configuration without a kind", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "apiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 5"), "storage.files[0].contents",
+			"/etc/kubernetes/kubelet.conf.d/1.conf: the file must have apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration, or the kubelet would not start"),
+		Entry("a kubelet configuration without an apiVersion", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "kind: KubeletConfiguration\nmaxPods: 5"), "storage.files[0].contents",
+			"must have apiVersion"),
+		Entry("a kubelet configuration with a kind in another case", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "apiVersion: kubelet.config.k8s.io/v1beta1\nKind: KubeletConfiguration"), "storage.files[0].contents", "must have apiVersion"),
+		Entry("a kubelet configuration of another version", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration"), "storage.files[0].contents",
+			"must have apiVersion"),
+		Entry("an empty kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/a/1.conf", ""), "storage.files[0].contents", "must have apiVersion"),
 		Entry("a malformed kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf", "a: [\n"), "storage.files[0].contents", "would not start"),
 
 		Entry("a reference to a configuration to merge", `{"ignition":{"version":"3.5.0","config":{"merge":[{"source":"https://a"}]}}}`, "ignition.config.merge[0]", "copy its content into this one"),
@@ -134,7 +145,11 @@ var _ = Describe("Guard", func() {
 		Entry("a comment that names a flag", fileWith("/etc/sysconfig/kubelet", "# no --node-labels here\n\n ; nor --provider-id\nA=b\n")),
 		Entry("a flag that only starts like a reserved one", fileWith("/etc/default/kubelet", "A=--node-status-update-frequency=5s --provider-idle")),
 		Entry("a program that contains the flags", fileWith("/opt/bin/kubelet", "\x7fELF\x00--node-labels")),
-		Entry("a kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/90-mine.conf", "kind: KubeletConfiguration\nmaxPods: 500\n")),
+		Entry("a kubelet configuration", fileWith("/etc/kubernetes/kubelet.conf.d/90-mine.conf", kubeletType+"maxPods: 500\n")),
+		Entry("a kubelet configuration whose type is in another part than its settings", storage("files",
+			fmt.Sprintf(`{"path":"/etc/kubernetes/kubelet.conf.d/1.conf","contents":{"source":%q},"append":[{"source":"data:,maxPods:%%205"}]}`, dataurl.EncodeBytes([]byte(kubeletType))))),
+		Entry("settings that are appended to a kubelet configuration of the image", storage("files", `{"path":"/etc/kubernetes/kubelet.conf.d/1.conf","append":[{"source":"data:,maxPods:%205"}]}`)),
+		Entry("a file that the kubelet does not read", fileWith("/etc/kubernetes/kubelet.conf.d/1.conf.bak", "maxPods: 5")),
 		Entry("a large remote file", storage("files", `{"path":"/opt/model","contents":{"source":"https://a/model","verification":{"hash":"sha512-`+strings.Repeat("0", 128)+`"}}}`)),
 		Entry("a file without contents", storage("files", `{"path":"/etc/motd","mode":420}`)),
 	)

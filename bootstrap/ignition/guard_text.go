@@ -95,6 +95,19 @@ func (g *guard) checkKubeletConfig(place, name string, data []byte) {
 	}
 }
 
+// checkKubeletType checks the apiVersion and the kind of a whole drop-in of the kubelet's configuration. The kubelet
+// compares them and their keys exactly.
+func (g *guard) checkKubeletType(place, name string, data []byte) {
+	const apiVersion, kind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+	var settings map[string]any
+	if yaml.Unmarshal(data, &settings) != nil {
+		return // checkKubeletConfig refuses it
+	}
+	if settings["apiVersion"] != apiVersion || settings["kind"] != kind {
+		g.refuse(place, "%s: the file must have apiVersion: %s and kind: %s, or the kubelet would not start", name, apiVersion, kind)
+	}
+}
+
 func (g *guard) refuseSetting(place, what, setting string) {
 	g.refuse(place, "%s: %s is reserved for Poolboot: %s", what, setting, remedyPool)
 }

@@ -78,11 +78,7 @@ func cleanKubeletDropin(file map[string]any, remark func(severity, format string
 		file["contents"] = map[string]any{"source": ignition.DataURL(cleaned)}
 		changed = true
 	}
-	for name, value := range map[string]any{"apiVersion": kubelet.APIVersion, "kind": kubelet.Kind} {
-		if _, has := fields[name]; !has {
-			fields[name] = value
-		}
-	}
+	fields["apiVersion"], fields["kind"] = kubelet.APIVersion, kubelet.Kind // the checks of Ignition name others
 	text, err = yaml.Marshal(fields)
 	utilruntime.Must(err)
 	text, err = yaml.YAMLToJSON(text)

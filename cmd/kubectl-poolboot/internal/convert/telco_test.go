@@ -223,7 +223,7 @@ spec: {config: {ignition: {version: 3.2.0}, storage: {files: [null, {path: /etc/
 		r := converting(clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
 metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
-spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/openshift/kubelet.conf.d/20-a.conf, contents: {source: "data:,maxPods:%20100"}}]}}}`)
+spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/openshift/kubelet.conf.d/20-a.conf, contents: {source: "data:,apiVersion:%20kubelet.config.k8s.io/v1beta1%0Akind:%20KubeletConfiguration%0AmaxPods:%20100"}}]}}}`)
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(r.ErrOut).To(Equal(`note: MachineConfig "50-a": spec.config.storage.files[0]: /etc/openshift/kubelet.conf.d/20-a.conf becomes /etc/kubernetes/kubelet.conf.d/20-a.conf, which the kubelet reads` + "\n"))
 		Expect(r.Out).To(ContainSubstring("path: /etc/kubernetes/kubelet.conf.d/20-a.conf"))

@@ -31,8 +31,9 @@ func IsOpenShift(object metav1.TypeMeta) bool {
 }
 
 // addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
-// node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no Node: see pool.Decide. What Nodes should run is
-// in OpenShift's spec.configuration, and in Poolboot's status.configuration.
+// node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no
+// Node: see pool.Decide. What Nodes should run is in OpenShift's spec.configuration, and in Poolboot's
+// status.configuration.
 func (o *Objects) addOpenShiftPool(raw []byte) error {
 	var theirs struct {
 		metav1.TypeMeta   `json:",inline"`
