@@ -155,8 +155,8 @@ spec:
 			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot`),
 		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
 			`note: MachineConfig "rendered-worker-0" is left out: it is rendered, and Poolboot renders its own`),
-		Entry("an object of Poolboot", clitest.Pool("edge", "gpu"),
-			`note: MachineConfigPool "gpu" is left out: it is a Poolboot object already`),
+		Entry("an object of another project", "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
+			`note: Node "a" is ignored: it is no object of OpenShift`),
 	)
 
 	It("ignores empty fields", func() {

@@ -107,9 +107,9 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
 			Expect(r.ErrOut).To(ContainSubstring(`warning: KubeletConfig "big" is left out` + remark))
 		},
-		Entry("of a pool that is not in the files", "role: gpu", ": its machineConfigPoolSelector selects no pool of the files"),
+		Entry("of a pool that is not in the files", "role: gpu", ": its machineConfigPoolSelector selects no pool of OpenShift in the files"),
 		Entry("of the control plane", "role: master", " for the control plane"),
-		Entry("of no pool, with an empty selector", "", ": its machineConfigPoolSelector selects no pool of the files"),
+		Entry("of no pool, with an empty selector", "", ": its machineConfigPoolSelector selects no pool of OpenShift in the files"),
 	)
 
 	Describe("of two for one pool", func() {

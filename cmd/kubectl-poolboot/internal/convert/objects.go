@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,13 +23,14 @@ import (
 )
 
 // fromOpenShift returns OpenShift's objects as Poolboot's objects of a Cluster, in an order in which they can be
-// applied: MachineConfigs, the pool worker, custom pools. The notes name everything that is left out. The errors name
-// every object that Poolboot would refuse to store; these objects are not returned. Settings of the container runtime
-// are for the one with a name.
+// applied: MachineConfigs, the pool worker, custom pools. Poolboot's own objects are kept. The
+// notes name everything that is left out. The errors name every object that Poolboot would refuse to store; these
+// objects are not returned. Settings of the container runtime are for the one with a name.
 func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime string) (converted []runtime.Object, notes, errs []error) {
 	found := &remarks{objects: objects}
 	remark := found.add
-	pools, controlPlane, errs := selectPools(objects, remark)
+	own := selectOwn(objects, cluster, namespace, remark)
+	pools, controlPlane, errs := selectPools(objects, own.hasWorker(), remark)
 	errs = append(errs, setKubeletSections(objects, pools, controlPlane, remark)...)
 	if err := setDisruptionPolicy(objects, pools, remark); err != nil {
 		errs = append(errs, err)
@@ -60,11 +60,11 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	for _, config := range objects.MachineConfigurations {
 		kept.Insert(input.OpenShiftPolicyKind.Kind + " " + config.Name)
 	}
-	keep := func(object client.Object, kind schema.GroupVersionKind, wrong field.ErrorList) {
-		key := kind.Kind + " " + object.GetName()
-		err := objects.Refuse(kind.Kind, object.GetName(), wrong)
+	keep := func(object client.Object, wrong field.ErrorList) {
+		kind, key := object.GetObjectKind().GroupVersionKind().Kind, keyOf(object, namespace)
+		err := objects.Refuse(kind, object.GetName(), wrong)
 		if kept.Has(key) {
-			err = fmt.Errorf("%s %q is given twice: remove one", kind.Kind, object.GetName())
+			err = fmt.Errorf("%s %q is given twice: remove one", kind, object.GetName())
 		}
 		kept.Insert(key)
 		if err != nil {
@@ -76,7 +76,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	for i := range configs {
 		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
 		configs[i].SetGroupVersionKind(input.ConfigKind)
-		keep(&configs[i], input.ConfigKind, append(wrongDropins[configs[i].Name], checkConfig(&configs[i], remark)...))
+		keep(&configs[i], append(wrongDropins[configs[i].Name], checkConfig(&configs[i], remark)...))
 	}
 	for i := range pools {
 		pools[i].ObjectMeta = convertMeta(pools[i].ObjectMeta, namespace)
@@ -84,11 +84,21 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		pools[i].Status = poolv1.MachineConfigPoolStatus{}
 		pools[i].SetGroupVersionKind(input.PoolKind)
 	}
+	for _, config := range own.configs {
+		keep(own.written(config), config.Validate())
+	}
 	for i := range pools {
 		if pools[i].Name == poolv1.RoleWorker && isWorkerRefused(objects) {
 			continue
 		}
-		keep(&pools[i], input.PoolKind, checkPool(pools, i))
+		keep(&pools[i], checkPool(slices.Concat(pools, own.pools), i))
+	}
+	for i, other := range own.others {
+		wrong := other.Validate()
+		if i < len(own.pools) {
+			wrong = append(input.ValidatePool(slices.Concat(own.pools, pools), i), wrong...)
+		}
+		keep(own.written(other), wrong)
 	}
 	for i := range errs {
 		errs[i] = objects.Locate(errs[i])
@@ -124,14 +134,13 @@ func judgeRests(objects *input.Objects, cluster, namespace, containerRuntime str
 // OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.
 const roleMaster, roleArbiter = "master", "arbiter"
 
-// selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane. The errors name
-// pools that are given twice.
-func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool, copies []error) {
+// selectPools returns OpenShift's pools, worker first, and separately the pools of the control plane. The pool worker
+// is added unless there is one. The errors name pools that are given twice.
+func selectPools(objects *input.Objects, hasWorker bool, remark func(string, ...any)) (pools, controlPlane []poolv1.MachineConfigPool, copies []error) {
 	var selected []*poolv1.MachineConfigPool
 	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
 		switch {
-		case !input.IsOpenShift(p.TypeMeta):
-			remark("note: MachineConfigPool %q is left out: it is a Poolboot object already", p.Name)
+		case !input.IsOpenShift(p.TypeMeta): // see selectOwn
 		case p.Name == roleArbiter:
 			remark("warning: MachineConfigPool %q is left out: its machines run etcd of OpenShift's control plane, and control plane machines are in no pool of Poolboot", p.Name)
 			controlPlane = append(controlPlane, *p)
@@ -151,7 +160,7 @@ func selectPools(objects *input.Objects, remark func(string, ...any)) (pools, co
 			controlPlane = append(controlPlane, input.NewBuiltIn(role))
 		}
 	}
-	hasWorker := slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool { return p.Name == poolv1.RoleWorker })
+	hasWorker = hasWorker || slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool { return p.Name == poolv1.RoleWorker })
 	switch why := needsWorker(objects, pools); {
 	case hasWorker || why == "":
 	case isWorkerRefused(objects):
@@ -185,8 +194,7 @@ func selectConfigs(
 			return matchesSelector(p.Spec.MachineConfigSelector, config.Labels)
 		}
 		switch {
-		case !input.IsOpenShift(config.TypeMeta):
-			remark("note: MachineConfig %q is left out: it is a Poolboot object already", config.Name)
+		case !input.IsOpenShift(config.TypeMeta): // see selectOwn
 		case whyGenerated(config) != "":
 			remark("note: MachineConfig %q is left out: %s", config.Name, whyGenerated(config))
 		case slices.ContainsFunc(controlPlane, isIn) && !slices.ContainsFunc(pools, isIn):

@@ -28,7 +28,10 @@ func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPoo
 	if err := errors.Join(errs...); err != nil || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
 		return err
 	}
-	if worker, err := pool.OfRole(pools, poolv1.RoleWorker); err == nil { // several are reported as given twice
+	switch worker, err := pool.OfRole(pools, poolv1.RoleWorker); {
+	case errors.As(err, new(*pool.NotFoundError)):
+		remark("warning: MachineConfiguration %q: spec.nodeDisruptionPolicy is left out: the pool worker of the files is an object of Poolboot: set its spec.disruptionPolicy", configurations[0].Name)
+	case err == nil: // several are reported as given twice
 		worker.Spec.DisruptionPolicy = policy
 	}
 	return nil

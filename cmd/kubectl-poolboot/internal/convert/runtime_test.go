@@ -147,7 +147,7 @@ var _ = Describe("convert, of ContainerRuntimeConfigs", func() {
 		r := converting("crio", worker, newRuntimeConfig("a", "role: gpu", "pidsLimit: 100"), newRuntimeConfig("b", `pools.operator.machineconfiguration.openshift.io/master: ""`, "pidsLimit: 100"),
 			newRuntimeConfig("c", "role: worker", "additionalLayerStores: [{path: /a}]"))
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(And(ContainSubstring(`warning: ContainerRuntimeConfig "a" is left out: its machineConfigPoolSelector selects no pool of the files`),
+		Expect(r.ErrOut).To(And(ContainSubstring(`warning: ContainerRuntimeConfig "a" is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files`),
 			ContainSubstring(`warning: ContainerRuntimeConfig "b" is left out for the control plane`),
 			ContainSubstring(`ContainerRuntimeConfig "c": spec.containerRuntimeConfig.additionalLayerStores is left out`)))
 		Expect(r.Out).NotTo(ContainSubstring("containerruntime"))

@@ -51,6 +51,9 @@ type Objects struct {
 	// Files.SkipRefused is set.
 	Refused []error
 
+	// own are Poolboot's objects, in their order.
+	own []Own
+
 	// misread are OpenShift's objects with values of a wrong type.
 	misread []refusedObject
 
@@ -193,6 +196,9 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	}
 	for _, item := range o.items[before:] {
 		o.placeOfItem[item] = at
+		if slices.Contains(ownKinds, kind) {
+			o.own = append(o.own, Own{Object: item, Kind: kind, raw: raw})
+		}
 	}
 	var fields *fieldsError
 	switch {
