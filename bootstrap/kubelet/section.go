@@ -69,6 +69,12 @@ func (s Section) Has(name string) bool {
 	return has
 }
 
+// Keys returns the keys of a field that is an object, in order.
+func (s Section) Keys(name string) []string {
+	object, _ := s.fields[name].(map[string]any)
+	return slices.Sorted(maps.Keys(object))
+}
+
 // MergeOver merges a section over another, as the kubelet merges drop-ins: objects by key, and all other values as a
 // whole.
 func (s Section) MergeOver(base Section) (Section, error) {

@@ -30,6 +30,9 @@ type Rendered struct {
 	// Origins are the origins of all entries: those of Ignition in the order of the document, then kernel arguments,
 	// extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. Default values have no origin.
 	Origins []Origin `json:"-"`
+	// Notes say what of the pool and of worker applies if both set the same in different fields. Each begins with the
+	// pool and the field.
+	Notes []string `json:"-"`
 }
 
 // Render merges the MachineConfigs of a pool: first those that the Cluster's worker pool selects, then the others that
@@ -70,7 +73,7 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	rendered := &Rendered{Name: name, Spec: spec, Origins: from}
+	rendered := &Rendered{Name: name, Spec: spec, Origins: from, Notes: reservedNotes(p, in.worker)}
 	for _, source := range sources {
 		rendered.Source = append(rendered.Source, source.Name)
 	}

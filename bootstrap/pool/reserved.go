@@ -2,7 +2,9 @@ package pool
 
 import (
 	_ "embed" // system-reserved.sh
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -68,4 +70,31 @@ func checkReserved(section kubeletSection, p *poolv1.MachineConfigPool) error {
 	}
 	return &KubeletError{Pool: p.Name, Errs: field.ErrorList{field.Forbidden(kubeletField.Child("systemReserved"),
 		"autoSizingReserved computes it on each host: remove one of them")}}
+}
+
+// reservedNotes says which reservation for the system applies if one of a custom pool and worker computes it and the
+// other one sets it: that of the custom pool, resource by resource, because its drop-ins have the later names.
+func reservedNotes(p, worker *poolv1.MachineConfigPool) (notes []string) {
+	if !IsCustom(p.Spec.PoolRole) || worker == nil {
+		return nil
+	}
+	const field = "systemReserved"
+	computed := []string{"cpu", "ephemeral-storage", "memory"}
+	isComputed := func(resource string) bool { return slices.Contains(computed, resource) }
+	own, _ := kubeletSectionOf(p) // its errors are returned before
+	ofWorker, _ := kubeletSectionOf(worker)
+	switch sets := own.Keys(field); {
+	case p.Spec.AutoSizingReserved == nil && ptr.Deref(worker.Spec.AutoSizingReserved, false) && slices.ContainsFunc(sets, isComputed):
+		left := slices.DeleteFunc(slices.Clone(computed), func(resource string) bool { return slices.Contains(sets, resource) })
+		note := fmt.Sprintf("MachineConfigPool %q: %s: it overrides what spec.autoSizingReserved of the worker pool computes for %s",
+			p.Name, kubeletField.Child(field), strings.Join(slices.DeleteFunc(sets, func(resource string) bool { return !isComputed(resource) }), ", "))
+		if len(left) > 0 {
+			note += fmt.Sprintf(", but not for %s: to compute nothing, set spec.autoSizingReserved to false", strings.Join(left, ", "))
+		}
+		return []string{note}
+	case ptr.Deref(p.Spec.AutoSizingReserved, false) && slices.ContainsFunc(ofWorker.Keys(field), isComputed):
+		return []string{fmt.Sprintf("MachineConfigPool %q: spec.autoSizingReserved: what it computes overrides %s in %s of the worker pool", p.Name,
+			strings.Join(slices.DeleteFunc(ofWorker.Keys(field), func(resource string) bool { return !isComputed(resource) }), ", "), kubeletField.Child(field))}
+	}
+	return nil
 }

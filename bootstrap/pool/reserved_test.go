@@ -81,6 +81,23 @@ var _ = Describe("autoSizingReserved of a pool", func() {
 		render(worker, auto(withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`), ptr.To(false)))
 	})
 
+	DescribeTable("notes which reservation applies if worker and a custom pool have different ones",
+		func(worker, infra poolv1.MachineConfigPool, notes ...string) {
+			of, _ := render(worker, infra)
+			Expect(of.Notes).To(HaveExactElements(notes))
+		},
+		Entry("one resource over computed ones", auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"cpu":"1","pid":"1000"}}`),
+			`MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: it overrides what spec.autoSizingReserved of the worker pool computes for cpu, `+
+				`but not for ephemeral-storage, memory: to compute nothing, set spec.autoSizingReserved to false`),
+		Entry("all resources over computed ones", auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"cpu":"1","memory":"1Gi","ephemeral-storage":"1Gi"}}`),
+			`MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: it overrides what spec.autoSizingReserved of the worker pool computes for cpu, ephemeral-storage, memory`),
+		Entry("computed ones over one resource", withKubelet(worker, `{"systemReserved":{"cpu":"1","pid":"1000"}}`), auto(infra, ptr.To(true)),
+			`MachineConfigPool "infra": spec.autoSizingReserved: what it computes overrides cpu in spec.kubeletConfiguration.systemReserved of the worker pool`),
+		Entry("only another resource", auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"pid":"1000"}}`)),
+		Entry("nothing computed in the custom pool", auto(worker, ptr.To(true)), auto(withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`), ptr.To(false))),
+		Entry("nothing computed", worker, withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`)),
+	)
+
 	Describe("on a host", func() {
 		// run runs the script that a pool renders, with the files of a host.
 		run := func(meminfo, cpus string) (dropin, output string) {

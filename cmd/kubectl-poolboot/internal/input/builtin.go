@@ -38,7 +38,7 @@ func completeWorker(worker *poolv1.MachineConfigPool) string {
 	}
 	if SelectsNothing(worker) {
 		worker.Spec.NodeSelector = builtIn.Spec.NodeSelector
-		added = append(added, "spec.nodeSelector")
+		added = append(added, nodeSelectorField)
 	}
 	if len(added) == 0 {
 		return ""
@@ -52,6 +52,12 @@ func completeWorker(worker *poolv1.MachineConfigPool) string {
 // SelectsNothing reports whether a pool of OpenShift's has no node selector or an empty one, with which it selects no
 // Node.
 func SelectsNothing(p *poolv1.MachineConfigPool) bool {
+	return IsOpenShift(p.TypeMeta) && (p.Spec.NodeSelector == nil || isEmptySelector(p))
+}
+
+const nodeSelectorField = "spec.nodeSelector"
+
+func isEmptySelector(p *poolv1.MachineConfigPool) bool {
 	s := p.Spec.NodeSelector
-	return IsOpenShift(p.TypeMeta) && (s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0)
+	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }

@@ -65,12 +65,15 @@ func (o *Objects) validatePools() error {
 	return errors.Join(refused...)
 }
 
-// ValidatePool returns what the webhook would refuse in one of several pools. It does not compare the pool with those
-// that have an invalid selector, which are refused themselves.
+// ValidatePool returns what the webhook would refuse in one of several pools, except an empty node selector, which the
+// schema refuses. It does not compare the pool with those that have an invalid selector, which are refused themselves.
 func ValidatePool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	others := slices.Concat(pools[:i], pools[i+1:])
-	return validation.MachineConfigPool(&pools[i], slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool {
+	errs := validation.MachineConfigPool(&pools[i], slices.DeleteFunc(others, func(other poolv1.MachineConfigPool) bool {
 		_, invalid := pool.Labels(other)
 		return invalid != nil || other.Spec.ClusterName != pools[i].Spec.ClusterName || other.Namespace != pools[i].Namespace
 	}))
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return err.Field == nodeSelectorField && isEmptySelector(&pools[i])
+	})
 }

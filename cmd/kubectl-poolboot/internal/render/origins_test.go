@@ -64,6 +64,14 @@ var _ = Describe("render --explain", func() {
 			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
 	})
 
+	It("notes which reservation for the system applies", func() {
+		files := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  autoSizingReserved: true\n", clitest.Pool("edge", "infra")+
+			"  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    systemReserved:\n      cpu: 500m\n")
+		r := runPoolboot("render", "-f", files, "--pool", "infra", "--explain")
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(MatchRegexp(`note: \S+: document 2: line 27: MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: it overrides what `))
+	})
+
 	It("prints empty lists for a pool without MachineConfigs", func() {
 		out := clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", documents[:2]...), "--pool", "infra", "--explain", "-o", "json"))
 		Expect(out).To(And(ContainSubstring(`"source": []`), ContainSubstring(`"entries": []`)))

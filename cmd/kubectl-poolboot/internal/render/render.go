@@ -113,6 +113,9 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err := source.Locate(o.checkKeys(source, configs, config.Source)); err != nil {
 		return err
 	}
+	for _, note := range config.Notes {
+		fmt.Fprintln(o.streams.ErrOut, "note:", source.LocateText(note))
+	}
 	if o.explain {
 		return o.printOrigins(config)
 	}
