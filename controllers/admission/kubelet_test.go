@@ -40,9 +40,9 @@ var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", fu
 		Entry("a field that is not for pools", newPool("infra", "infra", kubeletConfiguration(`{"registerWithTaints":[]}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
 		Entry("an invalid value in the worker pool", newPool("worker", "worker", kubeletConfiguration(`{"maxPods":-1}`)), newPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
 		Entry("a value that conflicts with that of the worker pool", newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)),
-			newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with kubeReservedCgroup", "(it inherits fields of the worker pool)"),
+			newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(it inherits fields of the worker pool)"),
 		Entry("a value of the worker pool that conflicts with that of a custom pool", newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)),
-			newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with kubeReservedCgroup", "(in MachineConfigPool infra, which inherits fields of this pool)"),
+			newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(in MachineConfigPool infra, which inherits fields of this pool)"),
 	)
 
 	DescribeTable("is accepted",
