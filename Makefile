@@ -127,8 +127,8 @@ bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "100
 	else ROLLOUT=$$hosts go test -run '^$$' -bench 'Rollout$$' -benchtime 1x -v -timeout 8h ./test/bench/; fi; done
 
 .PHONY: bench-rollout-joins
-bench-rollout-joins: binaries ## Boot hosts of one pool while another one of ROLLOUT simulated hosts (default 1000) is updated, and without.
-	ROLLOUT="$(or $(ROLLOUT),1000)" go test -run '^$$' -bench RolloutAndJoins -benchtime 1x -v -timeout 2h ./test/bench/
+bench-rollout-joins: binaries ## Boot hosts of one pool while another one of ROLLOUT simulated hosts (default 1000) is updated, and without. REBOOT: the mean time of a reboot.
+	ROLLOUT="$(or $(ROLLOUT),1000)" REBOOT="$(REBOOT)" go test -run '^$$' -bench RolloutAndJoins -benchtime 1x -v -timeout 2h ./test/bench/
 
 .PHONY: bench-hosts
 bench-hosts: binaries ## Update six hosts in namespaces, with the real agent, and print the stages. Requires root.

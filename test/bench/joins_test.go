@@ -23,7 +23,8 @@ const bootsAtOnce = 10
 // configuration to its Node in the pool.
 //
 // "x-peer" is the median of the boots during the rollout divided by that of the others. The hosts, their agents, the
-// API servers and Poolboot share the processor. "ms-queue" and "ms-queue-quiet" are how long objects waited in the
+// API servers and Poolboot share the processor. "updates/s" is how fast the rollout was meanwhile: with 10 % of the
+// hosts away at a time for five minutes, 5,000 hosts are updated at 1.7 per second. "ms-queue" and "ms-queue-quiet" are how long objects waited in the
 // queues of the controllers of a boot with and without the rollout, and "ms-request" and "ms-request-quiet" how long
 // the API servers took to answer Poolboot.
 func BenchmarkRolloutAndJoins(b *testing.B) {
@@ -45,6 +46,8 @@ func BenchmarkRolloutAndJoins(b *testing.B) {
 		}
 		boot(quiet, func() {})
 		var rendered string
+		var began time.Time
+		var updatedBefore int
 		boot(busy, func() {
 			var err error
 			if rendered, err = fleet.Configure(ctx, "another"); err == nil {
@@ -53,12 +56,15 @@ func BenchmarkRolloutAndJoins(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			began, updatedBefore = time.Now(), fleet.Updated(rendered)
 		})
-		if updated := fleet.Updated(rendered); updated == fleet.Size() {
+		updated := fleet.Updated(rendered)
+		if updated == fleet.Size() {
 			b.Error("the rollout ended before the boots: take more hosts")
 		} else {
 			b.Logf("%d of %d hosts were updated when the boots ended", updated, fleet.Size())
 		}
+		b.ReportMetric(float64(updated-updatedBefore)/time.Since(began).Seconds(), "updates/s")
 		if err := fleet.WaitUntilUpdated(ctx, rendered); err != nil {
 			b.Fatal(err)
 		}

@@ -22,11 +22,16 @@ import (
 // rolloutSizes is the environment variable with the numbers of hosts of rollouts, separated by spaces.
 const rolloutSizes = "ROLLOUT"
 
+// rebootTime is the environment variable with the mean time of a reboot, for example 10s. Without it, reboots are so
+// short that a rollout needs all of a small machine.
+const rebootTime = "REBOOT"
+
 // defaultRollout is the size of a rollout that takes about a minute.
 const defaultRollout = "50"
 
 // BenchmarkRollout updates simulated hosts after their pool has changed, 10 % at a time. One of them has booted, and
-// the others are clones of it. Nothing goes wrong. Each update reboots its host, which takes one to three seconds.
+// the others are clones of it. Nothing goes wrong. Each update reboots its host, which takes 0.9 s or
+// REBOOT.
 //
 // "requests/machine" are Poolboot's requests to both API servers, without watches and their lists. "s-told",
 // "s-drained" and "s-released" are the times that Poolboot adds to each wave, each the median: from a host that made
@@ -60,6 +65,14 @@ func withFleet(b *testing.B, n int, measure func(context.Context, *testing.B, *s
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), stormTimeout)
 	defer cancel()
+	var unkindness storm.Unkindness
+	if text := os.Getenv(rebootTime); text != "" {
+		reboot, err := time.ParseDuration(text)
+		if err != nil || reboot <= 0 {
+			b.Fatalf("%s=%q: write a duration such as 10s", rebootTime, text)
+		}
+		unkindness.Reboot = reboot
+	}
 	hardware := &storm.Hardware{}
 	s, err := site.Start(ctx, site.Options{
 		Hardware: hardware, Agents: true, Concurrency: 100, RetryInterval: 30 * time.Second,
@@ -74,7 +87,7 @@ func withFleet(b *testing.B, n int, measure func(context.Context, *testing.B, *s
 		}
 	}()
 	up := time.Now()
-	fleet, err := storm.NewFleet(ctx, s, hardware, n, storm.Unkindness{})
+	fleet, err := storm.NewFleet(ctx, s, hardware, n, unkindness)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,6 +33,14 @@ type Unkindness struct {
 	Uptime time.Duration
 	// Failures is the share of updates that fail and are undone.
 	Failures float64
+	// Reboot is the mean time of a reboot, 900 ms if it is zero. That of a server takes minutes.
+	Reboot time.Duration
+}
+
+// reboot returns how long a reboot takes.
+func (u Unkindness) reboot() time.Duration {
+	mean := cmp.Or(u.Reboot, 900*time.Millisecond)
+	return between(mean/3, mean*5/3)
 }
 
 // agent acts on its Node, and with the config server, as the agent of a host does whose updates reboot. It has no disk:
@@ -204,7 +213,7 @@ func (a *agent) step(host, ctx context.Context) error {
 		}
 		j.phase = agentv1.Rebooting
 	case agentv1.Rebooting:
-		a.goAway(host, between(300*time.Millisecond, 1500*time.Millisecond))
+		a.goAway(host, a.unkindness.reboot())
 		j.phase = agentv1.Verifying
 	case agentv1.Verifying:
 		a.verify(host, ctx)
@@ -219,7 +228,7 @@ func (a *agent) verify(host, ctx context.Context) {
 		return
 	}
 	if rand.Float64() < a.unkindness.Failures {
-		a.goAway(host, between(300*time.Millisecond, 1500*time.Millisecond))
+		a.goAway(host, a.unkindness.reboot())
 		j.failed, j.why, j.phase = j.target, "the simulated host does not like it", agentv1.Degraded
 		return
 	}
