@@ -116,7 +116,7 @@ func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (c
 		Scheme: scheme,
 		Logger: log,
 		// Other managers in this process have controllers with the same names.
-		Controller:    config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
+		Controller:    config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
 		Metrics:       metricsserver.Options{BindAddress: "0"},
 		Cache:         setup.ManagerCacheOptions(scheme, uniqueName(controllerName), "", 10*time.Minute),
 		Client:        setup.ManagerClientOptions(),

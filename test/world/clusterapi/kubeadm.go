@@ -56,7 +56,7 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 	mgr, err := ctrl.NewManager(limited, ctrl.Options{
 		Scheme:     scheme,
 		Logger:     options.Log,
-		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      setup.ManagerCacheOptions(scheme, uniqueName(kubeadmProvider), "", 10*time.Minute),
 		Client:     setup.ManagerClientOptions(),

@@ -13,6 +13,10 @@ import (
 // startTimeout is the time in which a manager must start.
 const startTimeout = 2 * time.Minute
 
+// CacheSyncTimeout is the time in which the caches of a controller must be filled. On a small machine, an API server
+// with thousands of objects takes minutes while other controllers write.
+const CacheSyncTimeout = 10 * time.Minute
+
 // Running is a manager that runs until Stop, or until its context is canceled.
 type Running struct {
 	cancel context.CancelFunc
@@ -36,10 +40,18 @@ func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 		cancel()
 		return nil, fmt.Errorf("the manager stopped while it was starting: %w", r.err)
 	}
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
+	synced := make(chan bool, 1)
+	go func() { synced <- mgr.GetCache().WaitForCacheSync(ctx) }()
+	select {
+	case ok := <-synced:
+		if ok {
+			return r, nil
+		}
 		return nil, errors.Join(errors.New("the manager's caches did not sync"), r.Stop())
+	case <-r.ended: // its controllers wait for their caches only CacheSyncTimeout
+		cancel()
+		return nil, fmt.Errorf("the manager stopped while its caches were filled: %w", r.err)
 	}
-	return r, nil
 }
 
 // Stop stops the manager, waits for its last reconcile, and returns the manager's error. It can be called twice and on

@@ -86,7 +86,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:     scheme,
 		Logger:     options.Log,
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})

@@ -30,10 +30,11 @@ func (s *Site) WithoutControllers(ctx context.Context, do func() error) error {
 			return err
 		}
 	}
-	if err := s.startCore(ctx); err != nil {
+	// Cluster API writes every Machine when it starts: before it does, the other caches are filled in seconds.
+	if err := s.StartMetal3(ctx); err != nil {
 		return err
 	}
-	return errors.Join(s.StartMetal3(ctx), s.waitForWebhooks(ctx))
+	return errors.Join(s.startCore(ctx), s.waitForWebhooks(ctx))
 }
 
 // removeWebhooks deletes all webhook configurations, and returns them.
