@@ -24,9 +24,9 @@ const bootsAtOnce = 10
 //
 // "x-peer" is the median of the boots during the rollout divided by that of the others. The hosts, their agents, the
 // API servers and Poolboot share the processor. "updates/s" is how fast the rollout was meanwhile: with 10 % of the
-// hosts away at a time for five minutes, 5,000 hosts are updated at 1.7 per second. "ms-queue" and "ms-queue-quiet" are how long objects waited in the
-// queues of the controllers of a boot with and without the rollout, and "ms-request" and "ms-request-quiet" how long
-// the API servers took to answer Poolboot.
+// hosts away at a time for five minutes, 5,000 hosts are updated at 1.7 per second. "ms-queue" and "ms-queue-quiet"
+// are how long objects waited in the queues of the controllers of a boot with and without the rollout, and
+// "ms-request" and "ms-request-quiet" how long the API servers took to answer Poolboot.
 func BenchmarkRolloutAndJoins(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())
