@@ -3,7 +3,9 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -107,6 +109,12 @@ func measureRollout(ctx context.Context, b *testing.B, s *site.Site, _ *storm.Ha
 	if err != nil {
 		b.Fatal(err)
 	}
+	for share := 0.25; share < 1; share += 0.25 {
+		if err := fleet.WaitForShare(ctx, rendered, share); err != nil {
+			b.Fatal(err)
+		}
+		logProgress(ctx, b, s, fleet.Updated(rendered), began, cpu)
+	}
 	if err := fleet.WaitUntilUpdated(ctx, rendered); err != nil {
 		b.Fatal(err)
 	}
@@ -130,6 +138,22 @@ func measureRollout(ctx context.Context, b *testing.B, s *site.Site, _ *storm.Ha
 		b.ReportMetric(waits[len(waits)*99/100].Seconds(), "s-"+name+"-p99")
 	}
 	reportCosts(b, s, began, n)
+}
+
+// logProgress logs what the first hosts of a rollout have cost, because a rollout of thousands takes an hour.
+func logProgress(ctx context.Context, b *testing.B, s *site.Site, updated int, began time.Time, cpu float64) {
+	b.Helper()
+	took := time.Since(began).Round(time.Second)
+	now, cpuErr := managerCPU(ctx, s)
+	requests, requestsErr := s.Requests(began)
+	total, tableErr := site.PrintRequests(io.Discard, requests)
+	peak, memoryErr := s.Manager.PeakMemory()
+	if err := errors.Join(cpuErr, requestsErr, tableErr, memoryErr); err != nil {
+		b.Fatal(err)
+	}
+	hosts := float64(updated)
+	b.Logf("%d hosts after %s: %.1f requests and %.0f ms of the manager for each, which had at most %d MiB",
+		updated, took, float64(total)/hosts, (now-cpu)*1000/hosts, peak>>20)
 }
 
 // managerCPU returns the seconds of processor time that the manager has used.
