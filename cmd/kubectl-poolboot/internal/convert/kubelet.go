@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,10 +19,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
-
-// suffixAnnotation numbers the KubeletConfigs of a pool in the order in which OpenShift read them. The first one does
-// not have the annotation, or an empty value.
-const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
 // refusedFields are fields that OpenShift refuses in a KubeletConfig and Poolboot accepts.
 var refusedFields = []string{"clusterDNS", "clusterDomain", "featureGates"}
@@ -39,19 +35,21 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 				of = append(of, config)
 			}
 		}
-		last, same := findLatest(of)
-		if same != nil {
+		last := newest(of, func(k input.KubeletConfig) metav1.ObjectMeta { return k.ObjectMeta })
+		for j, config := range last {
+			if len(last) == 1 {
+				chosen[config.Name] = append(chosen[config.Name], pools[i].Name)
+				continue
+			}
+			other := otherOf(last, j).Name
 			errs = append(errs, fmt.Errorf("KubeletConfig %q: spec.machineConfigPoolSelector: it selects the pool %s, as KubeletConfig %q does (%s). OpenShift applies the newest one, "+
-				"and the files don't tell which one that is: remove one of them, or merge them", same.Name, pools[i].Name, last.Name, objects.PlaceOf(input.OpenShiftKubeletKind.Kind, last.Name)))
-			continue
+				"and the files don't tell which one that is: remove one of them, or merge them", config.Name, pools[i].Name, other, objects.PlaceOf(input.OpenShiftKubeletKind.Kind, other)))
 		}
 		for _, config := range of {
-			if config.Name != last.Name {
-				remark("warning: KubeletConfig %q is left out for the pool %s: %q is newer and replaces it, as in OpenShift", config.Name, pools[i].Name, last.Name)
+			newer := slices.IndexFunc(last, func(k input.KubeletConfig) bool { return isLater(k.ObjectMeta, config.ObjectMeta) })
+			if newer >= 0 {
+				remark("warning: KubeletConfig %q is left out for the pool %s: %q is newer and replaces it, as in OpenShift", config.Name, pools[i].Name, last[newer].Name)
 			}
-		}
-		if last != nil {
-			chosen[last.Name] = append(chosen[last.Name], pools[i].Name)
 		}
 	}
 	ofPools := map[string]*input.KubeletConfig{} // by the names of pools
@@ -100,35 +98,6 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 	}
 	warnInherited(pools, ofPools, remark)
 	return errs
-}
-
-// findLatest returns the KubeletConfig that OpenShift read last and applies: by its number, else by its age. It is nil
-// when there is none. If the files do not tell which one that is, it returns another one that it may be too.
-func findLatest(of []input.KubeletConfig) (last, same *input.KubeletConfig) {
-	for i := range of {
-		if last == nil {
-			last = &of[i]
-			continue
-		}
-		before, after := parseSuffix(last), parseSuffix(&of[i])
-		switch {
-		case before != after:
-		case last.CreationTimestamp.IsZero() || of[i].CreationTimestamp.IsZero() || last.CreationTimestamp.Equal(&of[i].CreationTimestamp):
-			return last, &of[i]
-		default:
-			before, after = 0, of[i].CreationTimestamp.Compare(last.CreationTimestamp.Time)
-		}
-		if after > before {
-			last = &of[i]
-		}
-	}
-	return last, nil
-}
-
-// parseSuffix returns the number that OpenShift gave a KubeletConfig.
-func parseSuffix(k *input.KubeletConfig) int {
-	number, _ := strconv.Atoi(k.Annotations[suffixAnnotation])
-	return number
 }
 
 // convertSection returns the part of a KubeletConfig that a pool of Poolboot's can have, with apiVersion and kind; the

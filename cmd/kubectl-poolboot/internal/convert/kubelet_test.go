@@ -127,6 +127,25 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Entry("by age, in the other order", newConfig(a, `creationTimestamp: "2026-01-01T00:00:00Z"`), newConfig(b, `creationTimestamp: "2026-02-01T00:00:00Z"`), "2"),
 		)
 
+		It("refuses and lists each one that can be the newest, and leaves out older ones with a warning", func() {
+			c := newConfig(newKubeletConfig("c", "role: infra", "kubeletConfig: {maxPods: 3}"), `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`)
+			d := newConfig(newKubeletConfig("d", "role: infra", "kubeletConfig: {maxPods: 4}"), `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`)
+			e := newConfig(newKubeletConfig("e", "role: infra", "kubeletConfig: {maxPods: 5}"), `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`)
+			r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, infra, a, c, d, e), "--cluster", "infra-1", "-n", "edge", "--skip-refused")
+			Expect(r.Code).To(Equal(cli.ExitIncomplete))
+			Expect(r.Out).NotTo(ContainSubstring("maxPods"))
+			Expect(r.ErrOut).To(And(ContainSubstring(`KubeletConfig "c": spec.machineConfigPoolSelector: it selects the pool infra, as KubeletConfig "d" does (`),
+				ContainSubstring(`KubeletConfig "d": spec.machineConfigPoolSelector: it selects the pool infra, as KubeletConfig "c" does (`),
+				ContainSubstring(`KubeletConfig "e": spec.machineConfigPoolSelector: it selects the pool infra, as KubeletConfig "c" does (`),
+				ContainSubstring(`warning: KubeletConfig "a" is left out for the pool infra: "c" is newer`),
+				HaveSuffix("error: 3 refused and left out: correct what is listed above, and convert again\n")))
+		})
+
+		It("uses the newest one if only the order of older ones is unknown", func() {
+			c := newConfig(newKubeletConfig("c", "role: infra", "kubeletConfig: {maxPods: 3}"), `annotations: {machineconfiguration.openshift.io/mc-name-suffix: "1"}`)
+			Expect(converting(worker, infra, a, b, c)).To(And(HaveField("Code", 0), HaveField("Out", ContainSubstring("maxPods: 3\n"))))
+		})
+
 		It("refuses two of the same age", func() {
 			clitest.ExpectError(converting(worker, infra, a, b), 1, `KubeletConfig "b": spec.machineConfigPoolSelector: it selects the pool infra, as KubeletConfig "a" does (`, "document 3")
 		})

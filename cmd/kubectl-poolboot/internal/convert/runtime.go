@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -102,12 +103,9 @@ func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, contro
 	}
 	for i := range pools {
 		p := &pools[i]
-		settings, err := settingsOf(valid, p)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-			continue
-		case settings == (input.RuntimeSettings{}):
+		settings, wrong := settingsOf(valid, p)
+		errs = append(errs, wrong...)
+		if settings == (input.RuntimeSettings{}) {
 			continue
 		}
 		files := crioFiles(settings)
@@ -175,62 +173,73 @@ func warnRuntimeSettings(config input.ContainerRuntimeConfig, with string, remar
 	}
 }
 
-// settingsOf returns the settings of a pool: those of each ContainerRuntimeConfig over the earlier ones.
-func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, err error) {
+// runtimeFields are the fields of a ContainerRuntimeConfig: their values, empty if they are not set, and how to copy one.
+var runtimeFields = []struct {
+	name  string
+	value func(input.RuntimeSettings) string
+	copy  func(to *input.RuntimeSettings, from input.RuntimeSettings)
+}{
+	{"pidsLimit", func(s input.RuntimeSettings) string { return numberOf(s.PidsLimit) },
+		func(to *input.RuntimeSettings, from input.RuntimeSettings) { to.PidsLimit = from.PidsLimit }},
+	{"logLevel", func(s input.RuntimeSettings) string { return s.LogLevel },
+		func(to *input.RuntimeSettings, from input.RuntimeSettings) { to.LogLevel = from.LogLevel }},
+	{"logSizeMax", func(s input.RuntimeSettings) string { return bytesOf(s.LogSizeMax) },
+		func(to *input.RuntimeSettings, from input.RuntimeSettings) { to.LogSizeMax = from.LogSizeMax }},
+	{"overlaySize", func(s input.RuntimeSettings) string { return bytesOf(s.OverlaySize) },
+		func(to *input.RuntimeSettings, from input.RuntimeSettings) { to.OverlaySize = from.OverlaySize }},
+	{"defaultRuntime", func(s input.RuntimeSettings) string { return s.DefaultRuntime },
+		func(to *input.RuntimeSettings, from input.RuntimeSettings) { to.DefaultRuntime = from.DefaultRuntime }},
+}
+
+// numberOf returns a number as a text, and nothing for zero.
+func numberOf(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// bytesOf returns a number of bytes as a text, and nothing for zero.
+func bytesOf(size *resource.Quantity) string {
+	if size == nil {
+		return ""
+	}
+	return numberOf(size.Value())
+}
+
+// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it. Those
+// of which the files do not tell which one is newer are refused as a whole.
+func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, errs []error) {
 	var of []input.ContainerRuntimeConfig
 	for _, config := range configs {
 		if matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels) {
 			of = append(of, config)
 		}
 	}
-	slices.SortStableFunc(of, func(a, b input.ContainerRuntimeConfig) int {
-		return cmp.Or(cmp.Compare(suffixOf(a.ObjectMeta), suffixOf(b.ObjectMeta)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
-	})
-	from := map[string]input.ContainerRuntimeConfig{} // the ContainerRuntimeConfig with a field
-	for _, config := range of {
-		set := func(field string, isSet, isSame bool) bool {
-			before, isOver := from[field]
-			if isSet && isOver && !isSame && err == nil && !isLater(config.ObjectMeta, before.ObjectMeta) {
-				err = fmt.Errorf("ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s: %q sets it too for the pool %s: OpenShift applies the newest one, "+
-					"and the files don't tell which one that is: remove it from one of them", config.Name, field, before.Name, p.Name)
-			}
-			if isSet {
-				from[field] = config
-			}
-			return isSet
+	refused := sets.New[string]()
+	for _, field := range runtimeFields {
+		value := func(c input.ContainerRuntimeConfig) string { return field.value(c.Spec.ContainerRuntimeConfig) }
+		setting := slices.DeleteFunc(slices.Clone(of), func(c input.ContainerRuntimeConfig) bool { return value(c) == "" })
+		last := newest(setting, func(c input.ContainerRuntimeConfig) metav1.ObjectMeta { return c.ObjectMeta })
+		if len(last) == 0 {
+			continue
 		}
-		s := config.Spec.ContainerRuntimeConfig
-		if set("pidsLimit", s.PidsLimit != 0, s.PidsLimit == merged.PidsLimit) {
-			merged.PidsLimit = s.PidsLimit
+		field.copy(&merged, last[0].Spec.ContainerRuntimeConfig)
+		if !slices.ContainsFunc(last, func(c input.ContainerRuntimeConfig) bool { return value(c) != value(last[0]) }) {
+			continue
 		}
-		if set("logLevel", s.LogLevel != "", s.LogLevel == merged.LogLevel) {
-			merged.LogLevel = s.LogLevel
-		}
-		if size := s.LogSizeMax; set("logSizeMax", size != nil && !size.IsZero(), size != nil && merged.LogSizeMax != nil && size.Equal(*merged.LogSizeMax)) {
-			merged.LogSizeMax = size
-		}
-		if size := s.OverlaySize; set("overlaySize", size != nil && !size.IsZero(), size != nil && merged.OverlaySize != nil && size.Equal(*merged.OverlaySize)) {
-			merged.OverlaySize = size
-		}
-		if set("defaultRuntime", s.DefaultRuntime != "", s.DefaultRuntime == merged.DefaultRuntime) {
-			merged.DefaultRuntime = s.DefaultRuntime
+		for i, config := range last {
+			refused.Insert(config.Name)
+			errs = append(errs, fmt.Errorf("ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s: %q sets it too for the pool %s: OpenShift applies the newest one, "+
+				"and the files don't tell which one that is: remove it from one of them", config.Name, field.name, otherOf(last, i).Name, p.Name))
 		}
 	}
-	return merged, err
-}
-
-// suffixOf returns the number that OpenShift gave an object: a higher one was read later.
-func suffixOf(object metav1.ObjectMeta) int {
-	number, _ := strconv.Atoi(object.Annotations[suffixAnnotation])
-	return number
-}
-
-// isLater reports whether OpenShift read an object later than another one, by its number or its age.
-func isLater(object, than metav1.ObjectMeta) bool {
-	if suffixOf(object) != suffixOf(than) {
-		return suffixOf(object) > suffixOf(than)
+	if len(errs) > 0 {
+		var more []error
+		merged, more = settingsOf(slices.DeleteFunc(of, func(c input.ContainerRuntimeConfig) bool { return refused.Has(c.Name) }), p)
+		errs = append(errs, more...)
 	}
-	return !than.CreationTimestamp.IsZero() && object.CreationTimestamp.After(than.CreationTimestamp.Time)
+	return merged, errs
 }
 
 // crioFiles returns the files of CRI-O for settings.

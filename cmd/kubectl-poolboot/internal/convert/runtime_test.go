@@ -15,6 +15,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -129,6 +130,17 @@ var _ = Describe("convert, of ContainerRuntimeConfigs", func() {
 		It("refuses a field that differs if the files don't tell which one is later", func() {
 			clitest.ExpectError(converting("crio", worker, a, b), 1, `ContainerRuntimeConfig "b": spec.containerRuntimeConfig.pidsLimit: "a" sets it too for the pool worker`)
 			Expect(clitest.ExpectSuccess(converting("crio", worker, a, newRuntimeConfig("b", "role: worker", "pidsLimit: 100, logSizeMax: 1Mi")))).To(ContainSubstring("99-worker-containerruntime"))
+		})
+
+		It("lists each one that it refuses, and converts the others", func() {
+			c := with(newRuntimeConfig("c", "role: worker", "pidsLimit: 300, logSizeMax: 1Mi"), "creationTimestamp: 2026-01-01T00:00:00Z")
+			r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, a, b, c, newRuntimeConfig("d", "role: worker", "logLevel: warn")), "--cluster", "infra-1", "-n", "edge", "--skip-refused")
+			Expect(r.Code).To(Equal(cli.ExitIncomplete))
+			Expect(filesOf(r.Out)["99-worker-containerruntime"]).To(And(HaveLen(1), HaveKeyWithValue("/etc/crio/crio.conf.d/01-ctrcfg-logLevel", HaveSuffix("log_level = 'warn'\n"))))
+			for name, other := range map[string]string{"a": "b", "b": "a", "c": "a"} {
+				Expect(r.ErrOut).To(ContainSubstring(`ContainerRuntimeConfig "` + name + `": spec.containerRuntimeConfig.pidsLimit: "` + other + `" sets it too for the pool worker`))
+			}
+			Expect(r.ErrOut).To(HaveSuffix("error: 3 refused and left out: correct what is listed above, and convert again\n"))
 		})
 	})
 
