@@ -97,6 +97,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 		}
 	}
 	warnInherited(pools, ofPools, remark)
+	warnUnreserved(pools, ofPools, remark)
 	return errs
 }
 
@@ -204,14 +205,6 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 // warnInherited names the fields that custom pools with their own KubeletConfig inherit from worker in Poolboot but not
 // in OpenShift, where it replaces worker's.
 func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, remark func(string, ...any)) {
-	fieldsOf := func(p poolv1.MachineConfigPool) (fields map[string]any) {
-		if p.Spec.KubeletConfiguration != nil {
-			utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &fields))
-		}
-		delete(fields, "apiVersion")
-		delete(fields, "kind")
-		return fields
-	}
 	var worker poolv1.MachineConfigPool
 	for _, p := range pools {
 		if !pool.IsCustom(p.Spec.PoolRole) {
@@ -222,7 +215,7 @@ func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.Kubele
 			continue // in OpenShift, it has worker's too
 		}
 		var remedy []string
-		only := findMissing(fieldsOf(worker), fieldsOf(p), "")
+		only := findMissing(kubeletFields(worker), kubeletFields(p), "")
 		if len(only) > 0 {
 			remedy = append(remedy, "Set these fields in its spec.kubeletConfiguration")
 		}
@@ -235,6 +228,16 @@ func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.Kubele
 				p.Name, strings.Join(only, ", "), strings.Join(remedy, ". "))
 		}
 	}
+}
+
+// kubeletFields returns the fields of the kubelet section of a pool.
+func kubeletFields(p poolv1.MachineConfigPool) (fields map[string]any) {
+	if p.Spec.KubeletConfiguration != nil {
+		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &fields))
+	}
+	delete(fields, "apiVersion")
+	delete(fields, "kind")
+	return fields
 }
 
 // findMissing returns the paths of the fields that base has and over does not.
