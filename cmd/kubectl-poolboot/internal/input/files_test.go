@@ -128,7 +128,7 @@ var _ = Describe("Files", func() {
 		r := role(clitest.WriteFile("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n", infra))
 		Expect(r.Out).To(Equal("infra\n"))
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(MatchRegexp(`^note: .*a.yaml: document 1: ConfigMap "cm" of v1 is ignored\n$`))
+		Expect(r.ErrOut).To(MatchRegexp(`^note: .*a.yaml: document 1: line \d+: ConfigMap "cm" of v1 is ignored\n$`))
 	})
 
 	It("can contain fields of OpenShift's kinds that Poolboot does not have", func() {

@@ -168,6 +168,8 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		return at.of("variant").errorf("%w: it is Butane: convert it with kubectl poolboot convert --butane", errNoObject)
 	case head.Kind == "" && head.Ignition.Version != "":
 		return at.of("ignition").errorf("%w: it is Ignition: convert it with kubectl poolboot convert --ignition", errNoObject)
+	case head.Kind == "" && isKustomization(at):
+		return o.noteIgnored(kustomizationKind.WithVersion("v1beta1"), "", at, raw)
 	case kind.Kind == "" || kind.Version == "":
 		return at.of("").errorf("%w: set apiVersion and kind", errNoObject)
 	case strings.Contains(head.Metadata.Name, templateMark):
@@ -191,8 +193,7 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	case slices.Contains(foreignKinds, kind):
 		err = o.decode(lenient, kind, raw)
 	default:
-		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored\n", at, kind.Kind, head.Metadata.Name, kind.GroupVersion())
-		return err
+		return o.noteIgnored(kind, head.Metadata.Name, at, raw)
 	}
 	for _, item := range o.items[before:] {
 		o.placeOfItem[item] = at
