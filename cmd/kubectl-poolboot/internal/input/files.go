@@ -290,6 +290,11 @@ func toJSON(chunk []byte) ([]jsonDocument, error) {
 		}
 	}
 	text, err := yaml.YAMLToJSONStrict(chunk)
+	if err != nil && strings.Contains(err.Error(), keyTwice) {
+		if err = explainMergeKeys(chunk, err); err == nil {
+			text, err = yaml.YAMLToJSON(chunk)
+		}
+	}
 	if err != nil || string(text) == "null" {
 		return nil, err
 	}

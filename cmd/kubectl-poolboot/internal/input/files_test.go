@@ -34,6 +34,9 @@ var _ = Describe("Files", func() {
 		},
 		Entry("one document", "a.yaml", func() string { return infra }),
 		Entry("several, with comments and empty documents", "a.yaml", func() string { return "# pools\n---\n" + worker + "---\n---\n# none\n---\n" + infra }),
+		Entry("YAML with merge keys, and keys over them", "a.yaml", func() string {
+			return strings.Replace(infra, "metadata:\n", "metadata: &metadata\n", 1) + "---\n" + strings.Replace(worker, "metadata:\n", "metadata:\n  <<: [&m {labels: {a: b}, name: other}, {name: third, labels: {}}]\n", 1)
+		}),
 		Entry("JSON", "a.json", func() string { return jsonOf(infra) }),
 		Entry("JSON after JSON", "a.json", func() string { return jsonOf(worker) + "\n" + jsonOf(infra) }),
 		Entry("JSON between separators", "a.yaml", func() string { return jsonOf(worker) + "\n---\n" + jsonOf(infra) }),

@@ -107,10 +107,13 @@ func (p place) malformed(what string) error {
 	if match := alreadySet.FindStringSubmatch(what); match != nil {
 		return p.errorf("%s is given twice: remove one", match[1])
 	}
+	if strings.HasSuffix(what, mustBeFirst) {
+		return p.errorf("%s", what)
+	}
 	return p.errorf("malformed YAML: %s: correct it", what)
 }
 
-var alreadySet = regexp.MustCompile(`^key (".*") already set in map$`)
+var alreadySet = regexp.MustCompile(`^key (".*") ` + keyTwice + `$`)
 
 // segments matches the parts of a path such as spec.config.storage.files[2].mode or spec.nodeLabels[example.com/a].
 var segments = regexp.MustCompile(`\[[^\]]*\]|[^.\[\]]+`)
