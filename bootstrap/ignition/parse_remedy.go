@@ -12,6 +12,7 @@ const (
 	hashRemedy     = "use sha512-HASH or sha256-HASH"
 	labelRemedy    = "use a shorter label"
 	sourceRemedy   = "use a data URL (data:,text) for the contents, or a URL with http, https, s3, arn, gs or tftp"
+	dataRemedy     = "write % as %25, a space as %20 and so on, or the contents in base64 after data:;base64,"
 	compressRemedy = "use gzip, or remove it"
 )
 
@@ -19,9 +20,10 @@ const (
 var problemRemedies = map[string]string{
 	errors.ErrPathRelative.Error():             "use a path that begins with /",
 	errors.ErrNoPath.Error():                   "set path",
-	errors.ErrDuplicate.Error():                "remove one of both, or merge them",
+	errors.ErrDirtyPath.Error():                "write it without //, . and .., and without / at its end",
+	errors.ErrDuplicate.Error():                "remove one of them, or merge them",
 	errors.ErrInvalidScheme.Error():            sourceRemedy,
-	errors.ErrInvalidUrl.Error():               sourceRemedy,
+	errors.ErrInvalidUrl.Error():               "write it on one line, without other control characters, and with % only before two hexadecimal digits",
 	errors.ErrSourceRequired.Error():           "set source",
 	errors.ErrFileIllegalMode.Error():          "use a mode from 0 to 07777, which is 4095 in JSON",
 	errors.ErrInvalidSystemdExt.Error():        unitRemedy,
@@ -53,6 +55,8 @@ var problemRemedies = map[string]string{
 	errors.ErrPartitionsOverlap.Error():        "change startMiB or sizeMiB of one of them",
 	errors.ErrCexWithClevis.Error():            "remove one of both",
 	errors.ErrCexWithKeyFile.Error():           "remove one of both",
+	"no filesystem specified":                  "set filesystem to root", // of spec 2
+	"invalid data character":                   dataRemedy,
 }
 
 var (

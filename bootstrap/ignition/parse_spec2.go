@@ -54,6 +54,11 @@ func parse2[Types any](raw []byte) (Config, error) {
 		}
 		config.Systemd.Units[i].Enable = false
 	}
+	for _, disk := range config.Storage.Disks {
+		for i := range disk.Partitions { // the converter refuses them also if they are the default
+			disk.Partitions[i].Start, disk.Partitions[i].Size = nil, nil
+		}
+	}
 	config3_1, err := translate(config)
 	if err != nil {
 		return Config{}, conversionError(config, err)
@@ -123,6 +128,9 @@ func entriesOf(config types2_4.Config) (entries []entry) {
 	return entries
 }
 
+// sectors is why the place of a partition can't be converted: the size of a sector depends on the disk.
+const sectors = "is in sectors, which spec 3 does not have: set %s, and ignition.version to 2.3.0 or later"
+
 // checkConvertible refuses entries on another filesystem than the root, because the converter would silently move them
 // to the root; modes with special bits, which hosts with spec 2 ignore; and fields that the converter would drop.
 func checkConvertible(config types2_4.Config) error {
@@ -141,6 +149,17 @@ func checkConvertible(config types2_4.Config) error {
 	for i, filesystem := range config.Storage.Filesystems {
 		if filesystem.Name == rootFilesystem && filesystem.Mount != nil {
 			refuse(fmt.Sprintf("storage.filesystems[%d].mount", i), "the mount of the root file system can't be converted: use spec 3")
+		}
+	}
+	for i, disk := range config.Storage.Disks {
+		for j, partition := range disk.Partitions {
+			at := fmt.Sprintf("storage.disks[%d].partitions[%d]", i, j)
+			if ptr.Deref(partition.Start, 0) != 0 {
+				refuse(at+".start", sectors, "startMiB")
+			}
+			if ptr.Deref(partition.Size, 0) != 0 {
+				refuse(at+".size", sectors, "sizeMiB")
+			}
 		}
 	}
 	for i, user := range config.Passwd.Users {
@@ -169,6 +188,7 @@ func conversionError(config types2_4.Config, err error) error {
 				place = fmt.Sprintf("storage.filesystems[%d].name", i)
 			}
 		}
+		return newParseError(place, fmt.Sprintf("the file system %q has no path in spec 2: write it in spec 3, with device and path", string(noFilesystem)))
 	case errors.As(err, &duplicateUnit):
 		place = unitPlace(config, duplicateUnit.Name)
 	case errors.As(err, &duplicateDropin):

@@ -103,6 +103,13 @@ var _ = Describe("Parse", func() {
 			"files":[{"path":"/a","mode":420,"overwrite":true,"user":{"name":"core"},"contents":{"source":"data:,1"}}]}}`))
 	})
 
+	It("accepts partitions of spec 2 with the default start and size", func() {
+		for _, version := range []string{"2.2.0", "2.4.0"} {
+			Expect(marshal(parse(`{"ignition":{"version":"` + version + `"},"storage":{"disks":[{"device":"/dev/a","partitions":[{"number":1,"label":"a","start":0,"size":0}]}]}}`))).
+				To(MatchJSON(`{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/a","partitions":[{"number":1,"label":"a"}]}]}}`))
+		}
+	})
+
 	DescribeTable("names the path of an error",
 		func(document, path, message string) {
 			_, err := ignition.Parse([]byte(document))
@@ -138,9 +145,9 @@ var _ = Describe("Parse", func() {
 		Entry("relative path", `{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/a"},{"path":"b"}]}}`,
 			"storage.files[1].path", "path not absolute"),
 		Entry("path that is not simplified", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc//mine/../hostname"}]}}`,
-			"storage.files[0].path", "not fully simplified"),
+			"storage.files[0].path", "not fully simplified: write it without //, . and .., and without / at its end"),
 		Entry("path twice", `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`,
-			"storage.files[1]", "duplicate"),
+			"storage.files[1]", "duplicate entry defined: remove one of them, or merge them"),
 		Entry("path twice, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{
 			"files":[{"path":"/a","filesystem":"root"}],"directories":[{"path":"/a","filesystem":"root"}]}}`,
 			"storage.directories[0].path", "conflicting"),
@@ -164,6 +171,17 @@ var _ = Describe("Parse", func() {
 			"passwd.users[0].create", "set uid"),
 		Entry("file twice that appends, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root","append":true},{"path":"/a","filesystem":"root","append":true}]}}`,
 			"storage.files[1].path", "conflicting"),
+		Entry("start of a partition in sectors, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"disks":[{"device":"/dev/a","partitions":[{"number":1},{"number":2,"start":2048,"size":0}]}]}}`,
+			"storage.disks[0].partitions[1].start", "is in sectors, which spec 3 does not have: set startMiB, and ignition.version to 2.3.0"),
+		Entry("size of a partition in sectors, spec 2", `{"ignition":{"version":"2.4.0"},"storage":{"disks":[{"device":"/dev/a","partitions":[{"number":1,"size":4096}]}]}}`,
+			"storage.disks[0].partitions[0].size", "is in sectors, which spec 3 does not have: set sizeMiB, and ignition.version to 2.3.0"),
+		Entry("file system without a path, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"filesystems":[{"name":"data","mount":{"device":"/dev/a","format":"xfs"}}]}}`,
+			"storage.filesystems[0].name", `the file system "data" has no path in spec 2: write it in spec 3, with device and path`),
+		Entry("file without a file system, spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a"}]}}`, "storage.files[0].path", "no filesystem specified: set filesystem to root"),
+		Entry("spaces in a data URL", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,100% sure"}}]}}`,
+			"storage.files[0].contents.source", "invalid data character: write % as %25, a space as %20 and so on, or the contents in base64 after data:;base64,"),
+		Entry("lines in a data URL", `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:;base64,YWJj\nYWJj"}}]}}`,
+			"storage.files[0].contents.source", "unable to parse url: write it on one line, without other control characters"),
 		Entry("networkd", `{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network"}]}}`, "networkd.units", "networkd"),
 		Entry("file that appends and overwrites", `{"ignition":{"version":"2.3.0"},"storage":{"files":[
 			{"path":"/a","filesystem":"root","append":true,"overwrite":true}]}}`, "storage.files[0]", "append"),
