@@ -16,14 +16,20 @@ import (
 const neverContactSource, allowContactingSource = "NeverContactSource", "AllowContactingSource"
 
 const (
-	label      = `[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?`
-	repository = label + `(?:\.` + label + `)*(?::[0-9]+)?(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*`
+	label        = `[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?`
+	domain       = `\*(?:\.` + label + `)+`
+	registryHost = label + `(?:\.` + label + `)*(?::[0-9]+)?`
+	component    = `(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)`
+	repository   = registryHost + component + `*`
+	oneImage     = registryHost + component + `+(?::[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}|@[a-z0-9]+:[0-9a-f]{32,128})`
 )
 
 var (
-	// mirrorPattern matches a registry with a port and a path, and scopePattern also all subdomains of a domain.
+	// mirrorPattern matches a registry with a port and a path, scopePattern also all subdomains of a domain, and
+	// imagePattern also one image, by tag or by digest.
 	mirrorPattern = regexp.MustCompile(`^` + repository + `$`)
-	scopePattern  = regexp.MustCompile(`^(?:\*(?:\.` + label + `)+|` + repository + `)$`)
+	scopePattern  = regexp.MustCompile(`^(?:` + domain + `|` + repository + `)$`)
+	imagePattern  = regexp.MustCompile(`^(?:` + domain + `|` + repository + `|` + oneImage + `)$`)
 )
 
 // registryMirror is one mirror of a registry.

@@ -112,9 +112,20 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		Entry("a source that is never contacted and a mirror", "ImageDigestMirrorSet", `imageDigestMirrors: [{source: quay.io, mirrors: [a.local, quay.io], mirrorSourcePolicy: NeverContactSource}]`,
 			"spec.imageDigestMirrors[0].mirrorSourcePolicy: it is NeverContactSource, and the source quay.io is one of its mirrors"),
 		Entry("an insecure registry with a new line", "Image", `registrySources: {insecureRegistries: ["a.local\n[[registry]]"]}`, `spec.registrySources.insecureRegistries[0]: "a.local\n[[registry]]" is no registry`),
+		Entry("a blocked image with a quote", "Image", `registrySources: {blockedRegistries: ["a.local/a':b"]}`, `spec.registrySources.blockedRegistries[0]: "a.local/a':b" is no registry`),
+		Entry("a blocked image with a new line", "Image", `registrySources: {blockedRegistries: ["a.local/a:b\n"]}`, `spec.registrySources.blockedRegistries[0]: "a.local/a:b\n" is no registry`),
 		Entry("a search registry with a quote", "Image", `registrySources: {containerRuntimeSearchRegistries: ["a.local'"]}`, `spec.registrySources.containerRuntimeSearchRegistries[0]: "a.local'" is no registry`),
 		Entry("a wrong type", "ImageDigestMirrorSet", `imageDigestMirrors: {}`, "spec.imageDigestMirrors: must be a list"),
 	)
+
+	It("blocks one image, as in OpenShift's documentation", func() {
+		image := newMirrorSet("Image", "cluster", "registrySources: {blockedRegistries: [untrusted.com, 'reg1.io:5000/myrepo/myapp:latest', reg1.io/a@sha256:"+strings.Repeat("ab", 32)+"]}")
+		Expect(filesOf(clitest.ExpectSuccess(converting("crio", image)))["99-worker-registries"][conf]).To(And(
+			ContainSubstring("blocked = true\nlocation = 'reg1.io:5000/myrepo/myapp:latest'\n"), ContainSubstring("location = 'reg1.io/a@sha256:abab")))
+		r := converting("containerd", image)
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(ContainSubstring(`warning: Image "cluster": spec.registrySources.blockedRegistries[1]: containerd can't block`))
+	})
 
 	It("leaves out only the refused object with --skip-refused", func() {
 		bad := newMirrorSet("ImageDigestMirrorSet", "bad", `imageDigestMirrors: [{source: bad.local, mirrors: [a.local], mirrorSourcePolicy: NeverContactSource}, {source: quay.io, mirrors: ["https://a.local"]}]`)

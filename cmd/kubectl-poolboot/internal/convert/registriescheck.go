@@ -89,8 +89,8 @@ func checkImage(image input.ImageConfig) (errs field.ErrorList) {
 	at := field.NewPath("spec", "registrySources")
 	for _, of := range scopeFields(image) {
 		for i, scope := range of.scopes {
-			if !scopePattern.MatchString(scope) {
-				errs = append(errs, wrongf(at.Child(of.name).Index(i), "%q is no registry with a path, and no domain, as *.example.com: correct it", scope))
+			if !imagePattern.MatchString(scope) {
+				errs = append(errs, wrongf(at.Child(of.name).Index(i), "%q is no registry with a path, no image, and no domain, as *.example.com: correct it", scope))
 			}
 		}
 	}
