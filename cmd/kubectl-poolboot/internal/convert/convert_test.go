@@ -163,6 +163,14 @@ spec:
 		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, withSpec(clitest.OpenShiftInfra, "maxUnavailable: null"), theirs("50-a", "worker", `{fieldOfALaterRelease: ""}`)))).NotTo(BeEmpty())
 	})
 
+	It("warns of what MachineConfigs can't have together, once, and converts them", func() {
+		r := converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, theirs("50-a", "worker", "{kernelType: realtime}"), theirs("50-b", "worker", "{extensions: [kernel-devel]}"))
+		Expect(r.Code).To(BeZero())
+		Expect(r.Out).To(And(ContainSubstring("name: 50-a"), ContainSubstring("name: 50-b")))
+		Expect(r.ErrOut).To(Equal(`warning: MachineConfig "50-b": spec.extensions[0]: kernel-devel is for kernelType default only, and the pool has kernelType realtime: remove one of them.` +
+			" Until then, the pool worker can't be rendered\n"))
+	})
+
 	It("names objects of kinds that it does not convert", func() {
 		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: big}\n")
 		Expect(r.Code).To(BeZero())

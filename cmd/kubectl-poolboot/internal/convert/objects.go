@@ -103,6 +103,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	for i := range errs {
 		errs[i] = objects.Locate(errs[i])
 	}
+	found.warnNotRendered(converted)
 	for _, dropped := range objects.Dropped {
 		kind, name, _ := strings.Cut(dropped.Object, " ")
 		severity := "warning"

@@ -173,7 +173,8 @@ func warnRuntimeSettings(config input.ContainerRuntimeConfig, with string, remar
 	}
 }
 
-// runtimeFields are the fields of a ContainerRuntimeConfig: their values, empty if they are not set, and how to copy one.
+// runtimeFields are the fields of a ContainerRuntimeConfig: their values, empty if they are not set, and how to
+// copy one.
 var runtimeFields = []struct {
 	name  string
 	value func(input.RuntimeSettings) string
@@ -207,7 +208,8 @@ func bytesOf(size *resource.Quantity) string {
 	return numberOf(size.Value())
 }
 
-// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it. Those
+// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it.
+// Those
 // of which the files do not tell which one is newer are refused as a whole.
 func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, errs []error) {
 	var of []input.ContainerRuntimeConfig

@@ -67,7 +67,8 @@ func (o *Objects) noteKustomization(object map[string]any, at place) error {
 	return err
 }
 
-// eachContained calls a function with the path, and the kind and name, of each object in a value, also in a text in YAML.
+// eachContained calls a function with the path, and the kind and name, of each object in a value, also in a text
+// in YAML.
 func (o *Objects) eachContained(value any, path string, found func(path, contained string)) {
 	switch value := value.(type) {
 	case map[string]any:

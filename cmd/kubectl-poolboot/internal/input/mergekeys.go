@@ -14,7 +14,8 @@ const mergeTag = "!!merge"
 // keyTwice is in the parser's error for a key that is given twice.
 const keyTwice = "already set in map"
 
-// mustBeFirst is in the error for a merge key behind a key that it sets too: kubectl and kustomize differ in which one wins.
+// mustBeFirst is in the error for a merge key behind a key that it sets too: kubectl and kustomize differ in which
+// one wins.
 const mustBeFirst = `"<<" sets it too: write "<<" before it`
 
 // explainMergeKeys returns the error of the parser about keys of a text that are given twice, without those that are
