@@ -67,7 +67,7 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 	setWrappers(configs, nil, remark)
 	moveKubeletDropins(&configs[0], remark)
 	wrong := cleanKubeletDropins(&configs[0], remark)
-	warnWithoutEffect(&configs[0], nil, remark)
+	warnWithoutEffect(&configs[0], nil, runtimeCRIO, remark)
 	config = configs[0]
 	config.ObjectMeta = convertMeta(config.ObjectMeta, o.namespace)
 	config.SetGroupVersionKind(input.ConfigKind)

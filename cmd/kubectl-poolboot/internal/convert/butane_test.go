@@ -65,7 +65,7 @@ spec:
 			clitest.ExpectError(convert(strings.Replace(whole, old, new, 1)), 1, "a.bu: "+why)
 		},
 		Entry("what Poolboot reserves", "/etc/motd", "/etc/hostname", `line 13: storage.files[0].path: /etc/hostname is reserved`),
-		Entry("what the schema refuses", "[nosmt]", `[""]`, "line 7: openshift.kernel_arguments[0]: must be at least 1 chars long"),
+		Entry("what the schema refuses", "[nosmt]", `[""]`, "line 7: openshift.kernel_arguments[0]: must not be empty: set it, or remove it"),
 		Entry("an unknown key", "fips: true", "fipz: true", "line 9: openshift.fipz: unused key"),
 		Entry("a version that Butane does not know", "4.20.0", "9.0.0", "line 2: version: openshift has no version 9.0.0: set 4.8.0 to 4."),
 	)

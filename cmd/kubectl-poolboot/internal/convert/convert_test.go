@@ -205,7 +205,7 @@ spec:
 		Entry("a custom pool that takes worker's Nodes", `MachineConfigPool "worker": spec.nodeSelector: Nodes with these labels are in the pool "infra"`,
 			clitest.OpenShiftWorker, strings.Replace(clitest.OpenShiftInfra, "node-role.kubernetes.io/infra", "node-role.kubernetes.io/worker", 1)),
 		Entry("a name that is not a valid role", `MachineConfigPool "in.fra": metadata.name: it becomes the role`, strings.Replace(clitest.OpenShiftInfra, "name: infra", "name: in.fra", 1)),
-		Entry("a duplicate name", `MachineConfig "51-infra" is given twice`, clitest.OpenShiftInfra51, clitest.OpenShiftInfra51),
+		Entry("a duplicate name", `MachineConfig "51-infra" is given twice`, clitest.OpenShiftInfra51, strings.Replace(clitest.OpenShiftInfra51, "data:,", "data:,other", 1)),
 	)
 
 	DescribeTable("refuses what the schemas and their rules refuse, and names the line of each violation",
@@ -221,7 +221,7 @@ spec:
 			}
 		},
 		Entry("a value that is not in an enumeration", "spec:\n  fips: true\n  kernelType: fast\n", 25, "spec.kernelType: Unsupported value: \"fast\""),
-		Entry("two values", "spec:\n  kernelArguments:\n  - a\n  - \"\"\n  kernelType: fast\n", 26, "spec.kernelArguments[1]: must be at least 1 chars long", "line 27", "spec.kernelType"),
+		Entry("two values", "spec:\n  kernelArguments:\n  - a\n  - \"\"\n  kernelType: fast\n", 26, "spec.kernelArguments[1]: must not be empty: set it, or remove it", "line 27", "spec.kernelType"),
 		Entry("a label", "  annotations: {b c: d}\nspec: {fips: true}\n", 23, "metadata.annotations"),
 	)
 

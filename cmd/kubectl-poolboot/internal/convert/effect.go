@@ -28,6 +28,11 @@ var withoutEffect = []struct {
 	{regexp.MustCompile(`^/etc/(machine-config-daemon|mco|machine-config-server)(/|$)`), "only OpenShift's Machine Config Operator reads this file: leave it out"},
 }
 
+// withoutCRIO has names of files and units that have no effect on hosts with containerd, and what to do there.
+var withoutCRIO = regexp.MustCompile(`^(/etc/crio/.*|crio\.service)$`)
+
+const withContainerd = "hosts with containerd do not have CRI-O: write the setting for containerd, in /etc/containerd/conf.d/*.toml or in a drop-in of containerd.service"
+
 // openShiftVariables are variables that only the kubelet's unit or the kubelet of OpenShift reads, and what to do here.
 var openShiftVariables = map[string]string{
 	"KUBELET_LOG_LEVEL":                            "set logging.verbosity in spec.kubeletConfiguration",
@@ -40,8 +45,8 @@ var openShiftVariables = map[string]string{
 var inPool = regexp.MustCompile(`spec[.]kubelet(Configuration|Wrapper)( of the pool)?`)
 
 // warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
-// What to do instead is for the pools that select it.
-func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
+// What to do instead is for the pools that select it, and for the container runtime with a name.
+func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool, containerRuntime string, remark func(string, ...any)) {
 	var selecting []string
 	for _, p := range pools {
 		if pool.Selects(p, config.Labels) {
@@ -63,7 +68,11 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 		for _, entry := range withoutEffect {
 			if entry.name.MatchString(name) {
 				warn(at, name, entry.instead)
+				return
 			}
+		}
+		if containerRuntime == runtimeContainerd && withoutCRIO.MatchString(name) {
+			warn(at, name, withContainerd)
 		}
 	}
 	checkVariables := func(at, contents string) {

@@ -65,7 +65,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 		case slices.ContainsFunc(controlPlane, isFor):
 			remark("warning: KubeletConfig %q is left out for the control plane: control plane machines are in no pool of Poolboot", config.Name)
 		case len(of) == 0:
-			remark("warning: KubeletConfig %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files", config.Name)
+			remark("warning: KubeletConfig %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label", config.Name)
 		}
 		if len(of) == 0 {
 			continue

@@ -41,7 +41,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	for i := range configs {
 		moveKubeletDropins(&configs[i], remark)
 		wrongDropins[configs[i].Name] = cleanKubeletDropins(&configs[i], remark)
-		warnWithoutEffect(&configs[i], pools, remark)
+		warnWithoutEffect(&configs[i], pools, containerRuntime, remark)
 	}
 	setWrappers(configs, pools, remark)
 	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)

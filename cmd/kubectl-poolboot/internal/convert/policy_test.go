@@ -74,7 +74,7 @@ var _ = Describe("convert, of node disruption policies", func() {
 			clitest.ExpectError(converting(append(documents, clitest.OpenShiftInfra, clitest.OpenShiftWorker)...), 1, why)
 		},
 		Entry("several", `MachineConfiguration "other": the files contain several`, newMachineConfiguration(""), strings.Replace(newMachineConfiguration(""), "cluster", "other", 1)),
-		Entry("one that is given twice", `MachineConfiguration "cluster" is given twice`, newMachineConfiguration(""), newMachineConfiguration("")),
+		Entry("one that is given twice", `MachineConfiguration "cluster" is given twice`, newMachineConfiguration(""), newMachineConfiguration("logLevel: Debug")),
 		Entry("an invalid one", `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.files[0].actions: None and Reboot must be the only action`,
 			newMachineConfiguration("nodeDisruptionPolicy: {files: [{path: /a, actions: [{type: None}, {type: Drain}]}]}")),
 		Entry("two for the same path", `files[1].path: Duplicate value: "/a"`,

@@ -94,7 +94,7 @@ func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, contro
 		if slices.ContainsFunc(controlPlane, selects) {
 			remark("warning: ContainerRuntimeConfig %q is left out for the control plane: control plane machines are in no pool of Poolboot", config.Name)
 		} else if !slices.ContainsFunc(pools, selects) {
-			remark("warning: ContainerRuntimeConfig %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files", config.Name)
+			remark("warning: ContainerRuntimeConfig %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label", config.Name)
 		}
 		if slices.ContainsFunc(pools, selects) {
 			valid = append(valid, config)

@@ -51,6 +51,24 @@ var _ = Describe("convert, of MachineConfigs for telco hosts", func() {
 		return runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}
 
+	It("names what has no effect on hosts with containerd", func() {
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-crio, labels: {machineconfiguration.openshift.io/role: worker}}
+spec:
+  config:
+    ignition: {version: 3.2.0}
+    storage: {files: [{path: /etc/crio/crio.conf.d/99-runtimes.conf, contents: {source: "data:,"}}]}
+    systemd: {units: [{name: crio.service, dropins: [{name: a.conf, contents: "[Service]"}]}]}
+`)
+		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--container-runtime", "containerd")
+		const why = " has no effect: hosts with containerd do not have CRI-O: write the setting for containerd, in /etc/containerd/conf.d/*.toml or in a drop-in of containerd.service\n"
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(Equal(`warning: MachineConfig "50-crio": spec.config.storage.files[0]: /etc/crio/crio.conf.d/99-runtimes.conf` + why +
+			`warning: MachineConfig "50-crio": spec.config.systemd.units[0]: crio.service` + why))
+		Expect(runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge").ErrOut).To(BeEmpty())
+	})
+
 	It("moves the command that starts the kubelet in a mount namespace to the pool", func() {
 		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin))
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge")

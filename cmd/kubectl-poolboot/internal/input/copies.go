@@ -1,9 +1,12 @@
 package input
 
 import (
+	"encoding/json"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,6 +37,25 @@ func (o *Objects) readsOnce(kind schema.GroupVersionKind) bool {
 // copyError returns the error for an object whose kind and name another one has.
 func copyError(kind, name string, at, first place) error {
 	return at.of("metadata").errorf("%s %q is given twice: remove it, or the one in %s", kind, name, first.of("metadata"))
+}
+
+// essence returns what counts of an object of OpenShift's: not what its cluster added. It is empty for other kinds.
+func essence(kind schema.GroupVersionKind, raw []byte) string {
+	var object struct {
+		Metadata struct {
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec any `json:"spec"`
+	}
+	if kind != OpenShiftPoolKind && kind != OpenShiftConfigKind && kind != OpenShiftKubeletKind && kind != OpenShiftPolicyKind && !slices.Contains(runtimeKinds, kind) ||
+		json.Unmarshal(raw, &object) != nil {
+		return ""
+	}
+	delete(object.Metadata.Annotations, corev1.LastAppliedConfigAnnotation)
+	text, err := json.Marshal(object) // sorts keys
+	utilruntime.Must(err)             // it was read from JSON
+	return string(text)
 }
 
 // givenKey is the key of an object in Objects.given.

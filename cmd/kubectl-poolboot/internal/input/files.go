@@ -116,7 +116,12 @@ func (f *Files) expand(name string) ([]string, error) {
 	if name == Stdin {
 		return []string{name}, nil
 	}
-	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+	switch info, err := os.Stat(name); {
+	case err != nil && strings.Contains(name, "://"):
+		return nil, fmt.Errorf("%s: URLs are not read: download the file, and name it", name)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: there is no such file or directory: correct the name", name)
+	case err != nil || !info.IsDir():
 		return []string{name}, err
 	}
 	var paths []string

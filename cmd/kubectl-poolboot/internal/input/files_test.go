@@ -127,6 +127,20 @@ var _ = Describe("Files", func() {
 		})
 	})
 
+	DescribeTable("are refused with what is wrong with a whole file",
+		func(name, contents, why string) {
+			if contents != "" {
+				name = clitest.WriteFile(name, contents)
+			}
+			clitest.ExpectError(role(name), 1, why)
+		},
+		Entry("that is not in UTF-8", "a.yaml", worker+"---\n# f\xfcr\nkind: a\n", "a.yaml: document 2: line 12: is not a text in UTF-8: save it in UTF-8, or decompress it"),
+		Entry("that is a text", "a.yaml", "<html>\n", "a.yaml: document 1: line 1: is no Kubernetes object: must be an object, not the string \"<html>\""),
+		Entry("that is a list", "a.json", "[{}]\n", "a.json: document 1: line 1: is no Kubernetes object: must be an object, not a list"),
+		Entry("that does not exist", "nowhere.yaml", "", "error: nowhere.yaml: there is no such file or directory: correct the name"),
+		Entry("that is a URL", "https://example.com/a.yaml", "", "error: https://example.com/a.yaml: URLs are not read: download the file, and name it"),
+	)
+
 	It("can contain other kinds, which are noted", func() {
 		r := role(clitest.WriteFile("a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n", infra))
 		Expect(r.Out).To(Equal("infra\n"))

@@ -111,6 +111,8 @@ func DescribeField(err *field.Error) string {
 		return err.ErrorBody() + ": remove one"
 	case strings.HasSuffix(err.Detail, "not a valid selector operator"):
 		return fmt.Sprintf("%q is no operator: use In, NotIn, Exists or DoesNotExist", err.BadValue)
+	case err.Detail == err.Field+" in body should be at least 1 chars long":
+		return "must not be empty: set it, or remove it"
 	case strings.HasPrefix(err.Detail, err.Field+" in body "):
 		return strings.Replace(strings.TrimPrefix(err.Detail, err.Field+" in body "), "should ", "must ", 1)
 	case err.BadValue == (field.OmitValueType{}), fmt.Sprint(err.BadValue) == "", err.Type == field.ErrorTypeForbidden, isComposite(err.BadValue):

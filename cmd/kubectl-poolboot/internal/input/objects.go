@@ -67,6 +67,9 @@ type Objects struct {
 	// given are where the objects were read first, by group, version, kind and name.
 	given map[string]place
 
+	// essences are what counts of each object in given, of OpenShift's kinds.
+	essences map[string]string
+
 	// placeOfItem is where each of items was read.
 	placeOfItem map[client.Object]place
 
@@ -150,10 +153,15 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		kind = head.GroupVersionKind()
 	}
 	if o.places == nil {
-		o.places, o.placeOfItem, o.given = map[string]place{}, map[client.Object]place{}, map[string]place{}
+		o.places, o.placeOfItem, o.given, o.essences = map[string]place{}, map[client.Object]place{}, map[string]place{}, map[string]string{}
 	}
+	what := essence(kind, raw)
 	if first, isCopy := o.given[givenKey(kind, head.Metadata.Name)]; !isCopy {
 		o.given[givenKey(kind, head.Metadata.Name)] = at
+		o.essences[givenKey(kind, head.Metadata.Name)] = what
+	} else if head.Metadata.Name != "" && what != "" && what == o.essences[givenKey(kind, head.Metadata.Name)] {
+		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is the same as in %s\n", at.of("metadata"), kind.Kind, head.Metadata.Name, first.of("metadata"))
+		return err
 	} else if o.readsOnce(kind) && head.Metadata.Name != "" {
 		return copyError(kind.Kind, head.Metadata.Name, at, first)
 	}
@@ -227,7 +235,7 @@ func (p place) explainHead(err error, raw []byte, head reflect.Type) error {
 	}
 	var all []error
 	for _, err := range wrong.errs {
-		about := strings.TrimPrefix(err.Field+": ", "<nil>: ")
+		about := strings.TrimPrefix(strings.TrimPrefix(err.Field+": ", "<nil>: "), "[]: ")
 		all = append(all, p.of(err.Field).errorf("%w: %s%s", errNoObject, about, err.Detail))
 	}
 	return errors.Join(all...)

@@ -107,11 +107,30 @@ func (p place) malformed(what string) error {
 	if match := alreadySet.FindStringSubmatch(what); match != nil {
 		return p.errorf("%s is given twice: remove one", match[1])
 	}
-	if strings.HasSuffix(what, mustBeFirst) {
+	switch {
+	case strings.HasSuffix(what, mustBeFirst):
 		return p.errorf("%s", what)
+	case strings.Contains(what, "UTF-8"):
+		valid := bytes.ToValidUTF8(p.in.text, []byte{0xff})
+		p.at = p.in.line + bytes.Count(valid[:max(bytes.IndexByte(valid, 0xff), 0)], []byte("\n"))
+		return p.errorf("is not a text in UTF-8: save it in UTF-8, or decompress it")
+	case tabIndent.Match(p.line()):
+		return p.errorf("malformed YAML: a tab in the indentation: use spaces")
 	}
 	return p.errorf("malformed YAML: %s: correct it", what)
 }
+
+// line returns the text of the line that is meant.
+func (p place) line() []byte {
+	lines := bytes.Split(p.in.text, []byte("\n"))
+	if i := p.at - p.in.line; i >= 0 && i < len(lines) {
+		return lines[i]
+	}
+	return nil
+}
+
+// tabIndent matches a line with a tab before its text.
+var tabIndent = regexp.MustCompile(`^\s*\t`)
 
 var alreadySet = regexp.MustCompile(`^key (".*") ` + keyTwice + `$`)
 
