@@ -155,14 +155,14 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	if o.places == nil {
 		o.places, o.placeOfItem, o.given, o.essences = map[string]place{}, map[client.Object]place{}, map[string]place{}, map[string]string{}
 	}
-	what := essence(kind, raw)
-	if first, isCopy := o.given[givenKey(kind, head.Metadata.Name)]; !isCopy {
-		o.given[givenKey(kind, head.Metadata.Name)] = at
-		o.essences[givenKey(kind, head.Metadata.Name)] = what
-	} else if head.Metadata.Name != "" && what != "" && what == o.essences[givenKey(kind, head.Metadata.Name)] {
+	key, what := givenKey(kind, head.Metadata.Name), essence(kind, raw)
+	switch first, isCopy := o.given[key]; {
+	case !isCopy:
+		o.given[key], o.essences[key] = at, what
+	case head.Metadata.Name != "" && what != "" && what == o.essences[key]:
 		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is the same as in %s\n", at.of("metadata"), kind.Kind, head.Metadata.Name, first.of("metadata"))
 		return err
-	} else if o.readsOnce(kind) && head.Metadata.Name != "" {
+	case o.readsOnce(kind) && head.Metadata.Name != "":
 		return copyError(kind.Kind, head.Metadata.Name, at, first)
 	}
 	o.places[kind.Kind+" "+head.Metadata.Name] = at
