@@ -120,7 +120,7 @@ func (f *Files) expand(name string) ([]string, error) {
 	case err != nil && strings.Contains(name, "://"):
 		return nil, fmt.Errorf("%s: URLs are not read: download the file, and name it", name)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s: there is no such file or directory: correct the name", name)
+		return nil, fmt.Errorf("%s: no such file or directory: correct the name", name)
 	case err != nil || !info.IsDir():
 		return []string{name}, err
 	}

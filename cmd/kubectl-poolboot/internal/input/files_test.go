@@ -137,7 +137,7 @@ var _ = Describe("Files", func() {
 		Entry("that is not in UTF-8", "a.yaml", worker+"---\n# f\xfcr\nkind: a\n", "a.yaml: document 2: line 12: is not a text in UTF-8: save it in UTF-8, or decompress it"),
 		Entry("that is a text", "a.yaml", "<html>\n", "a.yaml: document 1: line 1: is no Kubernetes object: must be an object, not the string \"<html>\""),
 		Entry("that is a list", "a.json", "[{}]\n", "a.json: document 1: line 1: is no Kubernetes object: must be an object, not a list"),
-		Entry("that does not exist", "nowhere.yaml", "", "error: nowhere.yaml: there is no such file or directory: correct the name"),
+		Entry("that does not exist", "nowhere.yaml", "", "error: nowhere.yaml: no such file or directory: correct the name"),
 		Entry("that is a URL", "https://example.com/a.yaml", "", "error: https://example.com/a.yaml: URLs are not read: download the file, and name it"),
 	)
 

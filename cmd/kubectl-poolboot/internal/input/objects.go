@@ -159,7 +159,7 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	switch first, isCopy := o.given[key]; {
 	case !isCopy:
 		o.given[key], o.essences[key] = at, what
-	case head.Metadata.Name != "" && what != "" && what == o.essences[key]:
+	case o.readKubeletConfigs && head.Metadata.Name != "" && what != "" && what == o.essences[key]: // of a conversion
 		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is the same as in %s\n", at.of("metadata"), kind.Kind, head.Metadata.Name, first.of("metadata"))
 		return err
 	case o.readsOnce(kind) && head.Metadata.Name != "":
