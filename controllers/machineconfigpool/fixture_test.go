@@ -36,8 +36,8 @@ type fixture struct {
 	hidesRendered bool
 	// stalePool is an earlier version of a pool in the reconciler's cache.
 	stalePool *poolv1.MachineConfigPool
-	// hidesConfigs hides PoolbootConfigs from the reconciler's cache.
-	hidesConfigs bool
+	// staleConfigs is an earlier list of PoolbootConfigs in the reconciler's cache.
+	staleConfigs *bootstrapv1.PoolbootConfigList
 	// crash stops the reconciler at a write: before the first deletion or status patch for which it returns true.
 	crash func(verb string) bool
 	// onPatch is called after the reconciler has read, and before its next patch of a status.
@@ -90,7 +90,8 @@ func newFixture(objects ...client.Object) *fixture {
 			return c.Get(ctx, key, o, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*bootstrapv1.PoolbootConfigList); ok && s.hidesConfigs {
+			if configs, ok := list.(*bootstrapv1.PoolbootConfigList); ok && s.staleConfigs != nil {
+				s.staleConfigs.DeepCopyInto(configs)
 				return nil
 			}
 			return c.List(ctx, list, opts...)

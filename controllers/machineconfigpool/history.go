@@ -1,7 +1,6 @@
 package machineconfigpool
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,9 +67,7 @@ func (s *scope) findSurplus(inUse map[string]bool, history int) []*poolv1.Machin
 			unused = append(unused, c)
 		}
 	}
-	slices.SortFunc(unused, func(a, b *poolv1.MachineConfig) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(unused, func(a, b *poolv1.MachineConfig) int { return pool.CompareAge(b, a) })
 	return unused[min(history, len(unused)):]
 }
 

@@ -216,7 +216,7 @@ var _ = Describe("Rendered configs", func() {
 
 	It("are not deleted if the cache does not contain their users yet", func() {
 		Expect(s.Create(ctx(), machine("m1", "infra", renderedNames[1], true))).To(Succeed())
-		s.hidesConfigs = true
+		s.staleConfigs = &bootstrapv1.PoolbootConfigList{}
 		s.reconcile("infra")
 		Expect(existingNames()).To(ConsistOf(renderedNames[1], renderedNames[5], renderedNames[6], renderedNames[7]))
 	})

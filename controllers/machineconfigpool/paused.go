@@ -6,6 +6,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // setPausedConfiguration sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer
@@ -21,7 +22,8 @@ func (s *scope) setPausedConfiguration() {
 
 // configurationAtPause returns the rendered config that a pool hands out from the start of a pause. This is the one
 // that it handed out before, unless no Machine booted with it or changes to it, and other Machines run earlier ones of
-// the pool. Then it is the one that most Machines run. Without a status, as after clusterctl move, it is "" while a
+// the pool or change to them. Then it is the one to which most Machines change, because they complete that during the
+// pause, and otherwise the one that most Machines run. Without a status, as after clusterctl move, it is "" while a
 // Machine that has joined has no recorded configuration, because that Machine can belong to the pool.
 func (s *scope) configurationAtPause() string {
 	previous := ""
@@ -30,19 +32,19 @@ func (s *scope) configurationAtPause() string {
 	} else if s.unrecorded {
 		return ""
 	}
-	machines, hasBegun := map[string]int{}, false
+	runs, changes := map[string]int{}, map[string]int{}
 	for i := range s.machines {
-		machines[s.machines[i].Status.Configuration.Name]++
-		hasBegun = hasBegun || isUpdatedTo(&s.machines[i], previous)
+		runs[s.machines[i].Status.Configuration.Name]++
+		changes[changesTo(&s.machines[i])]++
 	}
 	var earlier []poolv1.MachineConfig
 	for i := range s.configs {
-		if c := &s.configs[i]; s.owns(c) && machines[c.Name] > 0 {
+		if c := &s.configs[i]; s.owns(c) && runs[c.Name]+changes[c.Name] > 0 {
 			earlier = append(earlier, *c)
 		}
 	}
 	switch {
-	case hasBegun, machines[previous] > 0, len(earlier) == 0 && previous != "":
+	case previous != "" && (runs[previous]+changes[previous] > 0 || len(earlier) == 0):
 		return previous
 	case len(earlier) == 0 && s.rendered != nil:
 		return s.rendered.Name
@@ -50,15 +52,18 @@ func (s *scope) configurationAtPause() string {
 		return ""
 	}
 	return slices.MaxFunc(earlier, func(a, b poolv1.MachineConfig) int {
-		return cmp.Or(cmp.Compare(machines[a.Name], machines[b.Name]), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(changes[a.Name], changes[b.Name]), cmp.Compare(runs[a.Name], runs[b.Name]), pool.CompareAge(&a, &b))
 	}).Name
 }
 
-// isUpdatedTo reports whether a running host was chosen to change to a rendered config, and has not failed. A host
+// changesTo returns the rendered config to which a running host was chosen to change and has not failed, or "". A host
 // that has begun its update completes it during a pause.
-func isUpdatedTo(c *bootstrapv1.PoolbootConfig, configuration string) bool {
-	update := c.Status.Update
-	return configuration != "" && update.DesiredRevision != "" && update.Desired.Name == configuration && phaseOf(c) != stopped
+func changesTo(c *bootstrapv1.PoolbootConfig) string {
+	desired := c.Status.Update.Desired.Name
+	if c.Status.Update.DesiredRevision == "" || desired == c.Status.Configuration.Name || phaseOf(c) == stopped {
+		return ""
+	}
+	return desired
 }
 
 // owns reports whether the pool rendered a MachineConfig.

@@ -249,6 +249,35 @@ var _ = Describe("A paused pool", func() {
 		Entry("hands out what its Nodes run if the update is not possible", bootstrapv1.UpdateUnreconcilableReason, false),
 	)
 
+	It("hands out what a host is drained for although another config was rendered just before the pause", func() {
+		runs := change("runs")
+		begun := joined(machine("begun", "infra", runs, true))
+		for _, m := range []*bootstrapv1.PoolbootConfig{begun, joined(machine("waits", "infra", runs, true)), joined(machine("other", "infra", runs, true))} {
+			Expect(s.Create(ctx(), m)).To(Succeed())
+		}
+		current := change("current")
+		begun.Status.Update.Desired.Name, begun.Status.Update.DesiredRevision = current, strings.Repeat("1", 64)
+		Expect(s.Status().Update(ctx(), withProblem(begun, bootstrapv1.UpdatedCondition, bootstrapv1.UpdateDrainingReason, ""))).To(Succeed())
+		Expect(change("nobodys")).NotTo(Equal(current))
+		s.pause(true)
+		Expect(handsOut()).To(Equal(current), "otherwise the host that is drained is called back")
+	})
+
+	It("hands out what a host has just been told, also if the cache does not have that yet", func() {
+		runs := change("runs")
+		Expect(s.Create(ctx(), joined(machine("waits", "infra", runs, true)))).To(Succeed())
+		begun := joined(machine("begun", "infra", runs, true))
+		Expect(s.Create(ctx(), begun)).To(Succeed())
+		current := change("current")
+		s.staleConfigs = &bootstrapv1.PoolbootConfigList{}
+		Expect(s.List(ctx(), s.staleConfigs)).To(Succeed())
+		begun.Status.Update.Desired.Name, begun.Status.Update.DesiredRevision = current, strings.Repeat("1", 64)
+		Expect(s.Status().Update(ctx(), begun)).To(Succeed())
+		s.pause(true)
+		Expect(handsOut()).To(Equal(current))
+		Expect(change("later")).To(Equal(current))
+	})
+
 	It("never hands out what another pool rendered, even if a Node that moved to this pool runs it", func() {
 		worker := s.reconcile("worker").Status.Configuration.Name
 		Expect(s.Create(ctx(), joined(machine("moved", "infra", worker, true)))).To(Succeed())

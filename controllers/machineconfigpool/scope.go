@@ -74,7 +74,11 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 
 	machines := &bootstrapv1.PoolbootConfigList{}
 	ofCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}
-	if err := r.Client.List(ctx, machines, namespace, ofCluster, client.UnsafeDisableDeepCopy); err != nil {
+	var reader client.Reader = r.Client
+	if p.Spec.IsPaused() && p.Spec.PausedConfiguration.Name == "" { // what it hands out is decided once
+		reader = r.APIReader
+	}
+	if err := reader.List(ctx, machines, namespace, ofCluster, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", key, err)
 	}
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {

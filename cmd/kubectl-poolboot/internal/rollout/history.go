@@ -19,6 +19,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -68,9 +69,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	if err := cluster.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{poolv1.RenderedForLabel: p.Name}); err != nil {
 		return nil, fmt.Errorf("list MachineConfigs: %w", err)
 	}
-	slices.SortFunc(configs.Items, func(a, b poolv1.MachineConfig) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(configs.Items, func(a, b poolv1.MachineConfig) int { return pool.CompareAge(&a, &b) })
 	hosts, _, err := listHosts(ctx, cluster, p)
 	if err != nil {
 		return nil, err
