@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -208,4 +209,18 @@ func HoldOf(p *poolv1.MachineConfigPool) string {
 		return ""
 	}
 	return c.Message
+}
+
+// SeeCondition ends what the condition Updated of a host says that waits for other hosts of a pool with gates. Its
+// condition is not written again whenever a gate opens or closes: a pool can have thousands of such hosts.
+const SeeCondition = ": see its condition " + poolv1.UpdateGatesOpenCondition
+
+// Resolve replaces the reference of a message to the condition of a pool with what that condition says, if a gate is
+// closed.
+func Resolve(message string, p *poolv1.MachineConfigPool) string {
+	why := HoldOf(p)
+	if text, refers := strings.CutSuffix(message, SeeCondition); refers && why != "" {
+		return text + ", and " + why
+	}
+	return message
 }

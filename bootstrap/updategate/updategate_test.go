@@ -142,4 +142,15 @@ var _ = Describe("A gate", func() {
 		p.Spec.UpdateGates = nil
 		Expect(updategate.HoldOf(p)).To(BeEmpty())
 	})
+
+	It("is named in what a host says that refers to the condition, only while it is closed", func() {
+		p := &poolv1.MachineConfigPool{}
+		p.Spec.UpdateGates = []poolv1.UpdateGate{*newGate("true")}
+		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Message: "the gate storage is closed"}}
+		const waits = "Node a waits, and its update gates must be open" + updategate.SeeCondition
+		Expect(updategate.Resolve(waits, p)).To(Equal("Node a waits, and its update gates must be open, and the gate storage is closed"))
+		Expect(updategate.Resolve("Node a reboots", p)).To(Equal("Node a reboots"))
+		p.Status.Conditions[0].Status = metav1.ConditionTrue
+		Expect(updategate.Resolve(waits, p)).To(Equal(waits))
+	})
 })

@@ -12,10 +12,10 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 )
 
 // outcome is what the condition of a host depends on besides the host.
@@ -28,11 +28,21 @@ type outcome struct {
 	now time.Time
 	// remaining is what remains to be drained.
 	remaining string
+	// gate is why the gate is closed that holds back the host, or "".
+	gate string
+}
+
+// hold returns why the pool begins no update of the host, or "".
+func (o outcome) hold() string {
+	if o.in.hold.Why != "" || o.gate == "" {
+		return o.in.hold.Why
+	}
+	return fmt.Sprintf("MachineConfigPool %s holds it back: %s", o.in.pool.Name, o.gate)
 }
 
 // updated returns the condition Updated of a host, or nil if it should stay as it is.
 func (h *host) updated(o outcome) *metav1.Condition {
-	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.in.hold.Why)
+	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.hold())
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}
@@ -185,7 +195,7 @@ func (o outcome) limit() string {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
 	}
 	if len(o.in.pool.Spec.UpdateGates) > 0 {
-		text += ", and its update gates must be open: see its condition " + poolv1.UpdateGatesOpenCondition
+		text += ", and its update gates must be open" + updategate.SeeCondition
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
@@ -31,6 +34,8 @@ type gates struct {
 	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
 	wereRead bool
 	closed   *updategate.Closed
+	// held are the names of the hosts that begin no update only because of the closed gate.
+	held []string
 }
 
 // passGates returns those of the hosts that begin an update now which the gates of the pool allow: all if the gates are
@@ -40,13 +45,15 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	if len(s.pool.Spec.UpdateGates) == 0 {
 		return hosts, nil
 	}
-	var inUpdate []string
+	var inUpdate, begin []string
 	for _, h := range s.named(hosts) {
 		if h.Progress() == rollout.InUpdate {
 			inUpdate = append(inUpdate, h.Name())
+		} else {
+			begin = append(begin, h.Name())
 		}
 	}
-	if len(inUpdate) == len(hosts) {
+	if len(begin) == 0 {
 		return hosts, nil
 	}
 	if !s.gates.wereRead {
@@ -57,6 +64,7 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 		s.gates = gates{wereRead: true, closed: closed}
 	}
 	if s.gates.closed != nil {
+		s.gates.held = begin
 		return inUpdate, nil
 	}
 	return hosts, nil
@@ -136,6 +144,62 @@ func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, closed.Reason, "ReadUpdateGate", "%s", closed.Why)
 	}
 	return nil
+}
+
+// reportHeld makes the hosts say which gate they wait for, and those that do not wait for it any more say something else.
+// Only those that would be next wait for the gate: a closed gate must not cause a write for each host of a large pool.
+func (r rollouts) reportHeld(ctx context.Context, s *poolScope) {
+	held := map[string]string{}
+	for _, name := range s.gates.held {
+		held[name] = s.gates.closed.Why
+	}
+	for _, name := range r.held.set(client.ObjectKeyFromObject(s.pool), held) {
+		host := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: s.pool.Namespace, Name: name}}
+		select {
+		case r.heldChanged <- event.GenericEvent{Object: host}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// heldHosts has the hosts of each pool that begin no update because of a closed gate, by their names, and why the gate
+// is closed. The zero value is ready to use.
+type heldHosts struct {
+	mu    sync.Mutex
+	known map[client.ObjectKey]map[string]string
+}
+
+// why returns why the gate is closed that holds back a host of a pool, or "".
+func (h *heldHosts) why(pool client.ObjectKey, host string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known[pool][host]
+}
+
+// set sets the hosts of a pool that are held back, and returns the names of those for which something has changed.
+func (h *heldHosts) set(pool client.ObjectKey, held map[string]string) (changed []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.known[pool]
+	for name := range before {
+		if held[name] == "" {
+			changed = append(changed, name)
+		}
+	}
+	for name, why := range held {
+		if before[name] != why {
+			changed = append(changed, name)
+		}
+	}
+	if h.known == nil {
+		h.known = map[client.ObjectKey]map[string]string{}
+	}
+	if h.known[pool] = held; len(held) == 0 {
+		delete(h.known, pool)
+	}
+	slices.Sort(changed)
+	return changed
 }
 
 // closedGates remembers the closed gate of each pool for closedTTL. The zero value is ready to use.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,7 +89,9 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(w.told(ctx)).To(BeEmpty())
 		Expect(w.gatesCondition(ctx)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", poolv1.GateClosedReason),
 			HaveField("Message", "the gate storage is closed: its expression is false for Deployment default/store")))
-		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", HaveSuffix("is 1, and its update gates must be open: see its condition UpdateGatesOpen"))))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message",
+			"Node host-0 runs rendered-worker-1, and MachineConfigPool worker holds it back: the gate storage is closed: its expression is false for Deployment default/store")))
+		Expect(w.updated(ctx, 1)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", HaveSuffix("is 1, and its update gates must be open: see its condition UpdateGatesOpen"))))
 		result, err := w.reconcilePool(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.RequeueAfter).To(Equal(rolloutRetry))
@@ -114,6 +117,57 @@ var _ = Describe("A pool with an update gate", func() {
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.UpdateGates = nil })
 		w.settle(ctx)
 		Expect(w.gatesCondition(ctx)).To(BeNil())
+	})
+
+	It("names the gate on the hosts that wait for it, and on no others, and reconciles a host again only if that changes", func(ctx SpecContext) {
+		isHeld := HaveField("Message", ContainSubstring("the gate storage is closed"))
+		changed := func() (hosts []string) {
+			for len(w.reconciler.heldChanged) > 0 {
+				hosts = append(hosts, (<-w.reconciler.heldChanged).Object.GetName())
+			}
+			return hosts
+		}
+		ready(ctx, 2)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.MaxUnavailable, p.Status.Configuration.Name = new(intstr.FromInt32(2)), "rendered-worker-2"
+		})
+		w.settle(ctx)
+		Expect([]*metav1.Condition{w.updated(ctx, 0), w.updated(ctx, 1)}).To(HaveEach(isHeld))
+		Expect(w.updated(ctx, 2)).NotTo(isHeld)
+		Expect(changed()).To(Equal([]string{hostName(0), hostName(1)}))
+
+		By("making the next hosts wait for another one")
+		for i := range 2 {
+			w.changeNode(ctx, i+1, func(node *corev1.Node) { setReady(node, false) })
+		}
+		w.settle(ctx)
+		for i := range 3 {
+			Expect(w.updated(ctx, i)).NotTo(isHeld)
+		}
+		Expect(changed()).To(Equal([]string{hostName(0), hostName(1)}))
+
+		By("deleting the pool while a host waits for the gate")
+		w.changeNode(ctx, 1, func(node *corev1.Node) { setReady(node, true) })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0)).To(isHeld)
+		p := &poolv1.MachineConfigPool{}
+		Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
+		Expect(w.management.Delete(ctx, p)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.reconciler.held.known).To(BeEmpty())
+	})
+
+	It("names the gate on a host whose update failed, and which it would try again", func(ctx SpecContext) {
+		ready(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation], "disk full")
+		w.settle(ctx)
+		ready(ctx, 2)
+		w.render(ctx, "rendered-worker-3")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateDegradedReason),
+			HaveField("Message", HaveSuffix("It begins no other update now, because MachineConfigPool worker holds it back: the gate storage is closed: its expression is false for Deployment default/store"))))
 	})
 
 	It("gives a host in an update the newer configuration, although the gate is closed", func(ctx SpecContext) {

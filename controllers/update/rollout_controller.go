@@ -45,6 +45,7 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil {
 		return result, err
 	}
+	r.reportHeld(ctx, s)
 	if err := r.reportGates(ctx, s); err != nil {
 		return r.result(ctx, err)
 	}
@@ -88,6 +89,7 @@ func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScop
 	if err != nil || p == nil || !p.DeletionTimestamp.IsZero() {
 		r.looks.forget(key)
 		r.places.set(key, nil)
+		r.held.set(key, nil)
 		return nil, err
 	}
 	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, workload.ClusterOfPool(p), r.WatchFilterValue)

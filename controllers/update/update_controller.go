@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -81,6 +82,9 @@ type Reconciler struct {
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
 	// closedGates remembers for a short time which gate of a pool is closed.
 	closedGates closedGates
+	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that changes.
+	held        heldHosts
+	heldChanged chan event.GenericEvent
 	// document builds the assignment of a host. SetupWithManager sets it to newDocument.
 	document func(context.Context, *host, surroundings) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.
@@ -219,7 +223,7 @@ func (r *Reconciler) hostOf(ctx context.Context, pools []poolv1.MachineConfigPoo
 func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
 	var result ctrl.Result
 	before := h.Config.DeepCopy()
-	o := outcome{in: in, now: r.now()}
+	o := outcome{in: in, now: r.now(), gate: r.held.why(client.ObjectKeyFromObject(in.pool), h.Config.Name)}
 	h.observe(o.now)
 	if h.HasAgent() && h.Node != nil {
 		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))

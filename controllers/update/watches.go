@@ -35,7 +35,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder("update-controller")
 	}
-	r.gateReader = r.newGateReader
+	r.gateReader, r.heldChanged = r.newGateReader, make(chan event.GenericEvent)
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments = lru.New(maxRevisions)
 	r.parallel, r.pace.interval, r.budget = maxParallel, poolInterval, newBudget(hostBurst)
@@ -56,6 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
 		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).
+		WatchesRawSource(source.Channel(r.heldChanged, &handler.EnqueueRequestForObject{})).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
 	if err != nil {

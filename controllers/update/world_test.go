@@ -24,6 +24,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -115,6 +116,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	r := &Reconciler{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 		Secrets: controllertest.NewCache(w.management), Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
+		heldChanged: make(chan event.GenericEvent, 1000),
 	}
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
 		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil

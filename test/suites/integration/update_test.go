@@ -267,7 +267,7 @@ var _ = Describe("Hosts with agents", func() {
 		}
 		Eventually(ctx, open).Should(And(HavePrefix("False GateClosed"), ContainSubstring("the gate change is closed")))
 		config := t.Config(ctx, "infra")
-		Expect(t.Condition(config, bootstrapv1.UpdatedCondition)(ctx)).To(And(HavePrefix("False Waiting"), ContainSubstring("its update gates must be open")))
+		Eventually(ctx, t.Condition(config, bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("False Waiting"), ContainSubstring("holds it back: the gate change is closed")))
 
 		closed := gate.DeepCopy()
 		gate.Data["open"] = "yes"

@@ -23,6 +23,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 )
 
@@ -97,12 +98,16 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 // its own condition Updated describes what to do if it cannot.
 func (b *bootReport) compareConfiguration(s *subject) {
 	b.Configuration = s.config.Status.Configuration.Name
-	if of, err := pool.OfRole(s.pools, b.Pool); err == nil && of.Status.Configuration.IsDefined() {
+	of, err := pool.OfRole(s.pools, b.Pool)
+	if err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name
 	}
 	updated := conditions.Get(s.config, bootstrapv1.UpdatedCondition)
 	if updated != nil {
 		b.Update = updated.Reason + ": " + updated.Message
+		if err == nil {
+			b.Update = updategate.Resolve(b.Update, of)
+		}
 	}
 	if s.config.Status.Update.DesiredRevision != "" {
 		if outlook.IsWrong(updated) {

@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -86,14 +87,19 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
 	})
 
-	It("prints no next host of a pool with a closed update gate, and names the gate", func() {
+	It("prints no next host of a pool with a closed update gate, and names the gate, also for a host that waits", func(ctx SpecContext) {
 		const why = "the gate storage is closed: its expression is false for CephCluster rook-ceph/main"
 		s := newSite(func(p *poolv1.MachineConfigPool) {
 			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "storage"}}
 			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateClosedReason, Message: why})
 		}, waits("a"))
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a waits, and its update gates must be open"+updategate.SeeCondition)
+		})
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
-		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("; " + why))
+		status := s.run("status", "infra")
+		Expect(status.ErrOut).To(ContainSubstring("; " + why))
+		Expect(status.Out).To(ContainSubstring("Node a waits, and its update gates must be open, and " + why))
 	})
 
 	It("prints no next host of a paused pool", func() {
