@@ -46,6 +46,8 @@ func (f *Fleet) NewBoots(ctx context.Context, hardware *Hardware, name string, n
 // from its first request to the config server, without the time of hardware and firmware.
 func (b *Boots) PowerOn(ctx context.Context) (took []time.Duration, err error) {
 	close(b.on)
+	ctx, end := b.hosts.whileRunning(ctx)
+	defer end()
 	isOurs := func(c *bootstrapv1.PoolbootConfig) bool {
 		return c.Labels[clusterv1.MachineDeploymentNameLabel] == b.name && conditions.IsTrue(c, bootstrapv1.NodeInPoolCondition)
 	}

@@ -77,7 +77,9 @@ func NewFleet(ctx context.Context, s *site.Site, hardware *Hardware, n int, unki
 		return nil, err
 	}
 	deployment := f.Deploy(ctx, tenant.Deployment{Name: role, Replicas: 1, Labels: map[string]string{poolv1.NodeRoleLabelPrefix + role: ""}, Bootstrap: Poolboot().template()})
-	if err := f.waitFor(ctx, 1, "have joined", func(c *bootstrapv1.PoolbootConfig) bool {
+	boots, end := hosts.whileRunning(ctx)
+	defer end()
+	if err := f.waitFor(boots, 1, "have joined", func(c *bootstrapv1.PoolbootConfig) bool {
 		return conditions.IsTrue(c, bootstrapv1.NodeInPoolCondition)
 	}); err != nil {
 		return nil, fmt.Errorf("%w; %w", err, hosts.joinErrors())
@@ -212,8 +214,10 @@ func (f *Fleet) wait(ctx context.Context, what string, is func(*bootstrapv1.Pool
 	return f.waitFor(ctx, f.size, what, is)
 }
 
-// waitFor waits until a number of PoolbootConfigs are as expected.
+// waitFor waits until a number of PoolbootConfigs are as expected. It fails if their number stays the same for as long
+// as patience.
 func (f *Fleet) waitFor(ctx context.Context, want int, what string, is func(*bootstrapv1.PoolbootConfig) bool) error {
+	last, since := -1, time.Now()
 	for {
 		count, example := 0, ""
 		for _, c := range f.current() {
@@ -226,8 +230,14 @@ func (f *Fleet) waitFor(ctx context.Context, want int, what string, is func(*boo
 		if count >= want {
 			return nil
 		}
+		if count != last {
+			last, since = count, time.Now()
+		}
+		if time.Since(since) > patience {
+			return fmt.Errorf("%d of %d hosts %s, and their number has not changed in %s; for example: %s", count, want, what, patience, example)
+		}
 		if !pause(ctx, 500*time.Millisecond) {
-			return fmt.Errorf("%d of %d hosts %s: %w; for example: %s", count, want, what, ctx.Err(), example)
+			return fmt.Errorf("%d of %d hosts %s: %w; for example: %s", count, want, what, context.Cause(ctx), example)
 		}
 	}
 }

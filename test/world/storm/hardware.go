@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3"
 )
 
-// restart is the time after which a host that failed to join retries, as systemd restarts a kubelet.
+// restart is the time after which a kubelet that failed to join retries, as systemd restarts it.
 const restart = time.Second
 
 // Hardware is a site's hardware in the namespaces of storms.
@@ -26,7 +26,7 @@ type Hardware struct {
 	storms map[string]*hosts
 }
 
-// boot creates the kubelet of a host from its user data.
+// boot creates the kubelet of a host from its user data. Its error is one after which Ignition ends the boot.
 type boot func(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) (*kubelet, error)
 
 // storm boots the hosts of a namespace simultaneously when n of them are provisioned. They stop when ctx is done.
@@ -36,8 +36,14 @@ func (h *Hardware) storm(ctx context.Context, namespace string, n int, boot boot
 	if h.storms == nil {
 		h.storms = map[string]*hosts{}
 	}
-	h.storms[namespace] = &hosts{ctx: ctx, namespace: namespace, boot: boot, provisioned: newMilestone("provisioned hosts", n), failed: map[string]error{}}
+	h.storms[namespace] = newHosts(ctx, namespace, n, boot)
 	return h.storms[namespace]
+}
+
+func newHosts(ctx context.Context, namespace string, n int, boot boot) *hosts {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	return &hosts{ctx: ctx, giveUp: giveUp, namespace: namespace, boot: boot, join: (*kubelet).join,
+		provisioned: newMilestone("provisioned hosts", n), failed: map[string]error{}}
 }
 
 func (h *Hardware) of(host *bmov1alpha1.BareMetalHost) *hosts {
@@ -66,11 +72,13 @@ func (h *Hardware) PowerOff(ctx context.Context, host *bmov1alpha1.BareMetalHost
 	return h.Fallback.PowerOff(ctx, host)
 }
 
-// hosts are the hosts of one storm.
+// hosts are the hosts of one storm. If one of them gives up, all stop.
 type hosts struct {
 	ctx         context.Context
+	giveUp      context.CancelCauseFunc
 	namespace   string
 	boot        boot
+	join        func(*kubelet, context.Context) error
 	provisioned *milestone
 	running     sync.WaitGroup
 
@@ -90,23 +98,46 @@ func (h *hosts) provision(host *bmov1alpha1.BareMetalHost, userData []byte) {
 		if _, err := h.provisioned.wait(h.ctx); err != nil {
 			return
 		}
-		_ = wait.PollUntilContextCancel(h.ctx, restart, true, func(ctx context.Context) (bool, error) {
-			err := h.join(ctx, host, userData)
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.failed[host.Name] = err
-			return err == nil, nil
-		})
+		if err := h.run(host, userData); err != nil {
+			h.giveUp(fmt.Errorf("host %s gives up: %w", host.Name, err))
+		}
 	})
 	h.provisioned.reach(host.Name, true)
 }
 
-func (h *hosts) join(ctx context.Context, host *bmov1alpha1.BareMetalHost, userData []byte) error {
-	kubelet, err := h.boot(ctx, host, userData)
+// run boots a host, and lets its kubelet join. As on a real host, the configuration is requested until it was received
+// once, and a kubelet that fails to join tries again with what it has: the host can have joined although the answer was
+// lost, and its token is revoked then.
+func (h *hosts) run(host *bmov1alpha1.BareMetalHost, userData []byte) error {
+	k, err := h.boot(h.ctx, host, userData)
 	if err != nil {
 		return err
 	}
-	return kubelet.join(ctx)
+	ctx, cancel := context.WithTimeout(h.ctx, patience)
+	defer cancel()
+	err = wait.PollUntilContextCancel(ctx, restart, true, func(ctx context.Context) (bool, error) {
+		err := h.join(k, ctx)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.failed[host.Name] = err
+		return err == nil, nil
+	})
+	if err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return fmt.Errorf("its kubelet has not joined within %s: %w", patience, h.failed[host.Name])
+	}
+	return nil
+}
+
+// whileRunning returns a context that also ends when a host gives up, with its error as the cause.
+func (h *hosts) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // joinErrors returns the join errors of at most three hosts.

@@ -5,8 +5,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,32 +41,35 @@ type kubelet struct {
 	providerID string
 	// bootstrap is a client configuration with the bootstrap credential.
 	bootstrap *rest.Config
-	// own is a client configuration with the client certificate. It is nil until the kubelet has joined.
+	// key is that of the client certificate. It is nil until the certificate was requested.
+	key *ecdsa.PrivateKey
+	// own is a client configuration with the client certificate. It is nil until there is one.
 	own *rest.Config
+	// node is the Node as the kubelet wrote it last. It is nil until the kubelet has registered.
+	node *corev1.Node
 	// settings are those of the agent of the host. They are empty for a host without an agent.
 	settings assignment.Settings
 }
 
-// join registers the Node and makes it Ready.
-func (k *kubelet) join(ctx context.Context) error {
-	credential, err := k.certificate(ctx)
-	if err != nil {
-		return fmt.Errorf("client certificate: %w", err)
+// join registers the Node and makes it Ready. After an error, it goes on where it failed when it is called again: the
+// API server can have done what it did not answer.
+func (k *kubelet) join(ctx context.Context) (err error) {
+	if k.own == nil {
+		if k.own, err = k.certificate(ctx); err != nil {
+			return fmt.Errorf("client certificate: %w", err)
+		}
 	}
-	own, connections, err := connect(credential)
+	own, connections, err := connect(k.own)
 	if err != nil {
 		return err
 	}
 	defer connections.CloseIdleConnections()
-	node, err := k.register(ctx, own)
-	if err != nil {
-		return fmt.Errorf("register: %w", err)
+	if k.node == nil {
+		if k.node, err = k.register(ctx, own); err != nil {
+			return fmt.Errorf("register: %w", err)
+		}
 	}
-	if err := updateStatus(ctx, own, node, ready(corev1.ConditionTrue)); err != nil {
-		return err
-	}
-	k.own = credential
-	return nil
+	return updateStatus(ctx, own, k.node, ready(corev1.ConditionTrue))
 }
 
 func connect(config *rest.Config) (*kubernetes.Clientset, *http.Client, error) {
@@ -85,18 +90,24 @@ func (k *kubelet) certificate(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
+	if k.key == nil {
+		if k.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, err
+		}
 	}
-	request, err := cert.MakeCSRFromTemplate(key, &x509.CertificateRequest{
+	request, err := cert.MakeCSRFromTemplate(k.key, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:" + k.name, Organization: []string{"system:nodes"}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, clients, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
-		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
+	public, err := x509.MarshalPKIXPublicKey(k.key.Public())
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(public) // as in the kubelet: a repeated request finds the first one
+	name, uid, err := csr.RequestCertificateWithContext(ctx, clients, request, "node-csr-"+hex.EncodeToString(hash[:20]), certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
+		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, k.key)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +115,7 @@ func (k *kubelet) certificate(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(k.key)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +133,20 @@ func (k *kubelet) register(ctx context.Context, clients *kubernetes.Clientset) (
 	maps.Copy(node.Labels, k.labels)
 	k.describe(node)
 	created, err := clients.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err == nil {
+		return created, nil
+	}
 	if !apierrors.IsAlreadyExists(err) {
-		return created, err
+		return nil, err
 	}
 	found, err := clients.CoreV1().Nodes().Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return found, updateStatus(ctx, clients, found, k.describe)
+	if err := updateStatus(ctx, clients, found, k.describe); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // describe sets the labels and status of a Node that describe the machine.

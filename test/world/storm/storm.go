@@ -64,6 +64,8 @@ func Run(ctx context.Context, s *site.Site, hardware *Hardware, provider Provide
 	hosts := hardware.storm(ctx, t.Namespace, n, boot)
 	defer hosts.wait()
 	defer cancel() // before hosts.wait
+	ctx, end := hosts.whileRunning(ctx)
+	defer end()
 	settle(ctx, s, t, n)
 
 	of := func(what string) *milestone { return newMilestone(what, n) }
