@@ -120,7 +120,34 @@ var _ = Describe("Two managers at the same time", func() {
 	})
 })
 
-var _ = It("In any order of events, at most maxUnavailable hosts are told, at every write", func(ctx SpecContext) {
+// editPlaces changes the ConfigMap of places at random, if there is one, as the owner of the workload cluster can.
+func (w *world) editPlaces(ctx context.Context, r *rand.Rand) {
+	GinkgoHelper()
+	places := &corev1.ConfigMap{}
+	if err := w.workload.Get(ctx, workerPlaces, places); err != nil {
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return
+	}
+	name := hostName(r.IntN(w.size(ctx)))
+	values := []string{"", "garbage", "0", "1000000", w.node(ctx, r.IntN(w.size(ctx))).ResourceVersion}
+	switch r.IntN(5) {
+	case 0:
+		Expect(w.workload.Delete(ctx, places)).To(Succeed())
+		return
+	case 1:
+		places.Data = nil
+	case 2:
+		delete(places.Data, name)
+	default:
+		if places.Data == nil {
+			places.Data = map[string]string{}
+		}
+		places.Data[[]string{name, "stranger"}[r.IntN(2)]] = values[r.IntN(len(values))]
+	}
+	Expect(w.workload.Update(ctx, places)).To(Succeed())
+}
+
+var _ = It("In any order of events, also if the places are edited, at most maxUnavailable hosts are told, at every write", func(ctx SpecContext) {
 	r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // not for secrets
 	for range 5 {
 		const hosts, maxUnavailable = 5, 2
@@ -134,7 +161,9 @@ var _ = It("In any order of events, at most maxUnavailable hosts are told, at ev
 				w.CrashAt = w.Writes + 1 + r.IntN(4)
 			}
 			i := r.IntN(hosts)
-			switch r.IntN(8) {
+			switch r.IntN(9) {
+			case 8:
+				w.editPlaces(ctx, r)
 			case 0:
 				w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
 			case 1, 2, 3:

@@ -14,11 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -52,6 +49,8 @@ type places struct {
 	// the pool: they do not count, and the next write removes them. Neither is changed.
 	taken map[string]string
 	left  map[string]bool
+	// binaryData is never written by a manager. A key in it can't be a place, so the next write removes all.
+	binaryData map[string][]byte
 }
 
 // knownPlaces remembers the places of each pool as this process read or wrote them last. Others can have changed them:
@@ -140,7 +139,7 @@ func (r rollouts) readPlaces(ctx context.Context, s *poolScope) error {
 		case err != nil:
 			return fmt.Errorf("read ConfigMap %s in Cluster %s: %w", key, workload.ClusterOfPool(s.pool), err)
 		case configMap != nil:
-			r.usePlaces(s, &places{version: configMap.ResourceVersion, taken: configMap.Data})
+			r.usePlaces(s, &places{version: configMap.ResourceVersion, taken: configMap.Data, binaryData: configMap.BinaryData})
 			r.places.set(client.ObjectKeyFromObject(s.pool), s.places)
 		default:
 			if err := r.gatherCurrent(ctx, s); err != nil {
@@ -181,25 +180,7 @@ func (r rollouts) resolveDoubts(ctx context.Context, s *poolScope) error {
 			s.doubts[h.Name()] = isOpen
 		}
 	}
-	hasLeft := make([]bool, len(s.strangers))
-	err = inParallel(indexes(s.strangers), r.parallel, func(i int) (err error) {
-		hasLeft[i], err = r.hasLeft(ctx, s, s.strangers[i])
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("read the Nodes of taken places: %w", err)
-	}
-	if slices.Contains(hasLeft, true) {
-		left := map[string]bool{}
-		maps.Copy(left, s.places.left)
-		for i, name := range s.strangers {
-			left[name] = hasLeft[i]
-		}
-		s.places = &places{version: s.places.version, taken: s.places.taken, left: left}
-		r.places.set(client.ObjectKeyFromObject(s.pool), s.places)
-		s.strangers = slices.DeleteFunc(s.strangers, func(name string) bool { return left[name] })
-	}
-	return nil
+	return r.resolveStrangers(ctx, s)
 }
 
 func indexes[Item any](items []Item) []int {
@@ -210,48 +191,34 @@ func indexes[Item any](items []Item) []int {
 	return all
 }
 
-// hasLeft reports whether the Node of a place does not exist any more, or is not in this pool, and can't be told to
-// begin an update at the version of the place.
-func (r rollouts) hasLeft(ctx context.Context, s *poolScope, name string) (bool, error) {
-	node, err := workload.GetIfExists[corev1.Node](ctx, s.liveNodes, client.ObjectKey{Name: name})
-	if err != nil || node == nil {
-		return err == nil, err
-	}
-	if node.ResourceVersion == s.places.taken[name] {
-		return false, r.withdraw(ctx, s, node)
-	}
-	if byLabels, err := pool.Decide(node.Labels, s.pools); err != nil || byLabels.Role != s.pool.Spec.PoolRole {
-		return true, nil //nolint:nilerr // it is in no pool
-	}
-	key, ok := record.ConfigOfNode(node)
-	if !ok {
-		return true, nil
-	}
-	config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.Client, key)
-	return err == nil && config == nil, err
-}
-
 // withdraw makes it impossible to tell a host at the version of its place: it changes the Node. Another manager that
 // has taken the place could have stopped just before it told the host.
-func (r rollouts) withdraw(ctx context.Context, s *poolScope, node *corev1.Node) error {
-	changed := node.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, agentv1.WithdrawnAnnotation, node.ResourceVersion)
+func (r rollouts) withdraw(ctx context.Context, s *poolScope, node client.Object) error {
+	changed := node.DeepCopyObject().(client.Object)
+	annotations := maps.Clone(node.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[agentv1.WithdrawnAnnotation] = node.GetResourceVersion()
+	changed.SetAnnotations(annotations)
 	if err := s.nodes.Patch(ctx, changed, status.Locked(node)); err != nil {
-		return fmt.Errorf("withdraw the place of Node %s: %w", node.Name, err)
+		return fmt.Errorf("withdraw the place of Node %s: %w", node.GetName(), err)
 	}
 	r.written.Record(changed)
 	return nil
 }
 
 // takePlaces writes that these hosts take places, at the versions of their Nodes that the manager has. It removes the
-// places of hosts that are in no update any more. A host whose update failed keeps its place. The error is a conflict
-// if another manager has written in the meantime: then the places are read again.
+// places of hosts that are in no update any more. A host whose update failed keeps its place. Without hosts, it only
+// writes the places that were not in a ConfigMap, so that they are not gathered again. The error is a conflict if
+// another manager has written in the meantime: then the places are read again.
 func (r rollouts) takePlaces(ctx context.Context, s *poolScope, hosts []*host) error {
-	if len(hosts) == 0 {
+	if len(hosts) == 0 && s.places.version != "" {
 		return nil
 	}
 	known := s.byNode()
-	taken := maps.Clone(s.places.taken)
+	taken := make(map[string]string, len(s.places.taken)+len(hosts))
+	maps.Copy(taken, s.places.taken)
 	maps.DeleteFunc(taken, func(name, _ string) bool {
 		h := known[name]
 		if s.places.left[name] {
@@ -271,9 +238,9 @@ func (r rollouts) takePlaces(ctx context.Context, s *poolScope, hosts []*host) e
 	}
 	name := placesKey(s.pool)
 	before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, ResourceVersion: s.places.version}}
-	before.Data = s.places.taken
+	before.Data, before.BinaryData = s.places.taken, s.places.binaryData
 	after := before.DeepCopy()
-	after.Data = taken
+	after.Data, after.BinaryData = taken, nil
 	var err error
 	if s.places.version == "" {
 		err = s.nodes.Create(ctx, after)

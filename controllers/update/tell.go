@@ -29,25 +29,36 @@ import (
 // A host that was told its target and has it keeps it, also if something else is recorded, as after the restore of a
 // backup.
 func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
-	isConcerned := func(h *host) bool { return h.mustBeAdopted() || h.runsTarget() }
-	return inParallel(s.which(isConcerned), r.parallel, func(h *host) error {
-		if h.runsTarget() {
-			_, err := r.storeAndRecord(ctx, h, s.surroundings)
-			return err
-		}
-		stored, err := r.storedOf(ctx, h.Config)
-		switch {
-		case err != nil:
-		case stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision):
-			err = r.record(ctx, h, *stored)
-		case h.target != "" && (h.Report.Current == h.target || h.Told() == h.target):
-			_, err = r.storeAndRecord(ctx, h, s.surroundings)
-		}
-		if err != nil {
-			h.target, h.seen = "", nil // nothing else is recorded before
-		}
+	hosts := s.which(func(h *host) bool { return h.mustBeAdopted() || h.runsTarget() })
+	adopted := make([]bool, len(hosts))
+	err := inParallel(indexes(hosts), r.parallel, func(i int) (err error) {
+		adopted[i], err = r.adoptHost(ctx, s, hosts[i])
 		return err
 	})
+	s.unadoptable = map[string]bool{}
+	for i, h := range hosts {
+		s.unadoptable[h.Name()] = !adopted[i]
+	}
+	return err
+}
+
+// adoptHost reports whether it is not known that a host has nothing to adopt.
+func (r rollouts) adoptHost(ctx context.Context, s *poolScope, h *host) (bool, error) {
+	if h.runsTarget() {
+		_, err := r.storeAndRecord(ctx, h, s.surroundings)
+		return true, err
+	}
+	stored, err := r.storedOf(ctx, h.Config)
+	switch {
+	case err != nil:
+		return true, err
+	case stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision):
+		return true, r.record(ctx, h, *stored)
+	case h.target != "" && (h.Report.Current == h.target || h.Told() == h.target):
+		_, err = r.storeAndRecord(ctx, h, s.surroundings)
+		return true, err
+	}
+	return false, nil
 }
 
 // tellUndisrupted tells the hosts what is recorded for them for which that disrupts nothing. The record must be the
