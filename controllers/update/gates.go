@@ -146,8 +146,8 @@ func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 	return nil
 }
 
-// reportHeld makes the hosts say which gate they wait for, and those that do not wait for it any more say something else.
-// Only those that would be next wait for the gate: a closed gate must not cause a write for each host of a large pool.
+// reportHeld makes the hosts say which gate they wait for, and those that do not wait for it any more say something
+// else. Only those that would be next wait for the gate: a closed gate must not cause a write for each host of a pool.
 func (r rollouts) reportHeld(ctx context.Context, s *poolScope) {
 	held := map[string]string{}
 	for _, name := range s.gates.held {

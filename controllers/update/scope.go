@@ -17,8 +17,8 @@ type poolScope struct {
 	maxUnavailable int
 	// hosts are the hosts of the pool.
 	hosts []*host
-	// unadoptable has the names of the hosts of which nothing is recorded, and of which it is known that nothing can be:
-	// they are updated like any other. Another host of which nothing is recorded is left alone.
+	// unadoptable has the names of the hosts of which nothing is recorded, and of which it is known that nothing can
+	// be: they are updated like any other. Another host of which nothing is recorded is left alone.
 	unadoptable map[string]bool
 	// places are the places of the pool that are taken, or nil if that is not known yet. doubts are those about hosts
 	// with a place, by the names of the hosts, and strangers are the names of Nodes with a place that are not Nodes of
@@ -30,8 +30,8 @@ type poolScope struct {
 	gates gates
 }
 
-// forRollout returns the hosts as the rollout sees them. A host that must be adopted first is left alone, also if it was
-// not among the hosts yet when others were adopted: it would get another revision than the one that it booted with.
+// forRollout returns the hosts as the rollout sees them. A host that must be adopted first is left alone, also if it
+// was not among the hosts yet when others were adopted: it would get another revision than the one that it booted with.
 func (s *poolScope) forRollout() []rollout.Host {
 	hosts := make([]rollout.Host, len(s.hosts), len(s.hosts)+len(s.strangers))
 	for i, h := range s.hosts {

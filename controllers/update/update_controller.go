@@ -82,7 +82,8 @@ type Reconciler struct {
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
 	// closedGates remembers for a short time which gate of a pool is closed.
 	closedGates closedGates
-	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that changes.
+	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that
+	// changes.
 	held        heldHosts
 	heldChanged chan event.GenericEvent
 	// document builds the assignment of a host. SetupWithManager sets it to newDocument.

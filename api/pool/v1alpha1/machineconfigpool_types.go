@@ -195,8 +195,8 @@ type MachineConfigPoolSpec struct {
 
 	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If
 	// it is not set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time
-	// or, if no Machine of the pool booted with it or changes to it yet, to the config to which running Machines change,
-	// or else to the one that most of them run. Poolboot removes it when the pool is no longer paused.
+	// or, if no Machine of the pool booted with it or changes to it yet, to the config to which running Machines
+	// change, or else to the one that most of them run. Poolboot removes it when the pool is no longer paused.
 	// +optional
 	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
 }

@@ -45,8 +45,8 @@ func (m *milestone) reach(name string, has bool) {
 	}
 }
 
-// wait waits until the milestone is reached and returns the time. It fails if no object reaches the state for as long as
-// patience.
+// wait waits until the milestone is reached and returns the time. It fails if no object reaches the state for as long
+// as patience.
 func (m *milestone) wait(ctx context.Context) (time.Time, error) {
 	began := time.Now()
 	for {

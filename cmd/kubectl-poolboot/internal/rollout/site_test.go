@@ -80,7 +80,7 @@ func (s *site) change(ctx context.Context, node string, change func(*bootstrapv1
 	Expect(s.live.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 }
 
-// newHost returns a host that runs a config and was told to run one, with its condition Updated of five minutes ago.
+// newHost returns a host that runs a config and was told to run one, with its condition Updated of fifteen minutes ago.
 func newHost(name, runs, told string, status metav1.ConditionStatus, reason, message string) *bootstrapv1.PoolbootConfig {
 	config := clitest.PoolbootConfig("infra", name, name)
 	record.RevokeToken(config)
@@ -94,7 +94,7 @@ func newHost(name, runs, told string, status metav1.ConditionStatus, reason, mes
 
 func setUpdated(config *bootstrapv1.PoolbootConfig, status metav1.ConditionStatus, reason, message string) {
 	config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.UpdatedCondition, Status: status, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(time.Now().Add(-5 * time.Minute).Truncate(time.Second))}}
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-15 * time.Minute).Truncate(time.Second))}}
 }
 
 // nodeOf returns the Ready Node of a host, as its agent annotates it. Nodes are older in the order of their names.

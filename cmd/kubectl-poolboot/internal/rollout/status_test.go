@@ -24,9 +24,9 @@ var _ = Describe("status", func() {
 		r := newSite(nil, waits("c"), done("a"), applies("b"), other, booting).run("status", "infra")
 		Expect(words(r.Out)).To(Equal([]string{
 			"HOST NODE STATE CURRENT DESIRED SINCE MESSAGE",
-			"bmh-a a Done rendered-infra-1 rendered-infra-1 5m Node a runs rendered-infra-1",
-			"bmh-b b Applying rendered-infra-0 rendered-infra-1 5m Node b is being changed",
-			"bmh-c c Waiting rendered-infra-0 rendered-infra-1 5m Node c waits for other hosts",
+			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m Node a runs rendered-infra-1",
+			"bmh-b b Applying rendered-infra-0 rendered-infra-1 15m Node b is being changed",
+			"bmh-c c Waiting rendered-infra-0 rendered-infra-1 15m Node c waits for other hosts",
 		}))
 		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 3 hosts run rendered-infra-1\n"))
 		Expect(r.Code).To(BeZero())
@@ -130,8 +130,8 @@ var _ = Describe("status", func() {
 		r := newSite(nil, a, done("b")).run("status", "infra", "-o", "wide")
 		Expect(words(r.Out)).To(Equal([]string{
 			"HOST NODE STATE CURRENT DESIRED SINCE AGENT MESSAGE",
-			"bmh-a a Done rendered-infra-1 rendered-infra-1 5m v0.1.0 Node a runs rendered-infra-1",
-			"bmh-b b Done rendered-infra-1 rendered-infra-1 5m <none> Node b runs rendered-infra-1",
+			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m v0.1.0 Node a runs rendered-infra-1",
+			"bmh-b b Done rendered-infra-1 rendered-infra-1 15m <none> Node b runs rendered-infra-1",
 		}))
 	})
 
