@@ -7,11 +7,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 var workerPlaces = client.ObjectKey{Namespace: placesNamespace, Name: "poolboot-rollout-worker." + clusterKey.Name}
@@ -79,6 +81,27 @@ var _ = Describe("The places of a pool", func() {
 			Expect(w.told(ctx)).To(Equal([]int{0}))
 		})
 	}
+
+	It("of hosts whose update failed stay taken while others take places, and count for a manager whose caches are from before", func(ctx SpecContext) {
+		w := newWorld(4)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })
+		w.adopt(ctx)
+		stale := newStaleManager(ctx, w)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0, 1}))
+		w.reports(ctx, 1, agentv1.Degraded, revisionOf(1, "rendered-worker-2"), "")
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1, 2}))
+		Expect(w.places(ctx).Data).To(And(HaveKey(hostName(1)), HaveKey(hostName(2)), HaveLen(2)))
+		for i := range 2 { // otherwise the stale manager tries to tell these at their old versions
+			w.exclude(ctx, i)
+		}
+		stale.refreshConfigs(ctx)
+		look(ctx, stale.rollouts)
+		Expect(w.told(ctx)).To(Equal([]int{1, 2}))
+	})
 
 	It("are free for such a manager too when their hosts are done", func(ctx SpecContext) {
 		w, stale := updating(ctx, true)
