@@ -14,7 +14,7 @@ var _ = Describe("A pool of many hosts", func() {
 	It("never has more hosts away than allowed, while hosts fail, agents are killed, and Poolboot and both API servers restart", func(spec SpecContext) {
 		ctx, end := context.WithTimeout(spec, stormTimeout)
 		defer end()
-		fleet, err := storm.NewFleet(ctx, lab, hardware, hosts, storm.Unkindness{Life: 20 * time.Second, Uptime: 10 * time.Minute, Failures: 0.1})
+		fleet, err := storm.NewFleet(ctx, lab, hardware, hosts, storm.Unkindness{Life: agentLife(), Uptime: 10 * time.Minute, Failures: 0.1})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(fleet.Stop)
 		Eventually(ctx, fleet.CompareClone).WithArguments(fleet.First, fleet.Clone).WithTimeout(time.Minute).Should(Succeed())
@@ -71,3 +71,9 @@ var _ = Describe("A pool of many hosts", func() {
 		Expect(verdict.Updates).To(BeNumerically(">=", hosts), "and more for updates that were tried again")
 	}, NodeTimeout(6*time.Hour))
 })
+
+// agentLife returns the mean time after which an agent is killed: 20 s, and more for hosts so many that a small machine
+// would do little more than start agents. Then ten agents are killed per second.
+func agentLife() time.Duration {
+	return max(20*time.Second, time.Duration(hosts)*time.Second/10)
+}

@@ -21,7 +21,7 @@ import (
 const (
 	// startTimeout is the time in which a program must become ready. It takes seconds on an idle machine, and much
 	// longer on a busy machine.
-	startTimeout = 2 * time.Minute
+	startTimeout = 5 * time.Minute
 	// stopTimeout is the time in which a program must exit before it is killed.
 	stopTimeout = 5 * time.Second
 	// tail is the number of log lines in the error of a failed program.

@@ -111,9 +111,10 @@ func (a *agent) run(ctx context.Context) {
 	running.Wait()
 }
 
-// watch keeps what the agent knows of its Node.
+// watch keeps what the agent knows of its Node. It tries again as a reflector does: ever later, up to half a minute.
 func (a *agent) watch(ctx context.Context) {
 	nodes := a.clients.CoreV1().Nodes()
+	later := time.Second
 	for ctx.Err() == nil {
 		node, err := nodes.Get(ctx, a.kubelet.name, metav1.GetOptions{})
 		if err == nil {
@@ -122,6 +123,7 @@ func (a *agent) watch(ctx context.Context) {
 			events, err = nodes.Watch(ctx, metav1.ListOptions{
 				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.kubelet.name).String(), ResourceVersion: node.ResourceVersion})
 			if err == nil {
+				later = time.Second
 				for event := range events.ResultChan() {
 					if node, ok := event.Object.(*corev1.Node); ok && event.Type != watch.Deleted {
 						a.see(node)
@@ -129,7 +131,8 @@ func (a *agent) watch(ctx context.Context) {
 				}
 			}
 		}
-		pause(ctx, between(200*time.Millisecond, 2*time.Second))
+		pause(ctx, between(later/5, 2*later))
+		later = min(2*later, 15*time.Second)
 	}
 }
 
