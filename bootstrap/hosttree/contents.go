@@ -1,15 +1,7 @@
 package hosttree
 
 import (
-	"crypto/sha256"
-	"crypto/sha512"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"strings"
-
 	"github.com/coreos/ignition/v2/config/v3_5/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
@@ -43,29 +35,5 @@ func Decode(resource types.Resource, fetch func(types.Resource) ([]byte, error))
 	if err != nil {
 		return nil, err
 	}
-	return contents, verify(contents, ptr.Deref(resource.Verification.Hash, ""))
-}
-
-var errHash = errors.New("its contents don't have the hash in verification.hash: correct one of them")
-
-// verify compares contents with a hash of the form sha512-<hex> or sha256-<hex>, or with none.
-func verify(contents []byte, want string) error {
-	algorithm, sum, _ := strings.Cut(want, "-")
-	var got string
-	switch algorithm {
-	case "":
-		return nil
-	case "sha512":
-		hash := sha512.Sum512(contents)
-		got = hex.EncodeToString(hash[:])
-	case "sha256":
-		hash := sha256.Sum256(contents)
-		got = hex.EncodeToString(hash[:])
-	default:
-		return fmt.Errorf("verification.hash has the unknown algorithm %q: use sha512 or sha256", algorithm)
-	}
-	if !strings.EqualFold(got, sum) {
-		return errHash
-	}
-	return nil
+	return contents, ignition.Verify(contents, resource)
 }

@@ -43,12 +43,12 @@ func Contents(resource types.Resource, limit int64) ([]byte, error) {
 func gunzip(packed []byte, limit int64) ([]byte, error) {
 	file, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, fmt.Errorf("compression is gzip, but the contents are not a gzip file: %w", err)
+		return nil, fmt.Errorf("compression is gzip, but the contents are not a gzip file: compress them, or remove compression (%w)", err)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the contents are a malformed gzip file: %w", err)
+		return nil, fmt.Errorf("the contents are a malformed gzip file: compress them again (%w)", err)
 	case int64(len(data)) > limit:
 		return nil, errTooLarge
 	}

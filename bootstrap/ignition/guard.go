@@ -2,7 +2,6 @@ package ignition
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -42,9 +41,9 @@ func (e *GuardError) Error() string {
 
 // Guard refuses a user's configuration that would change the Node's name, labels, taints or credential: reserved paths,
 // Poolboot's and the kubelet's units, kubelet flags and settings that identify the Node, kernel arguments with the same
-// effect, and references to other configurations, which can't be checked. Reserved lists them. It also refuses paths
-// that no host can create, which Ignition would detect only on the host. It returns nil or a *GuardError with every
-// such entry.
+// effect, and references to other configurations, which can't be checked. Reserved lists them. It also refuses what
+// Ignition would detect only on the host: paths that no host can create, and contents that CheckContents refuses. It
+// returns nil or a *GuardError with every such entry.
 //
 // Guard only checks what the configuration contains. Users who can write MachineConfigs can run programs on a host, and
 // Guard does not prevent what these do. The API server refuses changes of a Node's labels that a kubelet must not make.
@@ -72,6 +71,7 @@ type guard struct {
 func (g *guard) check(c Config) error {
 	g.redirects = *redirectsOf(c)
 	g.checkReferences(c.Ignition.Config)
+	g.checkKeys(c)
 	g.checkArguments("kernelArguments.shouldExist", toStrings(c.KernelArguments.ShouldExist))
 	g.checkArguments("kernelArguments.shouldNotExist", toStrings(c.KernelArguments.ShouldNotExist))
 	g.checkFilesystems(c.Storage.Filesystems)
@@ -231,16 +231,15 @@ func (g *guard) refuseReservedPath(place, name string) bool {
 // checkContents checks the contents of a file, or a part of them, and returns them.
 func (g *guard) checkContents(place, name string, resource types.Resource) []byte {
 	unit, _ := unitAt(name)
-	data, err := Contents(resource, g.remainingBytes)
-	switch {
-	case errors.Is(err, errRemote) && unit == "" && !isKubeletConfig(name) && !isEnvironmentFile(name) &&
-		!isPreset(name) && !isTmpfiles(name) && name != fstab && !isQuadlet(name) && !isManagerConfig(name):
-		return nil // only the user's own programs read it
-	case err != nil:
-		g.refuse(place, "%s: %v", name, err)
+	data, err := g.readContents(place, name, resource)
+	if err != nil {
+		canStayRemote := unit == "" && !isKubeletConfig(name) && !isEnvironmentFile(name) && !isPreset(name) && !isTmpfiles(name) &&
+			name != fstab && !isQuadlet(name) && !isManagerConfig(name) // only the user's own programs read it
+		if IsRemote(err) && !canStayRemote {
+			g.refuse(place, "%s: %v", name, err)
+		}
 		return nil
 	}
-	g.remainingBytes -= int64(len(data))
 	g.checkFile(place, name, data)
 	return data
 }

@@ -56,14 +56,20 @@ func specVersion(raw []byte) (string, error) {
 		Ignition struct {
 			Version string `json:"version"`
 		} `json:"ignition"`
+		Variant any `json:"variant"` // of Butane
 	}
 	if err := json.Unmarshal(raw, &stub); err != nil {
 		return "", decodeError(raw, err, reflect.TypeOf(stub))
 	}
-	if stub.Ignition.Version == "" {
+	switch {
+	case stub.Ignition.Version != "":
+		return stub.Ignition.Version, nil
+	case stub.Variant != nil:
+		return "", newParseError("variant", "this is Butane, not Ignition: translate it with kubectl poolboot convert --butane, "+
+			"or move it as a text to the field butane, which objects of Poolboot have")
+	default:
 		return "", newParseError("ignition.version", "missing: set the spec version; supported are "+VersionsRead)
 	}
-	return stub.Ignition.Version, nil
 }
 
 // parse3 reads a document of spec 3.

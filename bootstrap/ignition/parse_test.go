@@ -123,6 +123,7 @@ var _ = Describe("Parse", func() {
 		Entry("cut off", `{"ignition":{"version":"3.1.0"}`, "ignition", "unexpected end of JSON input"),
 		Entry("broken", `{"ignition":{"version":"3.2.0"},"storage":}`, "storage", "invalid character"),
 		Entry("no version", `{"ignition":{}}`, "ignition.version", "missing"),
+		Entry("Butane", `{"variant":"fcos","version":"1.5.0"}`, "variant", "this is Butane, not Ignition: translate it with kubectl poolboot convert --butane"),
 		Entry("invalid version", `{"ignition":{"version":"new"}}`, "ignition.version", `"new" is not supported: use one of 2.0.0 to`),
 		Entry("version of the wrong type", `{"ignition":{"version":3}}`, "ignition.version", "must be a string"),
 		Entry("version too old", `{"ignition":{"version":"1.0.0"}}`, "ignition.version", "2.0.0 to 2.4.0 and 3.0.0 to 3.6.0"),

@@ -51,6 +51,9 @@ var _ = Describe("MachineConfig webhook", func() {
 			Expect(err).To(beRefusedAt(fieldPath, words...))
 		},
 		Entry("an unknown version", `{"ignition":{"version":"9.9.0"}}`, "", "spec.config.ignition.version", "9.9.0"),
+		Entry("contents with another hash", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"/etc/b","contents":{"source":"data:,b","verification":{"hash":"sha256-`+strings.Repeat("0", 64)+`"}}}]}}`, "",
+			"spec.config.storage.files[1].contents.verification.hash", "correct the contents, or set sha512-"),
+		Entry("Butane as Ignition", `{"variant":"fcos","version":"1.5.0"}`, "", "spec.config.variant", "kubectl poolboot convert --butane"),
 		Entry("a relative path", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"etc/b"}]}}`, "", "spec.config.storage.files[1].path"),
 		Entry("a key that Ignition would ignore", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"inline":"hi"}}]}}`, "",
 			"spec.config.storage.files[0].contents.inline", "would ignore it with its content", "data URL"),

@@ -39,6 +39,9 @@ func (o *options) convertButane() error {
 		return fmt.Errorf("%s becomes Ignition, which has no namespace: leave out --namespace", name)
 	}
 	config, err := butane.ParseWithFiles(string(text), o.filesDir)
+	if err == nil {
+		err = ignition.CheckContents(config)
+	}
 	if err != nil {
 		return locate(whole, err)
 	}

@@ -45,6 +45,9 @@ func (o *options) convertIgnition() error {
 	for _, problem := range warnings {
 		fmt.Fprintf(o.streams.ErrOut, "warning: %s\n", whole.Locate(problem))
 	}
+	if err == nil {
+		err = ignition.CheckContents(config)
+	}
 	if err := locate(whole, err, lost); err != nil {
 		return err
 	}

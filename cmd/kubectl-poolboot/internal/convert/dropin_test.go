@@ -1,9 +1,9 @@
 package convert
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/url"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,8 +18,8 @@ var _ = Describe("convert, of drop-ins of the kubelet's configuration in Machine
 		document := fmt.Sprintf(`apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
 metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: worker}}
-spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: %s, contents: {source: "data:,%s", verification: {hash: sha256-%s}}}]}}}`,
-			path, url.PathEscape(text), strings.Repeat("0", 64))
+spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: %s, contents: {source: "data:,%s", verification: {hash: sha256-%x}}}]}}}`,
+			path, url.PathEscape(text), sha256.Sum256([]byte(text)))
 		return runPoolboot("convert", "-f", clitest.WriteFile("a.yaml", document, clitest.OpenShiftWorker), "--cluster", "c", "-n", "n")
 	}
 	const directory, file = "/etc/kubernetes/kubelet.conf.d/", "/etc/kubernetes/kubelet.conf.d/20-a.conf"
