@@ -80,21 +80,22 @@ func reservedNotes(p, worker *poolv1.MachineConfigPool) (notes []string) {
 	}
 	const field = "systemReserved"
 	computed := []string{"cpu", "ephemeral-storage", "memory"}
-	isComputed := func(resource string) bool { return slices.Contains(computed, resource) }
-	own, _ := kubeletSectionOf(p) // its errors are returned before
-	ofWorker, _ := kubeletSectionOf(worker)
-	switch sets := own.Keys(field); {
-	case p.Spec.AutoSizingReserved == nil && ptr.Deref(worker.Spec.AutoSizingReserved, false) && slices.ContainsFunc(sets, isComputed):
-		left := slices.DeleteFunc(slices.Clone(computed), func(resource string) bool { return slices.Contains(sets, resource) })
+	setBy := func(p *poolv1.MachineConfigPool) []string { // of those that autoSizingReserved computes
+		section, _ := kubeletSectionOf(p) // its errors are returned before
+		return slices.DeleteFunc(section.Keys(field), func(resource string) bool { return !slices.Contains(computed, resource) })
+	}
+	own, ofWorker := setBy(p), setBy(worker)
+	switch {
+	case p.Spec.AutoSizingReserved == nil && ptr.Deref(worker.Spec.AutoSizingReserved, false) && len(own) > 0:
 		note := fmt.Sprintf("MachineConfigPool %q: %s: it overrides what spec.autoSizingReserved of the worker pool computes for %s",
-			p.Name, kubeletField.Child(field), strings.Join(slices.DeleteFunc(sets, func(resource string) bool { return !isComputed(resource) }), ", "))
-		if len(left) > 0 {
+			p.Name, kubeletField.Child(field), strings.Join(own, ", "))
+		if left := slices.DeleteFunc(computed, func(resource string) bool { return slices.Contains(own, resource) }); len(left) > 0 {
 			note += fmt.Sprintf(", but not for %s: to compute nothing, set spec.autoSizingReserved to false", strings.Join(left, ", "))
 		}
 		return []string{note}
-	case ptr.Deref(p.Spec.AutoSizingReserved, false) && slices.ContainsFunc(ofWorker.Keys(field), isComputed):
+	case ptr.Deref(p.Spec.AutoSizingReserved, false) && len(ofWorker) > 0:
 		return []string{fmt.Sprintf("MachineConfigPool %q: spec.autoSizingReserved: what it computes overrides %s in %s of the worker pool", p.Name,
-			strings.Join(slices.DeleteFunc(ofWorker.Keys(field), func(resource string) bool { return !isComputed(resource) }), ", "), kubeletField.Child(field))}
+			strings.Join(ofWorker, ", "), kubeletField.Child(field))}
 	}
 	return nil
 }

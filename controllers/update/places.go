@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -195,12 +196,7 @@ func indexes[Item any](items []Item) []int {
 // has taken the place could have stopped just before it told the host.
 func (r rollouts) withdraw(ctx context.Context, s *poolScope, node client.Object) error {
 	changed := node.DeepCopyObject().(client.Object)
-	annotations := maps.Clone(node.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[agentv1.WithdrawnAnnotation] = node.GetResourceVersion()
-	changed.SetAnnotations(annotations)
+	annotations.AddAnnotations(changed, map[string]string{agentv1.WithdrawnAnnotation: node.GetResourceVersion()})
 	if err := s.nodes.Patch(ctx, changed, status.Locked(node)); err != nil {
 		return fmt.Errorf("withdraw the place of Node %s: %w", node.GetName(), err)
 	}
