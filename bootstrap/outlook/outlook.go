@@ -93,6 +93,7 @@ var table = map[string]Outlook{
 	bootstrapv1.NoAgentReason:                         Waits,
 	bootstrapv1.AgentNotAnsweringReason:               NeedsPerson,
 	bootstrapv1.CertificateNotAcceptedReason:          NeedsPerson,
+	bootstrapv1.UpdateFailingReason:                   Retries,
 
 	poolv1.AllMachinesUpdatedReason:         Fine,
 	poolv1.MachinesPendingReason:            Waits,

@@ -179,6 +179,12 @@ func Unreadable(gate *poolv1.UpdateGate, err error) *Closed {
 	return unreadable(gate, object+" can't be read: correct objectRef, and set its namespace if the kind has namespaces")
 }
 
+// Unanswered returns why a gate is closed whose object could not be read because the API server did not answer, and for
+// how long.
+func Unanswered(gate *poolv1.UpdateGate, since time.Duration) *Closed {
+	return unreadable(gate, fmt.Sprintf("the API server has not answered a request for %s for more than %s: check the server of this kind", Describe(gate.ObjectRef), since.Round(time.Second)))
+}
+
 // TooLarge returns why a gate is closed whose object has more than MaxObject bytes.
 func TooLarge(gate *poolv1.UpdateGate) *Closed {
 	return unreadable(gate, fmt.Sprintf("%s has more than %d bytes: use a smaller object", Describe(gate.ObjectRef), MaxObject))

@@ -12,7 +12,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -48,47 +47,6 @@ func obstacle(config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, cl
 	}
 	return nil
 }
-
-// ready computes the Ready condition from the others. Ready is never True before the data Secret exists and the status
-// contains its name, because Cluster API passes that name on to the infrastructure provider.
-func ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
-	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
-	if !config.DeletionTimestamp.IsZero() {
-		ready.Reason, ready.Message = bootstrapv1.DeletingReason, "the PoolbootConfig is being deleted"
-		return ready
-	}
-	for _, check := range []struct {
-		condition string
-		blocks    func(*metav1.Condition) bool
-	}{
-		{bootstrapv1.PoolDecidedCondition, outlook.IsWrong},
-		{bootstrapv1.DataSecretAvailableCondition, isNotTrue},
-		{bootstrapv1.PoolDecidedCondition, isNotTrue},
-		{bootstrapv1.UserDataSetCondition, outlook.IsWrong},
-		{bootstrapv1.TokenUsableCondition, outlook.IsWrong},
-		{bootstrapv1.BootPreparedCondition, outlook.IsWrong},
-		{bootstrapv1.IgnitionSucceededCondition, outlook.IsWrong},
-		{bootstrapv1.NodeInPoolCondition, outlook.IsWrong},
-	} {
-		c := conditions.Get(config, check.condition)
-		if !check.blocks(c) || c != nil && check.condition == bootstrapv1.BootPreparedCondition && !outlook.Applies(config, c) {
-			continue
-		}
-		ready.Reason, ready.Message = check.condition+"Unknown", check.condition+" is not known yet"
-		if c != nil {
-			ready.Reason, ready.Message = c.Reason, check.condition+": "+c.Message
-		}
-		return ready
-	}
-	if !record.IsEnrolled(config) && (!ptr.Deref(config.Status.Initialization.DataSecretCreated, false) || config.Status.DataSecretName == "") {
-		ready.Reason, ready.Message = bootstrapv1.DataSecretFailedReason, "status.dataSecretName is not set yet"
-		return ready
-	}
-	ready.Status, ready.Reason = metav1.ConditionTrue, clusterv1.ReadyReason
-	return ready
-}
-
-func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }
 
 func dataSecretMissing(reason, message string, args ...any) metav1.Condition {
 	return dataSecretCondition(metav1.ConditionFalse, reason, message, args...)

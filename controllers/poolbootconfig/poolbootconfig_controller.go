@@ -193,7 +193,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 		return nil // deleted
 	}
 	setIgnitionSucceeded(s.config)
-	conditions.Set(s.config, ready(s.config))
+	conditions.Set(s.config, outlook.Ready(s.config))
 	if observed {
 		s.config.Status.ObservedGeneration = s.config.Generation
 	}

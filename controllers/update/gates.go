@@ -29,6 +29,10 @@ import (
 // gate is also read again every rolloutRetry. An open gate is never remembered.
 const closedTTL = rolloutRetry / 2
 
+// unansweredPatience is how long the object of a gate can be unreadable, because the API server does not answer, before
+// the condition of the pool says so. Until then, the condition stays as it is.
+const unansweredPatience = time.Minute
+
 // gates are the update gates of a pool in one reconcile.
 type gates struct {
 	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
@@ -70,7 +74,8 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	return hosts, nil
 }
 
-// closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated.
+// closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
+// it was not answered.
 func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Closed, error) {
 	if closed := r.closedGates.get(s.pool); closed != nil {
 		return closed, nil
@@ -80,7 +85,15 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 		return nil, err
 	}
 	for i := range s.pool.Spec.UpdateGates {
-		closed, err := readGate(ctx, reader, &s.pool.Spec.UpdateGates[i])
+		gate := &s.pool.Spec.UpdateGates[i]
+		closed, err := readGate(ctx, reader, gate)
+		if err != nil {
+			if since := r.unanswered.since(s.pool.UID, r.now()); since >= unansweredPatience {
+				closed, err = updategate.Unanswered(gate, unansweredPatience), nil
+			}
+		} else {
+			r.unanswered.forget(s.pool.UID)
+		}
 		if closed != nil {
 			r.closedGates.set(s.pool, closed)
 		}
@@ -89,6 +102,34 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 		}
 	}
 	return nil, nil
+}
+
+// unansweredGates remembers since when a gate of a pool could not be read because its API server did not answer. The
+// zero value is ready to use.
+type unansweredGates struct {
+	mu    sync.Mutex
+	known map[types.UID]time.Time
+}
+
+// since returns for how long no gate of a pool was read, and begins to count if one was read last.
+func (u *unansweredGates) since(pool types.UID, now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	began, ok := u.known[pool]
+	if !ok {
+		if u.known == nil {
+			u.known = map[types.UID]time.Time{}
+		}
+		u.known[pool] = now
+		return 0
+	}
+	return now.Sub(began)
+}
+
+func (u *unansweredGates) forget(pool types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.known, pool)
 }
 
 // readGate reads the object of a gate, and returns why the gate is closed, or nil.
@@ -123,7 +164,7 @@ func (r *Reconciler) newGateReader(ctx context.Context, cluster client.ObjectKey
 func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 	before := s.pool
 	p := before.DeepCopy()
-	old := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+	old := meta.FindStatusCondition(before.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	condition := metav1.Condition{
 		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
 		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.UpdateGates)),

@@ -236,7 +236,9 @@ var _ = Describe("A pool with an update gate", func() {
 		Entry("is a Secret", func(g *poolv1.UpdateGate) { g.ObjectRef.APIVersion, g.ObjectRef.Kind = "v1", "Secret" }, nil, "can't read Secrets"),
 	)
 
-	It("tries again if the workload cluster can't be reached, and reports nothing", func(ctx SpecContext) {
+	It("tries again if the API server does not answer, keeps its condition, and reports it after a minute", func(ctx SpecContext) {
+		now := time.Now()
+		w.reconciler.clock = func() time.Time { return now }
 		reader.err = context.DeadlineExceeded
 		w.render(ctx, "rendered-worker-2")
 		result, err := w.reconcilePool(ctx)
@@ -244,5 +246,32 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(result.RequeueAfter).To(Equal(10 * time.Second))
 		Expect(w.told(ctx)).To(BeEmpty())
 		Expect(w.gatesCondition(ctx)).To(BeNil())
+
+		By("closing the gate")
+		reader.err = nil
+		ready(ctx, 2)
+		w.settle(ctx)
+		Expect(w.gatesCondition(ctx)).To(HaveField("Reason", poolv1.GateClosedReason))
+		reader.err = context.DeadlineExceeded
+		w.forgetClosedGates()
+		w.settle(ctx)
+		Expect(w.gatesCondition(ctx)).To(HaveField("Reason", poolv1.GateClosedReason))
+		Expect(w.updated(ctx, 0)).To(HaveField("Message", ContainSubstring("the gate storage is closed")))
+
+		By("waiting")
+		now = now.Add(time.Minute)
+		w.settle(ctx)
+		Expect(w.gatesCondition(ctx)).To(And(HaveField("Reason", poolv1.GateUnreadableReason), HaveField("Message",
+			"the gate storage can't be read, so it is closed: the API server has not answered a request for Deployment default/store for more than 1m0s: check the server of this kind")))
+		Expect(w.eventsOf("the gate storage can't be read")).To(HaveLen(1))
+		Expect(w.told(ctx)).To(BeEmpty())
+
+		By("answering")
+		reader.err = nil
+		ready(ctx, 3)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.gatesCondition(ctx)).To(HaveField("Reason", poolv1.GatesOpenReason))
+		Expect(w.reconciler.unanswered.known).To(BeEmpty())
 	})
 })

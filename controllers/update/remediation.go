@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -68,21 +69,25 @@ func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool,
 	return false, 0
 }
 
-// limitPause limits the pause of health checks of a host for which something else fails, also if it fails forever: the
-// API server of the workload cluster can refuse to drain or to uncordon a Node.
-func (r *Reconciler) limitPause(ctx context.Context, h *host, in surroundings) error {
-	if h.Machine == nil {
-		return nil
-	}
+// reportFailing reports that something fails that the update of a host needs: the API server of the workload cluster
+// can refuse to drain or to uncordon a Node, also forever. So it also limits the pause of health checks.
+func (r *Reconciler) reportFailing(ctx context.Context, h *host, in surroundings, failed error) error {
 	before := h.Config.DeepCopy()
 	h.setStage(r.now())
-	isPaused, _ := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, r.now())
-	if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
-		return err
+	if h.Machine != nil {
+		isPaused, _ := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, r.now())
+		if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
+			return err
+		}
+	}
+	if isRefusal(failed) {
+		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
+			h.Config.Status.NodeRef.Name, hoststate.Clean(failed.Error(), agentv1.MaxReason)))
 	}
 	err := status.Update.Patch(ctx, r.Client, before, h.Config)
 	if err == nil {
 		r.written.Record(h.Config)
+		r.reportChanges(before, h.Config)
 	}
 	return err
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -38,37 +40,45 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || s == nil {
 		return r.result(ctx, err)
 	}
-	result, err := r.follow(ctx, s)
-	if s.hold.Wait > 0 {
-		result.RequeueAfter = s.hold.Wait // until then, there is nothing to retry
+	again, err := r.follow(ctx, s)
+	if err == nil || s.gates.wereRead { // otherwise it is not known whether hosts wait for gates
+		r.reportHeld(ctx, s)
+		err = errors.Join(err, r.reportGates(ctx, s))
 	}
 	if err != nil {
+		result, err := r.result(ctx, err)
+		r.reportFailing(s.pool, err)
 		return result, err
 	}
-	r.reportHeld(ctx, s)
-	if err := r.reportGates(ctx, s); err != nil {
-		return r.result(ctx, err)
+	return ctrl.Result{RequeueAfter: earlier(again, s.hold.Wait)}, nil
+}
+
+// reportFailing creates an event for an error that is not only that of an API server which can't answer now.
+func (r rollouts) reportFailing(p *poolv1.MachineConfigPool, err error) {
+	if err != nil && isRefusal(err) {
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, poolv1.EventRolloutFailing, "TellHosts", "%s",
+			hoststate.Clean("hosts can't be told what to run, which is retried: "+err.Error(), maxNote))
 	}
-	return result, nil
 }
 
 // follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. For an update, a
 // host takes one of the places of the pool before.
-func (r rollouts) follow(ctx context.Context, s *poolScope) (ctrl.Result, error) {
+// It returns when to look again if no event comes before, or 0.
+func (r rollouts) follow(ctx context.Context, s *poolScope) (again time.Duration, _ error) {
 	began := time.Now()
 	err := r.gather(ctx, s)
 	hasWork := err == nil && s.hasWork()
 	r.pace.took(client.ObjectKeyFromObject(s.pool), time.Since(began))
 	if !hasWork {
-		return r.result(ctx, err)
+		return 0, err
 	}
 	if err := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s), r.start(ctx, s)); err != nil {
-		return r.result(ctx, err)
+		return 0, err
 	}
 	if s.hold.Why == "" && s.isWaiting() {
-		return ctrl.Result{RequeueAfter: rolloutRetry}, nil
+		return rolloutRetry, nil
 	}
-	return ctrl.Result{}, nil
+	return 0, nil
 }
 
 // result returns the result for an error.

@@ -5,6 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -121,14 +122,15 @@ func (h *host) runsTarget() bool {
 }
 
 // withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
-// the pool back, and otherwise those that return to what they have. Their update ends by that.
+// the pool back. Otherwise, those that return to what they have, because their update ends by that, and those in an
+// update for which something else was already recorded, because their drain only goes on when they are told.
 func (s *poolScope) withoutHeld(names []string) []string {
 	if s.hold.Why == "" {
 		return names
 	}
 	var held []string
 	for _, h := range s.named(names) {
-		if h.target != "" && h.target == h.Report.Current {
+		if h.target != "" && h.target == h.Report.Current || h.see(s).IsPending && h.hasBegun() {
 			held = append(held, h.Name())
 		}
 	}
@@ -137,6 +139,11 @@ func (s *poolScope) withoutHeld(names []string) []string {
 
 // mustBeAdopted reports whether nothing is recorded for a host with an agent.
 func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded() }
+
+// hasBegun reports whether a host is in the update that it was told to begin.
+func (h *host) hasBegun() bool {
+	return h.Progress() == rollout.InUpdate || h.Node != nil && hoststate.IsCordonedByUpdate(h.Node)
+}
 
 // hasSettled reports whether a host has what is recorded for it and what it was told.
 func (h *host) hasSettled() bool {

@@ -82,6 +82,8 @@ type Reconciler struct {
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
 	// closedGates remembers for a short time which gate of a pool is closed.
 	closedGates closedGates
+	// unanswered remembers which gates could not be read.
+	unanswered unansweredGates
 	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that
 	// changes.
 	held        heldHosts
@@ -109,6 +111,8 @@ type Reconciler struct {
 	budget budget
 	// written tracks the versions of PoolbootConfigs, Machines and Nodes that this package wrote.
 	written ownwrites.Tracker
+	// telling has the hosts that are being told what to run.
+	telling hostSet
 }
 
 // Reconcile does for one host what it and its Node need during and after an update.
@@ -175,15 +179,16 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	}
 	result, err := r.registerAndFollow(ctx, h, in, missing == nil)
 	if err != nil && !apierrors.IsConflict(err) {
-		err = errors.Join(err, r.limitPause(ctx, h, in))
+		err = errors.Join(err, r.reportFailing(ctx, h, in, err))
 	}
 	return result, err
 }
 
-// isStale reports whether the cache has a Node or a Machine from before this package wrote it last. What was done for
-// it would be done again. The event of the write triggers the next reconcile.
+// isStale reports whether the cache has a Node or a Machine from before this package wrote it last, or this package is
+// about to write both. What was done for it would be done again, or undone. The event of the write triggers the next
+// reconcile.
 func (r *Reconciler) isStale(h *host) bool {
-	return h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
+	return r.telling.has(h.Config) || h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }
 
 func (r *Reconciler) registerAndFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
@@ -267,6 +272,13 @@ func earlier(a, b time.Duration) time.Duration {
 		return max(b, 0)
 	}
 	return a
+}
+
+// isRefusal reports whether an error is the answer of an API server that refuses a request. That an object has changed
+// or is gone is no refusal: the next reconcile does something else.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !workload.IsUnreachable(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 }
 
 // isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried.

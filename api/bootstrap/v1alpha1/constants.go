@@ -198,6 +198,7 @@ const (
 	NoAgentReason                = "NoAgent"
 	AgentNotAnsweringReason      = "AgentNotAnswering"
 	CertificateNotAcceptedReason = "CertificateNotAccepted"
+	UpdateFailingReason          = "UpdateFailing"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the

@@ -45,10 +45,11 @@ const (
 )
 
 // Reasons of events about a pool whose running hosts change to another configuration. RolloutStoppedReason is also the
-// reason of an event.
+// reason of an event. EventRolloutFailing reports that a request to tell hosts what to run was refused.
 const (
 	EventRolloutStarted   = "RolloutStarted"
 	EventRolloutCompleted = "RolloutCompleted"
+	EventRolloutFailing   = "RolloutFailing"
 )
 
 // EventNodesUnguarded is the reason of an event about a Cluster whose Kubernetes version does not support the policy

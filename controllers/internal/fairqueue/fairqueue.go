@@ -4,14 +4,18 @@
 package fairqueue
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
 // MaxBusyClusters is how many Clusters can have their maximum number of requests in flight before another Cluster has
@@ -28,6 +32,22 @@ func Options(options controller.Options, flowOf func(ctrl.Request) Flow) control
 		return newQueue(name, limiter, maxInFlight, flowOf)
 	}
 	return options
+}
+
+// EnqueueLow returns a handler that adds the requests of a map function with a low priority: each is scheduled after
+// the other requests of its pool. It is for events that concern all hosts of a pool, of which few have something to do.
+// The controller must have Options.
+func EnqueueLow(requests handler.MapFunc) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	add := func(ctx context.Context, object client.Object, q queue) {
+		q.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, requests(ctx, object)...)
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, e.Object, q) },
+	}
 }
 
 // queue adds client-go's delays and rate limits, and controller-runtime's priorities, to a scheduler.

@@ -11,12 +11,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -239,6 +241,24 @@ var _ = Describe("Queued requests", func() {
 		Expect(process(q, 5)).To(Equal([]ctrl.Request{
 			newRequest("edge", "infra", 9), newRequest("edge", "infra", 2), newRequest("edge", "infra", 0), newRequest("edge", "infra", 1), newRequest("edge", "infra", 3)}))
 		Expect(q.Len()).To(BeZero())
+	})
+
+	It("of an event that concerns all hosts of a pool are scheduled after the others of the pool", func(ctx SpecContext) {
+		q, object := newQueue(1), &corev1.ConfigMap{}
+		all := fairqueue.EnqueueLow(func(_ context.Context, o client.Object) []ctrl.Request {
+			Expect(o).To(BeIdenticalTo(object))
+			return []ctrl.Request{newRequest("edge", "infra", 0), newRequest("edge", "infra", 1)}
+		})
+		for _, send := range []func(){
+			func() { all.Create(ctx, event.CreateEvent{Object: object}, q) },
+			func() { all.Update(ctx, event.UpdateEvent{ObjectOld: &corev1.Pod{}, ObjectNew: object}, q) },
+			func() { all.Delete(ctx, event.DeleteEvent{Object: object}, q) },
+			func() { all.Generic(ctx, event.GenericEvent{Object: object}, q) },
+		} {
+			send()
+			q.Add(newRequest("edge", "infra", 2))
+			Expect(process(q, 3)).To(Equal([]ctrl.Request{newRequest("edge", "infra", 2), newRequest("edge", "infra", 0), newRequest("edge", "infra", 1)}))
+		}
 	})
 
 	It("with a delay or a rate limit are scheduled after it", func() {

@@ -10,20 +10,23 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 )
 
 // ConflictRetry is how soon a reconcile that conflicted with another writer is repeated. By then, the cache contains
 // the other write.
 const ConflictRetry = 200 * time.Millisecond
 
-// Patch writes what differs between the status of two versions of an object, and nothing if they are equal. It updates
-// after with the response of the API server. The error is a conflict if the object has changed since it was read: the
-// lock protects the lists, which a merge patch replaces as a whole. The error is a ForeignError if another controller
-// owns a changed part.
+// Patch writes what differs between the status of two versions of an object, and nothing if they are equal. With the
+// same patch, it writes the condition Ready of a PoolbootConfig. It updates after with the response of the API server.
+// The error is a conflict if the object has changed since it was read: the lock protects the lists, which a merge patch
+// replaces as a whole. The error is a ForeignError if another controller owns a changed part.
 func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.Object) error {
 	changed, err := changes(before, after)
 	if err != nil || len(changed) == 0 {
@@ -32,10 +35,24 @@ func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.
 	if err := o.checkOwnership(before, after, changed); err != nil {
 		return err
 	}
+	summarize(after)
 	if err := c.Status().Patch(ctx, after, Locked(before)); err != nil {
 		return fmt.Errorf("status of %s %s: %w", kindOf(after), client.ObjectKeyFromObject(after), err)
 	}
 	return nil
+}
+
+// summarize sets the condition Ready of a PoolbootConfig. Otherwise another patch would follow, and until then, Ready
+// would contradict the conditions that it follows from. The first one, and that of another generation, is written by
+// the controller which observes the object.
+func summarize(object client.Object) {
+	config, ok := object.(*bootstrapv1.PoolbootConfig)
+	if !ok {
+		return
+	}
+	if old := conditions.Get(config, clusterv1.ReadyCondition); old != nil && old.ObservedGeneration == config.Generation {
+		conditions.Set(config, outlook.Ready(config))
+	}
 }
 
 // Change records something that was done elsewhere and must not be repeated after a conflict. It applies a change to

@@ -8,6 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -57,6 +59,32 @@ var _ = Describe("A patch of a status", func() {
 	It("is no request if nothing differs", func(ctx SpecContext) {
 		Expect(PoolbootConfig.Patch(ctx, c, config, config.DeepCopy())).To(Succeed())
 		Expect(patches).To(BeZero())
+	})
+
+	It("also writes the condition Ready, which follows from the others", func(ctx SpecContext) {
+		ready := changed(samples["conditions[Ready]"])
+		Expect(c.Status().Update(ctx, ready)).To(Succeed())
+		after := ready.DeepCopy()
+		conditions.Set(after, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeOutsidePoolReason})
+		Expect(Node.Patch(ctx, c, ready, after)).To(Succeed())
+		Expect(patches).To(Equal(1))
+		Expect(conditions.IsFalse(after, clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	It("writes no condition Ready of a generation that its controller has not observed", func(ctx SpecContext) {
+		ready := changed(samples["conditions[Ready]"])
+		Expect(c.Status().Update(ctx, ready)).To(Succeed())
+		ready.Generation++
+		after := ready.DeepCopy()
+		after.Status.Boot.NodeReadyTime = at(7)
+		Expect(Node.Patch(ctx, c, ready, after)).To(Succeed())
+		Expect(conditions.IsTrue(after, clusterv1.ReadyCondition)).To(BeTrue())
+	})
+
+	It("writes no condition Ready before its controller does", func(ctx SpecContext) {
+		after := changed(samples["conditions[NodeInPool]"])
+		Expect(Node.Patch(ctx, c, config, after)).To(Succeed())
+		Expect(conditions.Has(after, clusterv1.ReadyCondition)).To(BeFalse())
 	})
 
 	It("is refused, and not sent, if it changes what another controller owns", func(ctx SpecContext) {

@@ -1,0 +1,146 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+// failWrites makes each write of a kind of object fail, in a new process.
+func (w *world) failWrites(err error, isConcerned func(client.Object) bool) {
+	w.reconciler = w.newManager(func(ctx context.Context, o client.Object, do func() error) error {
+		if isConcerned(o) {
+			return err
+		}
+		return w.Write(ctx, o, do)
+	})
+}
+
+// restart replaces the process by one whose writes do not fail.
+func (w *world) restart() { w.reconciler = w.newManager(w.Write) }
+
+func isNode(o client.Object) bool { _, is := o.(*corev1.Node); return is }
+
+func isPlaces(o client.Object) bool { _, is := o.(*corev1.ConfigMap); return is }
+
+// closeWindow closes the maintenance window of the pool for two hours.
+func (w *world) closeWindow(ctx context.Context) {
+	GinkgoHelper()
+	w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+		p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
+	})
+}
+
+var _ = Describe("A request that an API server refuses", func() {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "name", errors.New("a policy refuses it"))
+
+	DescribeTable("is reported with an event of the pool if it tells a host what to run:", func(ctx SpecContext, isConcerned func(client.Object) bool, object string) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.failWrites(refused, isConcerned)
+		Expect(w.reconcilePool(ctx)).Error().To(MatchError(ContainSubstring("a policy refuses it")))
+		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(ConsistOf(And(ContainSubstring(object), ContainSubstring("a policy refuses it"))))
+		Expect(w.told(ctx)).To(BeEmpty())
+
+		w.restart()
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
+	},
+		Entry("the places", isPlaces, "ConfigMap kube-system/poolboot-rollout-worker.site"),
+		Entry("the Node", isNode, "Node host-0"),
+	)
+
+	It("creates no event if another client only wrote first, or the API server does not answer", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		for _, err := range []error{apierrors.NewConflict(schema.GroupResource{}, "name", nil), context.DeadlineExceeded} {
+			w.failWrites(err, isPlaces)
+			Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
+			Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
+		}
+	})
+
+	It("is named by the condition of the host whose update needs it, until it is accepted", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.failWrites(refused, isNode)
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("a policy refuses it")))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason),
+			HaveField("Message", And(HavePrefix("what Node host-0 needs to follow its pool fails, and is retried: "), ContainSubstring("a policy refuses it")))))
+		Expect(w.eventsOf(bootstrapv1.UpdateFailingReason)).To(HaveLen(1))
+		Expect(w.reconcileHost(ctx, 0)).Error().To(HaveOccurred())
+		Expect(w.eventsOf(bootstrapv1.UpdateFailingReason)).To(BeEmpty(), "the same error is one event")
+
+		w.restart()
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDrainingReason))
+	})
+})
+
+var _ = Describe("A maintenance window that is closed", func() {
+	It("does not delay the next try of a request that was not answered", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.closeWindow(ctx)
+		w.failWrites(context.DeadlineExceeded, isNode)
+		Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", rolloutRetry))
+	})
+
+	It("does not leave a host in the middle of its drain for which something else was recorded before", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
+
+		w.render(ctx, "rendered-worker-3")
+		w.failWrites(context.DeadlineExceeded, isNode)
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-3"))
+		w.closeWindow(ctx)
+		w.restart()
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-3")))
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+})
+
+var _ = It("A reconcile of a host does not end the pause of its health checks just before the host is told", func(ctx SpecContext) {
+	w := newWorld(2)
+	w.adopt(ctx)
+	w.render(ctx, "rendered-worker-2")
+	isPaused := func() bool {
+		_, is := w.machine(ctx, 0).Annotations[clusterv1.MachineSkipRemediationAnnotation]
+		return is
+	}
+	reconciled := false
+	w.afterWrite = func() {
+		if isPaused() && !reconciled {
+			reconciled = true
+			Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
+		}
+	}
+	Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+	Expect(reconciled).To(BeTrue())
+	Expect(w.told(ctx)).To(Equal([]int{0}))
+	Expect(isPaused()).To(BeTrue())
+})
