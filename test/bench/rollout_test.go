@@ -77,7 +77,7 @@ func withFleet(b *testing.B, n int, measure func(context.Context, *testing.B, *s
 	}
 	hardware := &storm.Hardware{}
 	s, err := site.Start(ctx, site.Options{
-		Hardware: hardware, Agents: true, Concurrency: 100, RetryInterval: 30 * time.Second,
+		Hardware: hardware, Agents: true, Concurrency: 10, RetryInterval: 30 * time.Second,
 		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=10h", "--kube-api-qps=1000", "--kube-api-burst=1000"}},
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func measureRollout(ctx context.Context, b *testing.B, s *site.Site, _ *storm.Ha
 		if err := fleet.WaitForShare(ctx, rendered, share); err != nil {
 			b.Fatal(err)
 		}
-		logProgress(ctx, b, s, fleet.Updated(rendered), began, cpu)
+		logProgress(ctx, b, s, fleet, fleet.Updated(rendered), began, cpu)
 	}
 	if err := fleet.WaitUntilUpdated(ctx, rendered); err != nil {
 		b.Fatal(err)
@@ -129,19 +129,27 @@ func measureRollout(ctx context.Context, b *testing.B, s *site.Site, _ *storm.Ha
 	}
 	b.ReportMetric(took.Seconds(), "s-rollout")
 	b.ReportMetric((after-cpu)*1000/float64(n), "manager-cpu-ms/host")
-	for name, waits := range map[string][]time.Duration{"told": fleet.Judge.Waits(fleet.MaxUnavailable), "drained": verdict.Drains, "released": verdict.Releases} {
-		if len(waits) == 0 {
-			continue
+	for name, waits := range waitsOf(fleet) {
+		if len(waits) > 0 {
+			b.ReportMetric(waits[len(waits)/2].Seconds(), "s-"+name)
+			b.ReportMetric(waits[len(waits)*99/100].Seconds(), "s-"+name+"-p99")
 		}
-		slices.Sort(waits)
-		b.ReportMetric(waits[len(waits)/2].Seconds(), "s-"+name)
-		b.ReportMetric(waits[len(waits)*99/100].Seconds(), "s-"+name+"-p99")
 	}
 	reportCosts(b, s, began, n)
 }
 
-// logProgress logs what the first hosts of a rollout have cost, because a rollout of thousands takes an hour.
-func logProgress(ctx context.Context, b *testing.B, s *site.Site, updated int, began time.Time, cpu float64) {
+// waitsOf returns the times that Poolboot added to the waves of a rollout up to now, each sorted.
+func waitsOf(fleet *storm.Fleet) map[string][]time.Duration {
+	verdict := fleet.Judge.Verdict()
+	waits := map[string][]time.Duration{"told": fleet.Judge.Waits(fleet.MaxUnavailable), "drained": verdict.Drains, "released": verdict.Releases}
+	for _, times := range waits {
+		slices.Sort(times)
+	}
+	return waits
+}
+
+// logProgress logs the verdict and the costs of a rollout up to now, because a rollout of thousands takes an hour.
+func logProgress(ctx context.Context, b *testing.B, s *site.Site, fleet *storm.Fleet, updated int, began time.Time, cpu float64) {
 	b.Helper()
 	took := time.Since(began).Round(time.Second)
 	now, cpuErr := managerCPU(ctx, s)
@@ -154,6 +162,12 @@ func logProgress(ctx context.Context, b *testing.B, s *site.Site, updated int, b
 	hosts := float64(updated)
 	b.Logf("%d hosts after %s: %.1f requests and %.0f ms of the manager for each, which had at most %d MiB",
 		updated, took, float64(total)/hosts, (now-cpu)*1000/hosts, peak>>20)
+	b.Log(fleet.Judge.Verdict())
+	for name, waits := range waitsOf(fleet) {
+		if len(waits) > 0 {
+			b.Logf("%s: median %.1f s, 99th percentile %.1f s", name, waits[len(waits)/2].Seconds(), waits[len(waits)*99/100].Seconds())
+		}
+	}
 }
 
 // managerCPU returns the seconds of processor time that the manager has used.

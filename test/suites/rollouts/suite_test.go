@@ -44,7 +44,7 @@ func TestRollouts(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	lab = tenant.StartSite(ctx, site.Options{
-		Hardware: hardware, Agents: true, Concurrency: 100, RetryInterval: 5 * time.Second,
+		Hardware: hardware, Agents: true, Concurrency: 10, RetryInterval: 5 * time.Second,
 		// The hosts have no kubelet that sends heartbeats, and signing is not measured.
 		Flags: site.Flags{ControllerManager: []string{"--node-monitor-grace-period=10h", "--kube-api-qps=1000", "--kube-api-burst=1000"}},
 	})
