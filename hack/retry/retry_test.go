@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Shortened output of go test and Ginkgo.
@@ -187,7 +189,7 @@ func TestCheck(t *testing.T) {
 				"go.mod":                           "module example.com/poolboot\n\ngo 1.26\n",
 				"api/go.mod":                       "module example.com/poolboot/api\n\ngo 1.26\n",
 				"test/poolboottest/example/go.mod": "module example.com/poolboot/example\n\ngo 1.26\n",
-				"Makefile":                         ".PHONY: verify lint test\nverify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\n",
+				"Makefile":                         ".PHONY: verify lint build-tests test\nverify:\nbuild-tests:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\n",
 			} {
 				writeFile(t, filepath.Join(dir, path), content)
 			}
@@ -223,5 +225,25 @@ func writeFile(t *testing.T, path, content string) {
 	}
 	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, errors.New("out of time"))
+	defer cancel()
+	// The interrupt reaches the programs that the command has started, as that of a terminal does.
+	script := `bash -c 'trap "echo a spec was running; exit 1" INT; while :; do sleep 0.1; done'; echo "FAIL	` + module + `test/suites/e2e	1.0s"; exit 1`
+	log := &strings.Builder{}
+	tries := &tries{suites: []string{"false"}, command: []string{"bash", "-c", "trap : INT; " + script}, out: log}
+	if !tries.run(ctx) {
+		t.Error("an interrupted command has failed")
+	}
+	for _, want := range []string{"=== interrupted: out of time", "a spec was running"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is missing in %s", want, log)
+		}
+	}
+	if strings.Contains(log.String(), "once more") {
+		t.Error("there is no time for another try")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -77,11 +78,19 @@ func (t *tries) next(failed map[string]result) []string {
 	return append(slices.Clone(t.suites), paths...)
 }
 
+// patience is how long tests have after an interrupt to report how far they were.
+const patience = 2 * time.Minute
+
 // try runs a command and prints its output. If it fails, it prints the output of the failed tests again.
 func (t *tries) try(ctx context.Context, command []string) (*output, error) {
 	o, excerpt := &output{}, &excerpt{}
 	program := exec.CommandContext(ctx, command[0], command[1:]...)
-	program.WaitDelay = 10 * time.Second
+	program.WaitDelay = patience
+	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	program.Cancel = func() error {
+		fmt.Fprintf(t.out, "\n=== interrupted: %v\n", context.Cause(ctx))
+		return syscall.Kill(-program.Process.Pid, syscall.SIGINT)
+	}
 	reader, writer := io.Pipe()
 	program.Stdout, program.Stderr = writer, writer
 	read := make(chan struct{})
