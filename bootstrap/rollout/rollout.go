@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -68,7 +69,11 @@ func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 	}
 	number, err := intstr.GetScaledValueFromIntOrPercent(value, hosts, false)
 	if err != nil || number < 0 {
-		return 0, fmt.Errorf("maxUnavailable: is %q: set a number of at least 1, or a percentage such as \"10%%\"", value.String())
+		remedy := "set a number of at least 1"
+		if quoted, err := strconv.Atoi(value.StrVal); err == nil && quoted > 0 {
+			remedy = "remove the quotes"
+		}
+		return 0, fmt.Errorf("maxUnavailable: is %q: %s, or set a percentage such as \"10%%\"", value.String(), remedy)
 	}
 	return max(number, 1), nil
 }

@@ -133,14 +133,15 @@ var _ = DescribeTable("maxUnavailable is", func(value *intstr.IntOrString, hosts
 	Entry("all hosts for 100%", ptr.To(intstr.FromString("100%")), 7, 7),
 )
 
-var _ = DescribeTable("A value that is neither a number nor a percentage is refused", func(value intstr.IntOrString, shown string) {
+var _ = DescribeTable("A value that is neither a number nor a percentage is refused", func(value intstr.IntOrString, message string) {
 	_, err := rollout.MaxUnavailable(&value, 3)
-	Expect(err).To(MatchError(ContainSubstring("maxUnavailable: is " + shown + ": set a number of at least 1, or a percentage")))
+	Expect(err).To(MatchError("maxUnavailable: is " + message + `, or set a percentage such as "10%"`))
 },
-	Entry("a word", intstr.FromString("some"), `"some"`),
-	Entry("a number in quotes", intstr.FromString("2"), `"2"`),
-	Entry("a negative number", intstr.FromInt32(-1), `"-1"`),
-	Entry("a negative percentage", intstr.FromString("-10%"), `"-10%"`),
+	Entry("a word", intstr.FromString("some"), `"some": set a number of at least 1`),
+	Entry("a number in quotes", intstr.FromString("2"), `"2": remove the quotes`),
+	Entry("a negative number in quotes", intstr.FromString("-2"), `"-2": set a number of at least 1`),
+	Entry("a negative number", intstr.FromInt32(-1), `"-1": set a number of at least 1`),
+	Entry("a negative percentage", intstr.FromString("-10%"), `"-10%": set a number of at least 1`),
 )
 
 // reference is a second implementation of Next: it chooses hosts one by one, each time the best one that the rules

@@ -3,10 +3,12 @@ package update
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +16,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var workerPlaces = client.ObjectKey{Namespace: placesNamespace, Name: "poolboot-rollout-worker." + clusterKey.Name}
@@ -156,6 +159,43 @@ var _ = Describe("The places of a pool", func() {
 		Expect(stranger.Annotations).To(HaveKey(agentv1.WithdrawnAnnotation), "no manager can tell it any more")
 	})
 
+	DescribeTable("of a Node that is no Node of a host of the pool", func(ctx SpecContext, isKept bool, change func(*corev1.Node), objects ...client.Object) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		for _, o := range objects {
+			Expect(w.management.Create(ctx, o)).To(Succeed())
+		}
+		stranger := controllertest.NewNode("stranger", poolv1.RoleWorker)
+		if change != nil {
+			change(stranger)
+		}
+		Expect(w.workload.Create(ctx, stranger)).To(Succeed())
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		places := w.places(ctx)
+		places.Data = map[string]string{"stranger": "7"} // any other version
+		Expect(w.workload.Update(ctx, places)).To(Succeed())
+		w.restart()
+		w.settle(ctx)
+		Expect(slices.Contains(w.told(ctx), 1)).To(Equal(!isKept))
+		_, has := w.places(ctx).Data["stranger"]
+		Expect(has).To(Equal(isKept))
+		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(stranger), stranger)).To(Succeed())
+		Expect(stranger.Annotations).NotTo(HaveKey(agentv1.WithdrawnAnnotation), "it can't be told at the version of the place")
+	},
+		Entry("and names no record is free", false, nil),
+		Entry("and names a record that does not exist is free", false, namesRecord(clusterKey.Namespace, "other")),
+		Entry("and names the record of another Cluster is free", false, namesRecord(clusterKey.Namespace, "other"),
+			controllertest.NewConfig(client.ObjectKey{Namespace: clusterKey.Namespace, Name: "elsewhere"}, "other")),
+		Entry("and names a record of the Cluster, whose host can be one of the pool, stays taken", true, namesRecord(clusterKey.Namespace, "other"),
+			controllertest.NewConfig(clusterKey, "other")),
+		Entry("and is in another pool, is free", false, func(node *corev1.Node) {
+			namesRecord(clusterKey.Namespace, "other")(node)
+			node.Labels = map[string]string{poolv1.NodeRoleLabelPrefix + "control-plane": ""}
+		}, controllertest.NewConfig(clusterKey, "other")),
+	)
+
 	for n := 1; n <= 5; n++ {
 		It(fmt.Sprintf("go to another host if it is withdrawn, and not to both: a manager stops after write %d and goes on later", n), func(ctx SpecContext) {
 			w := newWorld(2)
@@ -184,4 +224,11 @@ func (m *staleManager) readPlacesOf(ctx context.Context) map[string]string {
 	Expect(m.gather(ctx, s)).To(Succeed())
 	Expect(m.readPlaces(ctx, s)).To(Succeed())
 	return m.places.get(poolKey).taken
+}
+
+// namesRecord returns a change of a Node: it names the PoolbootConfig that it was registered for.
+func namesRecord(namespace, name string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, namespace+"/"+name)
+	}
 }

@@ -34,7 +34,7 @@ const (
 func build(version string) []byte {
 	GinkgoHelper()
 	name := filepath.Join(GinkgoT().TempDir(), "poolboot-agent")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", name, "../../../cmd/poolboot-agent")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+version, "-o", name, "../../../cmd/poolboot-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	output, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(output))

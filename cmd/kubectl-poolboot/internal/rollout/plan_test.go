@@ -174,7 +174,7 @@ infra   c      it is in an update
 		clitest.ExpectError(planning(pools, nodes), 1, why...)
 	},
 		Entry("a maxUnavailable in quotes", []string{openShift + "  maxUnavailable: \"2\"\n"}, nil,
-			`--pools: MachineConfigPool "infra": spec.maxUnavailable: is "2": set a number of at least 1, or a percentage such as "10%"`),
+			`--pools: MachineConfigPool "infra": spec.maxUnavailable: is "2": remove the quotes, or set a percentage such as "10%"`),
 		Entry("a negative maxUnavailable", []string{withStatus("infra", "new", "maxUnavailable: -1")}, nil, `MachineConfigPool "infra": spec.maxUnavailable: is "-1"`),
 		Entry("files without a pool", []string{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"}, nil, "pools.yaml: it contains no MachineConfigPool"),
 		Entry("two pools of one role", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "name: infra", "name: other", 1)}, nil, `infra`, `other`),
