@@ -215,7 +215,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	}); err != nil {
 		return now, err
 	}
-	err = a.runActions(ctx, u.plan.Actions)
+	restarted, err := a.runActions(ctx, u.plan.Actions)
 	switch {
 	case ctx.Err() != nil:
 		return now, ctx.Err()
@@ -226,12 +226,13 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	if u.isRepair() || len(u.plan.Operations) == 0 {
 		return a.enter(committing, nil) // a repair does not depend on the cluster, nor does what changes nothing
 	}
-	return a.enter(verifying, nil)
+	return a.enter(verifying, func(j *journal) { j.ChangedAt = max(j.ChangedAt, restarted) })
 }
 
 // runActions runs the actions of a plan other than Drain and Reboot, each once. systemd reads its units first: a unit
-// that restarts because of one change must also start with the others.
-func (a *Agent) runActions(ctx context.Context, actions []update.Action) error {
+// that restarts because of one change must also start with the others. It returns the uptime at which the kubelet was
+// restarted, or 0: what the kubelet reported before says nothing about the one that runs then.
+func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restarted time.Duration, _ error) {
 	units := a.Executors.Units
 	done := map[update.Action]bool{}
 	isReload := func(action update.Action) bool { return action.Type == update.DaemonReload }
@@ -257,17 +258,20 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) error {
 		if action.IfExists {
 			exists, err := units.Exists(ctx, action.Unit)
 			if err != nil {
-				return fmt.Errorf("%s: %w", action, err)
+				return 0, fmt.Errorf("%s: %w", action, err)
 			}
 			if !exists {
 				continue
 			}
 		}
+		if restartsKubelet([]update.Action{action}) {
+			restarted = a.Clock.Uptime()
+		}
 		if err := a.do(ctx, action.String(), run); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return restarted, nil
 }
 
 // reboot reboots the host once: in another boot, the phase is over.
@@ -373,7 +377,8 @@ func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
 	err := a.do(ctx, string(update.DaemonReload), units.DaemonReload)
 	if a.journal.HasActed {
 		for _, action := range u.plan.Actions {
-			err = errors.Join(err, a.runActions(ctx, []update.Action{action}))
+			_, failed := a.runActions(ctx, []update.Action{action})
+			err = errors.Join(err, failed)
 		}
 	}
 	if !u.plan.Reboots() {

@@ -116,6 +116,10 @@ func (f fakeUnits) call(ctx context.Context, name string) error {
 	Expect(time.Until(deadline)).To(BeNumerically("<=", actionTimeout), name)
 	return f.w.change(name, func() error {
 		f.w.calls = append(f.w.calls, name)
+		if slow := f.w.slow[name]; slow > 0 {
+			f.w.pass(slow)
+			f.w.uptime, f.w.wallclock = f.w.uptime+time.Millisecond, f.w.wallclock.Add(time.Millisecond) // until the next call
+		}
 		return nil
 	})
 }

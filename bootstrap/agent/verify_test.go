@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
@@ -103,6 +106,18 @@ var _ = Describe("An update", func() {
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + second))
+	})
+
+	It("that restarts the kubelet does not count what the kubelet before reported, while systemd read its units", func() {
+		w := installed(withFiles("/etc/none/f", "a"))
+		w.slow, w.staysReady = map[string]time.Duration{"daemon-reload": 5 * time.Second}, true
+		w.isBroken = func() bool { return slices.Contains(w.calls, "restart kubelet.service") }
+		config := withFiles("/etc/none/f", "a")
+		config.Ignition.Systemd.Units = []types.Unit{{Name: "kubelet.service", Dropins: []types.Dropin{{Name: "15-a.conf", Contents: ptr.To("[Service]")}}}}
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring("the kubelet has not reported to the API server since the host was changed"))
 	})
 
 	It("that does not restart the kubelet is verified by the lease: the kubelet reports a Node that does not change rarely", func() {

@@ -66,6 +66,8 @@ type world struct {
 	drains bool
 	// staysReady keeps the Node Ready while the host is broken, as an API server that has not missed the kubelet yet.
 	staysReady bool
+	// slow is how long calls take, while the kubelet reports.
+	slow map[string]time.Duration
 	// hasLeaseOnly is set if the kubelet renews its lease and does not report the Node.
 	hasLeaseOnly bool
 
