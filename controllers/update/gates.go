@@ -91,8 +91,6 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 			if since := r.unanswered.since(s.pool.UID, r.now()); since >= unansweredPatience {
 				closed, err = updategate.Unanswered(gate, unansweredPatience), nil
 			}
-		} else {
-			r.unanswered.forget(s.pool.UID)
 		}
 		if closed != nil {
 			r.closedGates.set(s.pool, closed)
@@ -101,6 +99,7 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 			return closed, err
 		}
 	}
+	r.unanswered.forget(s.pool.UID)
 	return nil, nil
 }
 
@@ -108,22 +107,31 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 // zero value is ready to use.
 type unansweredGates struct {
 	mu    sync.Mutex
-	known map[types.UID]time.Time
+	known map[types.UID]unansweredGate
 }
 
-// since returns for how long no gate of a pool was read, and begins to count if one was read last.
+// unansweredGate has the times of the first and the last request in a row that was not answered.
+type unansweredGate struct{ first, last time.Time }
+
+// since returns for how long a gate of a pool was not read. It begins to count again if none was read for a while.
 func (u *unansweredGates) since(pool types.UID, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	began, ok := u.known[pool]
-	if !ok {
-		if u.known == nil {
-			u.known = map[types.UID]time.Time{}
+	for uid, known := range u.known {
+		if now.Sub(known.last) > unansweredPatience {
+			delete(u.known, uid)
 		}
-		u.known[pool] = now
-		return 0
 	}
-	return now.Sub(began)
+	if u.known == nil {
+		u.known = map[types.UID]unansweredGate{}
+	}
+	known, ok := u.known[pool]
+	if !ok {
+		known.first = now
+	}
+	known.last = now
+	u.known[pool] = known
+	return now.Sub(known.first)
 }
 
 func (u *unansweredGates) forget(pool types.UID) {

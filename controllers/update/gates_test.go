@@ -28,11 +28,13 @@ type gateReader struct {
 	client.Reader
 	err   error
 	reads int
+	// only is the name of the object for which err is, or "" for all.
+	only string
 }
 
 func (r *gateReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	r.reads++
-	if r.err != nil {
+	if r.err != nil && (r.only == "" || r.only == key.Name) {
 		return r.err
 	}
 	return r.Reader.Get(ctx, key, object, options...)
@@ -236,6 +238,28 @@ var _ = Describe("A pool with an update gate", func() {
 		Entry("is a Secret", func(g *poolv1.UpdateGate) { g.ObjectRef.APIVersion, g.ObjectRef.Kind = "v1", "Secret" }, nil, "can't read Secrets"),
 	)
 
+	It("reports that a gate is not answered after one that is open, but not that it was once, long ago", func(ctx SpecContext) {
+		now := time.Now()
+		w.reconciler.clock = func() time.Time { return now }
+		reader.err, reader.only = context.DeadlineExceeded, "other"
+		ready(ctx, 3)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			second := p.Spec.UpdateGates[0]
+			second.Name, second.ObjectRef.Name = "second", "other"
+			p.Spec.UpdateGates = append(p.Spec.UpdateGates, second)
+		})
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		now = now.Add(24 * time.Hour)
+		w.settle(ctx)
+		Expect(w.gatesCondition(ctx)).To(BeNil())
+		for range 2 {
+			now = now.Add(30 * time.Second)
+			w.settle(ctx)
+		}
+		Expect(w.gatesCondition(ctx)).To(And(HaveField("Reason", poolv1.GateUnreadableReason), HaveField("Message", ContainSubstring("the gate second can't be read"))))
+	})
+
 	It("tries again if the API server does not answer, keeps its condition, and reports it after a minute", func(ctx SpecContext) {
 		now := time.Now()
 		w.reconciler.clock = func() time.Time { return now }
@@ -259,8 +283,11 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(w.updated(ctx, 0)).To(HaveField("Message", ContainSubstring("the gate storage is closed")))
 
 		By("waiting")
-		now = now.Add(time.Minute)
-		w.settle(ctx)
+		for range 3 {
+			now = now.Add(20 * time.Second)
+			w.forgetClosedGates()
+			w.settle(ctx)
+		}
 		Expect(w.gatesCondition(ctx)).To(And(HaveField("Reason", poolv1.GateUnreadableReason), HaveField("Message",
 			"the gate storage can't be read, so it is closed: the API server has not answered a request for Deployment default/store for more than 1m0s: check the server of this kind")))
 		Expect(w.eventsOf("the gate storage can't be read")).To(HaveLen(1))

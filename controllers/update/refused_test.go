@@ -9,8 +9,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -73,6 +75,25 @@ var _ = Describe("A request that an API server refuses", func() {
 			Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
 			Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
 		}
+	})
+
+	It("leaves the condition of a host as it is that needs a person", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		for _, state := range []agentv1.State{agentv1.Draining, agentv1.Degraded} {
+			w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
+			if state == agentv1.Draining {
+				w.settle(ctx)
+			}
+		}
+		config := w.config(ctx, 0)
+		conditions.Set(config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update failed"))
+		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+		w.failWrites(refused, isNode)
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("a policy refuses it")))
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDegradedReason))
 	})
 
 	It("is named by the condition of the host whose update needs it, until it is accepted", func(ctx SpecContext) {

@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -71,25 +73,25 @@ func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool,
 
 // reportFailing reports that something fails that the update of a host needs: the API server of the workload cluster
 // can refuse to drain or to uncordon a Node, also forever. So it also limits the pause of health checks.
-func (r *Reconciler) reportFailing(ctx context.Context, h *host, in surroundings, failed error) error {
-	before := h.Config.DeepCopy()
+// What needs a person stays in the condition. before is the record as it was read.
+func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, in surroundings, failed error) error {
 	h.setStage(r.now())
+	var err error
 	if h.Machine != nil {
 		isPaused, _ := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, r.now())
-		if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
-			return err
-		}
+		err = r.setRemediation(ctx, h.Machine, isPaused)
 	}
-	if isRefusal(failed) {
+	old := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
+	if isRefusal(failed) && (old == nil || outlook.Of(old.Reason) != outlook.NeedsPerson) {
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
 			h.Config.Status.NodeRef.Name, hoststate.Clean(failed.Error(), agentv1.MaxReason)))
 	}
-	err := status.Update.Patch(ctx, r.Client, before, h.Config)
-	if err == nil {
+	patched := status.Update.Patch(ctx, r.Client, before, h.Config)
+	if patched == nil {
 		r.written.Record(h.Config)
 		r.reportChanges(before, h.Config)
 	}
-	return err
+	return errors.Join(err, patched)
 }
 
 // unrecordedPatience returns how long the pause of health checks of a host lasts without a record, as just after

@@ -75,7 +75,7 @@ func (r rollouts) follow(ctx context.Context, s *poolScope) (again time.Duration
 	if err := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s), r.start(ctx, s)); err != nil {
 		return 0, err
 	}
-	if s.hold.Why == "" && s.isWaiting() {
+	if s.hold.Why == "" && s.isWaiting() || s.gates.closed != nil {
 		return rolloutRetry, nil
 	}
 	return 0, nil

@@ -177,9 +177,10 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	if r.isStale(h) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
+	before := config.DeepCopy()
 	result, err := r.registerAndFollow(ctx, h, in, missing == nil)
 	if err != nil && !apierrors.IsConflict(err) {
-		err = errors.Join(err, r.reportFailing(ctx, h, in, err))
+		err = errors.Join(err, r.reportFailing(ctx, before, h, in, err))
 	}
 	return result, err
 }
@@ -275,10 +276,10 @@ func earlier(a, b time.Duration) time.Duration {
 }
 
 // isRefusal reports whether an error is the answer of an API server that refuses a request. That an object has changed
-// or is gone is no refusal: the next reconcile does something else.
+// or is gone is no refusal, because the next reconcile does something else, and neither is a failure of the server.
 func isRefusal(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && !workload.IsUnreachable(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried.

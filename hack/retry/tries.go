@@ -87,10 +87,7 @@ func (t *tries) try(ctx context.Context, command []string) (*output, error) {
 	program := exec.CommandContext(ctx, command[0], command[1:]...)
 	program.WaitDelay = patience
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	program.Cancel = func() error {
-		fmt.Fprintf(t.out, "\n=== interrupted: %v\n", context.Cause(ctx))
-		return syscall.Kill(-program.Process.Pid, syscall.SIGINT)
-	}
+	program.Cancel = func() error { return syscall.Kill(-program.Process.Pid, syscall.SIGINT) }
 	reader, writer := io.Pipe()
 	program.Stdout, program.Stderr = writer, writer
 	read := make(chan struct{})
@@ -110,6 +107,10 @@ func (t *tries) try(ctx context.Context, command []string) (*output, error) {
 	err := program.Run()
 	_ = writer.Close()
 	<-read
+	if ctx.Err() != nil && program.Process != nil {
+		_ = syscall.Kill(-program.Process.Pid, syscall.SIGKILL) // what has ignored the interrupt
+		fmt.Fprintf(t.out, "\n=== interrupted: %v\n", context.Cause(ctx))
+	}
 	if err != nil {
 		fmt.Fprintf(t.out, "\n=== what failed in %q\n", strings.Join(command, " "))
 		excerpt.print(t.out)
