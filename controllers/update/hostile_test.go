@@ -28,11 +28,7 @@ import (
 
 var _ = Describe("A pool with hosts in any state", func() {
 	It("updates no other host before the Node of the last one is uncordoned", func(ctx SpecContext) {
-		w := newWorld(2)
-		w.adopt(ctx)
-		w.render(ctx, "rendered-worker-2")
-		w.settle(ctx)
-		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w := newDrainingWorld(ctx)
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
 		w.complete(ctx, 0)

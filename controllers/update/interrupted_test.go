@@ -19,14 +19,10 @@ var _ = Describe("A host that is interrupted in the middle of its update", func(
 	// rebooting returns a world with a drained host that reboots for its update.
 	rebooting := func(ctx SpecContext) *world {
 		GinkgoHelper()
-		w := newWorld(2)
-		w.adopt(ctx)
-		w.render(ctx, "rendered-worker-2")
+		w := newDrainingWorld(ctx)
 		w.settle(ctx)
-		for _, state := range []agentv1.State{agentv1.Draining, agentv1.Rebooting} {
-			w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
-			w.settle(ctx)
-		}
+		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
 		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
 		Expect(w.machine(ctx, 0)).To(paused)
 		return w

@@ -29,11 +29,11 @@ var _ = Describe("The limit of a pool", func() {
 	It("allows no host if it is invalid and was stored before the API server refused it", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.adopt(ctx)
-		for _, value := range []string{"0 %", "2"} {
+		for value, remedy := range map[string]string{"0 %": "set a number of at least 1", "2": "remove the quotes"} {
 			w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
 				p.Spec.MaxUnavailable, p.Status.Configuration.Name = ptr.To(intstr.FromString(value)), "rendered-worker-2"
 			})
-			Expect(w.reconcilePool(ctx)).Error().To(MatchError(ContainSubstring("maxUnavailable: is %q", value)))
+			Expect(w.reconcilePool(ctx)).Error().To(MatchError(ContainSubstring("maxUnavailable: is %q: %s", value, remedy)))
 			Expect(w.told(ctx)).To(BeEmpty())
 		}
 	})

@@ -78,16 +78,9 @@ var _ = Describe("A request that an API server refuses", func() {
 	})
 
 	It("leaves the condition of a host as it is that needs a person", func(ctx SpecContext) {
-		w := newWorld(2)
-		w.adopt(ctx)
-		w.render(ctx, "rendered-worker-2")
+		w := newDrainingWorld(ctx)
 		w.settle(ctx)
-		for _, state := range []agentv1.State{agentv1.Draining, agentv1.Degraded} {
-			w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
-			if state == agentv1.Draining {
-				w.settle(ctx)
-			}
-		}
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "")
 		config := w.config(ctx, 0)
 		conditions.Set(config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update failed"))
 		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
@@ -97,11 +90,7 @@ var _ = Describe("A request that an API server refuses", func() {
 	})
 
 	It("is named by the condition of the host whose update needs it, until it is accepted", func(ctx SpecContext) {
-		w := newWorld(2)
-		w.adopt(ctx)
-		w.render(ctx, "rendered-worker-2")
-		w.settle(ctx)
-		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w := newDrainingWorld(ctx)
 		w.failWrites(refused, isNode)
 		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("a policy refuses it")))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason),
@@ -125,11 +114,7 @@ var _ = Describe("A maintenance window that is closed", func() {
 	})
 
 	It("does not leave a host in the middle of its drain for which something else was recorded before", func(ctx SpecContext) {
-		w := newWorld(2)
-		w.adopt(ctx)
-		w.render(ctx, "rendered-worker-2")
-		w.settle(ctx)
-		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w := newDrainingWorld(ctx)
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeTrue())
 

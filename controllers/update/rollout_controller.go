@@ -47,23 +47,22 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	if err != nil {
 		result, err := r.result(ctx, err)
-		r.reportFailing(s.pool, err)
+		r.reportRefusal(s.pool, err)
 		return result, err
 	}
 	return ctrl.Result{RequeueAfter: earlier(again, s.hold.Wait)}, nil
 }
 
-// reportFailing creates an event for an error that is not only that of an API server which can't answer now.
-func (r rollouts) reportFailing(p *poolv1.MachineConfigPool, err error) {
-	if err != nil && isRefusal(err) {
+// reportRefusal creates an event if an error is a refusal.
+func (r rollouts) reportRefusal(p *poolv1.MachineConfigPool, err error) {
+	if isRefusal(err) {
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, poolv1.EventRolloutFailing, "TellHosts", "%s",
 			hoststate.Clean("hosts can't be told what to run, which is retried: "+err.Error(), maxNote))
 	}
 }
 
 // follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. For an update, a
-// host takes one of the places of the pool before.
-// It returns when to look again if no event comes before, or 0.
+// host takes one of the places of the pool before. It returns when to look again if no event comes before, or 0.
 func (r rollouts) follow(ctx context.Context, s *poolScope) (again time.Duration, _ error) {
 	began := time.Now()
 	err := r.gather(ctx, s)

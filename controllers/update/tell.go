@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -177,8 +176,8 @@ func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.
 // host must not end the pause in between. The Node counts as drained for no other revision than the one that it was
 // drained for.
 func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
-	r.telling.add(h.Config)
-	defer r.telling.remove(h.Config)
+	r.telling.Store(h.Config.UID, nil)
+	defer r.telling.Delete(h.Config.UID)
 	if h.Machine != nil && !h.CanBeTold() {
 		if err := r.setRemediation(ctx, h.Machine, true); err != nil {
 			return err
@@ -202,16 +201,4 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 			"Node %s is told to run %s", node.Name, h.Config.Status.Update.Desired.Name)
 	}
 	return nil
-}
-
-// hostSet is a set of hosts. The zero value is ready to use.
-type hostSet struct{ known sync.Map } // the keys are the UIDs of PoolbootConfigs
-
-func (s *hostSet) add(config *bootstrapv1.PoolbootConfig) { s.known.Store(config.UID, nil) }
-
-func (s *hostSet) remove(config *bootstrapv1.PoolbootConfig) { s.known.Delete(config.UID) }
-
-func (s *hostSet) has(config *bootstrapv1.PoolbootConfig) bool {
-	_, has := s.known.Load(config.UID)
-	return has
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,8 +112,8 @@ type Reconciler struct {
 	budget budget
 	// written tracks the versions of PoolbootConfigs, Machines and Nodes that this package wrote.
 	written ownwrites.Tracker
-	// telling has the hosts that are being told what to run.
-	telling hostSet
+	// telling has the hosts that are being told what to run, by the UIDs of their PoolbootConfigs.
+	telling sync.Map
 }
 
 // Reconcile does for one host what it and its Node need during and after an update.
@@ -189,7 +190,8 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 // about to write both. What was done for it would be done again, or undone. The event of the write triggers the next
 // reconcile.
 func (r *Reconciler) isStale(h *host) bool {
-	return r.telling.has(h.Config) || h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
+	_, isBeingTold := r.telling.Load(h.Config.UID)
+	return isBeingTold || h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }
 
 func (r *Reconciler) registerAndFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {

@@ -51,8 +51,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&bootstrapv1.PoolbootConfig{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(hosts), clusterChanged).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Or(
-											predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: machineChanged}))).
-		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(hosts), // the hosts that wait must not delay the first wave
+			predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: machineChanged}))).
+		// The hosts that only wait must not delay the first wave.
+		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(hosts),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
 		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).

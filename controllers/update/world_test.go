@@ -89,6 +89,17 @@ func newWorld(hosts int) *world {
 	return w
 }
 
+// newDrainingWorld returns a world with two hosts, of which the first one waits for its drain to run rendered-worker-2.
+func newDrainingWorld(ctx context.Context) *world {
+	GinkgoHelper()
+	w := newWorld(2)
+	w.adopt(ctx)
+	w.render(ctx, "rendered-worker-2")
+	w.settle(ctx)
+	w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+	return w
+}
+
 // newManager returns the reconcilers of a manager, whose writes go through write.
 func (w *world) newManager(write func(context.Context, client.Object, func() error) error) *Reconciler {
 	faults := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, do func() error) error {

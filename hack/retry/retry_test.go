@@ -189,7 +189,7 @@ func TestCheck(t *testing.T) {
 				"go.mod":                           "module example.com/poolboot\n\ngo 1.26\n",
 				"api/go.mod":                       "module example.com/poolboot/api\n\ngo 1.26\n",
 				"test/poolboottest/example/go.mod": "module example.com/poolboot/example\n\ngo 1.26\n",
-				"Makefile":                         ".PHONY: verify lint build-tests test\nverify:\nbuild-tests:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\n",
+				"Makefile":                         ".PHONY: verify lint test\nverify:\nlint:\n\t@" + c.lint + "\ntest:\n\t@" + c.test + "\n",
 			} {
 				writeFile(t, filepath.Join(dir, path), content)
 			}
