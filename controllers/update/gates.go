@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -77,7 +76,7 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
 // it was not answered.
 func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Closed, error) {
-	if closed := r.closedGates.get(s.pool); closed != nil {
+	if closed, ok := r.knownGates.closed.get(closedKey(s.pool), r.now()); ok {
 		return closed, nil
 	}
 	reader, err := r.gateReader(ctx, workload.ClusterOfPool(s.pool))
@@ -88,56 +87,19 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 		gate := &s.pool.Spec.UpdateGates[i]
 		closed, err := readGate(ctx, reader, gate)
 		if err != nil {
-			if since := r.unanswered.since(s.pool.UID, r.now()); since >= unansweredPatience {
+			if r.knownGates.unansweredFor(s.pool, r.now()) >= unansweredPatience {
 				closed, err = updategate.Unanswered(gate, unansweredPatience), nil
 			}
 		}
 		if closed != nil {
-			r.closedGates.set(s.pool, closed)
+			r.knownGates.closed.set(closedKey(s.pool), closed, r.now())
 		}
 		if err != nil || closed != nil {
 			return closed, err
 		}
 	}
-	r.unanswered.forget(s.pool.UID)
+	r.knownGates.unanswered.forget(s.pool.UID)
 	return nil, nil
-}
-
-// unansweredGates remembers since when a gate of a pool could not be read because its API server did not answer. The
-// zero value is ready to use.
-type unansweredGates struct {
-	mu    sync.Mutex
-	known map[types.UID]unansweredGate
-}
-
-// unansweredGate has the times of the first and the last request in a row that was not answered.
-type unansweredGate struct{ first, last time.Time }
-
-// since returns for how long a gate of a pool was not read. It begins to count again if none was read for a while.
-func (u *unansweredGates) since(pool types.UID, now time.Time) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for uid, known := range u.known {
-		if now.Sub(known.last) > unansweredPatience {
-			delete(u.known, uid)
-		}
-	}
-	if u.known == nil {
-		u.known = map[types.UID]unansweredGate{}
-	}
-	known, ok := u.known[pool]
-	if !ok {
-		known.first = now
-	}
-	known.last = now
-	u.known[pool] = known
-	return now.Sub(known.first)
-}
-
-func (u *unansweredGates) forget(pool types.UID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.known, pool)
 }
 
 // readGate reads the object of a gate, and returns why the gate is closed, or nil.
@@ -249,39 +211,4 @@ func (h *heldHosts) set(pool client.ObjectKey, held map[string]string) (changed 
 	}
 	slices.Sort(changed)
 	return changed
-}
-
-// closedGates remembers the closed gate of each pool for closedTTL. The zero value is ready to use.
-type closedGates struct {
-	mu    sync.Mutex
-	known map[types.UID]closedGateOfPool
-}
-
-type closedGateOfPool struct {
-	generation int64
-	read       time.Time
-	closed     *updategate.Closed
-}
-
-func (c *closedGates) get(p *poolv1.MachineConfigPool) *updategate.Closed {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.known[p.UID]; ok && known.generation == p.Generation && time.Since(known.read) < closedTTL {
-		return known.closed
-	}
-	return nil
-}
-
-func (c *closedGates) set(p *poolv1.MachineConfigPool, closed *updategate.Closed) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for uid, known := range c.known {
-		if time.Since(known.read) >= closedTTL {
-			delete(c.known, uid)
-		}
-	}
-	if c.known == nil {
-		c.known = map[types.UID]closedGateOfPool{}
-	}
-	c.known[p.UID] = closedGateOfPool{p.Generation, time.Now(), closed}
 }

@@ -41,7 +41,7 @@ func (r *gateReader) Get(ctx context.Context, key client.ObjectKey, object clien
 }
 
 // forgetClosedGates lets closed gates be read again at once.
-func (w *world) forgetClosedGates() { w.reconciler.closedGates.known = nil }
+func (w *world) forgetClosedGates() { w.reconciler.knownGates.closed.cache.Clear() }
 
 func (w *world) gatesCondition(ctx context.Context) *metav1.Condition {
 	GinkgoHelper()
@@ -212,10 +212,7 @@ var _ = Describe("A pool with an update gate", func() {
 		w.settle(ctx)
 		Expect(reader.reads).To(Equal(1))
 		Expect(closedTTL).To(BeNumerically("<", rolloutRetry))
-		for uid, known := range w.reconciler.closedGates.known {
-			known.read = known.read.Add(-closedTTL)
-			w.reconciler.closedGates.known[uid] = known
-		}
+		w.reconciler.clock = func() time.Time { return time.Now().Add(closedTTL) }
 		w.settle(ctx)
 		Expect(reader.reads).To(Equal(2))
 	})
@@ -299,6 +296,6 @@ var _ = Describe("A pool with an update gate", func() {
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 		Expect(w.gatesCondition(ctx)).To(HaveField("Reason", poolv1.GatesOpenReason))
-		Expect(w.reconciler.unanswered.known).To(BeEmpty())
+		Expect(w.reconciler.knownGates.unanswered.cache.Len()).To(BeZero())
 	})
 })

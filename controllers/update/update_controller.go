@@ -81,10 +81,8 @@ type Reconciler struct {
 	hostController, poolController controller.Controller
 	// gateReader returns a reader of the objects of update gates. SetupWithManager sets it to newGateReader.
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
-	// closedGates remembers for a short time which gate of a pool is closed.
-	closedGates closedGates
-	// unanswered remembers which gates could not be read.
-	unanswered unansweredGates
+	// knownGates remembers which gate of a pool was closed, or could not be read.
+	knownGates knownGates
 	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that
 	// changes.
 	held        heldHosts
