@@ -26,11 +26,12 @@ const bootsAtOnce = 10
 // API servers and Poolboot share the processor. "updates/s" is how fast the rollout was meanwhile: with 10 % of the
 // hosts away at a time for five minutes, 5,000 hosts are updated at 1.7 per second. "ms-queue" and "ms-queue-quiet"
 // are how long objects waited in the queues of the controllers of a boot with and without the rollout, and
-// "ms-request" and "ms-request-quiet" how long the API servers took to answer Poolboot.
+// "ms-request" and "ms-request-quiet" how long the API servers took to answer Poolboot. The other metrics are those of
+// [BenchmarkRollout]; the boots beside the rollout are part of its requests.
 func BenchmarkRolloutAndJoins(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())
-	withFleets(b, defaultRollout, func(ctx context.Context, b *testing.B, s *site.Site, hardware *storm.Hardware, fleet *storm.Fleet, _ int) {
+	withFleets(b, defaultRollout, func(ctx context.Context, b *testing.B, s *site.Site, hardware *storm.Hardware, fleet *storm.Fleet, n int) {
 		quiet, busy := &boots{}, &boots{}
 		round := 0
 		boot := func(to *boots, before func()) {
@@ -45,29 +46,25 @@ func BenchmarkRolloutAndJoins(b *testing.B) {
 			}
 		}
 		boot(quiet, func() {})
-		var rendered string
+		var rollout rolloutRun
 		var began time.Time
 		var updatedBefore int
 		boot(busy, func() {
-			var err error
-			if rendered, err = fleet.Configure(ctx, "another"); err == nil {
-				err = fleet.WaitForShare(ctx, rendered, 0.1)
-			}
-			if err != nil {
+			rollout = beginRollout(ctx, b, s, fleet)
+			if err := fleet.WaitForShare(ctx, rollout.rendered, 0.1); err != nil {
 				b.Fatal(err)
 			}
-			began, updatedBefore = time.Now(), fleet.Updated(rendered)
+			began, updatedBefore = time.Now(), fleet.Updated(rollout.rendered)
 		})
-		updated := fleet.Updated(rendered)
+		updated := fleet.Updated(rollout.rendered)
 		if updated == fleet.Size() {
 			b.Error("the rollout ended before the boots: take more hosts")
 		} else {
 			b.Logf("%d of %d hosts were updated when the boots ended", updated, fleet.Size())
 		}
 		b.ReportMetric(float64(updated-updatedBefore)/time.Since(began).Seconds(), "updates/s")
-		if err := fleet.WaitUntilUpdated(ctx, rendered); err != nil {
-			b.Fatal(err)
-		}
+		b.Logf("boots beside the rollout took %s, and before it %s: median", busy.percentile(50), quiet.percentile(50))
+		rollout.follow(ctx, b, s, fleet, n)
 		boot(quiet, func() {})
 
 		b.ReportMetric(busy.percentile(50).Seconds(), "s-boot")

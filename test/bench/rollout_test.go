@@ -100,25 +100,43 @@ func withFleet(b *testing.B, n int, measure func(context.Context, *testing.B, *s
 
 func measureRollout(ctx context.Context, b *testing.B, s *site.Site, _ *storm.Hardware, fleet *storm.Fleet, n int) {
 	b.Helper()
+	beginRollout(ctx, b, s, fleet).follow(ctx, b, s, fleet, n)
+}
+
+// rolloutRun is a rollout that is measured.
+type rolloutRun struct {
+	rendered string
+	began    time.Time
+	// cpu is the processor time in seconds that the manager had used before.
+	cpu float64
+}
+
+func beginRollout(ctx context.Context, b *testing.B, s *site.Site, fleet *storm.Fleet) rolloutRun {
+	b.Helper()
 	cpu, err := managerCPU(ctx, s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	began := time.Now()
-	rendered, err := fleet.Configure(ctx, "another")
-	if err != nil {
+	r := rolloutRun{began: time.Now(), cpu: cpu}
+	if r.rendered, err = fleet.Configure(ctx, "another"); err != nil {
 		b.Fatal(err)
 	}
+	return r
+}
+
+// follow waits for the end of the rollout, and reports what it cost.
+func (r rolloutRun) follow(ctx context.Context, b *testing.B, s *site.Site, fleet *storm.Fleet, n int) {
+	b.Helper()
 	for share := 0.25; share < 1; share += 0.25 {
-		if err := fleet.WaitForShare(ctx, rendered, share); err != nil {
+		if err := fleet.WaitForShare(ctx, r.rendered, share); err != nil {
 			b.Fatal(err)
 		}
-		logProgress(ctx, b, s, fleet, fleet.Updated(rendered), began, cpu)
+		r.log(ctx, b, s, fleet)
 	}
-	if err := fleet.WaitUntilUpdated(ctx, rendered); err != nil {
+	if err := fleet.WaitUntilUpdated(ctx, r.rendered); err != nil {
 		b.Fatal(err)
 	}
-	took, verdict := time.Since(began), fleet.Judge.Verdict()
+	took, verdict := time.Since(r.began), fleet.Judge.Verdict()
 	b.Log(verdict)
 	if verdict.Gaps > 0 || verdict.MostAway > fleet.MaxUnavailable {
 		b.Errorf("%d hosts were away: more than %s", verdict.MostAway, fleet.Limit())
@@ -128,14 +146,14 @@ func measureRollout(ctx context.Context, b *testing.B, s *site.Site, _ *storm.Ha
 		b.Fatal(err)
 	}
 	b.ReportMetric(took.Seconds(), "s-rollout")
-	b.ReportMetric((after-cpu)*1000/float64(n), "manager-cpu-ms/host")
+	b.ReportMetric((after-r.cpu)*1000/float64(n), "manager-cpu-ms/host")
 	for name, waits := range waitsOf(fleet) {
 		if len(waits) > 0 {
 			b.ReportMetric(waits[len(waits)/2].Seconds(), "s-"+name)
 			b.ReportMetric(waits[len(waits)*99/100].Seconds(), "s-"+name+"-p99")
 		}
 	}
-	reportCosts(b, s, began, n)
+	reportCosts(b, s, r.began, n)
 }
 
 // waitsOf returns the times that Poolboot added to the waves of a rollout up to now, each sorted.
@@ -148,12 +166,12 @@ func waitsOf(fleet *storm.Fleet) map[string][]time.Duration {
 	return waits
 }
 
-// logProgress logs the verdict and the costs of a rollout up to now, because a rollout of thousands takes an hour.
-func logProgress(ctx context.Context, b *testing.B, s *site.Site, fleet *storm.Fleet, updated int, began time.Time, cpu float64) {
+// log logs the verdict and the costs of a rollout up to now, because a rollout of thousands takes an hour.
+func (r rolloutRun) log(ctx context.Context, b *testing.B, s *site.Site, fleet *storm.Fleet) {
 	b.Helper()
-	took := time.Since(began).Round(time.Second)
+	updated, took := fleet.Updated(r.rendered), time.Since(r.began).Round(time.Second)
 	now, cpuErr := managerCPU(ctx, s)
-	requests, requestsErr := s.Requests(began)
+	requests, requestsErr := s.Requests(r.began)
 	total, tableErr := site.PrintRequests(io.Discard, requests)
 	peak, memoryErr := s.Manager.PeakMemory()
 	if err := errors.Join(cpuErr, requestsErr, tableErr, memoryErr); err != nil {
@@ -161,7 +179,7 @@ func logProgress(ctx context.Context, b *testing.B, s *site.Site, fleet *storm.F
 	}
 	hosts := float64(updated)
 	b.Logf("%d hosts after %s: %.1f requests and %.0f ms of the manager for each, which had at most %d MiB",
-		updated, took, float64(total)/hosts, (now-cpu)*1000/hosts, peak>>20)
+		updated, took, float64(total)/hosts, (now-r.cpu)*1000/hosts, peak>>20)
 	b.Log(fleet.Judge.Verdict())
 	for name, waits := range waitsOf(fleet) {
 		if len(waits) > 0 {
