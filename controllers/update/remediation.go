@@ -28,10 +28,6 @@ import (
 // key counts for Cluster API. An annotation with another value belongs to a user, and is kept.
 const remediationSkipper = "poolboot"
 
-// remediationPatience is how long a stage of an update can last, beyond the deadline of the update, before health
-// checks of the Machine count again.
-const remediationPatience = 10 * time.Minute
-
 // setStage records which stage the update of a host has reached, and since when.
 func (h *host) setStage(now time.Time) {
 	update, stage := &h.Config.Status.Update, h.Stage()
@@ -46,29 +42,24 @@ func (h *host) setStage(now time.Time) {
 // remediation returns whether health checks of a host's Machine are paused because of an update, and when that must be
 // decided again, or 0. They are paused only while the update can make the Node not Ready: a host that is not drained
 // yet was not changed. A host that stays in a stage for too long is remediated like any other, whatever it reports.
-func (h *host) remediation(deadline time.Duration, now time.Time) (isPaused bool, again time.Duration) {
+func (h *host) remediation(p *poolv1.MachineConfigPool, now time.Time) (isPaused bool, again time.Duration) {
 	update := &h.Config.Status.Update
 	if h.Machine == nil || h.IsDeleting() || h.Node == nil || update.StageTime == nil ||
 		update.Stage == bootstrapv1.UpdateDraining && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired() {
 		return false, 0
 	}
-	left := deadline + remediationPatience - now.Sub(update.StageTime.Time)
-	return left > 0, max(left, 0)
+	left := hoststate.StageLeft(h.Config, hoststate.StageDeadline(p), now)
+	return left > 0, left
 }
 
 // overdue returns whether a host that is changed, reboots or is verified has done so for too long, or else when it will
 // have, 0 for any other host. Then it needs a person, whatever it reports.
 func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool, left time.Duration) {
-	update := &h.Config.Status.Update
-	if update.StageTime == nil {
+	if !hoststate.IsInterrupted(h.Config) {
 		return false, 0
 	}
-	switch update.Stage {
-	case bootstrapv1.UpdateApplying, bootstrapv1.UpdateRebooting, bootstrapv1.UpdateVerifying:
-		left = time.Duration(p.Spec.ReadyDeadline())*time.Second + remediationPatience - now.Sub(update.StageTime.Time)
-		return left <= 0, max(left, 0)
-	}
-	return false, 0
+	left = hoststate.StageLeft(h.Config, hoststate.StageDeadline(p), now)
+	return left == 0, left
 }
 
 // reportFailing reports that something fails that the update of a host needs: the API server of the workload cluster
@@ -78,7 +69,7 @@ func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.Pool
 	h.setStage(r.now())
 	var err error
 	if h.Machine != nil {
-		isPaused, _ := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, r.now())
+		isPaused, _ := h.remediation(in.pool, r.now())
 		err = r.setRemediation(ctx, h.Machine, isPaused)
 	}
 	old := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
@@ -101,7 +92,7 @@ func unrecordedPatience(config *bootstrapv1.PoolbootConfig, now time.Time) time.
 	if !hoststate.IsUnrecorded(config) || capiannotations.HasPaused(config) {
 		return 0
 	}
-	return max(remediationPatience-now.Sub(config.CreationTimestamp.Time), 0)
+	return max(hoststate.StagePatience-now.Sub(config.CreationTimestamp.Time), 0)
 }
 
 // endPause ends the pause of health checks that this package began for a host which it no longer follows.

@@ -255,7 +255,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 	}
 	h.setStage(o.now)
 	if h.Machine != nil {
-		isPaused, again := h.remediation(time.Duration(in.pool.Spec.ReadyDeadline())*time.Second, o.now)
+		isPaused, again := h.remediation(in.pool, o.now)
 		if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
 			return result, err
 		}

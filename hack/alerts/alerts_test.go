@@ -87,7 +87,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 	for _, alert := range regexp.MustCompile(`(?s)- alert: (\w+)\n.*?for: (\w+)`).FindAllStringSubmatch(text, -1) {
 		want = append(want, fmt.Sprintf("%s for %s", alert[1], alert[2]))
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(Poolboot\\w+)` \\| .+ \\| (\\w+) \\|$").FindAllStringSubmatch(document, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Poolboot\\w+)` \\| .+ \\| (\\d+m) \\| .+ \\|$").FindAllStringSubmatch(document, -1) {
 		got = append(got, fmt.Sprintf("%s for %s", row[1], row[2]))
 	}
 	if len(want) != strings.Count(text, "alert: ") || strings.Join(want, "\n") != strings.Join(got, "\n") {

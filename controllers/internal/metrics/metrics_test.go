@@ -104,7 +104,7 @@ poolboot_boots{cluster="metal/edge",pool="infra",stage="Deleting"} 1
 poolboot_boots{cluster="metal/edge",pool="infra",stage="NotReady"} 1
 poolboot_boots{cluster="metal/edge",pool="infra",stage="Pending"} 2
 poolboot_boots{cluster="metal/edge",pool="infra",stage="Ready"} 2
-# HELP poolboot_nodes Nodes of PoolbootConfigs by state: Ready, or the reason of the condition NodeInPool.
+# HELP poolboot_nodes Nodes of PoolbootConfigs by state: Ready, the reason of the condition NodeInPool, or Updating if they are not Ready because of an update of their host.
 # TYPE poolboot_nodes gauge
 poolboot_nodes{cluster="metal/edge",pool="infra",state="NodeMissing"} 1
 poolboot_nodes{cluster="metal/edge",pool="infra",state="Ready"} 2
@@ -120,6 +120,37 @@ poolboot_nodes{cluster="metal/edge",pool="infra",state="Ready"} 2
 # TYPE poolboot_hosts gauge
 poolboot_hosts{cluster="metal/edge",pool="infra",state="Draining"} 1
 `), "poolboot_hosts")).To(Succeed())
+	})
+
+	DescribeTable("tells a Node that is not Ready because of an update from one that does not return from it", func(stage bootstrapv1.UpdateStage, since time.Duration, state string) {
+		close(elected)
+		config := newConfig("g", bootstrapv1.NodeNotReadyReason, nil)
+		config.Status.Update.Stage, config.Status.Update.StageTime = stage, &metav1.Time{Time: collector.Clock().Add(-since)}
+		Expect(collector.Cache.(client.Client).Create(context.Background(), config)).To(Succeed())
+		Expect(nodeStates(collector)).To(ContainElement(state))
+	},
+		Entry("it reboots", bootstrapv1.UpdateRebooting, 29*time.Minute, "Updating"),
+		Entry("it is verified", bootstrapv1.UpdateVerifying, time.Minute, "Updating"),
+		Entry("it reboots for longer than the pool allows", bootstrapv1.UpdateRebooting, 31*time.Minute, "NodeNotReady"),
+		Entry("it is drained", bootstrapv1.UpdateDraining, time.Minute, "NodeNotReady"),
+		Entry("it is not updated", bootstrapv1.UpdateStage(""), time.Minute, "NodeNotReady"),
+	)
+
+	It("counts pools in which hosts wait and none begins an update", func() {
+		close(elected)
+		for name, reason := range map[string]string{"gate": poolv1.GateUnreadableReason, "closed": poolv1.GateClosedReason} {
+			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdateGatesOpenCondition, reason))).To(Succeed())
+		}
+		for name, reason := range map[string]string{"blocked": poolv1.RolloutBlockedReason, "pending": poolv1.MachinesPendingReason} {
+			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdatedCondition, reason))).To(Succeed())
+		}
+		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
+# HELP poolboot_rollouts_held MachineConfigPools in which running hosts wait and none begins an update, by the reason of the condition Updated or UpdateGatesOpen that says why.
+# TYPE poolboot_rollouts_held gauge
+poolboot_rollouts_held{cluster="metal/edge",pool="blocked",reason="RolloutBlocked"} 1
+poolboot_rollouts_held{cluster="metal/edge",pool="closed",reason="GateClosed"} 1
+poolboot_rollouts_held{cluster="metal/edge",pool="gate",reason="GateUnreadable"} 1
+`), "poolboot_rollouts_held")).To(Succeed())
 	})
 
 	It("has one series per stage for the age of the oldest boot", func() {
@@ -157,6 +188,31 @@ poolboot_pools_degraded{cluster="metal/edge",condition="RenderDegraded",pool="in
 		Expect(testutil.CollectAndCount(collector)).To(BeZero())
 	})
 })
+
+// nodeStates returns the states of Nodes that a collector counts.
+func nodeStates(collector prometheus.Collector) (states []string) {
+	GinkgoHelper()
+	registry := prometheus.NewRegistry()
+	Expect(registry.Register(collector)).To(Succeed())
+	families, err := registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			for _, label := range metric.Label {
+				if family.GetName() == "poolboot_nodes" && label.GetName() == "state" {
+					states = append(states, label.GetValue())
+				}
+			}
+		}
+	}
+	return states
+}
+
+// withFalse adds a condition that is False to a pool.
+func withFalse(p *poolv1.MachineConfigPool, kind, reason string) *poolv1.MachineConfigPool {
+	p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason})
+	return p
+}
 
 // zeros returns the label values of the series of a metric whose value is 0.
 func zeros(name string) (found []string) {
