@@ -158,6 +158,10 @@ func (f fakeSource) Assignment(context.Context) ([]byte, error) {
 }
 
 func (f fakeSource) Rendered(_ context.Context, name string) ([]byte, error) {
+	if during := f.w.onRendered; during != nil {
+		f.w.onRendered = nil
+		during()
+	}
 	if document, ok := f.w.rendered[name]; ok {
 		return document, nil
 	}
@@ -191,6 +195,13 @@ func (f fakeCluster) Annotate(_ context.Context, annotations map[string]*string)
 		f.w.states = append(f.w.states, state)
 	}
 	return nil
+}
+
+func (f fakeCluster) Accept(ctx context.Context, revision string, annotations map[string]*string) error {
+	if told := f.w.node.Annotations[agentv1.DesiredAnnotation]; told != revision {
+		return fmt.Errorf("422 Unprocessable Entity: testing value: %s", told)
+	}
+	return f.Annotate(ctx, annotations)
 }
 
 func (f fakeCluster) Renewed(context.Context) (time.Time, error) {

@@ -73,6 +73,35 @@ var _ = Describe("A new host", func() {
 	})
 })
 
+var _ = Describe("An update without a drain", func() {
+	var w *world
+	var first string
+	BeforeEach(func() {
+		w = installed(withFiles("/etc/none/f", "a"))
+		first = w.node.Annotations[agentv1.DesiredAnnotation]
+		w.offer(w.assign("rendered-b", withFiles("/etc/none/f", "b")))
+		w.states = nil
+	})
+
+	It("does not begin if it was taken back while the agent downloaded it: another host can have begun one", func() {
+		w.onRendered = func() { w.node.Annotations[agentv1.DesiredAnnotation], w.offered = first, first }
+		Expect(w.run()).To(MatchError(ContainSubstring("the update begins when its report is accepted: 422")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(w.states).NotTo(ContainElement("Applying"))
+		Expect(w.read("etc/none/f")).To(Equal("a"))
+	})
+
+	It("begins when the API server answers", func() {
+		w.node.Known, w.node.Problem = false, "no route to host"
+		Expect(w.run()).To(MatchError("the update begins when the API server answers: no route to host"))
+		Expect(w.read("etc/none/f")).To(Equal("a"))
+		w.node.Known = true
+		Expect(w.run()).To(Succeed())
+		Expect(w.read("etc/none/f")).To(Equal("b"))
+	})
+})
+
 var _ = Describe("An update", func() {
 	DescribeTable("does the actions of its policy, and only those", func(file string, calls, states []string, effect string) {
 		w := installed(withFiles(file, "a", "/etc/none/other", "x"))

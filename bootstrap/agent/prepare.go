@@ -83,10 +83,17 @@ func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 	return a.start(ctx, node, u)
 }
 
-// start records that the host changes from now on.
+// start records that the host changes from now on. An update with a drain was reported before. Another one is reported
+// with this, and begins only if the host should still have it.
 func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Duration, error) {
+	before := a.report
 	a.report.setUpdate(u, agentv1.Applying)
-	_ = a.publish(ctx, node) // the update does not depend on the API server
+	if isRepair := u.before.revision == u.after.revision; isRepair || u.plan.Drains() {
+		_ = a.publish(ctx, node) // it does not depend on the API server
+	} else if err := a.accept(ctx, node, u.after.revision); err != nil {
+		a.report = before
+		return now, err
+	}
 	return a.enter(applying, func(j *journal) {
 		*j = journal{
 			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift,

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -68,9 +69,32 @@ func (a *Agent) annotations() map[string]string {
 
 // publish reports what changed since the Node was seen.
 func (a *Agent) publish(ctx context.Context, node Node) error {
-	if !node.Known {
+	changed := a.changed(node)
+	if !node.Known || len(changed) == 0 {
 		return nil
 	}
+	limited, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	return a.Cluster.Annotate(limited, changed)
+}
+
+// accept reports that the host changes to a revision, unless it was told to have another one since the Node was seen.
+// Until an update is reported, the manager can take it back, and another host can begin one.
+func (a *Agent) accept(ctx context.Context, node Node, revision string) error {
+	if !node.Known {
+		return fmt.Errorf("the update begins when the API server answers: %s", node.Problem)
+	}
+	limited, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := a.Cluster.Accept(limited, revision, a.changed(node)); err != nil {
+		return fmt.Errorf("the update begins when its report is accepted: %w", err)
+	}
+	return nil
+}
+
+// changed returns what changed since the Node was seen: annotations with their values, and nil for those that it should
+// not have.
+func (a *Agent) changed(node Node) map[string]*string {
 	changed := map[string]*string{}
 	for name, want := range a.annotations() {
 		if got := node.Annotations[name]; got == want {
@@ -82,12 +106,7 @@ func (a *Agent) publish(ctx context.Context, node Node) error {
 			changed[name] = &want
 		}
 	}
-	if len(changed) == 0 {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	return a.Cluster.Annotate(limited, changed)
+	return changed
 }
 
 // shorten makes a text fit into a number of bytes, and replaces what does not print. It keeps the beginning.

@@ -80,6 +80,8 @@ type world struct {
 	refusals  map[string]string // by executor
 	program   *fakeProgram
 	downloads int // of programs
+	// onRendered is called once, when the agent downloads a rendered config. It can be nil.
+	onRendered func()
 
 	calls    []string // actions on the host
 	steps    []string // everything that can be interrupted

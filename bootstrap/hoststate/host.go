@@ -183,14 +183,6 @@ func (h *Host) UnavailableReason() bootstrapv1.UnavailableReason {
 	return ""
 }
 
-// CordonedByUpdate is the value of agentv1.CordonedAnnotation.
-const CordonedByUpdate = "true"
-
-// IsCordonedByUpdate reports whether the manager cordoned a Node for the update of its host.
-func IsCordonedByUpdate(node *corev1.Node) bool {
-	return node.Annotations[agentv1.CordonedAnnotation] == CordonedByUpdate
-}
-
 // WhyCordoned returns why the host begins no update because its Node is cordoned, or "".
 func (h *Host) WhyCordoned() string {
 	if h.UnavailableReason() != bootstrapv1.UnavailableCordoned {

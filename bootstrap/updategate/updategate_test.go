@@ -90,10 +90,10 @@ var _ = Describe("A gate", func() {
 		Entry("with a long sum", `object.list`+strings.Repeat(` + object.list`, 9)+` == object.list`, "1:125: an expression can have at most 8 operators +"),
 	)
 
-	It("can't read a Secret, of any group", func() {
-		for _, version := range []string{"v1", "example.com/v1"} {
+	It("can't read a Secret, of any group, and in lower case, by which clients find it too", func() {
+		for _, secret := range [][2]string{{"v1", "Secret"}, {"example.com/v1", "Secret"}, {"v1", "secret"}} {
 			gate := newGate("true")
-			gate.ObjectRef.APIVersion, gate.ObjectRef.Kind = version, "Secret"
+			gate.ObjectRef.APIVersion, gate.ObjectRef.Kind = secret[0], secret[1]
 			Expect(updategate.Check([]poolv1.UpdateGate{*gate}, path).ToAggregate()).To(MatchError(And(ContainSubstring("spec.updateGates[0].objectRef.kind"), ContainSubstring("can't read Secrets"))))
 		}
 	})

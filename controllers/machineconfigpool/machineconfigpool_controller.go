@@ -5,6 +5,7 @@
 package machineconfigpool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r.reportChanges(before, s, created)
 	r.reportRollout(before, s)
-	return ctrl.Result{RequeueAfter: s.hold.Wait}, r.deleteUnused(ctx, s)
+	return ctrl.Result{RequeueAfter: cmp.Or(s.hold.Wait, s.again)}, r.deleteUnused(ctx, s)
 }
 
 // setOwner makes the Cluster an owner of the pool, so the pool is moved and deleted with it. The Cluster is not the

@@ -36,6 +36,9 @@ type renderCache struct {
 	// that predictedWith identifies.
 	predictions   map[[2]string]update.Effect
 	predictedWith string
+	// stuckSince is since when no host is updated, while others wait and some could not be updated, in a pool with
+	// failure domains. It is zero otherwise.
+	stuckSince time.Time
 	// counters identify the counters of the pool.
 	counters metrics.PoolCounters
 }

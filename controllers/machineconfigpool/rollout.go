@@ -84,6 +84,7 @@ func (n counts) following() int { return len(n.waiting) + len(n.updating) + len(
 // no host is updated, and none is next: either there is none, or those whose update failed leave no room for it.
 func (s *scope) pendingReason(n counts) string {
 	limit, err := rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, int(n.total))
+	isStuck := s.isStuck(n, time.Now())
 	switch {
 	case len(n.updating) > 0:
 		return poolv1.MachinesUpdatingReason
@@ -91,8 +92,33 @@ func (s *scope) pendingReason(n counts) string {
 		return poolv1.RolloutStoppedReason
 	case err == nil && len(n.blocking(s.pool, limit)) > 0:
 		return poolv1.RolloutBlockedReason
+	case isStuck:
+		return poolv1.RolloutStoppedReason
 	}
 	return poolv1.MachinesPendingReason
+}
+
+// stuckPatience is how long no host of a pool with failure domains is updated, while some wait and others could not be
+// updated, before the rollout counts as stopped.
+const stuckPatience = time.Minute
+
+// isStuck reports whether the rollout of a pool with failure domains has stopped because of hosts that could not be
+// updated: hosts of other domains wait for them. Which domains these are is in their Nodes. So this is decided by time:
+// also between two hosts of one domain, none is updated.
+func (s *scope) isStuck(n counts, now time.Time) bool {
+	isHeld := maintenance.HoldOf(s.pool, now).Why != "" || meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+	if s.pool.Spec.FailureDomainLabel == "" || len(n.updating) > 0 || len(n.stopped) == 0 || len(n.waiting) == 0 || isHeld {
+		s.cache.stuckSince = time.Time{}
+		return false
+	}
+	if hasReason(s.pool, poolv1.RolloutStoppedReason) {
+		return true
+	}
+	if s.cache.stuckSince.IsZero() {
+		s.cache.stuckSince = now
+	}
+	s.again = max(stuckPatience-now.Sub(s.cache.stuckSince), 0)
+	return s.again == 0
 }
 
 // blocking returns the Machines because of which no other host begins an update: they are unavailable, and take all

@@ -173,6 +173,26 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason))
 	})
 
+	It("has stopped if the only failure domain with a host that could not be updated has none that waits", func() {
+		p := s.pool("infra")
+		two := intstr.FromInt32(2)
+		p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = &two, "example.com/rack"
+		Expect(s.Update(ctx(), p)).To(Succeed())
+		Expect(becomes("m1", bootstrapv1.UpdateDegradedReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason), "the next host may be about to begin")
+		key := client.ObjectKeyFromObject(p)
+		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: key})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(BeNumerically("~", stuckPatience, time.Second))
+		Expect(eventReasons()).To(BeEmpty())
+
+		s.reconciler.cacheOf(key).stuckSince = time.Now().Add(-stuckPatience)
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
+		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
+		s.reconciler.deleteCache(key)
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason), "after a restart")
+		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+	})
+
 	DescribeTable("does not include a host that runs the pool's configuration and follows no pool, because", func(reason string) {
 		becomes("m1", bootstrapv1.UpdateDoneReason)
 		becomes("m2", bootstrapv1.UpdateDoneReason)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,8 @@ type scope struct {
 	counted counts
 	// hold is why the hosts that wait begin no update, if the status says it.
 	hold maintenance.Hold
+	// again is when the status can change without an event, or 0.
+	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
 	// pausedConfigurationInvalid is true if spec.pausedConfiguration cannot be handed out.

@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/remediation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/teardown"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -41,6 +42,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 		CredentialID:     s.config.Status.Boot.CredentialID,
 		NodeName:         registration.Name(registration.Naming{Config: s.config, Machine: s.machine}), // also if the Node is not recorded
 		IsUnused:         s.hasNeverJoined,
+		KeepsHost:        s.machine == nil || s.machine.DeletionTimestamp.IsZero(), // else Cluster API deletes its Node
 	}
 	if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
 		boot.Workload = func(ctx context.Context) (client.Client, error) {
@@ -58,6 +60,11 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) 
 		r.reportLeftovers(s, leftover)
 	default:
 		return ctrl.Result{}, err
+	}
+	if s.machine != nil { // nothing else ends a pause of its health checks after this
+		if _, err := remediation.Pause(ctx, r.Client, s.machine, false); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	before := s.config.DeepCopy()
 	controllerutil.RemoveFinalizer(s.config, bootstrapv1.Finalizer)

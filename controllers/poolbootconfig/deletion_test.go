@@ -17,8 +17,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 )
 
 func newNode(owner string, ready corev1.ConditionStatus) *corev1.Node {
@@ -161,6 +163,54 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
 		Expect(gone(s.workload, node, &corev1.Node{})).To(BeTrue())
 		Expect(s.newEvents()).To(HaveEach(And(ContainSubstring("Secret kube-system/bootstrap-token-abcdef"), Not(ContainSubstring("Node "+machineName)))))
+	})
+
+	// updated returns a site with a running host whose config is deleted in the middle of its update.
+	updated := func(change func(*clusterv1.Machine)) *site {
+		machine := newMachine(nil)
+		machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: "poolboot"}
+		change(machine)
+		s := newSite(newCluster(), machine, newConfig(deleted(0), func(config *bootstrapv1.PoolbootConfig) {
+			config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName, UID: "node-uid"}
+			config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
+		}))
+		running := newNode(key.String(), corev1.ConditionTrue)
+		hoststate.Cordon(running)
+		running.Annotations[agentv1.DrainedAnnotation] = "revision"
+		Expect(s.workload.Create(ctx, running)).To(Succeed())
+		s.Writes = 0
+		return s
+	}
+
+	It("ends what an update did to the Node and the health checks of a host that stays, whichever write fails", func() {
+		for _, late := range []bool{false, true} {
+			for failing := 1; ; failing++ {
+				s := updated(func(*clusterv1.Machine) {})
+				s.CrashAt, s.Late = failing, late
+				s.settle(ctx)
+				Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue(), "write %d", failing)
+				found, machine := &corev1.Node{}, newMachine(nil)
+				Expect(s.workload.Get(ctx, node, found)).To(Succeed())
+				Expect(found.Spec).To(BeZero(), "write %d", failing)
+				Expect(found.Annotations).To(Equal(map[string]string{poolv1.NodeConfigAnnotation: key.String()}), "write %d", failing)
+				Expect(s.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+				Expect(machine.Annotations).To(BeEmpty(), "write %d", failing)
+				if s.Writes < failing {
+					break
+				}
+			}
+		}
+	})
+
+	It("leaves a Node cordoned that Cluster API drains and deletes", func() {
+		s := updated(func(m *clusterv1.Machine) {
+			m.Finalizers, m.DeletionTimestamp, m.Status.NodeRef.Name = []string{clusterv1.MachineFinalizer}, &metav1.Time{Time: time.Now()}, machineName
+		})
+		s.settle(ctx)
+		Expect(gone(s, key, &bootstrapv1.PoolbootConfig{})).To(BeTrue())
+		found := &corev1.Node{}
+		Expect(s.workload.Get(ctx, node, found)).To(Succeed())
+		Expect(found.Spec.Unschedulable).To(BeTrue())
 	})
 
 	It("does not connect to a Cluster that is being deleted", func() {

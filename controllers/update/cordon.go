@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,23 +89,9 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	return d.detach(ctx, h, machine, pods.SkippedPods())
 }
 
-// cordon cordons the Node, and records in the same write who did it and when the drain started. Kubernetes adds a taint
-// to a Node that is cordoned. The same write adds it, so that the next one does not conflict with that of Kubernetes.
+// cordon cordons the Node, and records in the same write who did it and when the drain started.
 func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err error) {
-	return d.start(ctx, h, agentv1.DrainStartedAnnotation, func(node *corev1.Node) {
-		if !node.Spec.Unschedulable {
-			node.Spec.Unschedulable = true
-			if !slices.ContainsFunc(node.Spec.Taints, isCordonTaint) {
-				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-			}
-			metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, hoststate.CordonedByUpdate)
-		}
-	})
-}
-
-// isCordonTaint reports whether a taint is that of a Node that is cordoned.
-func isCordonTaint(t corev1.Taint) bool {
-	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule
+	return d.start(ctx, h, agentv1.DrainStartedAnnotation, hoststate.Cordon)
 }
 
 // start records in an annotation of the Node that something starts now, unless it has started. change can change the
@@ -117,11 +102,12 @@ func (d drainer) start(ctx context.Context, h *host, key string, change func(*co
 		change(node)
 	}
 	started, malformed := time.Parse(time.RFC3339, node.Annotations[key])
-	if malformed != nil {
+	isKnown := malformed == nil && !isFuture(started, d.now)
+	if !isKnown {
 		started = d.now
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, started.UTC().Format(time.RFC3339))
 	}
-	if malformed == nil && node.Spec.Unschedulable == h.Node.Spec.Unschedulable {
+	if isKnown && node.Spec.Unschedulable == h.Node.Spec.Unschedulable {
 		return started, nil
 	}
 	return started, d.patch(ctx, h, node)
@@ -143,13 +129,7 @@ func (d drainer) conclude(ctx context.Context, h *host) error {
 	}
 	node := h.Node.DeepCopy()
 	if !h.IsDeleting() && (h.Progress() == rollout.Done || h.Progress() == rollout.Failed) {
-		if hoststate.IsCordonedByUpdate(node) {
-			node.Spec.Unschedulable = false
-			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isCordonTaint)
-		}
-		for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
-			delete(node.Annotations, key)
-		}
+		hoststate.EndDrain(node)
 	}
 	if h.runsDesired() {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, h.Config.Status.Update.Desired.Name)

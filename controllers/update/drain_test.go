@@ -208,7 +208,7 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 })
 
 var _ = Describe("Health checks of the Machine of a host", func() {
-	paused := HaveField("Annotations", HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, remediationSkipper))
+	paused := HaveField("Annotations", HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, "poolboot"))
 
 	updating := func(ctx SpecContext) *world {
 		GinkgoHelper()
@@ -274,6 +274,19 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) })
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(BeEmpty())
+		Expect(w.machine(ctx, 0)).NotTo(paused)
+	})
+
+	It("are not paused for longer if the clock of an earlier manager was ahead", func(ctx SpecContext) {
+		w := updating(ctx)
+		now := time.Now()
+		w.reconciler.clock = func() time.Time { return now.Add(5 * time.Hour) }
+		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		for _, passed := range []time.Duration{0, 31 * time.Minute} {
+			w.reconciler.clock = func() time.Time { return now.Add(passed) }
+			w.settle(ctx)
+		}
 		Expect(w.machine(ctx, 0)).NotTo(paused)
 	})
 

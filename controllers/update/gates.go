@@ -42,7 +42,7 @@ type gates struct {
 }
 
 // passGates returns those of the hosts that begin an update now which the gates of the pool allow: all if the gates are
-// open, and otherwise only those in an update, which get a newer target. The gates are read once per reconcile, and
+// open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are read once per reconcile, and
 // only if it matters. The cost is one request for each gate up to the first closed one.
 func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	if len(s.pool.Spec.UpdateGates) == 0 {
@@ -50,7 +50,7 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	}
 	var inUpdate, begin []string
 	for _, h := range s.named(hosts) {
-		if h.Progress() == rollout.InUpdate {
+		if h.passesGates() {
 			inUpdate = append(inUpdate, h.Name())
 		} else {
 			begin = append(begin, h.Name())
@@ -73,6 +73,13 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	return hosts, nil
 }
 
+// passesGates reports whether a closed gate does not hold back a host: it is in an update and gets a newer target, or
+// was told to begin one and has not answered, or returns to what it has.
+func (h *host) passesGates() bool {
+	progress := h.Progress()
+	return progress == rollout.InUpdate || progress == rollout.Unknown || h.returns()
+}
+
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
 // it was not answered.
 func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Closed, error) {
@@ -87,7 +94,7 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 		gate := &s.pool.Spec.UpdateGates[i]
 		closed, err := readGate(ctx, reader, gate)
 		if err != nil {
-			if r.knownGates.unansweredFor(s.pool, r.now()) >= unansweredPatience {
+			if r.knownGates.unanswered.add(s.pool.UID, r.now()) >= unansweredPatience {
 				closed, err = updategate.Unanswered(gate, unansweredPatience), nil
 			}
 		}
@@ -98,7 +105,7 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 			return closed, err
 		}
 	}
-	r.knownGates.unanswered.forget(s.pool.UID)
+	r.knownGates.unanswered.end(s.pool.UID)
 	return nil, nil
 }
 

@@ -201,6 +201,23 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 	})
 
+	It("holds back neither a host that was told and returns to what it has, nor one that gets a newer configuration", func(ctx SpecContext) {
+		ready(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		ready(ctx, 2)
+		for _, rendered := range []string{"rendered-worker-3", "rendered-worker-1"} {
+			w.render(ctx, rendered)
+			w.settle(ctx)
+			Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, rendered)))
+		}
+		w.settle(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")), "this begins an update")
+	})
+
 	It("reads a closed gate at most once in a short time, and each of several gates until the first closed one", func(ctx SpecContext) {
 		ready(ctx, 2)
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
@@ -296,6 +313,6 @@ var _ = Describe("A pool with an update gate", func() {
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 		Expect(w.gatesCondition(ctx)).To(HaveField("Reason", poolv1.GatesOpenReason))
-		Expect(w.reconciler.knownGates.unanswered.cache.Len()).To(BeZero())
+		Expect(w.reconciler.knownGates.unanswered.first.cache.Len()).To(BeZero())
 	})
 })

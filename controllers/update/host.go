@@ -53,10 +53,17 @@ func (h *host) observe(now time.Time) {
 	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown; {
 	case !isUnanswered:
 		update.UnansweredTime = nil
-	case update.UnansweredTime == nil:
+	case update.UnansweredTime == nil || isFuture(update.UnansweredTime.Time, now):
 		update.UnansweredTime = &metav1.Time{Time: now}
 	}
 }
+
+// maxSkew is how far the clocks of two managers can be apart.
+const maxSkew = time.Minute
+
+// isFuture reports whether a time was recorded by a clock that was ahead. It is recorded again, because what depends on
+// it would last for as long as the clock was ahead.
+func isFuture(recorded, now time.Time) bool { return recorded.Sub(now) > maxSkew }
 
 // answer returns whether the agent should have answered before, or else in which time it should, 0 if it has.
 func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {

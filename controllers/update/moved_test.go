@@ -56,7 +56,7 @@ func (w *world) recordMoved(ctx context.Context, i int) {
 }
 
 var _ = Describe("After clusterctl move in the middle of an update", func() {
-	paused := HaveField("Annotations", HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, remediationSkipper))
+	paused := HaveField("Annotations", HaveKeyWithValue(clusterv1.MachineSkipRemediationAnnotation, "poolboot"))
 
 	// updating returns a world in which host 0 has reached a stage of its update. Of a host that was only told, the
 	// state is "".

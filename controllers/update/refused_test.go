@@ -77,6 +77,35 @@ var _ = Describe("A request that an API server refuses", func() {
 		}
 	})
 
+	It("counts like a failure of the server that lasts, such as a webhook that does not answer", func(ctx SpecContext) {
+		w := newDrainingWorld(ctx)
+		now := time.Now()
+		fail := func() {
+			w.failWrites(apierrors.NewInternalError(errors.New("failed calling webhook")), isNode)
+			w.reconciler.clock = func() time.Time { return now }
+		}
+		fail()
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("failed calling webhook")))
+		Expect(w.updated(ctx, 0).Reason).NotTo(Equal(bootstrapv1.UpdateFailingReason))
+		now = now.Add(failurePatience)
+		Expect(w.reconcileHost(ctx, 0)).Error().To(HaveOccurred())
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason), HaveField("Message", ContainSubstring("failed calling webhook"))))
+
+		w.restart()
+		w.settle(ctx)
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+		w.render(ctx, "rendered-worker-3")
+		fail()
+		for range 2 {
+			Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
+			Expect(w.reconcilePool(ctx)).Error().To(HaveOccurred())
+			now = now.Add(failurePatience)
+		}
+		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(HaveLen(1))
+	})
+
 	It("leaves the condition of a host as it is that needs a person", func(ctx SpecContext) {
 		w := newDrainingWorld(ctx)
 		w.settle(ctx)

@@ -3,10 +3,8 @@ package update
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -19,14 +17,11 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/remediation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
-
-// remediationSkipper is the value of the annotation cluster.x-k8s.io/skip-remediation that this package sets. Only the
-// key counts for Cluster API. An annotation with another value belongs to a user, and is kept.
-const remediationSkipper = "poolboot"
 
 // setStage records which stage the update of a host has reached, and since when.
 func (h *host) setStage(now time.Time) {
@@ -34,7 +29,7 @@ func (h *host) setStage(now time.Time) {
 	switch {
 	case stage == "":
 		update.Stage, update.StageTime = "", nil
-	case stage != update.Stage || update.StageTime == nil:
+	case stage != update.Stage || update.StageTime == nil || isFuture(update.StageTime.Time, now):
 		update.Stage, update.StageTime = stage, &metav1.Time{Time: now}
 	}
 }
@@ -73,7 +68,7 @@ func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.Pool
 		err = r.setRemediation(ctx, h.Machine, isPaused)
 	}
 	old := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
-	if isRefusal(failed) && (old == nil || outlook.Of(old.Reason) != outlook.NeedsPerson) {
+	if r.lasts(h.Config.UID, failed) && (old == nil || outlook.Of(old.Reason) != outlook.NeedsPerson) {
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
 			h.Config.Status.NodeRef.Name, hoststate.Clean(failed.Error(), agentv1.MaxReason)))
 	}
@@ -106,22 +101,9 @@ func (r *Reconciler) endPause(ctx context.Context, config *bootstrapv1.PoolbootC
 
 // setRemediation pauses the health checks of a Machine, or ends the pause.
 func (r *Reconciler) setRemediation(ctx context.Context, machine *clusterv1.Machine, isPaused bool) error {
-	value, exists := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	desired := machine.DeepCopy()
-	switch {
-	case isPaused && !exists:
-		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, clusterv1.MachineSkipRemediationAnnotation, remediationSkipper)
-	case !isPaused && exists && value == remediationSkipper:
-		delete(desired.Annotations, clusterv1.MachineSkipRemediationAnnotation)
-	default:
-		return nil
+	written, err := remediation.Pause(ctx, r.Client, machine, isPaused)
+	if written != nil {
+		r.written.Record(written)
 	}
-	if err := r.Client.Patch(ctx, desired, client.MergeFrom(machine)); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("annotation %s of Machine %s: %w", clusterv1.MachineSkipRemediationAnnotation, client.ObjectKeyFromObject(machine), err)
-	}
-	r.written.Record(desired)
-	return nil
+	return err
 }

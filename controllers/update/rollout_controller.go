@@ -50,12 +50,13 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		r.reportRefusal(s.pool, err)
 		return result, err
 	}
+	r.failing.end(s.pool.UID)
 	return ctrl.Result{RequeueAfter: earlier(again, s.hold.Wait)}, nil
 }
 
 // reportRefusal creates an event if an error is a refusal.
 func (r rollouts) reportRefusal(p *poolv1.MachineConfigPool, err error) {
-	if isRefusal(err) {
+	if r.lasts(p.UID, err) {
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, poolv1.EventRolloutFailing, "TellHosts", "%s",
 			hoststate.Clean("hosts can't be told what to run, which is retried: "+err.Error(), maxNote))
 	}

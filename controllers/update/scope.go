@@ -130,7 +130,7 @@ func (s *poolScope) withoutHeld(names []string) []string {
 	}
 	var held []string
 	for _, h := range s.named(names) {
-		if h.target != "" && h.target == h.Report.Current || h.see(s).IsPending && h.hasBegun() {
+		if h.returns() || h.see(s).IsPending && h.hasBegun() {
 			held = append(held, h.Name())
 		}
 	}
@@ -139,6 +139,9 @@ func (s *poolScope) withoutHeld(names []string) []string {
 
 // mustBeAdopted reports whether nothing is recorded for a host with an agent.
 func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded() }
+
+// returns reports whether the target of a host is what it has: its update ends by that.
+func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Current }
 
 // hasBegun reports whether a host is in the update that it was told to begin.
 func (h *host) hasBegun() bool {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
@@ -83,6 +84,8 @@ type Reconciler struct {
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
 	// knownGates remembers which gate of a pool was closed, or could not be read.
 	knownGates knownGates
+	// failing remembers since when an API server fails to answer requests for a host or a pool, by its UID.
+	failing streaks
 	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that
 	// changes.
 	held        heldHosts
@@ -178,7 +181,10 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	}
 	before := config.DeepCopy()
 	result, err := r.registerAndFollow(ctx, h, in, missing == nil)
-	if err != nil && !apierrors.IsConflict(err) {
+	switch {
+	case err == nil:
+		r.failing.end(config.UID)
+	case !apierrors.IsConflict(err):
 		err = errors.Join(err, r.reportFailing(ctx, before, h, in, err))
 	}
 	return result, err
@@ -280,6 +286,15 @@ func earlier(a, b time.Duration) time.Duration {
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) ||
 		apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// failurePatience is how long an API server can fail to answer requests before that is reported.
+const failurePatience = time.Minute
+
+// lasts reports whether an error is one that users must see: a refusal, or a failure of the server that lasts, such as
+// that of a webhook which does not answer. The UID is that of the host or the pool.
+func (r *Reconciler) lasts(uid types.UID, err error) bool {
+	return isRefusal(err) || apierrors.IsInternalError(err) && r.failing.add(uid, r.now()) >= failurePatience
 }
 
 // isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried.

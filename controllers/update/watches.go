@@ -38,6 +38,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.gateReader, r.heldChanged = r.newGateReader, make(chan event.GenericEvent)
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments, r.knownGates = lru.New(maxRevisions), newKnownGates()
+	r.failing = newStreaks(maxRevisions, failureTTL)
 	r.parallel, r.pace.interval, r.budget = maxParallel, poolInterval, newBudget(hostBurst)
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
 	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,

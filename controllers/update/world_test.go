@@ -127,7 +127,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	r := &Reconciler{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 		Secrets: controllertest.NewCache(w.management), Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
-		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(),
+		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
 	}
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
 		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil

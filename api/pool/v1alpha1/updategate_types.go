@@ -25,7 +25,7 @@ type UpdateGate struct {
 
 // UpdateGateObjectReference names an object in the workload cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self.kind != 'Secret'",message="a gate can't read Secrets: use an object whose status is not secret"
+// +kubebuilder:validation:XValidation:rule="self.kind.lowerAscii() != 'secret'",message="a gate can't read Secrets: use an object whose status is not secret"
 type UpdateGateObjectReference struct {
 	// apiVersion is the group and version of the object, such as apps/v1.
 	// +required

@@ -12,12 +12,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
 )
@@ -226,13 +229,42 @@ func readEvents(body io.Reader, version string, see func(agent.Node)) (string, e
 
 // Annotate sets annotations of the Node, and removes those that are nil.
 func (c *Client) Annotate(ctx context.Context, annotations map[string]*string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	return c.patch(ctx, "application/merge-patch+json", map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+// jsonPatch is an operation of a JSON Patch (RFC 6902).
+type jsonPatch struct {
+	Op    string  `json:"op"`
+	Path  string  `json:"path"`
+	Value *string `json:"value,omitempty"`
+}
+
+// Accept sets annotations of the Node, and removes those that are nil and exist, if the Node still tells the host to
+// have a revision.
+func (c *Client) Accept(ctx context.Context, revision string, annotations map[string]*string) error {
+	pathOf := func(key string) string {
+		return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	}
+	operations := []jsonPatch{{"test", pathOf(agentv1.DesiredAnnotation), &revision}}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		operation := jsonPatch{"add", pathOf(key), annotations[key]}
+		if operation.Value == nil {
+			operation.Op = "remove"
+		}
+		operations = append(operations, operation)
+	}
+	return c.patch(ctx, "application/json-patch+json", operations)
+}
+
+// patch patches the Node.
+func (c *Client) patch(ctx context.Context, contentType string, content any) error {
+	patch, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := c.send(limited, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(c.node), nil, "application/merge-patch+json", patch)
+	response, err := c.send(limited, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(c.node), nil, contentType, patch)
 	if err != nil {
 		return fmt.Errorf("annotate the Node: %w", err)
 	}

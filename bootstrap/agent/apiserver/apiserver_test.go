@@ -201,6 +201,15 @@ var _ = Describe("A report", func() {
 		Expect(fake.bodies[0]).To(MatchJSON(`{"metadata":{"annotations":{"a":"b","c":null}}}`))
 	})
 
+	It("of an update that begins is refused if the host is told to have another revision", func() {
+		fake, client := begin(send(200, "{}"), send(422, `{"message":"testing value failed"}`))
+		Expect(client.Accept(context.Background(), "r", map[string]*string{"a/b": ptr.To("x"), "c": nil})).To(Succeed())
+		Expect(fake.seen()).To(Equal([]string{"PATCH /api/v1/nodes/edge-7? application/json-patch+json"}))
+		Expect(fake.bodies[0]).To(MatchJSON(`[{"op":"test","path":"/metadata/annotations/pool.cluster.x-k8s.io~1desired-revision","value":"r"},
+			{"op":"add","path":"/metadata/annotations/a~1b","value":"x"},{"op":"remove","path":"/metadata/annotations/c"}]`))
+		Expect(client.Accept(context.Background(), "r", nil)).To(MatchError(ContainSubstring("422 Unprocessable Entity: testing value failed")))
+	})
+
 	It("that is refused says why, once", func() {
 		fake, client := begin(send(401, `{"message":"Unauthorized"}`), send(401, `{"message":"Unauthorized"}`))
 		Expect(client.Annotate(context.Background(), nil)).To(MatchError(ContainSubstring("401 Unauthorized: Unauthorized")))

@@ -2,10 +2,14 @@ package controllertest
 
 import (
 	"context"
+	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // ClusterCache is a cluster cache with a connection to one cluster. It records watches and does not start them.
@@ -26,10 +30,46 @@ func NewClusterCache(workload client.Client, cluster client.ObjectKey) *ClusterC
 	return &ClusterCache{ClusterCache: clustercache.NewFakeClusterCache(workload, cluster)}
 }
 
-// GetClient returns the client that reads from the cache.
+// GetClient returns the client that reads from the cache, and Nodes without the fields that the cache does not have.
 func (c *ClusterCache) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	w, err := c.ClusterCache.GetClient(ctx, cluster)
-	return c.choose(w, c.Cached, err)
+	if w, err = c.choose(w, c.Cached, err); err != nil {
+		return nil, err
+	}
+	return cachedClient{w.(client.WithWatch)}, nil
+}
+
+// cachedClient reads Nodes as the cache of a workload cluster has them.
+type cachedClient struct{ client.WithWatch }
+
+// Get implements client.Reader.
+func (c cachedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := c.WithWatch.Get(ctx, key, object, options...)
+	if node, isNode := object.(*corev1.Node); isNode && err == nil {
+		return trim(node)
+	}
+	return err
+}
+
+// List implements client.Reader.
+func (c cachedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := c.WithWatch.List(ctx, list, options...)
+	if nodes, areNodes := list.(*corev1.NodeList); areNodes && err == nil {
+		for i := range nodes.Items {
+			err = errors.Join(err, trim(&nodes.Items[i]))
+		}
+	}
+	return err
+}
+
+// trim drops the fields of a Node that the cache does not have.
+func trim(node *corev1.Node) (err error) {
+	for kind, options := range workload.CacheOptions().ByObject {
+		if _, isNode := kind.(*corev1.Node); isNode {
+			_, err = options.Transform(node)
+		}
+	}
+	return err
 }
 
 // GetUncachedClient returns the client that reads from the API server.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -40,6 +42,8 @@ type Boot struct {
 	NodeName string
 	// IsUnused reports whether the Node with that name belongs to this boot, and no kubelet uses it. Other Nodes stay.
 	IsUnused func(*corev1.Node) bool
+	// KeepsHost is true if the host stays in the cluster: then its Node is not left cordoned for an update.
+	KeepsHost bool
 }
 
 // LeftoverError is the error of a boot whose objects are deleted, except objects in the workload cluster.
@@ -142,6 +146,15 @@ func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 	return leftover
 }
 
+// endDrain undoes what an update did to the Node of a host that stays. Nothing follows this update any more.
+func (b Boot) endDrain(ctx context.Context, w client.Client, node *corev1.Node) error {
+	ended := node.DeepCopy()
+	if hoststate.EndDrain(ended); !b.KeepsHost || !record.IsNodeOf(node, b.Config) || maps.Equal(ended.Annotations, node.Annotations) {
+		return nil
+	}
+	return client.IgnoreNotFound(w.Patch(ctx, ended, status.Locked(node)))
+}
+
 // deleteNode deletes the Node if it is unused. The preconditions protect a Node that a kubelet starts to use in the
 // meantime.
 func (b Boot) deleteNode(ctx context.Context, w client.Client) error {
@@ -150,7 +163,7 @@ func (b Boot) deleteNode(ctx context.Context, w client.Client) error {
 		return client.IgnoreNotFound(err)
 	}
 	if !b.IsUnused(node) {
-		return nil
+		return b.endDrain(ctx, w, node)
 	}
 	return client.IgnoreNotFound(w.Delete(ctx, node, client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}))
 }

@@ -82,7 +82,7 @@ func CacheOptions() clustercache.CacheOptions {
 func trimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
-		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
+		node.Status.Images, node.Status.VolumesInUse = nil, nil
 	}
 	return object, nil
 }

@@ -239,6 +239,7 @@ var _ = DescribeTable("An unreachable API server is distinguished from one that 
 var _ = Describe("The caches of workload clusters", func() {
 	It("never have Secrets, and have only the fields of Nodes that are read", func() {
 		Expect(workload.ClientOptions("poolboot", 0, 0).Cache.DisableFor).To(ContainElement(BeAssignableToTypeOf(&corev1.Secret{})))
+		attached := []corev1.AttachedVolume{{Name: "kubernetes.io/iscsi/v"}} // a drain waits for them
 		for kind, options := range workload.CacheOptions().ByObject {
 			switch kind.(type) {
 			case *certificatesv1.CertificateSigningRequest:
@@ -251,10 +252,11 @@ var _ = Describe("The caches of workload clusters", func() {
 			}
 			trimmed, err := options.Transform(&corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "one", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
-				Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"big"}}}},
+				Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"big"}}}, VolumesInUse: []corev1.UniqueVolumeName{"v"},
+					VolumesAttached: attached},
 			})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(trimmed).To(Equal(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}))
+			Expect(trimmed).To(Equal(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{VolumesAttached: attached}}))
 		}
 	})
 })

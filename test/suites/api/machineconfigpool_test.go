@@ -64,6 +64,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `maintenanceWindow: {durationMinutes: 5}`, "maintenanceWindow.schedule", "Required value"),
 		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 10081}`, "maintenanceWindow.durationMinutes", "less than or equal to 10080"),
 		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: Secret, namespace: a, name: b}, expression: "true"}]`, "updateGates[0].objectRef", "a gate can't read Secrets"),
+		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: secret, namespace: a, name: b}, expression: "true"}]`, "updateGates[0].objectRef", "a gate can't read Secrets"),
 		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: apps/v1/b, kind: Deployment, name: b}, expression: "true"}]`, "updateGates[0].objectRef.apiVersion", "should match"),
 		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a/b}, expression: "true"}]`, "updateGates[0].objectRef.name", "without '/'"),
 		Entry(nil, `updateGates: [{name: a, expression: "true"}]`, "updateGates[0].objectRef", "Required value"),

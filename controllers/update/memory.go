@@ -10,22 +10,23 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 )
 
-// maxKnownGates limits the pools whose gates are remembered.
-const maxKnownGates = 5000
+const (
+	// maxKnownGates limits the pools whose gates are remembered.
+	maxKnownGates = 5000
+	// failureTTL is longer than the time between two tries of what fails.
+	failureTTL = time.Hour
+)
 
 // knownGates remembers what the last requests for the objects of update gates have led to.
 type knownGates struct {
 	// closed has the gate of each pool that was closed, by closedKey.
 	closed memory[*updategate.Closed]
-	// unanswered has the time of the first of several requests in a row that were not answered, by the UID of the pool.
-	unanswered memory[time.Time]
+	// unanswered has the requests that were not answered, by the UID of the pool.
+	unanswered streaks
 }
 
 func newKnownGates() knownGates {
-	return knownGates{
-		closed:     memory[*updategate.Closed]{lru.New(maxKnownGates), closedTTL},
-		unanswered: memory[time.Time]{lru.New(maxKnownGates), unansweredPatience},
-	}
+	return knownGates{closed: newMemory[*updategate.Closed](maxKnownGates, closedTTL), unanswered: newStreaks(maxKnownGates, unansweredPatience)}
 }
 
 // generationKey identifies one version of the spec of a pool.
@@ -37,21 +38,33 @@ type generationKey struct {
 // closedKey returns the key of a closed gate. Another spec of the pool can have other gates.
 func closedKey(p *poolv1.MachineConfigPool) generationKey { return generationKey{p.UID, p.Generation} }
 
-// unansweredFor returns for how long a gate of a pool was not read. It begins to count again if no request was sent for
-// a while.
-func (k *knownGates) unansweredFor(p *poolv1.MachineConfigPool, now time.Time) time.Duration {
-	first, ok := k.unanswered.get(p.UID, now)
+// streaks remembers since when something fails each time.
+type streaks struct{ first memory[time.Time] }
+
+// newStreaks returns a memory in which a streak ends if nothing fails for the ttl.
+func newStreaks(size int, ttl time.Duration) streaks { return streaks{newMemory[time.Time](size, ttl)} }
+
+// add adds a failure, and returns for how long the streak has lasted.
+func (s streaks) add(key any, now time.Time) time.Duration {
+	first, ok := s.first.get(key, now)
 	if !ok {
 		first = now
 	}
-	k.unanswered.set(p.UID, first, now)
+	s.first.set(key, first, now)
 	return now.Sub(first)
 }
 
-// memory remembers values for some time after they were set.
+// end ends a streak.
+func (s streaks) end(key any) { s.first.forget(key) }
+
+// memory remembers a limited number of values for some time after they were set.
 type memory[Value any] struct {
 	cache *lru.Cache
 	ttl   time.Duration
+}
+
+func newMemory[Value any](size int, ttl time.Duration) memory[Value] {
+	return memory[Value]{lru.New(size), ttl}
 }
 
 // remembered is a value and when it was set.
