@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -16,6 +18,7 @@ const (
 	openShiftCurrent = "machineconfiguration.openshift.io/currentConfig"
 	openShiftDesired = "machineconfiguration.openshift.io/desiredConfig"
 	openShiftState   = "machineconfiguration.openshift.io/state"
+	openShiftReason  = "machineconfiguration.openshift.io/reason"
 )
 
 // Values of openShiftState that count.
@@ -49,45 +52,60 @@ func openShiftMember(node *corev1.Node, target string) member {
 	current, desired, state := node.Annotations[openShiftCurrent], node.Annotations[openShiftDesired], node.Annotations[openShiftState]
 	isDone := current != "" && current == desired && state == openShiftDone
 	hasFailed := current != desired && (state == openShiftDegraded || state == openShiftUnreconcilable)
-	isReady := isReadyInOpenShift(node)
+	notReady, reason := describeNotReady(node), node.Annotations[openShiftReason]
+	isReady := notReady == ""
 	m := member{
 		Host: rollout.Host{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], CreationTime: node.CreationTimestamp.Time,
 			Desired: desired, Target: target, IsUnavailable: !isReady, IsExcluded: target == "" || !isReady},
 		isUnavailable: !isReady || !isDone && !hasFailed,
 	}
-	switch {
+	switch says := describeState(node); {
 	case hasFailed && desired == target:
-		m.Progress, m.note = rollout.Failed, "its update failed: its state is "+state
+		m.Progress, m.place = rollout.Failed, withDetail("its update failed: its state is "+state, reason)
 		if !isReady { // counts as both
 			m.extra = 1
 		}
 	case !isReady:
-		m.note = "it is not Ready, or cordoned"
+		m.place = notReady
 	case !m.isUnavailable:
-	case desired == target || target == "":
-		m.Progress, m.note = rollout.InUpdate, "it is in an update"
-	default: // counts, and gets another config in its turn
+	case desired != target && target != "": // counts, and gets another config in its turn
 		m.takesTurn, m.extra = true, 1
+		m.place = withDetail(says+", so it counts as being updated and gets another config in its turn", reason)
+		return m // it can be next
+	case current == desired:
+		m.Progress, m.place = rollout.InUpdate, withDetail(says+", so it counts as being updated", reason)
+	default:
+		m.Progress, m.place = rollout.InUpdate, "it is in an update: "+says
 	}
+	m.note = m.place
 	return m
 }
 
-// isReadyInOpenShift reports whether OpenShift's operator counts a Node as ready: it is not cordoned, and no condition
-// says otherwise. A condition that does not exist says nothing.
-func isReadyInOpenShift(node *corev1.Node) bool {
-	good := map[corev1.NodeConditionType]corev1.ConditionStatus{
-		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
-	}
-	for _, condition := range node.Status.Conditions {
-		if status, counts := good[condition.Type]; counts && condition.Status != status {
-			return false
+// describeState returns the state of a Node with OpenShift's annotations, or which of them is missing.
+func describeState(node *corev1.Node) string {
+	for _, key := range []string{openShiftCurrent, openShiftDesired, openShiftState} {
+		if node.Annotations[key] == "" {
+			return fmt.Sprintf("its annotation %s is missing", key)
 		}
 	}
-	return !node.Spec.Unschedulable
+	return "its state is " + node.Annotations[openShiftState]
+}
+
+// describeNotReady returns why OpenShift's operator does not count a Node as ready, or "": it is cordoned, or a
+// condition says so. A condition that does not exist says nothing.
+func describeNotReady(node *corev1.Node) string {
+	why := describeCondition(node, map[corev1.NodeConditionType]corev1.ConditionStatus{
+		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
+	})
+	if why == "" && node.Spec.Unschedulable {
+		return describeCordoned(node)
+	}
+	return why
 }
 
 // poolbootMember returns a Node as the manager sees it that told the Node what to run. The file contains no record of
-// what it should run, so that is what it was told.
+// what it should run, so that is what it was told. If the annotation with the name of that config is missing, it is the
+// config that the host runs, provided that the host has done what it was told.
 func poolbootMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, node *corev1.Node) member {
 	config := &bootstrapv1.PoolbootConfig{}
 	config.Name = node.Name
@@ -95,7 +113,17 @@ func poolbootMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPoo
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
 	config.Status.Update.DesiredRevision = node.Annotations[agentv1.DesiredAnnotation]
 	config.Status.Update.Desired.Name = node.Annotations[agentv1.DesiredConfigAnnotation]
-	return memberOf(p, hoststate.Of(pools, config, nil, node))
+	h := hoststate.Of(pools, config, nil, node)
+	told := &config.Status.Update.Desired.Name
+	if *told == "" && h.Report.IsDone(h.Told()) {
+		*told = node.Annotations[poolv1.NodeCurrentConfigAnnotation]
+	}
+	m := memberOf(p, h)
+	if m.note == "" && *told == "" {
+		m.note = fmt.Sprintf("its annotation %s is missing, so it is not known which config it was told to run: use the Node as kubectl get -o yaml prints it",
+			agentv1.DesiredConfigAnnotation)
+	}
+	return m
 }
 
 // memberOf returns a host of a pool. A host that was told to run the rendered config that the pool hands out has its
@@ -111,6 +139,8 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 	}
 	m := member{Host: h.ForRollout(p, target)}
 	m.isUnavailable = m.IsActive()
+	m.place = describePlace(&m.Host, h)
+	m.note = m.place
 	switch {
 	case h.IsUnrecorded:
 		m.note = "the record of its Node is lost: see the condition " + bootstrapv1.NodeInPoolCondition + " of the PoolbootConfig"
@@ -118,16 +148,6 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 		m.note = "it runs no agent"
 	case h.Desired() == "":
 		m.note = "it was not told yet what it runs"
-	case m.Progress == rollout.InUpdate:
-		m.note = "it is in an update: " + string(h.Report.State)
-	case m.Progress == rollout.Unknown:
-		m.note = "it was told what to run, and has not answered"
-	case h.MachineWork() != hoststate.NoMachineWork:
-		m.note = h.WhyMachineFirst()
-	case m.IsUnavailable:
-		m.note = "its Node is missing, not Ready, cordoned or being deleted"
-	case m.Progress == rollout.Failed:
-		m.note = "its update failed: " + h.Report.Reason
 	}
 	return m
 }

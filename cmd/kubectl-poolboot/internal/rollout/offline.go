@@ -127,6 +127,8 @@ type member struct {
 	takesTurn bool
 	// extra is how many of maxUnavailable the host takes besides what Host says.
 	extra int
+	// place is why the host takes a place of maxUnavailable, or "". Details and remedies follow ": " or ", so ".
+	place string
 	// note is why the host is left alone, or "".
 	note string
 }
@@ -148,8 +150,12 @@ func decide(members []member, limit int, hold, domain string) plan {
 	if hold == "" {
 		p.Next = nextOf(members, rollout.Next(hosts, allowed))
 	}
+	var full string
+	if p.Capacity == 0 {
+		full = fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and these hold the places: %s", limit, describeHolders(members))
+	}
 	for _, m := range members {
-		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, domain))); note != "" {
+		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, domain)), full); note != "" {
 			p.notes[m.Name] = note
 		}
 	}
@@ -180,9 +186,21 @@ func otherDomains(members []member, p plan, of member, label string) string {
 	}
 	var blocking []string
 	for _, domain := range slices.Sorted(maps.Keys(busy)) {
-		blocking = append(blocking, fmt.Sprintf("%s=%s (%s)", label, domain, strings.Join(busy[domain], ", ")))
+		blocking = append(blocking, fmt.Sprintf("%s (%s)", describeDomain(label, domain), strings.Join(busy[domain], ", ")))
 	}
-	return fmt.Sprintf("it is in the failure domain %s=%s, and others are unavailable or first: %s", label, of.Domain, strings.Join(blocking, ", "))
+	own := "it is in the failure domain " + describeDomain(label, of.Domain)
+	if of.Domain == "" {
+		own = fmt.Sprintf("its Node has no label %s, so it is last", label)
+	}
+	return fmt.Sprintf("%s, and others are unavailable or first: %s", own, strings.Join(blocking, ", "))
+}
+
+// describeDomain returns a failure domain in the way of a label.
+func describeDomain(label, domain string) string {
+	if domain == "" {
+		return "no label " + label
+	}
+	return label + "=" + domain
 }
 
 // nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files, as in
@@ -216,8 +234,9 @@ func (m *member) isWaiting() bool {
 	return m.Desired != m.Target && !m.IsExcluded && (m.takesTurn || !m.isUnavailable)
 }
 
-// whyNot returns why the host is not next, or "" if it is, or needs no update.
-func (m *member) whyNot(p plan, hold string) string {
+// whyNot returns why the host is not next, or "" if it is, or needs no update. full is which hosts hold all places, or
+// "" if a place is free.
+func (m *member) whyNot(p plan, hold, full string) string {
 	switch {
 	case slices.Contains(p.Next, m.Name):
 		return ""
@@ -227,8 +246,8 @@ func (m *member) whyNot(p plan, hold string) string {
 		return ""
 	case hold != "":
 		return hold
-	case m.isWaiting() && p.Capacity == 0:
-		return fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and others hold these places", p.MaxUnavailable)
+	case m.isWaiting() && full != "":
+		return cmp.Or(m.place, full)
 	case m.isWaiting():
 		if m.IsLast {
 			return "its Machine is about to be replaced, so others are first"

@@ -147,12 +147,12 @@ infra   2                c             1          a
 
 POOL    HOST   WHY IT IS NOT NEXT
 infra   b      others are first, by zone and age
-infra   c      it is in an update
+infra   c      it is in an update: its state is Working
 `))
 		Expect(clitest.ExpectSuccess(planning([]string{openShift + "  paused: true\n"}, []string{newNode("a", infra, 1, theirs("old", "old", "Done"))}))).To(ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it"))
 		Expect(clitest.ExpectSuccess(planning([]string{openShift}, []string{newNode("a", infra, 1, theirs("old", "new", "Degraded")), newNode("b", infra, 2, theirs("old", "old", "Done"))}))).To(And(
 			ContainSubstring("infra   1                <none>        0          <none>"), ContainSubstring("infra   a      its update failed: its state is Degraded"),
-			ContainSubstring("infra   b      1 of the pool's hosts can be unavailable at a time, and others hold these places")))
+			ContainSubstring("infra   b      1 of the pool's hosts can be unavailable at a time, and these hold the places: a (its update failed)")))
 	})
 
 	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {

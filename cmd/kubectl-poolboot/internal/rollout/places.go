@@ -1,0 +1,125 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+)
+
+// maxHolders is how many of the hosts that take all places are named.
+const maxHolders = 5
+
+// describeHolders names hosts that take places of maxUnavailable, each with the reason.
+func describeHolders(members []member) string {
+	var holders []string
+	for _, m := range members {
+		if m.place != "" {
+			why, _, _ := strings.Cut(m.place, ": ")
+			why, _, _ = strings.Cut(why, ", so ")
+			holders = append(holders, fmt.Sprintf("%s (%s)", m.Name, why))
+		}
+	}
+	if more := len(holders) - maxHolders; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(holders[:maxHolders], ", "), more)
+	}
+	return strings.Join(holders, ", ")
+}
+
+// describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".
+func describePlace(m *rollout.Host, h *hoststate.Host) string {
+	switch {
+	case m.Progress == rollout.InUpdate:
+		return "it is in an update: " + string(h.Report.State)
+	case m.Progress == rollout.Unknown:
+		return cmp.Or(describeMalformed(h.Node), "it was told what to run, and has not answered")
+	case h.MachineWork() != hoststate.NoMachineWork:
+		return h.WhyMachineFirst()
+	case h.Node == nil:
+		return "its Node does not exist"
+	case !h.Node.DeletionTimestamp.IsZero():
+		return "its Node is being deleted"
+	case !util.IsNodeReady(h.Node):
+		return cmp.Or(describeCondition(h.Node, ready), "its Node is not Ready: it has no condition Ready")
+	case h.Node.Spec.Unschedulable && hoststate.IsCordonedByUpdate(h.Node):
+		return "it is cordoned for its update"
+	case h.Node.Spec.Unschedulable:
+		return describeCordoned(h.Node)
+	case m.Progress == rollout.Failed && h.Report.State == agentv1.Unreconcilable:
+		return "its update is not possible on a running host: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
+	case m.Progress == rollout.Failed:
+		return "its update failed: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
+	case m.IsPending:
+		return "it is about to be told what to run"
+	}
+	return ""
+}
+
+// describeCordoned returns that a Node is cordoned, and the remedy.
+func describeCordoned(node *corev1.Node) string {
+	return "it is cordoned: kubectl uncordon " + node.Name
+}
+
+// ready is the condition of a Node that can run Pods.
+var ready = map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue}
+
+// describeCondition returns which condition of a Node does not have the status that it should have, or "". A condition
+// that does not exist says nothing.
+func describeCondition(node *corev1.Node, expected map[corev1.NodeConditionType]corev1.ConditionStatus) string {
+	for _, c := range node.Status.Conditions {
+		status, counts := expected[c.Type]
+		if !counts || c.Status == status {
+			continue
+		}
+		what := "its Node is not Ready"
+		if c.Type != corev1.NodeReady {
+			what = fmt.Sprintf("its Node has the condition %s=%s", c.Type, c.Status)
+		}
+		return withDetail(what, c.Message)
+	}
+	return ""
+}
+
+// withDetail adds text from a host or a workload cluster to a reason, unless the text is empty.
+func withDetail(why, detail string) string {
+	if detail = hoststate.Clean(detail, agentv1.MaxReason); detail == "" {
+		return why
+	}
+	return why + ": " + detail
+}
+
+var (
+	// revisionPattern matches a revision.
+	revisionPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// states are those that agents report.
+	states = []string{string(agentv1.Done), string(agentv1.Draining), string(agentv1.Applying), string(agentv1.Rebooting), string(agentv1.Verifying),
+		string(agentv1.Degraded), string(agentv1.Unreconcilable)}
+)
+
+// describeMalformed returns which annotation of a Node has a value that means nothing, or "".
+func describeMalformed(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation} {
+		if value, has := node.Annotations[key]; has && !revisionPattern.MatchString(value) {
+			return fmt.Sprintf("its annotation %s is %q: use a revision, which has 64 hex digits in lower case", key, hoststate.Clean(value, maxValue))
+		}
+	}
+	if state, has := node.Annotations[agentv1.StateAnnotation]; has && !slices.Contains(states, state) {
+		last := len(states) - 1
+		return fmt.Sprintf("its annotation %s is %q: use %s or %s", agentv1.StateAnnotation, hoststate.Clean(state, maxValue), strings.Join(states[:last], ", "), states[last])
+	}
+	return ""
+}
+
+// maxValue is how many bytes of the value of an annotation are printed.
+const maxValue = 100

@@ -1,0 +1,112 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+)
+
+var _ = Describe("plan of files gives the reason", func() {
+	openShift := clitest.OpenShiftInfra + "  configuration: {name: new}\n"
+	planning := func(pool string, nodes ...string) clitest.Result {
+		GinkgoHelper()
+		return runRollout(strings.Join(nodes, "---\n"), "plan", "--pools", clitest.WriteFile("pools.yaml", pool), "--nodes", "-")
+	}
+	// reasons returns the lines of the second table, without the pool.
+	reasons := func(pool string, nodes ...string) (lines []string) {
+		GinkgoHelper()
+		_, table, _ := strings.Cut(clitest.ExpectSuccess(planning(pool, nodes...)), "WHY IT IS NOT NEXT\n")
+		for _, line := range words(table) {
+			lines = append(lines, strings.TrimPrefix(line, "infra "))
+		}
+		return lines
+	}
+	// without removes an annotation.
+	without := func(annotations, key string) string {
+		var kept []string
+		for _, annotation := range strings.Split(annotations, ", ") {
+			if !strings.HasPrefix(annotation, key+":") {
+				kept = append(kept, annotation)
+			}
+		}
+		return strings.Join(kept, ", ")
+	}
+	const toldConfig, currentConfig = "pool.cluster.x-k8s.io/desired-revision-config", "pool.cluster.x-k8s.io/current-config"
+	notReady := strings.NewReplacer(`{type: Ready, status: "True"}`, `{type: Ready, status: Unknown, message: "Kubelet stopped\nposting node status."}`)
+
+	DescribeTable("why a host of Poolboot is left alone", func(node, reason string) {
+		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), node)).To(ConsistOf("a " + reason))
+	},
+		Entry("a missing annotation, although it has done what it was told", newNode("a", infra, 1, without(ours("a", "old", "a", "a", "Done"), toldConfig)),
+			"its annotation "+toldConfig+" is missing, so it is not known which config it was told to run: use the Node as kubectl get -o yaml prints it"),
+		Entry("a revision that is none", newNode("a", infra, 1, strings.Replace(ours("b", "new", "a", "b", "Done"), strings.Repeat("a", 64), "v2\\u001b", 1)),
+			`its annotation pool.cluster.x-k8s.io/current-revision is "v2": use a revision, which has 64 hex digits in lower case`),
+		Entry("a state that does not exist", newNode("a", infra, 1, ours("b", "new", "a", "b", "done")),
+			`its annotation pool.cluster.x-k8s.io/update-state is "done": use Done, Draining, Applying, Rebooting, Verifying, Degraded or Unreconcilable`),
+		Entry("no answer", newNode("a", infra, 1, ours("b", "new", "a", "a", "Done")), "it was told what to run, and has not answered"),
+		Entry("a cordoned Node", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))+"spec: {unschedulable: true}\n", "it is cordoned: kubectl uncordon a"),
+		Entry("a Node that was cordoned for the update", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), `pool.cluster.x-k8s.io/cordoned-for-update: "true"`)+
+			"spec: {unschedulable: true}\n", "it is cordoned for its update"),
+		Entry("a Node that is not Ready", notReady.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))), "its Node is not Ready: Kubelet stopped posting node status."),
+		Entry("a Node without conditions", strings.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done")), `{type: Ready, status: "True"}`, "", 1),
+			"its Node is not Ready: it has no condition Ready"),
+		Entry("a Node that is being deleted", strings.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done")), "  uid:", "  deletionTimestamp: 2026-01-02T00:00:00Z\n  uid:", 1),
+			"its Node is being deleted"),
+		Entry("a failed update", newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded"), `pool.cluster.x-k8s.io/update-reason: "disk full"`), "its update failed: disk full"),
+		Entry("a failed update without a reason", newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded")), "its update failed: its agent reports no reason"),
+		Entry("an impossible update", newNode("a", infra, 1, ours("b", "new", "a", "b", "Unreconcilable"), "pool.cluster.x-k8s.io/update-reason: fips"),
+			"its update is not possible on a running host: fips"),
+	)
+
+	It("for no host that has done what it was told, if the annotation of the config that it runs says which", func() {
+		node := func(name, runs string) string {
+			return newNode(name, infra, 1, without(ours("a", "old", "a", "a", "Done"), toldConfig), currentConfig+": "+runs)
+		}
+		Expect(clitest.ExpectSuccess(planning(withStatus("infra", "new"), node("a", "old"), node("b", "new")))).To(And(HaveSuffix(" a\n"), Not(ContainSubstring("WHY"))))
+	})
+
+	DescribeTable("why a Node of OpenShift is left alone", func(node, reason string) {
+		Expect(reasons(openShift, node)).To(ConsistOf("a " + reason))
+	},
+		Entry("it counts by itself, and waits for its turn", newNode("a", infra, 1, theirs("old", "old", "Degraded"), openShiftReason+": full"),
+			"its state is Degraded, so it counts as being updated and gets another config in its turn: full"),
+		Entry("it is up to date, and its state is not Done", newNode("a", infra, 1, theirs("new", "new", "Degraded")), "its state is Degraded, so it counts as being updated"),
+		Entry("it has no state", newNode("a", infra, 1, openShiftCurrent+": old, "+openShiftDesired+": old"),
+			"its annotation "+openShiftState+" is missing, so it counts as being updated and gets another config in its turn"),
+		Entry("its update failed", newNode("a", infra, 1, theirs("old", "new", "Unreconcilable"), openShiftReason+": fips"), "its update failed: its state is Unreconcilable: fips"),
+		Entry("it is cordoned", newNode("a", infra, 1, theirs("old", "old", "Done"))+"spec: {unschedulable: true}\n", "it is cordoned: kubectl uncordon a"),
+		Entry("it is not Ready", notReady.Replace(newNode("a", infra, 1, theirs("old", "old", "Done"))), "its Node is not Ready: Kubelet stopped posting node status."),
+		Entry("its disk is full", strings.Replace(newNode("a", infra, 1, theirs("old", "old", "Done")), `{type: Ready, status: "True"}`, `{type: DiskPressure, status: "True"}`, 1),
+			"its Node has the condition DiskPressure=True"),
+	)
+
+	It("and which hosts hold the places", func() {
+		nodes := []string{newNode("n1", infra, 1, ours("a", "old", "a", "a", "Done")), newNode("n3", infra, 3, ours("a", "old", "a", "a", "Done")) + "spec: {unschedulable: true}\n",
+			newNode("n4", infra, 4, ours("b", "new", "a", "b", "Degraded"))}
+		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), nodes...)).To(ContainElement(
+			"n1 2 of the pool's hosts can be unavailable at a time, and these hold the places: n3 (it is cordoned), n4 (its update failed)"))
+		for i := 5; i < 14; i++ {
+			nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), infra, i, ours("b", "new", "a", "b", "Rebooting")))
+		}
+		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), nodes...)).To(ContainElement(HaveSuffix("n07 (it is in an update), and 6 more")))
+	})
+
+	It("and which Nodes of OpenShift hold the places", func() {
+		Expect(reasons(openShift, newNode("a", infra, 1, theirs("old", "old", "Degraded")), newNode("b", infra, 1, theirs("old", "old", "Done")))).To(ContainElement(
+			"b 1 of the pool's hosts can be unavailable at a time, and these hold the places: a (its state is Degraded)"))
+	})
+
+	It("and that a Node without a failure domain is last", func() {
+		node := func(name, rack string) string {
+			return strings.Replace(newNode(name, infra, 1, ours("a", "old", "a", "a", "Done")), "labels: {", "labels: {"+rack, 1)
+		}
+		pool := withStatus("infra", "new", "maxUnavailable: 3", "failureDomainLabel: rack")
+		Expect(reasons(pool, node("a", ""), node("b", "rack: r1, "))).To(ConsistOf("a its Node has no label rack, so it is last, and others are unavailable or first: rack=r1 (b)"))
+		Expect(reasons(pool, node("a", "")+"spec: {unschedulable: true}\n", node("b", "rack: r1, "))).To(ContainElement(
+			"b it is in the failure domain rack=r1, and others are unavailable or first: no label rack (a)"))
+	})
+})
