@@ -62,8 +62,13 @@ func (f *Files) AddRequiredFlag(cmd *cobra.Command, flag, shorthand, usage strin
 func (f *Files) AddFlag(cmd *cobra.Command, flag, shorthand, usage string) {
 	cmd.Flags().StringSliceVarP(&f.Names, flag, shorthand, nil, usage+
 		": file, directory (its *.yaml, *.yml and *.json), or - for standard input; may be repeated, and arguments are files too")
-	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of directories too")
+	f.AddRecursiveFlag(cmd)
 	utilruntime.Must(cmd.MarkFlagFilename(flag, "json", "yaml", "yml"))
+}
+
+// AddRecursiveFlag defines --recursive, for a command whose flags for files are its own.
+func (f *Files) AddRecursiveFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of directories too")
 }
 
 // Objects reads all objects in the files of the flag and of arguments.

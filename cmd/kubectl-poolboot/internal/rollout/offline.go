@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
@@ -39,7 +40,8 @@ func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, con
 	if err != nil {
 		return nil, nil, fmt.Errorf("--nodes: %w", err)
 	}
-	nodesOf, conflicts, err := o.assign(input.Of[*corev1.Node](objects), pools)
+	nodes := input.Of[*corev1.Node](objects)
+	nodesOf, conflicts, err := o.assign(objects, nodes, pools)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--nodes: %w", err)
 	}
@@ -47,6 +49,7 @@ func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, con
 	for i := range pools {
 		p := &pools[i]
 		if input.IsControlPlane(p.Spec.PoolRole) {
+			o.note("MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot", p.Name)
 			continue
 		}
 		if _, err := pool.OfRole(pools, p.Spec.PoolRole); err != nil {
@@ -55,11 +58,39 @@ func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, con
 		if plans[p.Spec.PoolRole], err = planOf(p, pools, nodesOf[p.Spec.PoolRole]); err != nil {
 			return nil, nil, fmt.Errorf("--pools: %w", err)
 		}
-		if p.Status.Configuration.Name == "" && len(nodesOf[p.Spec.PoolRole]) > 0 {
-			fmt.Fprintf(o.streams.ErrOut, "note: no host of the pool %s is next: %s\n", p.Spec.PoolRole, missingConfiguration(p))
+		o.noteMissing(p, len(nodesOf[p.Spec.PoolRole]) > 0)
+	}
+	if len(nodes) == 0 {
+		o.note("--nodes %s: it contains no Node", strings.Join(o.nodes, ","))
+	}
+	o.noteInvalid(found, pools)
+	return plans, conflicts, nil
+}
+
+// note prints a note to standard error.
+func (o *planOptions) note(text string, args ...any) {
+	fmt.Fprintf(o.streams.ErrOut, "note: "+text+"\n", args...)
+}
+
+// noteMissing notes what a pool in a file does not have, and the answer depends on.
+func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
+	if p.Status.Configuration.Name == "" && hasNodes {
+		o.note("no host of the pool %s is next: %s", p.Spec.PoolRole, missingConfiguration(p))
+	}
+	if len(p.Spec.UpdateGates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
+		o.note("the objects of the update gates of pool %s are not read from files, and its status has no condition %s: the answer is as if they were open",
+			p.Spec.PoolRole, poolv1.UpdateGatesOpenCondition)
+	}
+}
+
+// noteInvalid notes what the webhook would refuse in pools of Poolboot. The command answers for them anyway.
+func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineConfigPool) {
+	ours := slices.DeleteFunc(slices.Clone(pools), func(p poolv1.MachineConfigPool) bool { return input.IsOpenShift(p.TypeMeta) })
+	for i := range ours {
+		for _, err := range input.InOrder(found.Refuse(input.PoolKind.Kind, ours[i].Name, input.ValidatePool(ours, i))) {
+			o.note("%v", err)
 		}
 	}
-	return plans, conflicts, nil
 }
 
 // missingConfiguration returns why nothing is rolled out in a pool.
@@ -72,11 +103,16 @@ func missingConfiguration(p *poolv1.MachineConfigPool) string {
 }
 
 // assign returns the Nodes of each role, in the order of the files. A Node that is in no pool is noted.
-func (o *planOptions) assign(nodes []*corev1.Node, pools []poolv1.MachineConfigPool) (nodesOf map[string][]*corev1.Node, conflicts, err error) {
+func (o *planOptions) assign(
+	objects *input.Objects, nodes []*corev1.Node, pools []poolv1.MachineConfigPool,
+) (nodesOf map[string][]*corev1.Node, conflicts, err error) {
 	nodesOf = map[string][]*corev1.Node{}
 	seen := map[string]bool{}
 	for _, node := range nodes {
-		if seen[node.Name] {
+		switch {
+		case node.Name == "":
+			return nil, nil, fmt.Errorf("%s: Node: metadata.name: is missing: set it", objects.PlaceOf("Node", ""))
+		case seen[node.Name]:
 			return nil, nil, fmt.Errorf("the files contain Node %q twice: remove one", node.Name)
 		}
 		seen[node.Name] = true
@@ -87,7 +123,7 @@ func (o *planOptions) assign(nodes []*corev1.Node, pools []poolv1.MachineConfigP
 		case err != nil:
 			return nil, nil, err
 		case decision.Role == "" && !decision.ControlPlane:
-			fmt.Fprintf(o.streams.ErrOut, "note: Node %q is in no pool of the files\n", node.Name)
+			o.note("Node %q is in no pool of the files", node.Name)
 		case decision.Role != "":
 			nodesOf[decision.Role] = append(nodesOf[decision.Role], node)
 		}

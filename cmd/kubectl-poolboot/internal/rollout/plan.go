@@ -33,9 +33,10 @@ type plan struct {
 	MaxUnavailable int `json:"maxUnavailable"`
 	// Unavailable are the hosts that are unavailable, or can be at any time because they are updated.
 	Unavailable []string `json:"unavailable"`
-	// Capacity is how many further hosts can be updated now.
+	// Capacity is how many places of MaxUnavailable are free, also while something else holds back the pool, such as a
+	// pause.
 	Capacity int `json:"capacity"`
-	// Next are the hosts that are updated now, in order.
+	// Next are the hosts that are updated now, in order. It is empty while something holds back the pool.
 	Next []string `json:"next"`
 
 	// notes are why other hosts wait or are left alone, by name.
@@ -47,16 +48,19 @@ func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "plan POOL | --pools FILE... --nodes FILE...",
 		Short: "Print which hosts of a pool are updated next",
-		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts are unavailable, how many further hosts can be updated now,
-which hosts are next, and why others are not. Nothing is written.
+		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts are unavailable, how many places are free (capacity), which
+hosts are next, and why others are not. While the pool is paused, or its maintenance window or an update gate is closed, no host is next,
+and the capacity stays what it is. Nothing is written.
 
 With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with the Cluster's
 kubeconfig Secret.
 
 With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration or, for a pool of
-OpenShift, its spec.configuration. What a Node runs and does is in its annotations: those of Poolboot, or
+OpenShift, its spec.configuration. What a Node runs and does is in its annotations: pool.cluster.x-k8s.io/agent-version,
+desired-revision, desired-revision-config, current-revision, update-revision, update-state and update-reason, or
 machineconfiguration.openshift.io/currentConfig, desiredConfig and state. For Nodes with OpenShift's annotations, the answer is that
-of OpenShift's operator.`,
+of OpenShift's operator. The objects of update gates are not read: the condition UpdateGatesOpen in the status of the pool says whether
+they are open.`,
 		Example: `  # A pool in the management cluster
   kubectl poolboot rollout plan infra -n metal
 
@@ -75,6 +79,7 @@ of OpenShift's operator.`,
 	for _, name := range []string{"pools", "nodes"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))
 	}
+	o.files.AddRecursiveFlag(cmd)
 	cmd.MarkFlagsRequiredTogether("pools", "nodes")
 	input.AddClusterFlag(cmd, &o.cluster, o.files.Complete(0, input.PoolClusters, nil))
 	input.AddConnectionFlags(cmd, to)

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -38,6 +39,9 @@ func withStatus(role, configuration string, spec ...string) string {
 	return clitest.Pool("edge", role) + "  " + strings.Join(append(spec, ""), "\n  ") + "\nstatus: {configuration: {name: " + configuration + "}}\n"
 }
 
+// noNode is the note about standard input without a Node.
+const noNode = "note: --nodes -: it contains no Node\n"
+
 var (
 	infra  = []string{"worker", "infra"}
 	worker = []string{"worker"}
@@ -50,12 +54,19 @@ var _ = Describe("plan of files", func() {
 	}
 	asJSON := func(pools []string, nodes ...string) string {
 		GinkgoHelper()
-		return clitest.ExpectSuccess(planning(pools, nodes, "-o", "json"))
+		r := planning(pools, nodes, "-o", "json")
+		if len(nodes) == 0 {
+			Expect(r.ErrOut).To(Equal(noNode))
+			r.ErrOut = ""
+		}
+		return clitest.ExpectSuccess(r)
 	}
 	openShift := clitest.OpenShiftInfra + "  configuration: {name: new}\n"
 
 	It("prints each pool by its role, with lists that are never null", func() {
-		Expect(asJSON([]string{clitest.OpenShiftMaster, openShift, clitest.OpenShiftWorker})).To(Equal(`{
+		r := planning([]string{clitest.OpenShiftMaster, openShift, clitest.OpenShiftWorker}, nil, "-o", "json")
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"master\" is left out: control plane machines are in no pool of Poolboot\n" + noNode))
+		Expect(r.Out).To(Equal(`{
   "infra": {
     "maxUnavailable": 1,
     "unavailable": [],
@@ -163,6 +174,25 @@ infra   c      it is in an update: its state is Working
 			"note: no host of the pool infra is next: MachineConfigPool \"infra\" has no spec.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it\n"))
 	})
 
+	Describe("notes", func() {
+		gates := []string{"updateGates:", "- name: storage", "  objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "  expression: object.status.ready == true"}
+		waiting := newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))
+
+		It("gates, whose objects are not in the files", func() {
+			r := planning([]string{withStatus("infra", "new", gates...)}, []string{waiting})
+			Expect(r.ErrOut).To(Equal("note: the objects of the update gates of pool infra are not read from files, and its status has no condition UpdateGatesOpen: the answer is as if they were open\n"))
+			Expect(r.Out).To(HaveSuffix(" a\n"))
+			known := strings.Replace(withStatus("infra", "new", gates...), "status: {", `status: {conditions: [{type: UpdateGatesOpen, status: "False", reason: GateClosed, message: closed}], `, 1)
+			Expect(clitest.ExpectSuccess(planning([]string{known}, []string{waiting}))).To(HaveSuffix(" a      closed\n"))
+		})
+
+		It("what the webhook refuses in pools of Poolboot, which is no error", func() {
+			r := planning([]string{withStatus("infra", "new", `maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}`)}, []string{waiting})
+			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.maintenanceWindow.schedule: .*\n$`))
+			Expect(r.Code).To(BeZero())
+		})
+	})
+
 	It("prints the answer and fails with 2 if a Node has the labels of several custom pools", func() {
 		r := planning([]string{withStatus("infra", "new"), withStatus("gpu", "new")}, []string{newNode("a", []string{"infra", "gpu"}, 1), newNode("b", infra, 1, theirs("old", "old", "Done"))}, "-o", "json")
 		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"]}}`))
@@ -180,12 +210,21 @@ infra   c      it is in an update: its state is Working
 		Entry("two pools of one role", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "name: infra", "name: other", 1)}, nil, `infra`, `other`),
 		Entry("pools of two Clusters", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "clusterName: edge", "clusterName: far", 1)}, nil, "choose one with --cluster"),
 		Entry("a Node that is given twice", []string{openShift}, []string{newNode("a", infra, 1), newNode("a", infra, 1)}, `--nodes: the files contain Node "a" twice: remove one`),
+		Entry("a Node without a name", []string{openShift}, []string{newNode("a", infra, 1), "apiVersion: v1\nkind: Node\n"},
+			"--nodes: standard input: document 2: Node: metadata.name: is missing: set it"),
 		Entry("what is no object", []string{openShift}, []string{"a: b"}, "--nodes: standard input: document 1: line 1: is no Kubernetes object"),
 	)
 
 	It("allows one host for 0%, and a percentage of all hosts", func() {
 		Expect(asJSON([]string{openShift + "  maxUnavailable: 0%\n"})).To(ContainSubstring(`"maxUnavailable": 1`))
 		Expect(asJSON([]string{openShift + "  maxUnavailable: 0\n"})).To(ContainSubstring(`"maxUnavailable": 1`))
+	})
+
+	It("reads subdirectories with --recursive", func() {
+		directory := GinkgoT().TempDir()
+		clitest.WriteFileIn(filepath.Join(directory, "edge"), "pools.yaml", openShift)
+		clitest.ExpectError(runRollout("", "plan", "--pools", directory, "--nodes", "-"), 1, "add -R to read its subdirectories")
+		Expect(clitest.ExpectSuccess(runRollout(newNode("a", infra, 1, theirs("old", "old", "Done")), "plan", "--pools", directory, "--nodes", "-", "-R"))).To(HaveSuffix(" a\n"))
 	})
 
 	It("requires both files, and reads standard input once", func() {

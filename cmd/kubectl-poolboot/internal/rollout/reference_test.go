@@ -123,9 +123,10 @@ var _ = It("plan answers for Nodes with OpenShift's annotations as the rules of 
 			documents = append(documents, string(document))
 		}
 		pools := clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra+fmt.Sprintf("  maxUnavailable: %d%%\n  paused: %t\n  configuration: {name: new}\n", percent, paused))
-		printed := clitest.ExpectSuccess(runRollout(strings.Join(documents, "\n---\n"), "plan", "--pools", pools, "--nodes", "-", "-o", "json"))
+		result := runRollout(strings.Join(documents, "\n---\n"), "plan", "--pools", pools, "--nodes", "-", "-o", "json")
+		Expect(result.Code).To(BeZero())
 		answers := map[string]answer{}
-		Expect(json.Unmarshal([]byte(printed), &answers)).To(Succeed())
+		Expect(json.Unmarshal([]byte(result.Out), &answers)).To(Succeed())
 		Expect(answers).To(Equal(map[string]answer{"infra": reference(nodes, "new", percent, paused)}), "seed %d: %d%% of %s", seed, percent, documents)
 	}
 })
