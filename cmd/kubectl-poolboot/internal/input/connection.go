@@ -3,6 +3,7 @@ package input
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -66,6 +67,9 @@ func (k *kubectlConnection) AddFlags(flags *pflag.FlagSet) {
 
 // Open connects to the cluster of the kubeconfig files.
 func (k *kubectlConnection) Open() (*Cluster, error) {
+	if _, err := os.Stat(k.files.ExplicitPath); k.files.ExplicitPath != "" && err != nil {
+		return nil, fmt.Errorf("--%s: %w: correct the name", clientcmd.RecommendedConfigPathFlag, err)
+	}
 	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.files, &k.overrides)
 	namespace, isChosen, err := chosen.Namespace()
 	if err != nil {

@@ -2,8 +2,10 @@ package rollout
 
 import (
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 var _ = DescribeTable("A command about a pool refuses", func(command string) {
@@ -16,3 +18,16 @@ var _ = DescribeTable("A command about a pool refuses", func(command string) {
 },
 	Entry("status", "status"), Entry("plan", "plan"), Entry("pause", "pause"), Entry("resume", "resume"), Entry("history", "history"),
 )
+
+var _ = DescribeTable("A command of kubectl rollout that pools do not have says what to do instead", func(command, instead string) {
+	clitest.ExpectError(runRollout("", command, "infra", "--to-revision=1"), 1, instead)
+	Expect(runRollout("").Out).NotTo(ContainSubstring("  " + command))
+},
+	Entry("undo", "undo", "there is no undo: revert the MachineConfig, or see kubectl poolboot rollout pause --configuration"),
+	Entry("restart", "restart", "there is no restart: to apply the configuration again, see kubectl poolboot rollout retry"),
+)
+
+var _ = It("A command about a pool names the flag of a kubeconfig that does not exist", func() {
+	clitest.ExpectError(clitest.RunOn(input.NewConnection(), newCommand, "rollout", "status", "infra", "--kubeconfig", "nowhere.kubeconfig"), 1,
+		"--kubeconfig: stat nowhere.kubeconfig: no such file or directory: correct the name")
+})

@@ -35,8 +35,9 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command started,
 or later, and all hosts run what the pool hands out.
 
-Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed, the pool cannot be
-rendered, or --timeout expires; with --watch also if the pool is paused while hosts wait.`,
+Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed or is not possible, an
+agent does not answer, a host was changed by hand, a host without an agent runs another config, the pool cannot be rendered, or --timeout
+expires; with --watch also if the pool is paused while hosts wait.`,
 		Example: `  # The hosts of a pool
   kubectl poolboot rollout status infra -n metal
 
@@ -53,6 +54,9 @@ rendered, or --timeout expires; with --watch also if the pool is paused while ho
 }
 
 func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
+	if o.timeout != 0 && !o.watch {
+		return errors.New("--timeout needs --watch: set both, or leave out --timeout")
+	}
 	if o.watch {
 		if !o.isTable() {
 			return fmt.Errorf("--watch prints a table: leave out --output %s", o.output.Format)

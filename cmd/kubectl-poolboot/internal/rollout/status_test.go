@@ -135,6 +135,10 @@ var _ = Describe("status", func() {
 		}))
 	})
 
+	It("refuses --timeout without --watch", func() {
+		clitest.ExpectError(newSite(nil, done("a")).run("status", "infra", "--timeout", "5m"), 1, "--timeout needs --watch")
+	})
+
 	It("prints JSON", func() {
 		r := newSite(nil, done("a")).run("status", "infra", "-o", "json")
 		Expect(clitest.ExpectSuccess(r)).To(And(HavePrefix("[\n"), ContainSubstring(`"poolbootConfig": "a-config"`), ContainSubstring(`"state": "Done"`)))
