@@ -1,6 +1,9 @@
 package rollout
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +13,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 var _ = Describe("history", func() {
@@ -31,11 +35,12 @@ var _ = Describe("history", func() {
 		} {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
 		}
-		Expect(words(clitest.ExpectSuccess(s.run("history", "infra")))).To(Equal([]string{
-			"CONFIG OWNER AGE HANDED OUT RUNNING TOLD CHANGES",
-			"rendered-infra-0 Cluster/infra-1 50m no 2 0 <none>",
-			"rendered-infra-1 Cluster/infra-1 40m yes 1 1 disk: 1, file: 2, unit: 1",
-		}))
+		document, err := os.ReadFile(sourcetree.Path("docs", "kubectl-poolboot.md"))
+		Expect(err).NotTo(HaveOccurred())
+		documented := regexp.MustCompile("(?ms)^```console history\n.*?\n(.*?)^```").FindSubmatch(document)
+		Expect(documented).NotTo(BeNil())
+		names := strings.NewReplacer("rendered-infra-6db67f47c0", oldConfig, "rendered-infra-8c1f02a9d4", newConfig, "Cluster/edge", "Cluster/infra-1")
+		Expect(words(clitest.ExpectSuccess(s.run("history", "infra")))).To(And(HaveLen(3), Equal(words(names.Replace(string(documented[1]))))))
 		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"file": 2`)))
 	})
 
