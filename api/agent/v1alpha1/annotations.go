@@ -6,8 +6,8 @@ package v1alpha1
 const (
 	// DesiredAnnotation is the revision of the assignment that the host should have.
 	DesiredAnnotation = "pool.cluster.x-k8s.io/desired-revision"
-	// DesiredConfigAnnotation is the name of the rendered config of that revision, for people and kubectl poolboot. No
-	// decision depends on it.
+	// DesiredConfigAnnotation is the name of the rendered config of that revision, for people and kubectl poolboot
+	// rollout plan, which decides by it for Nodes in files. No decision of the manager depends on it.
 	DesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-revision-config"
 	// DrainedAnnotation is the revision for which the Node was cordoned and drained. The agent begins an update that
 	// drains only when it is the revision of that update.

@@ -127,9 +127,9 @@ type PoolbootConfigInitializationStatus struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PoolbootConfigStatus struct {
-	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused; also TokenUsable if
-	// the host's token has ever expired, IgnitionSucceeded if the host has ever reported that Ignition failed, and
-	// UserDataSet if spec.host names a BareMetalHost.
+	// conditions are Ready, DataSecretAvailable, PoolDecided, BootPrepared, NodeInPool and Paused; also Updated if the
+	// host has joined, TokenUsable if the host's token has ever expired, IgnitionSucceeded if the host has ever
+	// reported that Ignition failed, and UserDataSet if spec.host names a BareMetalHost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -25,7 +25,7 @@ const (
 	// Poolboot does not manage Nodes without it.
 	NodeConfigAnnotation = "pool.cluster.x-k8s.io/poolbootconfig"
 
-	// NodeCurrentConfigAnnotation names the rendered config that a Node booted with.
+	// NodeCurrentConfigAnnotation names the rendered config that the host of a Node runs.
 	NodeCurrentConfigAnnotation = "pool.cluster.x-k8s.io/current-config"
 
 	// NodeDesiredConfigAnnotation names the rendered config that a Node should run: that of its pool.
