@@ -218,6 +218,19 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")), "this begins an update")
 	})
 
+	It("does not hold back a host whose update failed, and that returns to what it has", func(ctx SpecContext) {
+		ready(ctx, 3)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "")
+		ready(ctx, 2)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDegradedReason))
+		w.render(ctx, "rendered-worker-1")
+		w.settle(ctx)
+		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")))
+	})
+
 	It("reads a closed gate at most once in a short time, and each of several gates until the first closed one", func(ctx SpecContext) {
 		ready(ctx, 2)
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
