@@ -152,8 +152,8 @@ type Node struct {
 type Cluster interface {
 	// Annotate sets annotations of the host's Node, and removes those that are nil.
 	Annotate(ctx context.Context, annotations map[string]*string) error
-	// Accept does the same if the Node still tells the host to have a revision, and otherwise nothing. The error is then
-	// that of the API server.
+	// Accept does the same if the Node still tells the host to have a revision. Otherwise it changes nothing, and the
+	// error is that of the API server.
 	Accept(ctx context.Context, revision string, annotations map[string]*string) error
 	// Renewed returns when the kubelet renewed the Node's lease for the last time.
 	Renewed(ctx context.Context) (time.Time, error)

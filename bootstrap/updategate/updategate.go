@@ -86,8 +86,8 @@ func Check(gates []poolv1.UpdateGate, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// isSecret reports whether a kind is that of Secrets. Other groups can also store secrets in a kind of this name. Clients
-// of Kubernetes find a resource by its kind in lower case, too.
+// isSecret reports whether a kind is that of Secrets. Other groups can also store secrets in a kind of this name.
+// Clients of Kubernetes find a resource by its kind in lower case, too.
 func isSecret(kind schema.GroupVersionKind) bool { return strings.EqualFold(kind.Kind, "Secret") }
 
 // compile returns the program of an expression. The error starts with its position.

@@ -42,8 +42,8 @@ type gates struct {
 }
 
 // passGates returns those of the hosts that begin an update now which the gates of the pool allow: all if the gates are
-// open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are read once per reconcile, and
-// only if it matters. The cost is one request for each gate up to the first closed one.
+// open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are read
+// once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed one.
 func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	if len(s.pool.Spec.UpdateGates) == 0 {
 		return hosts, nil
