@@ -88,7 +88,7 @@ func (a *Agent) drain(ctx context.Context, node Node) (time.Duration, error) {
 func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Duration, error) {
 	before := a.report
 	a.report.setUpdate(u, agentv1.Applying)
-	if isRepair := u.before.revision == u.after.revision; isRepair || u.plan.Drains() {
+	if u.isRepair() || u.plan.Drains() {
 		_ = a.publish(ctx, node) // it does not depend on the API server
 	} else if err := a.accept(ctx, node, u.after.revision); err != nil {
 		a.report = before

@@ -84,13 +84,14 @@ func (n counts) following() int { return len(n.waiting) + len(n.updating) + len(
 // no host is updated, and none is next: either there is none, or those whose update failed leave no room for it.
 func (s *scope) pendingReason(n counts) string {
 	limit, err := rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, int(n.total))
-	isStuck := s.isStuck(n, time.Now())
+	isBlocked := err == nil && len(n.blocking(s.pool, limit)) > 0
+	isStuck := s.isStuck(n, isBlocked, time.Now())
 	switch {
 	case len(n.updating) > 0:
 		return poolv1.MachinesUpdatingReason
 	case len(n.stopped) > 0 && (err != nil || len(n.stopped) >= limit || len(n.waiting) == 0):
 		return poolv1.RolloutStoppedReason
-	case err == nil && len(n.blocking(s.pool, limit)) > 0:
+	case isBlocked:
 		return poolv1.RolloutBlockedReason
 	case isStuck:
 		return poolv1.RolloutStoppedReason
@@ -104,10 +105,11 @@ const stuckPatience = time.Minute
 
 // isStuck reports whether the rollout of a pool with failure domains has stopped because of hosts that could not be
 // updated: hosts of other domains wait for them. Which domains these are is in their Nodes. So this is decided by time:
-// also between two hosts of one domain, none is updated.
-func (s *scope) isStuck(n counts, now time.Time) bool {
-	isHeld := maintenance.HoldOf(s.pool, now).Why != "" || meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
-	if s.pool.Spec.FailureDomainLabel == "" || len(n.updating) > 0 || len(n.stopped) == 0 || len(n.waiting) == 0 || isHeld {
+// also between two hosts of one domain, none is updated. A host that was told to begin has a stage.
+func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
+	hasBegun := slices.ContainsFunc(s.machines, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" })
+	isHeld := isBlocked || hasBegun || maintenance.HoldOf(s.pool, now).Why != "" || meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+	if s.pool.Spec.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isHeld {
 		s.cache.stuckSince = time.Time{}
 		return false
 	}

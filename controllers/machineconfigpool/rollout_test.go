@@ -185,7 +185,16 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(result.RequeueAfter).To(BeNumerically("~", stuckPatience, time.Second))
 		Expect(eventReasons()).To(BeEmpty())
 
-		s.reconciler.cacheOf(key).stuckSince = time.Now().Add(-stuckPatience)
+		c := follower("m2", "") // it downloads
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		for _, stage := range []bootstrapv1.UpdateStage{bootstrapv1.UpdateStarting, ""} {
+			s.reconciler.cacheOf(key).stuckSince = time.Now().Add(-stuckPatience)
+			c.Status.Update.Stage = stage
+			Expect(s.Status().Update(ctx(), c)).To(Succeed())
+			if stage != "" {
+				Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
+			}
+		}
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 		s.reconciler.deleteCache(key)

@@ -74,10 +74,10 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 }
 
 // passesGates reports whether a closed gate does not hold back a host: it is in an update and gets a newer target, or
-// was told to begin one and has not answered, or returns to what it has.
+// was told to begin one and has not answered, or returns to what it has. One that repairs what it has is in no update.
 func (h *host) passesGates() bool {
 	progress := h.Progress()
-	return progress == rollout.InUpdate || progress == rollout.Unknown || h.returns()
+	return progress == rollout.InUpdate || progress == rollout.Unknown && h.Report.Current != h.Told() || h.returns()
 }
 
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because

@@ -218,6 +218,15 @@ var _ = Describe("A pool with an update gate", func() {
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")), "this begins an update")
 	})
 
+	It("holds back a host that repairs what it has", func(ctx SpecContext) {
+		ready(ctx, 2)
+		w.render(ctx, "rendered-worker-2")
+		w.reports(ctx, 0, agentv1.Applying, revisionOf(0, "rendered-worker-1"), "")
+		w.settle(ctx)
+		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-1"))
+		Expect(reader.reads).NotTo(BeZero())
+	})
+
 	It("does not hold back a host whose update failed, and that returns to what it has", func(ctx SpecContext) {
 		ready(ctx, 3)
 		w.render(ctx, "rendered-worker-2")

@@ -11,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,19 +79,19 @@ var _ = Describe("A request that an API server refuses", func() {
 		}
 	})
 
-	It("counts like a failure of the server that lasts, such as a webhook that does not answer", func(ctx SpecContext) {
+	DescribeTable("counts like one that is not answered for a minute, because of a webhook that", func(ctx SpecContext, failure error, says string) {
 		w := newDrainingWorld(ctx)
 		now := time.Now()
 		fail := func() {
-			w.failWrites(apierrors.NewInternalError(errors.New("failed calling webhook")), isNode)
+			w.failWrites(failure, isNode)
 			w.reconciler.clock = func() time.Time { return now }
 		}
 		fail()
-		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring("failed calling webhook")))
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(ContainSubstring(says)))
 		Expect(w.updated(ctx, 0).Reason).NotTo(Equal(bootstrapv1.UpdateFailingReason))
 		now = now.Add(failurePatience)
 		Expect(w.reconcileHost(ctx, 0)).Error().To(HaveOccurred())
-		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason), HaveField("Message", ContainSubstring("failed calling webhook"))))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason), HaveField("Message", ContainSubstring(says))))
 
 		w.restart()
 		w.settle(ctx)
@@ -100,10 +102,26 @@ var _ = Describe("A request that an API server refuses", func() {
 		fail()
 		for range 2 {
 			Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
-			Expect(w.reconcilePool(ctx)).Error().To(HaveOccurred())
+			_, _ = w.reconcilePool(ctx)
 			now = now.Add(failurePatience)
 		}
 		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(HaveLen(1))
+	},
+		Entry("refuses connections", apierrors.NewInternalError(errors.New("failed calling webhook")), "failed calling webhook"),
+		Entry("does not answer at all", context.DeadlineExceeded, "deadline exceeded"),
+	)
+
+	It("does not count if there is another answer between two failures", func(ctx SpecContext) {
+		w := newDrainingWorld(ctx)
+		now := time.Now()
+		w.reconciler.clock = func() time.Time { return now }
+		for _, failure := range []error{context.DeadlineExceeded, apierrors.NewNotFound(schema.GroupResource{}, "name"), clustercache.ErrClusterNotConnected} {
+			Expect(w.reconciler.lasts("uid", context.DeadlineExceeded)).To(BeFalse())
+			Expect(w.reconciler.lasts("uid", failure)).To(BeFalse())
+			now = now.Add(failurePatience)
+			Expect(w.reconciler.lasts("uid", context.DeadlineExceeded)).To(Equal(failure == context.DeadlineExceeded))
+			w.reconciler.failing.end(types.UID("uid"))
+		}
 	})
 
 	It("leaves the condition of a host as it is that needs a person", func(ctx SpecContext) {

@@ -46,16 +46,15 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		err = errors.Join(err, r.reportGates(ctx, s))
 	}
 	if err != nil {
-		result, err := r.result(ctx, err)
-		r.reportRefusal(s.pool, err)
-		return result, err
+		r.reportRolloutFailing(s.pool, err)
+		return r.result(ctx, err)
 	}
 	r.failing.end(s.pool.UID)
 	return ctrl.Result{RequeueAfter: earlier(again, s.hold.Wait)}, nil
 }
 
-// reportRefusal creates an event if an error is a refusal.
-func (r rollouts) reportRefusal(p *poolv1.MachineConfigPool, err error) {
+// reportRolloutFailing creates an event if an error is one that users must see.
+func (r rollouts) reportRolloutFailing(p *poolv1.MachineConfigPool, err error) {
 	if r.lasts(p.UID, err) {
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, poolv1.EventRolloutFailing, "TellHosts", "%s",
 			hoststate.Clean("hosts can't be told what to run, which is retried: "+err.Error(), maxNote))

@@ -291,10 +291,15 @@ func isRefusal(err error) bool {
 // failurePatience is how long an API server can fail to answer requests before that is reported.
 const failurePatience = time.Minute
 
-// lasts reports whether an error is one that users must see: a refusal, or a failure of the server that lasts, such as
-// that of a webhook which does not answer. The UID is that of the host or the pool.
+// lasts reports whether an error is one that users must see: a refusal, or a failure of the server that lasts although
+// it is connected, such as that of a webhook which does not answer. The UID is that of the host or the pool.
 func (r *Reconciler) lasts(uid types.UID, err error) bool {
-	return isRefusal(err) || apierrors.IsInternalError(err) && r.failing.add(uid, r.now()) >= failurePatience
+	isFailure := apierrors.IsInternalError(err) || workload.IsUnreachable(err)
+	if !isFailure || errors.Is(err, clustercache.ErrClusterNotConnected) {
+		r.failing.end(uid)
+		return isRefusal(err)
+	}
+	return r.failing.add(uid, r.now()) >= failurePatience
 }
 
 // isTransient reports whether an error is that of a request, and not of what a user wrote. Such a request is retried.

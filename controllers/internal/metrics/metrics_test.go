@@ -145,7 +145,7 @@ poolboot_hosts{cluster="metal/edge",pool="infra",state="Draining"} 1
 			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdatedCondition, reason))).To(Succeed())
 		}
 		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
-# HELP poolboot_rollouts_held MachineConfigPools in which running hosts wait and none begins an update, by the reason of the condition Updated or UpdateGatesOpen that says why.
+# HELP poolboot_rollouts_held MachineConfigPools by the reason of the condition Updated or UpdateGatesOpen for which no running host begins an update.
 # TYPE poolboot_rollouts_held gauge
 poolboot_rollouts_held{cluster="metal/edge",pool="blocked",reason="RolloutBlocked"} 1
 poolboot_rollouts_held{cluster="metal/edge",pool="closed",reason="GateClosed"} 1

@@ -40,7 +40,7 @@ var (
 		"MachineConfigPools that are degraded, by the condition that is True, RenderDegraded or NodeDegraded, and its reason.",
 		[]string{"cluster", "pool", "condition", "reason"}, nil)
 	heldDesc = prometheus.NewDesc("poolboot_rollouts_held",
-		"MachineConfigPools in which running hosts wait and none begins an update, by the reason of the condition Updated or UpdateGatesOpen that says why.",
+		"MachineConfigPools by the reason of the condition Updated or UpdateGatesOpen for which no running host begins an update.",
 		[]string{"cluster", "pool", "reason"}, nil)
 )
 

@@ -52,8 +52,8 @@ func Requestor(object client.Object) []string {
 }
 
 // CacheOptions returns the options for the caches of the cluster cache. They keep the caches small: Nodes without their
-// images and volumes, certificate signing requests except those of users for client certificates, and of admission
-// policies and RBAC objects only those that Poolboot manages.
+// images, certificate signing requests except those of users for client certificates, and of admission policies and
+// RBAC objects only those that Poolboot manages.
 func CacheOptions() clustercache.CacheOptions {
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Node{}: {Transform: trimNode},

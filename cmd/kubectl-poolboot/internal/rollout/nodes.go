@@ -140,7 +140,9 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 	m := member{Host: h.ForRollout(p, target)}
 	m.isUnavailable = m.IsActive()
 	m.place = describePlace(&m.Host, h)
-	m.note = m.place
+	if m.place != aboutToBeTold {
+		m.note = m.place
+	}
 	switch {
 	case h.IsUnrecorded:
 		m.note = "the record of its Node is lost: see the condition " + bootstrapv1.NodeInPoolCondition + " of the PoolbootConfig"

@@ -278,10 +278,12 @@ func (m *member) whyNot(p plan, hold, full string) string {
 		return ""
 	case m.note != "":
 		return m.note
-	case m.Desired == m.Target:
+	case m.Desired == m.Target && !m.IsPending:
 		return ""
 	case hold != "":
 		return hold
+	case m.IsPending:
+		return cmp.Or(full, m.place)
 	case m.isWaiting() && full != "":
 		return cmp.Or(m.place, full)
 	case m.isWaiting():

@@ -34,6 +34,9 @@ func describeHolders(members []member) string {
 	return strings.Join(holders, ", ")
 }
 
+// aboutToBeTold is why a host takes a place that waits for nothing but others.
+const aboutToBeTold = "it is about to be told what to run"
+
 // describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".
 func describePlace(m *rollout.Host, h *hoststate.Host) string {
 	switch {
@@ -58,7 +61,7 @@ func describePlace(m *rollout.Host, h *hoststate.Host) string {
 	case m.Progress == rollout.Failed:
 		return "its update failed: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
 	case m.IsPending:
-		return "it is about to be told what to run"
+		return aboutToBeTold
 	}
 	return ""
 }
