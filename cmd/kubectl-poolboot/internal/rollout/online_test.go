@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
@@ -105,6 +106,20 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 	It("prints no next host of a paused pool", func() {
 		Expect(clitest.ExpectSuccess(newSite(paused, waits("a")).run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"),
 			ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it")))
+	})
+
+	It("says why a host is not told what is recorded for it", func(ctx SpecContext) {
+		for why, change := range map[string]func(*poolv1.MachineConfigPool){"the pool is paused": paused, "these hold the places: a (it is about to be told what to run), b (it is in an update)": nil} {
+			s := newSite(change, newHost("a", oldConfig, oldConfig, metav1.ConditionFalse, "UpdateFailing", "it is retried"), applies("b"))
+			s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Update.Desired.Name, c.Status.Update.DesiredRevision = newConfig, revisions[newConfig]
+			})
+			node := &corev1.Node{}
+			Expect(s.nodes.Get(ctx, client.ObjectKey{Name: "a"}, node)).To(Succeed())
+			node.Annotations[agentv1.StateAnnotation] = string(agentv1.Done)
+			Expect(s.nodes.Update(ctx, node)).To(Succeed())
+			Expect(words(clitest.ExpectSuccess(s.run("plan", "infra")))).To(ContainElement(And(HavePrefix("infra a "), ContainSubstring(why))))
+		}
 	})
 
 	It("counts a host with the config of its pool that the manager has wait for something else, as another agent", func() {
