@@ -116,11 +116,12 @@ func newManager(cfg *rest.Config, log logr.Logger, ca *loopback.CA, port int) (c
 		Scheme: scheme,
 		Logger: log,
 		// Other managers in this process have controllers with the same names.
-		Controller:    config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
-		Metrics:       metricsserver.Options{BindAddress: "0"},
-		Cache:         setup.ManagerCacheOptions(scheme, uniqueName(controllerName), "", 10*time.Minute),
-		Client:        setup.ManagerClientOptions(),
-		WebhookServer: webhook.NewServer(webhook.Options{Host: loopback.Host, Port: port, TLSOpts: []func(*tls.Config){serve}}),
+		Controller:              config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(manager.GracefulShutdownTimeout),
+		Cache:                   setup.ManagerCacheOptions(scheme, uniqueName(controllerName), "", 10*time.Minute),
+		Client:                  setup.ManagerClientOptions(),
+		WebhookServer:           webhook.NewServer(webhook.Options{Host: loopback.Host, Port: port, TLSOpts: []func(*tls.Config){serve}}),
 	})
 }
 

@@ -54,12 +54,13 @@ func StartKubeadmBootstrap(ctx context.Context, cfg *rest.Config, options Option
 	limited := rest.CopyConfig(cfg)
 	limited.QPS, limited.Burst = kubeadmQPS, kubeadmBurst
 	mgr, err := ctrl.NewManager(limited, ctrl.Options{
-		Scheme:     scheme,
-		Logger:     options.Log,
-		Controller: config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      setup.ManagerCacheOptions(scheme, uniqueName(kubeadmProvider), "", 10*time.Minute),
-		Client:     setup.ManagerClientOptions(),
+		Scheme:                  scheme,
+		Logger:                  options.Log,
+		Controller:              config.Controller{UsePriorityQueue: ptr.To(true), SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(manager.GracefulShutdownTimeout),
+		Cache:                   setup.ManagerCacheOptions(scheme, uniqueName(kubeadmProvider), "", 10*time.Minute),
+		Client:                  setup.ManagerClientOptions(),
 	})
 	if err != nil {
 		return nil, err

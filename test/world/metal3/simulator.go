@@ -84,11 +84,12 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:     scheme,
-		Logger:     options.Log,
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Scheme:                  scheme,
+		Logger:                  options.Log,
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: manager.CacheSyncTimeout},
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(manager.GracefulShutdownTimeout),
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {
 		return nil, err
