@@ -66,14 +66,17 @@ demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot fou
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
+# These packages start no goroutine (hack/architecture tests it), and their tests take several times as long with the race detector.
+SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/systemd
+
 # Lint runs the analyzers of go vet. Here, go vet would analyze all dependencies once more for each kind of build.
 .PHONY: test
 test: export GOFLAGS := $(GOFLAGS) -vet=off
 test: build-tests ## Run all tests: units (with the race detector), envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@echo "==> test the packages, beginning with those that take longest"
 	go -C api test ./...
-	CGO_ENABLED=1 go test -race ./controllers/update ./bootstrap/agent ./bootstrap/... ./controllers/...
-	go test ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
+	CGO_ENABLED=1 go test -race ./controllers/update $$(go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$'))
+	go test $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
 	@echo "==> test everything together; a dot is a passed spec"
 	hack/suites.sh 'test/suites/hosts test/suites/integration' go test -v -p 1 -count 1 -timeout 40m

@@ -1,6 +1,7 @@
 package architecture
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -252,6 +253,37 @@ func TestAgentIsOnlyOnHosts(t *testing.T) {
 			case isIn(to, "bootstrap/agent") && !isIn(folder, "bootstrap/agent") && !isIn(folder, "cmd"):
 				t.Errorf("%s imports %s, which changes the host that it runs on: let a program of cmd call it", folder, to)
 			}
+		}
+	}
+}
+
+// TestSequentialPackagesStartNoGoroutine promises that the race detector has nothing to find in the packages that are
+// tested without it.
+func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^SEQUENTIAL := (.+)$`).FindSubmatch(makefile)
+	if list == nil {
+		t.Fatal("the Makefile does not define SEQUENTIAL")
+	}
+	for _, folder := range strings.Fields(string(list[1])) {
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: it has no files: %v", folder, err)
+		}
+		for _, file := range files {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				if _, starts := node.(*ast.GoStmt); starts {
+					t.Errorf("%s starts a goroutine: remove %s from SEQUENTIAL in the Makefile", file, folder)
+				}
+				return true
+			})
 		}
 	}
 }

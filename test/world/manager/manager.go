@@ -17,8 +17,8 @@ const startTimeout = 2 * time.Minute
 // with thousands of objects takes minutes while other controllers write.
 const CacheSyncTimeout = 10 * time.Minute
 
-// GracefulShutdownTimeout is the time in which the last reconciles must end. Some wait for API servers that do not answer
-// any more, on a small machine with many others.
+// GracefulShutdownTimeout is the time in which the last reconciles must end. Some wait for API servers that do not
+// answer any more, on a small machine with many others.
 const GracefulShutdownTimeout = 3 * time.Minute
 
 // Running is a manager that runs until Stop, or until its context is canceled.
