@@ -119,7 +119,7 @@ var _ = Describe("A request that an API server refuses", func() {
 			Expect(w.reconciler.lasts("uid", context.DeadlineExceeded)).To(BeFalse())
 			Expect(w.reconciler.lasts("uid", failure)).To(BeFalse())
 			now = now.Add(failurePatience)
-			Expect(w.reconciler.lasts("uid", context.DeadlineExceeded)).To(Equal(failure == context.DeadlineExceeded))
+			Expect(w.reconciler.lasts("uid", context.DeadlineExceeded)).To(Equal(errors.Is(failure, context.DeadlineExceeded)))
 			w.reconciler.failing.end(types.UID("uid"))
 		}
 	})
