@@ -69,13 +69,16 @@ demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot fou
 # These packages start no goroutine (hack/architecture tests it), and their tests take several times as long with the race detector.
 SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/systemd
 
+# RACE is a command that lists the other packages of which the tests run with the race detector.
+RACE := go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$')
+
 # Lint runs the analyzers of go vet. Here, go vet would analyze all dependencies once more for each kind of build.
 .PHONY: test
 test: export GOFLAGS := $(GOFLAGS) -vet=off
 test: build-tests ## Run all tests: units (with the race detector), envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@echo "==> test the packages, beginning with those that take longest"
 	go -C api test ./...
-	CGO_ENABLED=1 go test -race ./controllers/update $$(go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$'))
+	CGO_ENABLED=1 go test -race ./controllers/update $$($(RACE))
 	go test $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
 	@echo "==> test everything together; a dot is a passed spec"
@@ -88,7 +91,7 @@ test: build-tests ## Run all tests: units (with the race detector), envtest with
 build-tests: binaries ## Build the real parts, and compile all tests.
 	@$(PROGRESS) "build the tests" "see the compiler's message above" go list -test -deps -export ./...
 	@$(PROGRESS) "build the tests with the race detector" "see the compiler's message above" \
-		env CGO_ENABLED=1 go list -race -test -deps -export ./bootstrap/... ./controllers/...
+		env CGO_ENABLED=1 go list -race -test -deps -export $$($(RACE))
 
 .PHONY: help
 help: ## List the targets.

@@ -31,6 +31,9 @@ type Report struct {
 // revisionPattern matches a revision.
 var revisionPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// IsRevision reports whether a text has the form of a revision.
+func IsRevision(text string) bool { return revisionPattern.MatchString(text) }
+
 // MaxVersion is the maximum size of the version of an agent in bytes.
 const MaxVersion = 64
 
@@ -40,7 +43,7 @@ func ReportOf(node *corev1.Node) Report {
 		return Report{}
 	}
 	revision := func(key string) string {
-		if value := node.Annotations[key]; revisionPattern.MatchString(value) {
+		if value := node.Annotations[key]; IsRevision(value) {
 			return value
 		}
 		return ""

@@ -107,9 +107,10 @@ const stuckPatience = time.Minute
 // updated: hosts of other domains wait for them. Which domains these are is in their Nodes. So this is decided by time:
 // also between two hosts of one domain, none is updated. A host that was told to begin has a stage.
 func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
-	hasBegun := slices.ContainsFunc(s.machines, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" })
-	isHeld := isBlocked || hasBegun || maintenance.HoldOf(s.pool, now).Why != "" || meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
-	if s.pool.Spec.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isHeld {
+	hasBegun := func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" }
+	if s.pool.Spec.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
+		meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition) ||
+		maintenance.HoldOf(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
 		s.cache.stuckSince = time.Time{}
 		return false
 	}

@@ -292,7 +292,8 @@ func isRefusal(err error) bool {
 const failurePatience = time.Minute
 
 // lasts reports whether an error is one that users must see: a refusal, or a failure of the server that lasts although
-// it is connected, such as that of a webhook which does not answer. The UID is that of the host or the pool.
+// it is connected, such as that of a webhook which does not answer. It remembers since when the server fails. The UID
+// is that of the host or the pool.
 func (r *Reconciler) lasts(uid types.UID, err error) bool {
 	isFailure := apierrors.IsInternalError(err) || workload.IsUnreachable(err)
 	if !isFailure || errors.Is(err, clustercache.ErrClusterNotConnected) {

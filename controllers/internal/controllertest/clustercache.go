@@ -3,9 +3,11 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,7 +48,7 @@ type cachedClient struct{ client.WithWatch }
 func (c cachedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	err := c.WithWatch.Get(ctx, key, object, options...)
 	if node, isNode := object.(*corev1.Node); isNode && err == nil {
-		return trim(node)
+		_, err = transformNode()(node)
 	}
 	return err
 }
@@ -56,21 +58,22 @@ func (c cachedClient) List(ctx context.Context, list client.ObjectList, options 
 	err := c.WithWatch.List(ctx, list, options...)
 	if nodes, areNodes := list.(*corev1.NodeList); areNodes && err == nil {
 		for i := range nodes.Items {
-			err = errors.Join(err, trim(&nodes.Items[i]))
+			_, failed := transformNode()(&nodes.Items[i])
+			err = errors.Join(err, failed)
 		}
 	}
 	return err
 }
 
-// trim drops the fields of a Node that the cache does not have.
-func trim(node *corev1.Node) (err error) {
+// transformNode returns the function that drops the fields of a Node that the cache does not have.
+var transformNode = sync.OnceValue(func() (transform toolscache.TransformFunc) {
 	for kind, options := range workload.CacheOptions().ByObject {
 		if _, isNode := kind.(*corev1.Node); isNode {
-			_, err = options.Transform(node)
+			transform = options.Transform
 		}
 	}
-	return err
-}
+	return transform
+})
 
 // GetUncachedClient returns the client that reads from the API server.
 func (c *ClusterCache) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {

@@ -3,7 +3,6 @@ package rollout
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -99,13 +98,9 @@ func withDetail(why, detail string) string {
 	return why + ": " + detail
 }
 
-var (
-	// revisionPattern matches a revision.
-	revisionPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	// states are those that agents report.
-	states = []string{string(agentv1.Done), string(agentv1.Draining), string(agentv1.Applying), string(agentv1.Rebooting), string(agentv1.Verifying),
-		string(agentv1.Degraded), string(agentv1.Unreconcilable)}
-)
+// states are those that agents report.
+var states = []string{string(agentv1.Done), string(agentv1.Draining), string(agentv1.Applying), string(agentv1.Rebooting), string(agentv1.Verifying),
+	string(agentv1.Degraded), string(agentv1.Unreconcilable)}
 
 // describeMalformed returns which annotation of a Node has a value that means nothing, or "".
 func describeMalformed(node *corev1.Node) string {
@@ -113,7 +108,7 @@ func describeMalformed(node *corev1.Node) string {
 		return ""
 	}
 	for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation} {
-		if value, has := node.Annotations[key]; has && !revisionPattern.MatchString(value) {
+		if value, has := node.Annotations[key]; has && !hoststate.IsRevision(value) {
 			return fmt.Sprintf("its annotation %s is %q: use a revision, which has 64 hex digits in lower case", key, hoststate.Clean(value, maxValue))
 		}
 	}
