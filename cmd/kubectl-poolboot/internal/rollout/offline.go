@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
@@ -83,11 +84,19 @@ func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
 	}
 }
 
-// noteInvalid notes what the webhook would refuse in pools of Poolboot. The command answers for them anyway.
+// noteInvalid notes what the API server or the webhook would refuse in the specs of Poolboot's pools. The command
+// answers for them anyway.
 func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineConfigPool) {
 	ours := slices.DeleteFunc(slices.Clone(pools), func(p poolv1.MachineConfigPool) bool { return input.IsOpenShift(p.TypeMeta) })
 	for i := range ours {
-		for _, err := range input.InOrder(found.Refuse(input.PoolKind.Kind, ours[i].Name, input.ValidatePool(ours, i))) {
+		errs := input.ValidatePool(ours, i)
+		for _, own := range found.Own() {
+			if own.Kind == input.PoolKind && own.Object.GetName() == ours[i].Name {
+				errs = append(own.Validate(), errs...)
+			}
+		}
+		errs = slices.DeleteFunc(errs, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "status") })
+		for _, err := range input.InOrder(found.Refuse(input.PoolKind.Kind, ours[i].Name, errs)) {
 			o.note("%v", err)
 		}
 	}

@@ -186,11 +186,16 @@ infra   c      it is in an update: its state is Working
 			Expect(clitest.ExpectSuccess(planning([]string{known}, []string{waiting}))).To(HaveSuffix(" a      closed\n"))
 		})
 
-		It("what the webhook refuses in pools of Poolboot, which is no error", func() {
-			r := planning([]string{withStatus("infra", "new", `maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}`)}, []string{waiting})
-			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.maintenanceWindow.schedule: .*\n$`))
+		DescribeTable("what the API server or the webhook refuses in pools of Poolboot, which is no error", func(spec, says string) {
+			r := planning([]string{withStatus("infra", "new", spec)}, []string{waiting})
+			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.` + says + `: .*\n$`))
 			Expect(r.Code).To(BeZero())
-		})
+		},
+			Entry("the schedule of a window", `maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}`, "maintenanceWindow.schedule"),
+			Entry("0 hosts", "maxUnavailable: 0", "maxUnavailable"),
+			Entry("more than all hosts", "maxUnavailable: 150%", "maxUnavailable"),
+			Entry("a value that does not exist", "drainTimeoutPolicy: force", "drainTimeoutPolicy"),
+		)
 	})
 
 	It("prints the answer and fails with 2 if a Node has the labels of several custom pools", func() {
