@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
@@ -193,13 +194,17 @@ var _ = Describe("A boot", func() {
 			documented[row[1]] = row[4] + " " + row[2] + " " + strings.Join(labels, ",")
 		}
 
-		// A boot, an Ignition that is too old, a rotated token, a conflict and a pool without its Cluster give each
-		// metric a value.
+		// A boot, an Ignition that is too old, a rotated token, a conflict, a pool without its Cluster and one that is
+		// paused give each metric a value.
 		t := tenant.New(ctx, lab, 1)
 		t.Create(ctx, t.Pool("storage"))
 		lost := t.Pool("lost")
 		lost.Spec.ClusterName = "nowhere"
-		t.Create(ctx, lost)
+		paused := t.Pool("paused")
+		paused.Spec.Paused = new(true)
+		t.Create(ctx, lost, paused)
+		Eventually(ctx, getPoolCondition(paused, poolv1.UpdatedCondition)).Should(HavePrefix("True"))
+		t.Create(ctx, t.MachineConfig("50-paused", "paused", "/etc/paused", "1"))
 		t.Deploy(ctx, tenant.Deployment{Name: "both", Replicas: 1, Labels: map[string]string{
 			"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/storage": ""}})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {

@@ -32,6 +32,8 @@ func TestAManagerWhoseCachesAreNotFilledInTimeIsAnError(t *testing.T) {
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
+	_, err = mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}) // the controller asks for it a moment after it has started
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 		func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))).To(Succeed())
 
