@@ -12,6 +12,7 @@ type result struct {
 	path     string
 	passed   bool
 	failures []string // names of specs and tests; not empty if the package failed
+	files    []string // base names of the files of the failed specs, if nothing else failed
 	complete bool     // every test ran to its end: no panic, no timeout, no error of the compiler
 }
 
@@ -24,7 +25,9 @@ type output struct {
 // part is what was found in the output of one package so far.
 type part struct {
 	specs, tests, crashes []string
-	suiteEnded            bool // the next failed test is the one that ran a Ginkgo suite
+	files                 []string // base name of the file of each failed spec
+	header                bool     // the next location is that of a failed spec
+	suiteEnded            bool     // the next failed test is the one that ran a Ginkgo suite
 	race                  bool
 	timedOut              bool
 }
@@ -38,6 +41,9 @@ var (
 	timeout = regexp.MustCompile(`^panic: test timed out after (\S+)`)
 	running = regexp.MustCompile(`^\s+(Test\S+) \(\S+\)$`)
 	node    = regexp.MustCompile(`\[(It|DescribeTable)\] `)
+
+	header   = regexp.MustCompile(`^\S+ \[(?:FAILED|PANICKED!|TIMEDOUT)\] \[`)
+	location = regexp.MustCompile(`^(?:\s+\[It\] )?/(?:\S+/)?(\S+\.go):\d+$`)
 )
 
 // line parses one line.
@@ -54,6 +60,10 @@ func (o *output) line(text string) {
 		p.tests = append(p.tests, running.FindStringSubmatch(text)[1])
 	case crash.MatchString(text):
 		p.crashes = append(p.crashes, text)
+	case header.MatchString(text):
+		p.header = true
+	case p.header && location.MatchString(text):
+		p.files, p.header = append(p.files, location.FindStringSubmatch(text)[1]), false
 	case strings.HasPrefix(text, "WARNING: DATA RACE"):
 		p.race = true
 	case strings.HasPrefix(text, "Ran ") && strings.Contains(text, " Specs in "):
@@ -76,12 +86,21 @@ func (o *output) close(match []string) {
 	if !r.passed {
 		r.complete = len(o.at.crashes) == 0 && !strings.Contains(match[3], "failed]")
 		r.failures = o.at.names()
+		if r.complete && o.at.onlySpecs() {
+			r.files = o.at.files
+		}
 		if len(r.failures) == 0 {
 			r.failures = []string{strings.TrimSpace("the whole package " + strings.TrimSpace(match[3]))}
 		}
 	}
 	o.results = append(o.results, r)
 	o.at = part{}
+}
+
+// onlySpecs reports whether nothing but specs failed, and the file of each is known.
+func (p *part) onlySpecs() bool {
+	ofSuite := func(name string) bool { return strings.HasPrefix(name, "[") } // such as [AfterSuite]
+	return len(p.specs) == len(p.files) && len(p.tests) == 0 && !p.race && !slices.ContainsFunc(p.specs, ofSuite)
 }
 
 // names returns the specs and tests that failed, and failures that are not those of a single test.

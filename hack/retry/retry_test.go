@@ -27,6 +27,15 @@ const (
 		"--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/suites/e2e\t9.1s\n"
 	oneSpecFails = "Summarizing 1 Failure:\n  [FAIL] A token [It] is revoked\n" +
 		"Ran 9 of 9 Specs in 9.1 seconds\n--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/suites/e2e\t9.1s\n"
+	headed = "\x1b[38;5;9m• [FAILED] [120 seconds]\x1b[0m\n\x1b[0mA boot \x1b[38;5;9m\x1b[1m[It] ends in its pool\x1b[0m\n\x1b[38;5;243m/src/suites/boot_test.go:9\x1b[0m\n\n" +
+		"  [FAILED] Timed out after 120.0s.\n  In [It] at: /src/wait.go:7\n------------------------------\n" +
+		"• [TIMEDOUT] [9 seconds]\nA token [It] is revoked\n  [BeforeEach] /src/wait.go:3\n  [It] /src/suites/token_test.go:9\n------------------------------\n" + specFails
+	cleanupFails = "• [FAILED] [120 seconds]\nA token [It] is revoked\n/src/suites/token_test.go:9\n------------------------------\n" +
+		"[AfterSuite] [FAILED] [2.656 seconds]\n[AfterSuite] \n/src/suites/suite_test.go:44\n------------------------------\n" +
+		"Summarizing 2 Failures:\n  [FAIL] A token [It] is revoked\n  /src/suites/token_test.go:9\n  [FAIL] [AfterSuite]\n  /src/suites/suite_test.go:44\n\n" +
+		"Ran 9 of 9 Specs in 9.1 seconds\n--- FAIL: TestEndToEnd (9.1s)\nFAIL\nFAIL\t" + module + "test/suites/e2e\t9.1s\n"
+	otherFails = "--- FAIL: TestWorld (0.1s)\nFAIL\nFAIL\t" + module + "test/world\t0.1s\n"
+	okWorld    = "ok  \t" + module + "test/world\t0.1s\n"
 	testFails  = "--- FAIL: TestRender (0.1s)\n    --- FAIL: TestRender/twice (0.0s)\n        render_test.go:9: no\nFAIL\nFAIL\t" + module + "bootstrap/pool\t0.1s\n"
 	panics     = "panic: nil map [recovered]\n\tpanic: nil map\n\ngoroutine 1 [running]:\nFAIL\t" + module + "test/suites/e2e\t1.0s\n"
 	timesOut   = "panic: test timed out after 40m0s\n\trunning tests:\n\t\tTestEndToEnd (40m0s)\n\ngoroutine 9 [running]:\nFAIL\t" + module + "test/suites/e2e\t2400.1s\n"
@@ -96,6 +105,9 @@ func TestRun(t *testing.T) {
 	}{
 		"nothing fails":                      {first: []string{okPool + okE2E}, packages: "packages: 2 passed, 0 failed"},
 		"specs pass at the second try":       {first: []string{okPool + specFails}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e, packages: "packages: 2 passed, 0 failed"},
+		"specs whose files are known":        {first: []string{headed}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked"}, calls: e2e + ` -ginkgo.focus-file=boot_test\.go -ginkgo.focus-file=token_test\.go`, packages: "packages: 1 passed, 0 failed"},
+		"the cleanup of a suite fails too":   {first: []string{cleanupFails}, again: []string{okE2E}, flaky: []string{"test/suites/e2e: A token is revoked", "test/suites/e2e: [AfterSuite]"}, calls: e2e, packages: "packages: 1 passed, 0 failed"},
+		"a spec and a test":                  {first: []string{headed + otherFails}, again: []string{okE2E, okWorld}, flaky: []string{"test/suites/e2e: A boot ends in its pool", "test/suites/e2e: A token is revoked", "test/world: TestWorld"}, calls: e2e + ` -ginkgo.focus-file=boot_test\.go -ginkgo.focus-file=token_test\.go` + "\n" + module + "test/world", packages: "packages: 2 passed, 0 failed"},
 		"one of two specs fails again":       {first: []string{specFails}, again: []string{oneSpecFails}, failed: true, flaky: []string{"test/suites/e2e: A boot ends in its pool"}, calls: e2e, packages: "packages: 0 passed, 1 failed"},
 		"a suite fails twice":                {first: []string{specFails}, again: []string{specFails}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},
 		"the second try panics":              {first: []string{specFails}, again: []string{panics}, failed: true, calls: e2e, packages: "packages: 0 passed, 1 failed"},

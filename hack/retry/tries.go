@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,14 +29,20 @@ func (t *tries) run(ctx context.Context) (failed bool) {
 	t.packages = map[string]bool{}
 	before := map[string]result{} // failed in the previous try
 	tried := map[string]bool{}    // failed in any try
-	for next := t.command; ; {
-		o, err := t.try(ctx, next)
+	for next := [][]string{t.command}; ; {
+		o, err := &output{}, error(nil)
+		for _, command := range next {
+			if len(before) > 0 {
+				fmt.Fprintf(t.out, "\n=== once more: %s\n", strings.Join(command, " "))
+			}
+			err = errors.Join(err, t.try(ctx, command, o))
+		}
 		for _, r := range o.results {
 			t.packages[r.path] = r.passed
 		}
 		now := o.failed()
 		if err != nil && len(now) == 0 { // it failed before or after the tests
-			now[""] = result{failures: []string{fmt.Sprintf("%s: %v", strings.Join(next, " "), err)}}
+			now[""] = result{failures: []string{fmt.Sprintf("%s: %v", strings.Join(t.command, " "), err)}}
 		}
 		t.compare(before, now, o)
 		again := slices.ContainsFunc(slices.Collect(maps.Keys(now)), func(path string) bool { return tried[path] })
@@ -46,7 +54,6 @@ func (t *tries) run(ctx context.Context) (failed bool) {
 			tried[path] = true
 		}
 		next = t.next(now)
-		fmt.Fprintf(t.out, "\n=== once more: %s\n", strings.Join(next, " "))
 	}
 }
 
@@ -68,22 +75,31 @@ func (t *tries) compare(before, now map[string]result, o *output) {
 	}
 }
 
-// next returns the command that runs the failed packages again.
-func (t *tries) next(failed map[string]result) []string {
+// next returns the commands that run the failed packages again. Of suites in which only specs failed, those in the same
+// files run again: specs of an ordered container need those before them.
+func (t *tries) next(failed map[string]result) [][]string {
 	paths := slices.Sorted(maps.Keys(failed))
 	other := func(path string) bool { return !strings.Contains(path, "/test/") }
 	if len(t.suites) == 0 || slices.ContainsFunc(paths, other) {
-		return t.command
+		return [][]string{t.command}
 	}
-	return append(slices.Clone(t.suites), paths...)
+	var commands [][]string
+	for _, path := range paths {
+		command := append(slices.Clone(t.suites), path)
+		for _, file := range slices.Compact(slices.Sorted(slices.Values(failed[path].files))) {
+			command = append(command, "-ginkgo.focus-file="+regexp.QuoteMeta(file))
+		}
+		commands = append(commands, command)
+	}
+	return commands
 }
 
 // patience is how long tests have after an interrupt to report how far they were.
 const patience = 2 * time.Minute
 
-// try runs a command and prints its output. If it fails, it prints the output of the failed tests again.
-func (t *tries) try(ctx context.Context, command []string) (*output, error) {
-	o, excerpt := &output{}, &excerpt{}
+// try runs a command, prints its output and parses it. If it fails, it prints the output of the failed tests again.
+func (t *tries) try(ctx context.Context, command []string, o *output) error {
+	excerpt := &excerpt{}
 	program := exec.CommandContext(ctx, command[0], command[1:]...)
 	program.WaitDelay = patience
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -115,5 +131,5 @@ func (t *tries) try(ctx context.Context, command []string) (*output, error) {
 		fmt.Fprintf(t.out, "\n=== what failed in %q\n", strings.Join(command, " "))
 		excerpt.print(t.out)
 	}
-	return o, err
+	return err
 }
