@@ -2,6 +2,7 @@ package input
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -71,22 +72,33 @@ func (k *kubectlConnection) Open() (*Cluster, error) {
 		return nil, fmt.Errorf("--%s: %w: correct the name", clientcmd.RecommendedConfigPathFlag, err)
 	}
 	chosen := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.files, &k.overrides)
+	live, err := connect(chosen)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
+	}
 	namespace, isChosen, err := chosen.Namespace()
 	if err != nil {
 		return nil, err
-	}
-	config, err := chosen.ClientConfig()
-	var live client.WithWatch
-	if err == nil {
-		live, err = client.NewWithWatch(config, client.Options{Scheme: Scheme()})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
 	}
 	return &Cluster{WithWatch: live, Namespace: namespace, NamespaceChosen: isChosen,
 		Workload: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 			return openWorkload(ctx, live, cluster)
 		}}, nil
+}
+
+// errNoKubeconfig replaces client-go's error, which names a variable that is only for tests.
+var errNoKubeconfig = errors.New("there is no kubeconfig file, or it is empty")
+
+// connect connects to the cluster of a kubeconfig.
+func connect(chosen clientcmd.ClientConfig) (client.WithWatch, error) {
+	config, err := chosen.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errNoKubeconfig
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: Scheme()})
 }
 
 // openWorkload connects to a workload cluster.
