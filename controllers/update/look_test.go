@@ -1,16 +1,19 @@
 package update
 
 import (
+	"fmt"
 	"maps"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("A look at a pool", func() {
@@ -21,6 +24,11 @@ var _ = Describe("A look at a pool", func() {
 	}
 	newScene := func(ctx SpecContext) *scene {
 		s := &scene{world: newWorld(3)}
+		for i := range 5 { // which the cache lists in another order each time
+			other := controllertest.NewPool(clusterKey, fmt.Sprint("other-", i))
+			other.UID = types.UID(other.Name)
+			Expect(s.management.Create(ctx, other)).To(Succeed())
+		}
 		s.adopt(ctx)
 		s.last = s.reconciler.looks.known[poolKey].hosts
 		Expect(s.last).To(HaveLen(3))

@@ -65,10 +65,14 @@ type usage struct {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv(serverPools) == "" {
+	run := serveBoots
+	switch cores := os.Getenv(coresToUse); {
+	case cores != "":
+		run = func() error { return useCores(cores) }
+	case os.Getenv(serverPools) == "":
 		os.Exit(m.Run())
 	}
-	if err := serveBoots(); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

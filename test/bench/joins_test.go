@@ -18,43 +18,59 @@ import (
 // bootsAtOnce is the number of hosts of BenchmarkRolloutAndJoins that boot at once.
 const bootsAtOnce = 10
 
-// BenchmarkRolloutAndJoins boots hosts of one pool while another pool of the same Cluster is rolled out, and as the
-// peer the same number of hosts before and after the rollout. Times are from the request of a host for its
-// configuration to its Node in the pool.
+// loadWindow is how long the use of the processor is measured.
+const loadWindow = 10 * time.Second
+
+// BenchmarkRolloutAndJoins boots hosts of one pool while another pool of the same Cluster is rolled out. The peer is
+// the same number of hosts that boot while a process uses as much processor time as the rollout, and has nothing to do
+// with Poolboot and its API servers. Others boot while nothing else happens, before and after the rollout. Times are
+// from the request of a host for its configuration to its Node in the pool.
 //
-// "x-peer" is the median of the boots during the rollout divided by that of the others. The hosts, their agents, the
-// API servers and Poolboot share the processor. "updates/s" is how fast the rollout was meanwhile: with 10 % of the
-// hosts away at a time for five minutes, 5,000 hosts are updated at 1.7 per second. "ms-queue" and "ms-queue-quiet"
-// are how long objects waited in the queues of the controllers of a boot with and without the rollout, and
-// "ms-request" and "ms-request-quiet" how long the API servers took to answer Poolboot. The other metrics are those of
-// [BenchmarkRollout]; the boots beside the rollout are part of its requests.
+// "x-peer" is the median of the boots during the rollout divided by that of the peer, and "x-quiet" divided by that of
+// the boots beside nothing. The hosts, their agents, the API servers and Poolboot share the processor: "cores" is how
+// many cores the rollout used. "updates/s" is how fast it was meanwhile: with 10 % of the hosts away at a time for
+// five minutes, 5,000 hosts are updated at 1.7 per second. "ms-queue" and "ms-queue-quiet" are how long objects waited
+// in the queues of the controllers of a boot with and without the rollout, and "ms-request" and "ms-request-quiet" how
+// long the API servers took to answer Poolboot. The other metrics are those of [BenchmarkRollout]; the boots beside
+// the rollout are part of its requests.
 func BenchmarkRolloutAndJoins(b *testing.B) {
 	gomega.RegisterTestingT(b)
 	ctrl.SetLogger(logr.Discard())
 	withFleets(b, defaultRollout, func(ctx context.Context, b *testing.B, s *site.Site, hardware *storm.Hardware, fleet *storm.Fleet, n int) {
-		quiet, busy := &boots{}, &boots{}
+		quiet, busy, peer := &boots{}, &boots{}, &boots{}
 		round := 0
-		boot := func(to *boots, before func()) {
+		boot := func(to *boots, before func() error) {
+			b.Helper()
 			round++
 			hosts, err := fleet.NewBoots(ctx, hardware, fmt.Sprintf("boots-%d", round), bootsAtOnce)
+			if err == nil {
+				err = before()
+			}
+			if err == nil {
+				err = to.measure(ctx, s, hosts)
+			}
 			if err != nil {
 				b.Fatal(err)
 			}
-			before()
-			if err := to.measure(ctx, s, hosts); err != nil {
-				b.Fatal(err)
-			}
 		}
-		boot(quiet, func() {})
+		nothing := func() error { return nil }
+		boot(quiet, nothing)
+		idle, err := usedCores(ctx, loadWindow)
+		if err != nil {
+			b.Fatal(err)
+		}
 		var rollout rolloutRun
 		var began time.Time
 		var updatedBefore int
-		boot(busy, func() {
+		var cores float64
+		boot(busy, func() (err error) {
 			rollout = beginRollout(ctx, b, s, fleet)
 			if err := fleet.WaitForShare(ctx, rollout.rendered, 0.1); err != nil {
-				b.Fatal(err)
+				return err
 			}
 			began, updatedBefore = time.Now(), fleet.Updated(rollout.rendered)
+			cores, err = usedCores(ctx, loadWindow)
+			return err
 		})
 		updated := fleet.Updated(rollout.rendered)
 		if updated == fleet.Size() {
@@ -65,13 +81,23 @@ func BenchmarkRolloutAndJoins(b *testing.B) {
 		b.ReportMetric(float64(updated-updatedBefore)/time.Since(began).Seconds(), "updates/s")
 		b.Logf("boots beside the rollout took %s, and before it %s: median", busy.percentile(50), quiet.percentile(50))
 		rollout.follow(ctx, b, s, fleet, n)
-		boot(quiet, func() {})
+		boot(quiet, nothing)
+		stop := func() error { return nil }
+		boot(peer, func() (err error) {
+			stop, err = startBusy(ctx, cores-idle)
+			return err
+		})
+		if err := stop(); err != nil {
+			b.Fatal(err)
+		}
 
-		b.ReportMetric(busy.percentile(50).Seconds(), "s-boot")
-		b.ReportMetric(busy.percentile(99).Seconds(), "s-boot-p99")
-		b.ReportMetric(quiet.percentile(50).Seconds(), "peer-s-boot")
-		b.ReportMetric(quiet.percentile(99).Seconds(), "peer-s-boot-p99")
-		b.ReportMetric(busy.percentile(50).Seconds()/quiet.percentile(50).Seconds(), "x-peer")
+		b.ReportMetric(cores-idle, "cores")
+		for name, of := range map[string]*boots{"": busy, "peer-": peer, "quiet-": quiet} {
+			b.ReportMetric(of.percentile(50).Seconds(), name+"s-boot")
+			b.ReportMetric(of.percentile(99).Seconds(), name+"s-boot-p99")
+		}
+		b.ReportMetric(busy.percentile(50).Seconds()/peer.percentile(50).Seconds(), "x-peer")
+		b.ReportMetric(busy.percentile(50).Seconds()/quiet.percentile(50).Seconds(), "x-quiet")
 		b.ReportMetric(busy.queued(), "ms-queue")
 		b.ReportMetric(quiet.queued(), "ms-queue-quiet")
 		b.ReportMetric(busy.answered(), "ms-request")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,13 +25,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
-// PoolsOfCluster lists the pools of a Cluster.
+// PoolsOfCluster lists the pools of a Cluster by name. The cache lists objects in another order each time.
 func PoolsOfCluster(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]poolv1.MachineConfigPool, error) {
 	pools := &poolv1.MachineConfigPoolList{}
 	err := c.List(ctx, pools, client.InNamespace(cluster.Namespace))
-	return slices.DeleteFunc(pools.Items, func(p poolv1.MachineConfigPool) bool {
+	ofCluster := slices.DeleteFunc(pools.Items, func(p poolv1.MachineConfigPool) bool {
 		return p.Spec.ClusterName != cluster.Name
-	}), err
+	})
+	slices.SortFunc(ofCluster, func(a, b poolv1.MachineConfigPool) int { return strings.Compare(a.Name, b.Name) })
+	return ofCluster, err
 }
 
 // GetIfExists reads an object, and returns nil if it does not exist.
