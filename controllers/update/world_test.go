@@ -113,7 +113,6 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 		}
 		return err
 	})
-	faults.List = controllertest.ListInAnyOrder
 	management := interceptor.NewClient(w.management, faults)
 	faults.SubResourceCreate = func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
 		if pod, isPod := o.(*corev1.Pod); isPod && w.evict != nil {

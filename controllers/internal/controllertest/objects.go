@@ -1,21 +1,27 @@
 package controllertest
 
 import (
+	"context"
+	"math/rand/v2"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// NewClientBuilder returns a builder of a fake client with the scheme of the controllers and these objects.
+// NewClientBuilder returns a builder of a fake client with the scheme of the controllers and these objects. It lists
+// objects in any order, as the cache of a manager does.
 func NewClientBuilder(objects ...client.Object) *fake.ClientBuilder {
-	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...)
+	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{List: listInAnyOrder})
 }
 
 // NewCluster returns a Cluster whose control plane is initialized.
@@ -73,4 +79,16 @@ func NewNode(name string, roles ...string) *corev1.Node {
 		node.Labels[poolv1.NodeRoleLabelPrefix+role] = ""
 	}
 	return node
+}
+
+func listInAnyOrder(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	rand.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+	return meta.SetList(list, items)
 }
