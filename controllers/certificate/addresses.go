@@ -111,9 +111,10 @@ func (r *Reconciler) enrollmentRanges(ctx context.Context, config *bootstrapv1.P
 	return enrollment.Spec.AddressRanges, nil
 }
 
-// markUsed records that something else uses an address, if it is a known address.
+// markUsed records that something else uses an address, if it is a known address. Of several, it keeps the same one in
+// whatever order they are listed: a message with another one would be reported again.
 func (a *addresses) markUsed(address netip.Addr, by string) {
-	if slices.Contains(a.known, address) {
+	if other, ok := a.usedBy[address]; slices.Contains(a.known, address) && (!ok || by < other) {
 		a.usedBy[address] = by
 	}
 }

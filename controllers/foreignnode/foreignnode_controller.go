@@ -105,7 +105,10 @@ func (r *Reconciler) checkNodes(ctx context.Context, cluster client.ObjectKey, p
 	var errs []error
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if reason, note := problemOf(node, pools); reason != "" && isForeign(node) {
+		if !isForeign(node) {
+			continue
+		}
+		if reason, note := problemOf(node, pools); reason != "" {
 			errs = append(errs, createEvent(ctx, w, cluster, node, reason, note))
 		}
 	}

@@ -87,6 +87,7 @@ func BenchmarkPoolEvent(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			ctx := b.Context()
 			w, l := newWorld(1), &lister{}
+			w.addOtherPools(ctx)
 			w.render(ctx, "rendered-worker-2")
 			for i := range size {
 				config, machine, node := newObjects(hostName(i))

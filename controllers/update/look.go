@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -201,6 +202,7 @@ func (r rollouts) lookAt(ctx context.Context, s *poolScope, h *host) (isComplete
 			h.target = revision
 		}
 		isComplete = err == nil && h.version(s.surroundings) != ""
+		s.isIncomplete = s.isIncomplete || err != nil && !errors.Is(err, errNothingToRun)
 	}
 	h.see(s)
 	return isComplete, nil

@@ -1,19 +1,19 @@
 package update
 
 import (
-	"fmt"
+	"errors"
 	"maps"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 )
 
 var _ = Describe("A look at a pool", func() {
@@ -24,11 +24,7 @@ var _ = Describe("A look at a pool", func() {
 	}
 	newScene := func(ctx SpecContext) *scene {
 		s := &scene{world: newWorld(3)}
-		for i := range 5 { // which the cache lists in another order each time
-			other := controllertest.NewPool(clusterKey, fmt.Sprint("other-", i))
-			other.UID = types.UID(other.Name)
-			Expect(s.management.Create(ctx, other)).To(Succeed())
-		}
+		s.addOtherPools(ctx)
 		s.adopt(ctx)
 		s.last = s.reconciler.looks.known[poolKey].hosts
 		Expect(s.last).To(HaveLen(3))
@@ -91,6 +87,17 @@ var _ = Describe("A look at a pool", func() {
 		Expect(s.management.Delete(ctx, p)).To(Succeed())
 		Expect(s.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
 		Expect(s.reconciler.looks.known).To(BeEmpty())
+	})
+
+	It("is repeated a minute after it could not determine what hosts should run, because no event says that it can", func(ctx SpecContext) {
+		s := newScene(ctx)
+		offer := s.reconciler.Offer
+		s.reconciler.Offer = func() (desired.Offer, error) {
+			return desired.Offer{}, errors.New("the CA of the config server is being replaced")
+		}
+		Expect(s.reconcilePool(ctx)).To(HaveField("RequeueAfter", time.Minute))
+		s.reconciler.Offer = offer
+		Expect(s.reconcilePool(ctx)).To(HaveField("RequeueAfter", BeZero()))
 	})
 
 	It("does not change what it remembers when it tells a host", func(ctx SpecContext) {

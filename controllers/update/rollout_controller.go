@@ -22,6 +22,10 @@ import (
 // has recorded others. Usually an event comes first.
 const rolloutRetry = 10 * time.Second
 
+// targetRetry is how soon a pool is looked at again while it is not known what some of its hosts should run. Nothing
+// watches all that this depends on: the CA of the config server is a file, and the kubeconfig of the Cluster a Secret.
+const targetRetry = time.Minute
+
 // rollouts reconciles MachineConfigPools. One pool is never reconciled twice at the same time by one manager.
 type rollouts struct{ *Reconciler }
 
@@ -68,8 +72,11 @@ func (r rollouts) follow(ctx context.Context, s *poolScope) (again time.Duration
 	err := r.gather(ctx, s)
 	hasWork := err == nil && s.hasWork()
 	r.pace.took(client.ObjectKeyFromObject(s.pool), time.Since(began))
+	if s.isIncomplete {
+		again = targetRetry
+	}
 	if !hasWork {
-		return 0, err
+		return again, err
 	}
 	if err := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s), r.start(ctx, s)); err != nil {
 		return 0, err
@@ -77,7 +84,7 @@ func (r rollouts) follow(ctx context.Context, s *poolScope) (again time.Duration
 	if s.hold.Why == "" && s.isWaiting() || s.gates.closed != nil {
 		return rolloutRetry, nil
 	}
-	return 0, nil
+	return again, nil
 }
 
 // result returns the result for an error.

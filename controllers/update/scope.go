@@ -16,8 +16,9 @@ type poolScope struct {
 	nodes, liveNodes client.Client
 	// maxUnavailable is the limit for the hosts.
 	maxUnavailable int
-	// hosts are the hosts of the pool.
-	hosts []*host
+	// hosts are the hosts of the pool. isIncomplete means that the targets of some are not known because of an error.
+	hosts        []*host
+	isIncomplete bool
 	// unadoptable has the names of the hosts of which nothing is recorded, and of which it is known that nothing can
 	// be: they are updated like any other. Another host of which nothing is recorded is left alone.
 	unadoptable map[string]bool

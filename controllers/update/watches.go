@@ -68,8 +68,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.poolController, err = ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
 		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
-												predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}))).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(pools), // others inherit from the worker pool
+			predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}, predicate.Funcs{UpdateFunc: isResync}))).
+		// Others inherit from the worker pool.
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(pools),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(pools), clusterChanged).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPool),
@@ -79,6 +80,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client))).
 		Build(rollouts{r})
 	return err
+}
+
+// isResync selects the events of the manager's --sync-period. What the targets of hosts depend on can change without
+// another event, such as the CA of the config server.
+func isResync(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 }
 
 // requestPools returns requests for the pools of a Cluster, or for those of the Cluster of a pool.

@@ -89,6 +89,16 @@ func newWorld(hosts int) *world {
 	return w
 }
 
+// addOtherPools adds pools that have no hosts.
+func (w *world) addOtherPools(ctx context.Context) {
+	GinkgoHelper()
+	for i := range 5 {
+		other := controllertest.NewPool(clusterKey, fmt.Sprint("other-", i))
+		other.UID = types.UID(other.Name)
+		Expect(w.management.Create(ctx, other)).To(Succeed())
+	}
+}
+
 // newDrainingWorld returns a world with two hosts, of which the first one waits for its drain to run rendered-worker-2.
 func newDrainingWorld(ctx context.Context) *world {
 	GinkgoHelper()
