@@ -44,6 +44,8 @@ type drainer struct {
 	now  time.Time
 	// written tracks the Nodes that were written.
 	written *ownwrites.Tracker
+	// attachments shares lists of the volumes of the Cluster.
+	attachments *attachments
 }
 
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and

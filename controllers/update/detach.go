@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,13 +15,6 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
-)
-
-const (
-	// pageSize is how many VolumeAttachments are read at a time.
-	pageSize = 500
-	// maxPages limits what is read: an API server of a workload cluster can answer with pages without end.
-	maxPages = 400
 )
 
 // detach waits until the volumes of the Pods that left the Node are detached from it, as Cluster API does before it
@@ -91,48 +83,27 @@ func (d drainer) attached(ctx context.Context, node *corev1.Node, staying map[cl
 			volumes = append(volumes, name)
 		}
 	}
-	if err := d.eachAttachment(ctx, func(a *storagev1.VolumeAttachment) error {
-		if a.Spec.NodeName != node.Name || !a.Status.Attached {
-			return nil
-		}
-		volume := ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
+	attached, err := d.attachments.ofNode(ctx, d.workload, client.ObjectKeyFromObject(d.cluster), node.Name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range attached {
+		volume := ptr.Deref(attached[i].Spec.Source.PersistentVolumeName, "")
 		if volume == "" {
-			add(nil, "VolumeAttachment "+a.Name)
-			return nil
+			add(nil, "VolumeAttachment "+attached[i].Name)
+			continue
 		}
 		pv, err := workload.GetIfExists[corev1.PersistentVolume](ctx, d.workload, client.ObjectKey{Name: volume})
 		if err != nil {
-			return fmt.Errorf("read PersistentVolume %s: %w", volume, err)
+			return nil, fmt.Errorf("read PersistentVolume %s: %w", volume, err)
 		}
 		add(pv, "PersistentVolume "+volume)
-		return nil
-	}); err != nil {
-		return nil, err
 	}
 	for name := range reported {
 		volumes = append(volumes, "volume "+name)
 	}
 	slices.Sort(volumes)
 	return volumes, nil
-}
-
-// eachAttachment calls read for each VolumeAttachment of the cluster.
-func (d drainer) eachAttachment(ctx context.Context, read func(*storagev1.VolumeAttachment) error) error {
-	list := &storagev1.VolumeAttachmentList{}
-	for range maxPages {
-		if err := d.workload.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("list VolumeAttachments: %w", err)
-		}
-		for i := range list.Items {
-			if err := read(&list.Items[i]); err != nil {
-				return err
-			}
-		}
-		if list.Continue == "" {
-			return nil
-		}
-	}
-	return fmt.Errorf("list VolumeAttachments: the cluster has more than %d", maxPages*pageSize)
 }
 
 // reportedName returns how the status of a Node names a volume. It returns "" if that does not follow from the

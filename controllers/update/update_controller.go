@@ -111,6 +111,8 @@ type Reconciler struct {
 	// pace limits how often a pool is looked at. budget limits how often a host is reconciled.
 	pace   pace
 	budget budget
+	// attachments shares lists of the volumes that are attached to the Nodes of a Cluster.
+	attachments attachments
 	// written tracks the versions of PoolbootConfigs, Machines and Nodes that this package wrote.
 	written ownwrites.Tracker
 	// telling has the hosts that are being told what to run, by the UIDs of their PoolbootConfigs.
@@ -243,7 +245,7 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 		if err != nil {
 			return result, err
 		}
-		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now, written: &r.written}
+		d := drainer{management: r.Client, workload: w, cluster: in.cluster, pool: in.pool, now: o.now, written: &r.written, attachments: &r.attachments}
 		if h.mustDrain() {
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
