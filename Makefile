@@ -135,7 +135,7 @@ bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; ho
 	STORM="$(or $(STORM),100 1000 5000)" go test -run '^$$' -bench 'Storm/hosts=/by=$(BY)' -v -timeout 6h ./test/bench/
 
 .PHONY: bench-rollout
-bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "1000 5000"; hours on a small machine). FAULTS=1: while hosts fail, agents are killed, and Poolboot and both API servers restart.
+bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "1000 5000"; hours on a small machine). REBOOT: the mean time of a reboot. FAULTS=1: while hosts fail, agents are killed, and Poolboot and both API servers restart.
 	@set -e; for hosts in $(or $(ROLLOUT),1000 5000); do if [ -n "$(FAULTS)" ]; then \
 		ROLLOUT_HOSTS=$$hosts go test -v -count 1 -timeout 8h ./test/suites/rollouts; \
 	else ROLLOUT=$$hosts go test -run '^$$' -bench 'Rollout$$' -benchtime 1x -v -timeout 8h ./test/bench/; fi; done
