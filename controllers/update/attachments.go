@@ -29,9 +29,8 @@ type attachments struct {
 type attachmentQueue struct {
 	// running is locked during a list.
 	running sync.Mutex
-
-	mu sync.Mutex
-	// next is the list that has not begun, or nil if nobody waits for one.
+	// next is the list that has not begun, or nil if nobody waits for one. It is changed only under the lock of the
+	// attachments.
 	next *attachmentList
 }
 
@@ -51,10 +50,9 @@ var errNotListed = errors.New("the list of VolumeAttachments did not end")
 // ofNode returns the VolumeAttachments of the volumes that are attached to a Node. They are from a list that began
 // after the call. live reads from the API server of the Cluster.
 func (a *attachments) ofNode(ctx context.Context, live client.Reader, cluster client.ObjectKey, node string) ([]storagev1.VolumeAttachment, error) {
-	queue := a.queue(cluster)
-	list, isFirst := queue.join()
+	queue, list, isFirst := a.join(cluster)
 	if isFirst {
-		queue.run(ctx, live, list)
+		a.run(ctx, live, queue, list)
 	}
 	select {
 	case <-list.done:
@@ -64,37 +62,32 @@ func (a *attachments) ofNode(ctx context.Context, live client.Reader, cluster cl
 	}
 }
 
-func (a *attachments) queue(cluster client.ObjectKey) *attachmentQueue {
+// join returns the next list of a Cluster. The first one who joins it must run it.
+func (a *attachments) join(cluster client.ObjectKey) (queue *attachmentQueue, list *attachmentList, isFirst bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.clusters == nil {
 		a.clusters = map[client.ObjectKey]*attachmentQueue{}
 	}
-	if a.clusters[cluster] == nil {
-		a.clusters[cluster] = &attachmentQueue{}
+	if queue = a.clusters[cluster]; queue == nil {
+		queue = &attachmentQueue{}
+		a.clusters[cluster] = queue
 	}
-	return a.clusters[cluster]
-}
-
-// join returns the next list. The first one who joins it must run it.
-func (q *attachmentQueue) join() (list *attachmentList, isFirst bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.next != nil {
-		return q.next, false
+	if queue.next != nil {
+		return queue, queue.next, false
 	}
-	q.next = &attachmentList{done: make(chan struct{}), err: errNotListed}
-	return q.next, true
+	queue.next = &attachmentList{done: make(chan struct{}), err: errNotListed}
+	return queue, queue.next, true
 }
 
 // run runs the next list when the one before has ended.
-func (q *attachmentQueue) run(ctx context.Context, live client.Reader, list *attachmentList) {
-	q.running.Lock()
-	defer q.running.Unlock()
+func (a *attachments) run(ctx context.Context, live client.Reader, queue *attachmentQueue, list *attachmentList) {
+	queue.running.Lock()
+	defer queue.running.Unlock()
 	defer close(list.done)
-	q.mu.Lock()
-	q.next = nil // who comes now needs another list
-	q.mu.Unlock()
+	a.mu.Lock()
+	queue.next = nil // who comes now needs another list
+	a.mu.Unlock()
 	list.byNode, list.err = listAttachments(ctx, live)
 }
 

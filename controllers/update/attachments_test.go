@@ -16,10 +16,10 @@ import (
 )
 
 // isAwaited reports whether somebody waits for the next list.
-func (q *attachmentQueue) isAwaited() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.next != nil
+func (a *attachments) isAwaited() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.clusters[clusterKey].next != nil
 }
 
 var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
@@ -109,7 +109,7 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 		first := ask(ctx, "host-0")
 		Eventually(began).Should(Receive())
 		leader := ask(ctx, "host-0")
-		Eventually(shared.queue(clusterKey).isAwaited).Should(BeTrue())
+		Eventually(shared.isAwaited).Should(BeTrue())
 		other := ask(ctx, "host-0")
 		Consistently(other, 100*time.Millisecond).ShouldNot(Receive())
 		answer <- nil
@@ -124,7 +124,7 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 		first := ask(ctx, "host-0")
 		Eventually(began).Should(Receive())
 		second := ask(ctx, "host-0")
-		Eventually(shared.queue(clusterKey).isAwaited).Should(BeTrue())
+		Eventually(shared.isAwaited).Should(BeTrue())
 		short, cancel := context.WithCancel(ctx)
 		third := ask(short, "host-0")
 		cancel()

@@ -23,7 +23,7 @@ import (
 const rolloutRetry = 10 * time.Second
 
 // targetRetry is how soon a pool is looked at again while it is not known what some of its hosts should run. Nothing
-// watches all that this depends on: the CA of the config server is a file, and the kubeconfig of the Cluster a Secret.
+// watches all that this depends on: the CA of the config server is a file.
 const targetRetry = time.Minute
 
 // rollouts reconciles MachineConfigPools. One pool is never reconciled twice at the same time by one manager.

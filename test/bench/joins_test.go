@@ -82,7 +82,7 @@ func BenchmarkRolloutAndJoins(b *testing.B) {
 		b.Logf("boots beside the rollout took %s, and before it %s: median", busy.percentile(50), quiet.percentile(50))
 		rollout.follow(ctx, b, s, fleet, n)
 		boot(quiet, nothing)
-		stop := func() error { return nil }
+		var stop func() error
 		boot(peer, func() (err error) {
 			stop, err = startBusy(ctx, cores-idle)
 			return err
