@@ -2,9 +2,12 @@ package move
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,10 +97,37 @@ func beginUpdate(ctx context.Context, s *site.Site, t *tenant.Tenant, history *s
 func expectUpdated(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory) string {
 	GinkgoHelper()
 	// An agent that could not reach the config server during the move tries again after up to a minute.
-	Eventually(ctx, func() *poolv1.MachineConfigPool { return getPool(ctx, s, t) }, "4m").Should(
-		Satisfy(func(p *poolv1.MachineConfigPool) bool { return conditions.IsTrue(p, poolv1.UpdatedCondition) }))
+	Eventually(ctx, func(g Gomega) {
+		infra := getPool(ctx, s, t)
+		g.Expect(conditions.IsTrue(infra, poolv1.UpdatedCondition)).To(BeTrue(), "%s", describe(ctx, s, t, infra))
+	}, "4m").Should(Succeed())
 	revisionsOf(ctx, s, t)
 	_, most := updatingNodes(history)
 	Expect(most).To(Equal(1))
 	return getPool(ctx, s, t).Status.Configuration.Name
+}
+
+// describe returns the conditions of the pool and of its hosts, and what the hosts were told and report, a line each.
+func describe(ctx context.Context, s *site.Site, t *tenant.Tenant, infra *poolv1.MachineConfigPool) string {
+	GinkgoHelper()
+	lines := &strings.Builder{}
+	list := func(of interface {
+		client.Object
+		conditions.Getter
+	}) {
+		for _, condition := range of.GetConditions() {
+			fmt.Fprintln(lines, of.GetName(), condition.Type, condition.Status, condition.Reason, condition.Message)
+		}
+	}
+	list(infra)
+	configs, nodes := &bootstrapv1.PoolbootConfigList{}, &corev1.NodeList{}
+	Expect(s.ManagementClient.List(ctx, configs, client.InNamespace(t.Namespace))).To(Succeed())
+	for i := range configs.Items {
+		list(&configs.Items[i])
+	}
+	Expect(s.WorkloadClient.List(ctx, nodes)).To(Succeed())
+	for i := range nodes.Items {
+		fmt.Fprintln(lines, nodes.Items[i].Name, nodes.Items[i].Annotations)
+	}
+	return lines.String()
 }
