@@ -194,9 +194,11 @@ func (s *Service) logging(see func(agent.Node)) func(agent.Node) {
 	}
 }
 
-// loop calls Step when something happens, or after the time that the last one returned.
+// loop calls Step when something happens, or after the time that the last one returned. A try that fails because
+// something happened does not make the next one later: a host whose Node changes often would wait for minutes after a
+// short outage.
 func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest, changes *watcher) error {
-	failures := 0
+	failures, isDue := 0, true
 	for {
 		node := nodes.get()
 		wait, err := a.Step(ctx, node)
@@ -206,7 +208,9 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 		case errors.Is(err, agent.ErrReplaced):
 			return err
 		case err != nil:
-			failures++
+			if isDue || failures == 0 {
+				failures++
+			}
 			wait = retryAfter(failures)
 			s.Log.Error("the agent tries again", "error", err, "after", wait.String())
 		default:
@@ -222,12 +226,14 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 		}
 		releaseMemory()
 		timer := time.NewTimer(wait)
+		isDue = false
 		select {
 		case <-ctx.Done():
 		case <-nodes.changed:
 		case <-changes.changed():
 			a.CheckSoon()
 		case <-timer.C:
+			isDue = true
 		}
 		timer.Stop()
 		if ctx.Err() != nil {

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
@@ -69,6 +72,28 @@ var _ = Describe("The agent on a host", func() {
 		Expect(buffer).To(gbytes.Say("error=refused"))
 		Expect(buffer).To(gbytes.Say("error=timeout"))
 		Expect(buffer).To(gbytes.Say("the agent reads its Node again"))
+	})
+
+	It("tries again soon after an outage of the config server in which its Node changed often", func() {
+		w, buffer := newWorld(), gbytes.NewBuffer()
+		w.install("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		first := w.offer("rendered-a", "a")
+		s := w.service()
+		s.Log = slog.New(slog.NewTextHandler(buffer, nil))
+		start(s)
+		Eventually(state(w), "15s").Should(Equal("Done " + first))
+		w.mu.Lock()
+		w.expires = time.Now() // the config server refuses
+		w.mu.Unlock()
+		w.offer("rendered-b", "b")
+		for i := range 20 {
+			Eventually(buffer, "15s").Should(gbytes.Say("the agent tries again"))
+			w.annotate(map[string]*string{"example.com/changed": ptr.To(strconv.Itoa(i))})
+		}
+		for _, wait := range regexp.MustCompile(`after=(\S+)`).FindAllStringSubmatch(string(buffer.Contents()), -1) {
+			Expect(time.ParseDuration(wait[1])).To(BeNumerically("<", 4*firstRetry))
+		}
 	})
 
 	It("reports a damaged journal, and changes nothing", func() {
