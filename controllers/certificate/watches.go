@@ -7,7 +7,9 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +39,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	r.controller, err = ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
-		For(&bootstrapv1.PoolbootConfig{}).
+		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(hostChanged())).
 		Watches(&poolv1.Enrollment{}, handler.EnqueueRequestsFromMapFunc(r.configsOfEnrollment), builder.WithPredicates(addressRangesChanged())).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("certificate", r.configsOfCluster)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
@@ -80,6 +82,29 @@ func addressRangesChanged() predicate.Predicate {
 			return ok && okAfter && !slices.Equal(before.Spec.AddressRanges, after.Spec.AddressRanges)
 		},
 	}
+}
+
+// hostChanged matches updates of a PoolbootConfig, and resyncs, unless only the progress of the host changed. That
+// happens several times in each update, and a request that is not approved is checked against all other hosts.
+func hostChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*bootstrapv1.PoolbootConfig)
+		after, okAfter := e.ObjectNew.(*bootstrapv1.PoolbootConfig)
+		return ok && okAfter && (before.ResourceVersion == after.ResourceVersion || !equality.Semantic.DeepEqual(withoutProgress(before), withoutProgress(after)))
+	}}
+}
+
+// withoutProgress returns what decisions can depend on.
+func withoutProgress(config *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
+	c := *config
+	c.ObjectMeta = metav1.ObjectMeta{
+		Labels: config.Labels, Annotations: config.Annotations, OwnerReferences: config.OwnerReferences, DeletionTimestamp: config.DeletionTimestamp,
+	}
+	c.Status.Update = bootstrapv1.UpdateStatus{}
+	c.Status.Conditions = slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(condition metav1.Condition) bool {
+		return condition.Type == bootstrapv1.UpdatedCondition || condition.Type == clusterv1.ReadyCondition
+	})
+	return &c
 }
 
 // hostAddressesChanged matches updates of a BareMetalHost that can change its known addresses.

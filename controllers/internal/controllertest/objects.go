@@ -16,12 +16,14 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // NewClientBuilder returns a builder of a fake client with the scheme of the controllers and these objects. It lists
-// objects in any order, as the cache of a manager does.
+// objects in any order, as the cache of a manager does, and has the index of workload.Watch.
 func NewClientBuilder(objects ...client.Object) *fake.ClientBuilder {
-	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{List: listInAnyOrder})
+	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{List: listInAnyOrder}).
+		WithIndex(&bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers)
 }
 
 // NewCluster returns a Cluster whose control plane is initialized.

@@ -28,7 +28,7 @@ type Watch struct {
 	Controller clustercache.SourceWatcher[ctrl.Request]
 	// Name identifies the watch. It must be unique in the manager: of two watches with one name, only the first starts.
 	Name string
-	// Configs reads PoolbootConfigs from the cache of the management cluster.
+	// Configs reads PoolbootConfigs from the cache of the management cluster, which has HostUserIndex.
 	Configs client.Reader
 }
 
@@ -45,12 +45,18 @@ func (w Watch) configsOfNode(ctx context.Context, cluster client.ObjectKey, node
 	if config, ok := record.ConfigOfNode(node); ok {
 		return []ctrl.Request{{NamespacedName: config}}
 	}
-	return ConfigsOfCluster(ctx, w.Configs, cluster, func(config *bootstrapv1.PoolbootConfig) bool {
-		if !record.HasNode(config) {
-			return config.Name == node.GetName()
-		}
-		return config.Status.NodeRef.Name == node.GetName()
-	})
+	requests := w.configsOfUser(ctx, cluster, NodeUserPrefix+node.GetName())
+	named := &bootstrapv1.PoolbootConfig{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: node.GetName()}
+	if err := w.Configs.Get(ctx, key, named, client.UnsafeDisableDeepCopy); err == nil && record.ClusterKey(named) == cluster && !record.HasNode(named) {
+		requests = append(requests, ctrl.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// configsOfUser returns requests for the PoolbootConfigs of the Cluster whose hosts can request certificates as a user.
+func (w Watch) configsOfUser(ctx context.Context, cluster client.ObjectKey, user string) []ctrl.Request {
+	return ConfigsOfCluster(ctx, w.Configs, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true }, client.MatchingFields{HostUserIndex: user})
 }
 
 // NodesOfPools watches Nodes and requests a reconcile of the MachineConfigPool that is recorded for the PoolbootConfig
@@ -106,7 +112,7 @@ func HostUsers(object client.Object) (users []string) {
 }
 
 // CertificateSigningRequests watches certificate signing requests, and requests a reconcile of the PoolbootConfig whose
-// join credential, or whose kubelet for a serving certificate, created one. Configs must have HostUserIndex.
+// join credential, or whose kubelet for a serving certificate, created one.
 func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
 	return w.start(ctx, cluster, &certificatesv1.CertificateSigningRequest{}, func(ctx context.Context, object client.Object) []ctrl.Request {
 		request, ok := object.(*certificatesv1.CertificateSigningRequest)
@@ -117,7 +123,7 @@ func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.Ob
 		if !usesCredential && request.Spec.SignerName != certificatesv1.KubeletServingSignerName {
 			return nil
 		}
-		return ConfigsOfCluster(ctx, w.Configs, cluster, func(*bootstrapv1.PoolbootConfig) bool { return true }, client.MatchingFields{HostUserIndex: request.Spec.Username})
+		return w.configsOfUser(ctx, cluster, request.Spec.Username)
 	}, predicates...)
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -73,7 +74,7 @@ var _ = Describe("A watch on a workload cluster", func() {
 		cc      *connected
 		c       controller
 		watch   workload.Watch
-		configs client.Client
+		configs client.WithWatch
 	)
 	BeforeEach(func() {
 		var cancel context.CancelFunc
@@ -126,6 +127,26 @@ var _ = Describe("A watch on a workload cluster", func() {
 		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
 		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})).To(Equal("metal/one"))
 		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}})).To(Equal("metal/node-4"), "which has lost its status")
+	})
+
+	It("requests none for a Node that is not of a host, without looking at all hosts", func() {
+		watch.Configs = interceptor.NewClient(configs, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				all := &client.ListOptions{}
+				all.ApplyOptions(options)
+				if all.FieldSelector == nil {
+					defer GinkgoRecover()
+					Fail("all PoolbootConfigs were listed")
+				}
+				return c.List(ctx, list, options...)
+			}})
+		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
+		informer, err := cc.informers.FakeInformerFor(ctx, &corev1.Node{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{"node-9", "one", "three"} {
+			informer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		Consistently(c.queue.Len, "100ms").Should(BeZero())
 	})
 
 	It("requests the PoolbootConfig whose join credential created a certificate signing request", func() {
