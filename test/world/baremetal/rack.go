@@ -72,6 +72,7 @@ func NewRack(ctx context.Context) (_ *Rack, err error) {
 	if r.all, err = hierarchies(); err != nil {
 		return nil, err
 	}
+	raiseLimits()
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("create a rack: %w", err), r.Close())
