@@ -27,9 +27,10 @@ type answer struct {
 	err  error
 }
 
-// hold sends a request in the background, and returns when it is recorded.
+// hold sends a request in the background when the config server knows the host, and returns when it is recorded.
 func (s *configServer) hold(ctx context.Context, m *machine) <-chan answer {
 	GinkgoHelper()
+	s.waitFor(m)
 	got := make(chan answer, 1)
 	go func() {
 		code, body, err := s.send(m.path(), m.token)
@@ -37,6 +38,12 @@ func (s *configServer) hold(ctx context.Context, m *machine) <-chan answer {
 	}()
 	Eventually(requestedTime(ctx, m)).ShouldNot(BeNil())
 	return got
+}
+
+// waitFor waits until the cache of the config server has a host. Until then, all its requests are refused.
+func (s *configServer) waitFor(m *machine) {
+	GinkgoHelper()
+	Eventually(s.answers(m.path(), "guessed")).Should(Equal(http.StatusUnauthorized))
 }
 
 func requestedTime(ctx context.Context, m *machine) func() *metav1.MicroTime {

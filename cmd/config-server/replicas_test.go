@@ -70,6 +70,7 @@ var _ = Describe("Replicas of the config server", func() {
 	It("answer every host, whichever replica it used before, even one that has just started", func(ctx SpecContext) {
 		first, second, m := serve(), serve(), newMachine(ctx, "any-replica")
 		waits := first.hold(ctx, m)
+		second.waitFor(m)
 		waitsToo := make(chan answer, 1)
 		go func() {
 			code, body, err := second.send(m.path(), m.token)
@@ -102,6 +103,9 @@ var _ = Describe("Replicas of the config server", func() {
 		m.prepare(ctx)
 		hosts := &configServer{url: "https://" + door}
 		Eventually(hosts.answers(m.path(), m.token)).Should(Equal(http.StatusOK))
+		for _, s := range old {
+			s.waitFor(waiting)
+		}
 		held := hosts.hold(ctx, waiting)
 
 		over := make(chan struct{})
