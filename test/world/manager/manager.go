@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/pprof"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,12 +61,15 @@ func Start(ctx context.Context, mgr ctrl.Manager) (*Running, error) {
 }
 
 // Stop stops the manager, waits for its last reconcile, and returns the manager's error. It can be called twice and on
-// nil.
+// nil. If a reconcile does not end, it prints what all goroutines do.
 func (r *Running) Stop() error {
 	if r == nil {
 		return nil
 	}
 	r.cancel()
 	<-r.ended
+	if errors.Is(r.err, context.DeadlineExceeded) {
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+	}
 	return r.err
 }
