@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +108,8 @@ func expectUpdated(ctx context.Context, s *site.Site, t *tenant.Tenant, history 
 	return getPool(ctx, s, t).Status.Configuration.Name
 }
 
-// describe returns the conditions of the pool and of its hosts, and what the hosts were told and report, a line each.
+// describe returns the conditions of the pool and of its hosts, what the hosts were told and report, and the states of
+// their BareMetalHosts, a line each.
 func describe(ctx context.Context, s *site.Site, t *tenant.Tenant, infra *poolv1.MachineConfigPool) string {
 	GinkgoHelper()
 	lines := &strings.Builder{}
@@ -127,7 +129,14 @@ func describe(ctx context.Context, s *site.Site, t *tenant.Tenant, infra *poolv1
 	}
 	Expect(s.WorkloadClient.List(ctx, nodes)).To(Succeed())
 	for i := range nodes.Items {
-		fmt.Fprintln(lines, nodes.Items[i].Name, nodes.Items[i].Annotations)
+		is := nodes.Items[i].Annotations
+		fmt.Fprintln(lines, nodes.Items[i].Name, "told", is[agentv1.DesiredAnnotation], "has", is[agentv1.CurrentAnnotation], is[agentv1.StateAnnotation], is[agentv1.ReasonAnnotation])
+	}
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	Expect(s.ManagementClient.List(ctx, hosts, client.InNamespace(t.Namespace))).To(Succeed())
+	for i := range hosts.Items {
+		status := hosts.Items[i].Status
+		fmt.Fprintln(lines, hosts.Items[i].Name, status.Provisioning.State, status.PoweredOn, status.ErrorMessage, fmt.Sprintf("%+v", status.OperationHistory.Provision))
 	}
 	return lines.String()
 }

@@ -50,6 +50,16 @@ func checkMove(ctx context.Context, s *site.Site, t *tenant.Tenant) (code int, t
 	return code, traps
 }
 
+// expectSafe waits until no trap is left. Metal3 works on hosts for seconds after they have joined or were moved, and
+// installs them again if they are moved meanwhile.
+func expectSafe(ctx context.Context, s *site.Site, t *tenant.Tenant) {
+	GinkgoHelper()
+	Eventually(ctx, func() []moveTrap {
+		_, traps := checkMove(ctx, s, t)
+		return traps
+	}).Should(BeEmpty())
+}
+
 func matchTrap(effect, object string) types.GomegaMatcher {
 	return And(HaveField("Effect", effect), HaveField("Object", object))
 }

@@ -82,10 +82,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		addUnansweredMachine(ctx, source, t, 2)
 		b.powerOn(ctx, other)
 		holdForMove(ctx, source, t, annotated)
-		Eventually(ctx, func() ([]moveTrap, error) {
-			_, traps := checkMove(ctx, source, t)
-			return traps, nil
-		}).Should(BeEmpty())
+		expectSafe(ctx, source, t)
 		Expect(target.ConfigServer.Start(ctx)).To(Succeed())
 		stopIronic(source)
 		move(ctx, options)
@@ -107,6 +104,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		addUnansweredMachine(ctx, target, t, 3)
 		beginUpdate(ctx, target, t, history)
 		holdForMove(ctx, target, t, annotated)
+		expectSafe(ctx, target, t)
 		backup := GinkgoT().TempDir()
 		stopIronic(target)
 		move(ctx, clusterctl.MoveOptions{FromKubeconfig: newKubeconfig(target), ToDirectory: backup, Namespace: t.Namespace})

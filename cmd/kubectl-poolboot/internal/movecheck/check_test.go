@@ -190,6 +190,10 @@ var _ = Describe("move-check", func() {
 		}),
 		Entry("a host that is being provisioned", Lost, "BareMetalHost metal/rack1-u1", "starts again", "wait", func(m *movable) { m.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning }),
 		Entry("a host that is being inspected", Note, "BareMetalHost metal/rack1-u2", "inspecting", "wait", func(m *movable) { m.free.Status.Provisioning.State = bmov1alpha1.StateInspecting }),
+		Entry("a host that the last move has left without status", Lost, "BareMetalHost metal/rack1-u1", "not restored since the last move", "wait until the baremetal-operator", func(m *movable) {
+			m.host.Annotations = map[string]string{bmov1alpha1.StatusAnnotation: "{}", bmov1alpha1.PausedAnnotation: "metal3.io/capm3"}
+			m.host.Status = bmov1alpha1.BareMetalHostStatus{}
+		}),
 		Entry("a provisioned host that no Metal3Machine has", Lost, "BareMetalHost metal/rack1-u2", "install it again", bmov1alpha1.StatusAnnotation,
 			func(m *movable) { m.free.Status.Provisioning.State = bmov1alpha1.StateProvisioned }),
 		Entry("an enrollment token that would not be moved", Lost, "Secret metal/batch", "would not be moved", "kubectl -n metal label secret batch clusterctl.cluster.x-k8s.io/move=", func(m *movable) { m.token.Labels = nil }),

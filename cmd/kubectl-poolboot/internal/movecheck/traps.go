@@ -91,7 +91,8 @@ var busyStates = map[bmov1alpha1.ProvisioningState]bool{
 	bmov1alpha1.StateRegistering: false, bmov1alpha1.StateInspecting: false, bmov1alpha1.StatePreparing: false,
 }
 
-// hostTraps returns the BareMetalHosts that Metal3 would provision again.
+// hostTraps returns the BareMetalHosts that Metal3 would provision again. The status annotation is what the
+// infrastructure provider of Metal3 wrote before the last move; it writes none for a host that is still paused.
 func (f *facts) hostTraps() (traps []trap) {
 	for i := range f.hosts.Items {
 		h := &f.hosts.Items[i]
@@ -102,6 +103,10 @@ func (f *facts) hostTraps() (traps []trap) {
 				effect, message = Lost, "it is "+string(state)+": after the move Metal3 does not know the progress, and starts again on a host that may be running"
 			}
 			traps = append(traps, trap{effect, at, message, "wait until it is provisioned or available"})
+		}
+		if metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.StatusAnnotation) && h.Status.OperationalStatus == "" {
+			traps = append(traps, trap{Lost, at, "its status was not restored since the last move, and another move would bring the status from before that one, or none: Metal3 would install the host again",
+				"wait until the baremetal-operator has restored it: Ironic must run, and the annotation " + bmov1alpha1.PausedAnnotation + " must be removed"})
 		}
 		isSaved := metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.StatusAnnotation) && metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.PausedAnnotation)
 		if isInstalled(h) && f.consumer(h) == nil && !isSaved {
