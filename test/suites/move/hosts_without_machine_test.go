@@ -99,6 +99,22 @@ func holdForMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name strin
 	})
 }
 
+// holdForBackup does the same for all installed hosts, and returns their names: clusterctl waits until Metal3 has saved
+// their status before it moves them to another cluster, but not before it writes them to a directory (toDirectory in
+// mover.go of clusterctl). Metal3 installs a host again that is restored without its status.
+func holdForBackup(ctx context.Context, s *site.Site, t *tenant.Tenant) (names []string) {
+	GinkgoHelper()
+	var hosts bmov1alpha1.BareMetalHostList
+	Expect(s.ManagementClient.List(ctx, &hosts, client.InNamespace(t.Namespace))).To(Succeed())
+	for i := range hosts.Items {
+		if hosts.Items[i].Status.Provisioning.State == bmov1alpha1.StateProvisioned {
+			holdForMove(ctx, s, t, hosts.Items[i].Name)
+			names = append(names, hosts.Items[i].Name)
+		}
+	}
+	return names
+}
+
 // resumeAfterMove removes the pause of holdForMove after the move.
 func resumeAfterMove(ctx context.Context, s *site.Site, t *tenant.Tenant, name string) {
 	GinkgoHelper()

@@ -105,6 +105,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		beginUpdate(ctx, target, t, history)
 		holdForMove(ctx, target, t, annotated)
 		expectSafe(ctx, target, t)
+		held := holdForBackup(ctx, target, t)
 		backup := GinkgoT().TempDir()
 		stopIronic(target)
 		move(ctx, clusterctl.MoveOptions{FromKubeconfig: newKubeconfig(target), ToDirectory: backup, Namespace: t.Namespace})
@@ -113,7 +114,9 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		Expect(source.StartIronic(ctx)).To(Succeed())
 		move(ctx, clusterctl.MoveOptions{ToKubeconfig: newKubeconfig(source), FromDirectory: backup, Namespace: t.Namespace})
 		t = initializeMoved(ctx, t, source)
-		resumeAfterMove(ctx, source, t, annotated)
+		for _, name := range held {
+			resumeAfterMove(ctx, source, t, name)
+		}
 
 		expectNodesJoined(ctx, source, t, 3, uids, annotated, first, other)
 		b.expectUsedUp(ctx, source, t, first, other)
