@@ -3,6 +3,8 @@ package move
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -113,6 +115,17 @@ func holdForBackup(ctx context.Context, s *site.Site, t *tenant.Tenant) (names [
 		}
 	}
 	return names
+}
+
+// expectStatusSaved expects a backup to have the status of hosts.
+func expectStatusSaved(backup string, t *tenant.Tenant, names []string) {
+	GinkgoHelper()
+	Expect(names).NotTo(BeEmpty())
+	for _, name := range names {
+		saved, err := os.ReadFile(filepath.Join(backup, "BareMetalHost_"+t.Namespace+"_"+name+".yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(saved)).To(ContainSubstring(bmov1alpha1.StatusAnnotation), "without it, Metal3 installs %s again", name)
+	}
 }
 
 // resumeAfterMove removes the pause of holdForMove after the move.

@@ -109,6 +109,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		backup := GinkgoT().TempDir()
 		stopIronic(target)
 		move(ctx, clusterctl.MoveOptions{FromKubeconfig: newKubeconfig(target), ToDirectory: backup, Namespace: t.Namespace})
+		expectStatusSaved(backup, t, held)
 		Expect(target.Manager.Kill()).To(Succeed())
 		Expect(source.ConfigServer.Start(ctx)).To(Succeed())
 		Expect(source.StartIronic(ctx)).To(Succeed())
