@@ -19,7 +19,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
@@ -89,7 +88,7 @@ var _ = Describe("The agent on a host", func() {
 		w.offer("rendered-b", "b")
 		for i := range 20 {
 			Eventually(buffer, "15s").Should(gbytes.Say("the agent tries again"))
-			w.annotate(map[string]*string{"example.com/changed": ptr.To(strconv.Itoa(i))})
+			w.annotate(map[string]*string{"example.com/changed": new(strconv.Itoa(i))})
 		}
 		for _, wait := range regexp.MustCompile(`after=(\S+)`).FindAllStringSubmatch(string(buffer.Contents()), -1) {
 			Expect(time.ParseDuration(wait[1])).To(BeNumerically("<", 4*firstRetry))

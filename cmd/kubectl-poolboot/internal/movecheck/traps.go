@@ -104,11 +104,12 @@ func (f *facts) hostTraps() (traps []trap) {
 			}
 			traps = append(traps, trap{effect, at, message, "wait until it is provisioned or available"})
 		}
-		if metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.StatusAnnotation) && h.Status.OperationalStatus == "" {
+		hasSavedStatus := metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.StatusAnnotation)
+		if hasSavedStatus && h.Status.OperationalStatus == "" {
 			traps = append(traps, trap{Lost, at, "its status was not restored since the last move, and another move would bring the status from before that one, or none: Metal3 would install the host again",
 				"wait until the baremetal-operator has restored it: Ironic must run, and the annotation " + bmov1alpha1.PausedAnnotation + " must be removed"})
 		}
-		isSaved := metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.StatusAnnotation) && metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.PausedAnnotation)
+		isSaved := hasSavedStatus && metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.PausedAnnotation)
 		if isInstalled(h) && f.consumer(h) == nil && !isSaved {
 			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine uses it, so its status is not saved in an annotation for the move: Metal3 would register and install it again",
 				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move remove the first annotation in the target`,
