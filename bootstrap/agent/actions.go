@@ -20,8 +20,16 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	if !mayContinue {
 		return a.fail("it was interrupted %d times while units were restarted", maxStarts+1)
 	}
+	work, done := a.carrying.begin(ctx, node, a.journal)
+	defer done()
+	if work.Err() != nil && ctx.Err() == nil {
+		return a.supersede()
+	}
 	u, err := a.loadUpdate()
-	if err != nil {
+	switch {
+	case errors.Is(err, errDocument):
+		return a.fail("%v", err)
+	case err != nil:
 		return now, err
 	}
 	a.report.setUpdate(u, agentv1.Applying)
@@ -34,10 +42,12 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	}); err != nil {
 		return now, err
 	}
-	restarted, err := a.runActions(ctx, u.plan.Actions)
+	restarted, err := a.runActions(work, u.plan.Actions)
 	switch {
 	case ctx.Err() != nil:
 		return now, ctx.Err()
+	case work.Err() != nil:
+		return a.supersede()
 	case err != nil:
 		logs := a.Executors.Units.FailedLogs(ctx)
 		return a.fail("%v\n%s", err, logs)
@@ -91,22 +101,4 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restar
 		}
 	}
 	return restarted, nil
-}
-
-// undoActions makes units use the previous configuration again. All actions are tried.
-func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
-	units := a.Executors.Units
-	err := a.do(ctx, string(update.DaemonReload), units.DaemonReload)
-	if a.journal.HasActed {
-		for _, action := range u.plan.Actions {
-			_, failed := a.runActions(ctx, []update.Action{action})
-			err = errors.Join(err, failed)
-		}
-	}
-	if !u.plan.Reboots() {
-		for _, unit := range u.stoppedUnits() {
-			err = errors.Join(err, a.do(ctx, "start "+unit, func(ctx context.Context) error { return units.Restart(ctx, unit) }))
-		}
-	}
-	return err
 }

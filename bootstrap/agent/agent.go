@@ -111,6 +111,10 @@ type Agent struct {
 	tried programTry
 	// repairs counts the repairs that followed each other.
 	repairs int
+	// carrying is what can be interrupted by another revision.
+	carrying carrying
+	// unread counts the tries of an undo that could not read what it undoes.
+	unread int
 }
 
 // evaluation is why a revision is not applied, until something changes on the host.
@@ -169,6 +173,7 @@ func (a *Agent) CheckSoon() { a.isDue, a.offered = true, nil }
 // ErrReplaced.
 func (a *Agent) Step(ctx context.Context, node Node) (time.Duration, error) {
 	for {
+		node = a.carrying.newest(node)
 		wait, err := a.advance(ctx, node)
 		if err != nil && !errors.Is(err, ErrReplaced) && ctx.Err() == nil {
 			a.report.problem = problemOf(err)
@@ -206,7 +211,7 @@ func (a *Agent) advance(ctx context.Context, node Node) (time.Duration, error) {
 	case draining:
 		return a.drain(ctx, node)
 	case applying:
-		return a.apply(ctx)
+		return a.apply(ctx, node)
 	case acting:
 		return a.act(ctx, node)
 	case rebooting, returning:
@@ -310,7 +315,7 @@ func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
 		}
 		return a.untilCheck(), nil
 	case failed != nil && (failed.Of == desired || failed.Of == a.journal.Current):
-		a.report.set(failed.Of, agentv1.Degraded, failed.Why)
+		a.report.set(failed.Of, agentv1.Degraded, strings.TrimSpace(failed.Why+"\n"+a.leftOverText()))
 		if failed.Of == a.journal.Current && len(a.current.drift) == 0 {
 			return a.enter(idle, func(j *journal) { j.Failed = nil }) // a repair failed, and somebody else repaired it
 		}

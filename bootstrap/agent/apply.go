@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -28,7 +27,7 @@ func (a *Agent) resume() (mayContinue bool, err error) {
 }
 
 // apply carries out the operations of the update. If that fails, the update is undone.
-func (a *Agent) apply(ctx context.Context) (time.Duration, error) {
+func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 	mayContinue, err := a.resume()
 	if err != nil {
 		return now, err
@@ -36,27 +35,51 @@ func (a *Agent) apply(ctx context.Context) (time.Duration, error) {
 	if !mayContinue {
 		return a.fail("it was interrupted %d times while the host was changed", maxStarts+1)
 	}
+	work, done := a.carrying.begin(ctx, node, a.journal)
+	defer done()
 	u, err := a.loadUpdate()
-	if err != nil {
+	switch {
+	case work.Err() != nil: // before anything else
+	case errors.Is(err, errDocument):
+		return a.fail("%v", err)
+	case err != nil:
 		return now, err
-	}
-	a.report.setUpdate(u, agentv1.Applying)
-	err = a.prepare(ctx, u)
-	if err == nil {
-		err = a.stopRemoved(ctx, u)
-	}
-	if err == nil {
-		err = a.carryOut(ctx, u.plan.Operations, func() error { return a.applyFiles(ctx, u) })
+	default:
+		a.report.setUpdate(u, agentv1.Applying)
+		err = a.carryOutUpdate(work, u)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return now, ctx.Err() // the agent is stopped: the next one continues
+	case work.Err() != nil:
+		return a.supersede()
 	case err != nil:
 		return a.fail("%v", err)
 	case u.plan.Reboots():
 		return a.enter(rebooting, func(j *journal) { j.Boot = a.Clock.BootID() })
 	}
 	return a.enter(acting, func(j *journal) { j.Boot, j.ChangedAt = a.Clock.BootID(), a.Clock.Uptime() })
+}
+
+// carryOutUpdate prepares and carries out the operations of an update.
+func (a *Agent) carryOutUpdate(ctx context.Context, u *hostUpdate) error {
+	if err := a.prepare(ctx, u); err != nil {
+		return err
+	}
+	if err := a.stopRemoved(ctx, u); err != nil {
+		return err
+	}
+	for _, group := range groupsOf(u.plan.Operations) {
+		if group[0].Kind == update.ChangePath {
+			if err := a.applyFiles(ctx, u); err != nil {
+				return err
+			}
+		}
+		if err := a.carryOut(ctx, group); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare lets executors record what they need to undo the update.
@@ -142,39 +165,32 @@ func (a *Agent) applyFiles(ctx context.Context, u *hostUpdate) error {
 	return a.Files.Apply(changes, u.overwrites())
 }
 
-// carryOut carries out operations, in their order. Those of files are neighbors, and one call changes all of them.
-func (a *Agent) carryOut(ctx context.Context, operations []update.Operation, changeFiles func() error) error {
-	for len(operations) > 0 {
-		kind := executorOf(operations[0].Kind)
-		end := slices.IndexFunc(operations, func(o update.Operation) bool { return executorOf(o.Kind) != kind })
-		if end < 0 {
-			end = len(operations)
-		}
-		group := operations[:end]
-		operations = operations[end:]
-		if err := a.carryOutGroup(ctx, kind, group, changeFiles); err != nil {
-			return err
+// groupsOf returns operations in their order, in groups of neighbors that have the same executor. Those of files are all
+// in one group.
+func groupsOf(operations []update.Operation) (groups [][]update.Operation) {
+	for i, operation := range operations {
+		if i > 0 && executorOf(operation.Kind) == executorOf(operations[i-1].Kind) {
+			last := &groups[len(groups)-1]
+			*last = append(*last, operation)
+		} else {
+			groups = append(groups, []update.Operation{operation})
 		}
 	}
-	return nil
+	return groups
 }
 
-func (a *Agent) carryOutGroup(ctx context.Context, kind update.OperationKind, group []update.Operation, changeFiles func() error) error {
-	for _, operation := range group {
+// carryOut carries out operations of one executor.
+func (a *Agent) carryOut(ctx context.Context, operations []update.Operation) error {
+	for _, operation := range operations {
 		a.Log.Info("operation", "operation", operation.String())
 	}
-	if kind == update.ChangePath {
-		if err := changeFiles(); err != nil {
-			return err
-		}
-	}
-	executor, err := a.executor(kind)
+	executor, err := a.executor(executorOf(operations[0].Kind))
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	return executor.Apply(limited, group)
+	return executor.Apply(limited, operations)
 }
 
 // do runs an action with the time limit of actions.
@@ -196,7 +212,7 @@ func (a *Agent) do(ctx context.Context, what string, action func(context.Context
 func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if boot := a.Clock.BootID(); boot != a.journal.Boot {
 		if a.journal.Phase == returning {
-			return a.enter(idle, func(j *journal) { j.Target, j.Drift = "", nil })
+			return a.endUndo()
 		}
 		return a.enter(verifying, func(j *journal) { j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots = boot, 0, a.Clock.Uptime(), 1 })
 	}
@@ -205,11 +221,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	}
 	if a.journal.Phase == returning {
 		a.report.set(a.journal.Failed.Of, agentv1.Rebooting, "the host returns to its previous configuration: "+a.journal.Failed.Why)
-	} else {
-		u, err := a.loadUpdate()
-		if err != nil {
-			return now, err
-		}
+	} else if u, err := a.loadUpdate(); err == nil { // the reboot does not depend on what is reported
 		a.report.setUpdate(u, agentv1.Rebooting)
 	}
 	_ = a.publish(ctx, node) // the reboot does not depend on the API server
@@ -233,69 +245,12 @@ func (a *Agent) commit() (time.Duration, error) {
 		}
 	}
 	target := a.journal.Target
-	if err := a.store.keep(target); err != nil {
+	if err := a.store.keep(append(a.journal.keptRevisions(), target)...); err != nil {
 		return now, err
 	}
 	a.current = nil
 	a.CheckSoon()
 	return a.enter(idle, func(j *journal) {
-		*j = journal{Phase: idle, Current: target, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
+		*j = journal{Phase: idle, Current: target, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
 	})
-}
-
-// fail begins to undo the update.
-func (a *Agent) fail(format string, args ...any) (time.Duration, error) {
-	why := shorten(strings.TrimSpace(fmt.Sprintf(format, args...)), agentv1.MaxReason)
-	a.Log.Error("the update failed and is undone", "revision", a.journal.Target, "reason", why)
-	return a.enter(undoing, func(j *journal) { j.Starts, j.Failed = 0, &failure{Of: j.Target, Why: why} })
-}
-
-// errInterrupted means that the actions after an update was undone interrupted the agent too often.
-var errInterrupted = errors.New("units were not restarted, because that interrupted the agent: restart them, or reboot the host")
-
-// undo returns to the configuration before the update. It is repeated until it succeeds.
-func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
-	mayAct, err := a.resume()
-	if err != nil {
-		return now, err
-	}
-	u, err := a.loadUpdate()
-	if err != nil {
-		return now, err
-	}
-	a.report.set(a.journal.Target, agentv1.Applying, "the update failed and is being undone: "+a.journal.Failed.Why)
-	if err := a.carryOut(ctx, update.Undo(u.plan.Operations), a.undoFiles); err != nil {
-		return now, fmt.Errorf("undo the update: %w", err)
-	}
-	if err := a.undoFiles(); err != nil { // also if the update changes files only because it is forced
-		return now, fmt.Errorf("undo the update: %w", err)
-	}
-	hasBooted := a.Clock.BootID() != a.journal.FirstBoot
-	if u.plan.Reboots() && hasBooted {
-		return a.enter(returning, func(j *journal) { j.Boot = a.Clock.BootID() })
-	}
-	err = errInterrupted
-	if mayAct {
-		err = a.undoActions(ctx, u)
-	}
-	if ctx.Err() != nil {
-		return now, ctx.Err()
-	}
-	if err != nil {
-		a.Log.Error("an action failed after the update was undone", "error", err)
-		a.journal.Failed.Why = shorten(a.journal.Failed.Why+"\nAfter the update was undone: "+err.Error(), agentv1.MaxReason)
-	}
-	a.CheckSoon()
-	return a.enter(idle, func(j *journal) { j.Target, j.Drift = "", nil })
-}
-
-// undoFiles returns to the confirmed files.
-func (a *Agent) undoFiles() error {
-	if _, err := a.Files.Recover(hostfiles.Undo); err != nil {
-		return err
-	}
-	if a.Files.IsUnconfirmed() {
-		return a.Files.RollBack()
-	}
-	return nil
 }

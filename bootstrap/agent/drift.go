@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -28,8 +29,10 @@ type difference struct {
 
 // Kinds of differences besides those of hostfiles.
 const (
-	// missingArgument is a kernel argument that the running kernel does not have.
-	missingArgument = "MissingKernelArgument"
+	// missingArgument is a kernel argument that the running kernel does not have, and additionalArgument one that it
+	// still has although it was removed with an earlier configuration.
+	missingArgument    = "MissingKernelArgument"
+	additionalArgument = "AdditionalKernelArgument"
 	// otherEnablement is a unit that is enabled and should be disabled, or the other way around.
 	otherEnablement = "Enablement"
 	// isMasked is a unit that is masked, and not by the configuration.
@@ -109,10 +112,11 @@ func (a *Agent) watchedPaths(ctx context.Context, t *target, units []string) ([]
 	}
 	names := hosttree.Tree{}
 	for name, entry := range hosttree.New(t.config.Ignition) {
-		names[name] = hosttree.Entry{Type: entry.Type} // without contents
-	}
-	if names, err = names.On(host); err != nil {
-		return nil, err
+		on, err := hosttree.Tree{name: {Type: entry.Type}}.On(host) // without contents
+		if err != nil {
+			a.Log.Error("a path is not watched", "error", err)
+		}
+		maps.Copy(names, on)
 	}
 	paths := names.Paths()
 	enabledIn := slices.Clone(wantsDirectories)
@@ -132,37 +136,54 @@ func (a *Agent) watchedPaths(ctx context.Context, t *target, units []string) ([]
 	return paths, nil
 }
 
-// checkIfDue finds what differs from the current configuration.
+// checkIfDue finds what differs from the current configuration. What can't be checked, which is logged, does not keep
+// the rest from being checked: it is checked again in an hour.
 func (a *Agent) checkIfDue(ctx context.Context) error {
 	uptime := a.Clock.Uptime()
 	if !a.isDue && uptime-a.checkedAt < checkInterval {
 		return nil
 	}
-	found, err := a.Files.Differences(a.current.units...)
-	if err != nil {
-		return fmt.Errorf("check the files of the host: %w", err)
+	if err := a.retryIfLeft(ctx); err != nil {
+		return err
 	}
 	var drift []difference
+	found, err := a.Files.Differences(a.current.units...)
+	if err != nil {
+		a.Log.Error("whether files differ is not known", "error", err)
+	}
 	for _, d := range found {
 		drift = append(drift, difference{d.Path, string(d.Kind)})
 	}
 	drift = append(drift, a.unitDrift(ctx, drift)...)
-	if len(a.current.arguments) > 0 {
-		missing, err := a.Executors.KernelArguments.Missing(a.current.arguments)
-		if err != nil {
-			return fmt.Errorf("check the kernel arguments: %w", err)
-		}
-		for _, argument := range missing {
-			drift = append(drift, difference{argument, missingArgument})
-		}
-	}
+	drift = append(drift, a.argumentDrift()...)
 	drift = append(drift, a.osDrift(ctx)...)
+	for _, entry := range a.journal.LeftOver {
+		drift = append(drift, difference{entry.String(), isLeftOver})
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if !slices.Equal(drift, a.current.drift) {
 		a.Log.Warn("what differs from the configuration changed", "differences", shorten(listDrift(drift), agentv1.MaxReason))
 	}
 	a.current.drift, a.report.drift = drift, shorten(listDrift(drift), agentv1.MaxReason)
 	a.isDue, a.checkedAt, a.offered = false, uptime, nil
 	return nil
+}
+
+// argumentDrift returns the kernel arguments by which the running kernel differs.
+func (a *Agent) argumentDrift() (drift []difference) {
+	missing, additional, err := a.Executors.KernelArguments.Differences(a.current.arguments)
+	if err != nil {
+		a.Log.Error("the kernel arguments of the host are not known", "error", err)
+	}
+	for _, argument := range missing {
+		drift = append(drift, difference{argument, missingArgument})
+	}
+	for _, argument := range additional {
+		drift = append(drift, difference{argument, additionalArgument})
+	}
+	return drift
 }
 
 // unitDrift returns the units that differ in how they are enabled or masked, by the paths of their files. Those whose

@@ -37,6 +37,10 @@ func (f *fakeFiles) Recover(policy hostfiles.Policy) (outcome hostfiles.Outcome,
 
 func (f *fakeFiles) Confirm() error { return f.w.change("confirm files", f.Updater.Confirm) }
 
+func (f *fakeFiles) LeftOver() []hostfiles.LeftOver {
+	return append(f.Updater.LeftOver(), f.w.left...)
+}
+
 func (f *fakeFiles) RollBack() error { return f.w.change("roll back files", f.Updater.RollBack) }
 
 type fakeExecutor struct {
@@ -69,13 +73,18 @@ func (f *fakeExecutor) Refusal(context.Context, []update.Operation) string {
 	return f.w.refusals[f.name]
 }
 
-func (f *fakeExecutor) Missing(arguments []string) (missing []string, _ error) {
+func (f *fakeExecutor) Differences(arguments []string) (missing, additional []string, _ error) {
 	for _, argument := range arguments {
 		if !slices.Contains(f.w.running, argument) {
 			missing = append(missing, argument)
 		}
 	}
-	return missing, nil
+	for _, argument := range f.w.removed {
+		if slices.Contains(f.w.running, argument) && !slices.Contains(arguments, argument) {
+			additional = append(additional, argument)
+		}
+	}
+	return missing, additional, f.w.fails["cmdline"]
 }
 
 func (f *fakeExecutor) Differing(_ context.Context, units map[string]update.Enablement) (differing, masked []string, _ error) {
@@ -101,6 +110,10 @@ func (f *fakeExecutor) Prepare(_ context.Context, operations []update.Operation)
 }
 
 func (f *fakeExecutor) Difference(_ context.Context, want update.OperatingSystem) (update.Kind, string, error) {
+	if err := f.w.failsOnce["difference"]; err != nil {
+		delete(f.w.failsOnce, "difference")
+		return "", "", err
+	}
 	if want.Image != "" && f.w.runningOS != want.Image {
 		return update.KindOSImage, "it runs " + f.w.runningOS, f.w.fails["difference"]
 	}
@@ -116,6 +129,14 @@ func (f fakeUnits) call(ctx context.Context, name string) error {
 	Expect(time.Until(deadline)).To(BeNumerically("<=", actionTimeout), name)
 	return f.w.change(name, func() error {
 		f.w.calls = append(f.w.calls, name)
+		if during := f.w.during[name]; during != nil {
+			if err := during(); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if slow := f.w.slow[name]; slow > 0 {
 			f.w.pass(slow)
 			f.w.uptime, f.w.wallclock = f.w.uptime+time.Millisecond, f.w.wallclock.Add(time.Millisecond) // until the next call

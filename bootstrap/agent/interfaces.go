@@ -48,8 +48,9 @@ type OS interface {
 // KernelArguments is the Executor of update.ChangeKernelArguments.
 type KernelArguments interface {
 	Executor
-	// Missing returns which of these arguments the running kernel does not have.
-	Missing(arguments []string) ([]string, error)
+	// Differences returns which of these arguments the running kernel does not have, and which additional ones it has
+	// that an earlier configuration had and that were removed with it.
+	Differences(arguments []string) (missing, additional []string, err error)
 }
 
 // Enablement is the Executor of update.ChangeEnablement.
@@ -110,6 +111,8 @@ type Files interface {
 	Recover(policy hostfiles.Policy) (hostfiles.Outcome, error)
 	Confirm() error
 	RollBack() error
+	LeftOver() []hostfiles.LeftOver
+	Retry() error
 	Differences(units ...string) ([]hostfiles.Difference, error)
 	ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error)
 }

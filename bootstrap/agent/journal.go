@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -74,8 +75,14 @@ type journal struct {
 	Heartbeat time.Time `json:"heartbeat,omitzero"`
 	// HasActed is set before the first unit is reloaded or restarted.
 	HasActed bool `json:"hasActed,omitempty"`
-	// Failed is the update that was undone last. It is not tried again.
+	// Step counts the steps of an undo that have ended.
+	Step int `json:"step,omitempty"`
+	// Failed is the update that is undone, or that was undone last. It is not tried again.
 	Failed *failure `json:"failed,omitempty"`
+	// LeftOver is what undos could not restore, apart from files, of which hostfiles has a record. Retries counts how
+	// often it was tried again.
+	LeftOver []leftEntry `json:"leftOver,omitempty"`
+	Retries  int         `json:"retries,omitempty"`
 	// SingleKeysFile is set if Ignition wrote SSH keys to ~/.ssh/authorized_keys on this host.
 	SingleKeysFile bool `json:"singleKeysFile,omitempty"`
 	// RefusedProgram is a program that did not work on this host.
@@ -86,6 +93,8 @@ type journal struct {
 type failure struct {
 	Of  string `json:"of"`
 	Why string `json:"why"`
+	// IsSuperseded is set if an update is undone because the host should run another revision. It can be tried again.
+	IsSuperseded bool `json:"isSuperseded,omitempty"`
 }
 
 // journalVersion is the version of the format of the journal.
@@ -158,7 +167,9 @@ func (j *journal) check() string {
 		return "target does not fit the phase"
 	case (j.Phase == undoing || j.Phase == returning) && (j.Failed == nil || j.Failed.Of != j.Target):
 		return "failed does not fit the phase"
-	case j.ChangedAt < 0 || j.VerifiedSince < 0 || j.Starts < 0 || j.Boots < 0:
+	case slices.ContainsFunc(j.LeftOver, func(entry leftEntry) bool { return !isRevision(entry.Of) }):
+		return "leftOver names no revision"
+	case j.ChangedAt < 0 || j.VerifiedSince < 0 || j.Starts < 0 || j.Boots < 0 || j.Step < 0 || j.Retries < 0:
 		return "it has a negative number"
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
 
@@ -20,8 +21,9 @@ func newJournal() journal {
 	revision := strings.Repeat("a", 64)
 	return journal{
 		Phase: undoing, Current: revision, Target: strings.Repeat("b", 64), Drift: []difference{{"/etc/f", "Content"}}, Starts: 1, FirstBoot: "1", Boot: "2",
-		ChangedAt: time.Minute, Boots: 1, Heartbeat: time.Unix(1, 0).UTC(), HasActed: true, Failed: &failure{strings.Repeat("b", 64), "why"},
-		SingleKeysFile: true, RefusedProgram: &failure{"c", "why"},
+		ChangedAt: time.Minute, Boots: 1, Heartbeat: time.Unix(1, 0).UTC(), HasActed: true, Failed: &failure{strings.Repeat("b", 64), "why", true}, Step: 1,
+		LeftOver: []leftEntry{{strings.Repeat("b", 64), update.ChangeUser, "app", "why"}}, Retries: 1,
+		SingleKeysFile: true, RefusedProgram: &failure{"c", "why", false},
 	}
 }
 
@@ -62,6 +64,7 @@ var _ = Describe("The journal", func() {
 		Entry("a target that is a path", func(j *journal) { j.Target = "../x" }),
 		Entry("a target without an update", func(j *journal) { j.Phase = idle }),
 		Entry("an update that is undone for no reason", func(j *journal) { j.Failed = nil }),
+		Entry("something left over of a path", func(j *journal) { j.LeftOver[0].Of = "../x" }),
 		Entry("a negative uptime", func(j *journal) { j.ChangedAt = -1 }),
 	)
 

@@ -53,14 +53,16 @@ func newUpdate(before, after *target, drift []difference, can update.Capabilitie
 // from it has the actions that are needed when the differences are repaired or removed. SSH keys stay: they need no
 // actions by default.
 func withoutDrift(config update.Config, drift []difference) update.Config {
-	isDrifted, arguments := map[string]bool{}, []string(nil)
+	isDrifted, missing, additional := map[string]bool{}, []string(nil), []string(nil)
 	for _, d := range drift {
 		switch d.Kind {
 		case otherOS:
 			config.OS = withoutEntry(config.OS, update.Kind(d.Name))
 		case missingArgument:
-			arguments = append(arguments, d.Name)
-		case string(hostfiles.AdditionalDropIn), isMasked: // it is not Poolboot's, and stays
+			missing = append(missing, d.Name)
+		case additionalArgument:
+			additional = append(additional, d.Name)
+		case string(hostfiles.AdditionalDropIn), isMasked, isLeftOver: // it is no entry of the configuration, and stays
 		default:
 			isDrifted[d.Name] = true
 		}
@@ -100,8 +102,9 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 			}
 		}
 	}
-	if len(arguments) > 0 {
-		config.KernelArguments = without(argumentsOf(config), func(argument string) bool { return slices.Contains(arguments, argument) })
+	if len(missing)+len(additional) > 0 {
+		has := without(argumentsOf(config), func(argument string) bool { return slices.Contains(missing, argument) })
+		config.KernelArguments = append(has, additional...)
 	}
 	return config
 }

@@ -98,7 +98,7 @@ func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Durat
 		*j = journal{
 			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift,
 			FirstBoot: a.Clock.BootID(), Boot: a.Clock.BootID(), Heartbeat: node.Heartbeat,
-			Failed: j.Failed, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
+			Failed: j.Failed, LeftOver: j.LeftOver, Retries: j.Retries, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
 		}
 	})
 }

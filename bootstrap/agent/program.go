@@ -110,7 +110,7 @@ func (a *Agent) downloadProgram(ctx context.Context, version, want string) ([]by
 
 // refuseProgram records that a program is not tried again.
 func (a *Agent) refuseProgram(sum, why string) error {
-	_, err := a.enter(a.journal.Phase, func(j *journal) { j.RefusedProgram = &failure{sum, shorten(why, 1<<10)} })
+	_, err := a.enter(a.journal.Phase, func(j *journal) { j.RefusedProgram = &failure{Of: sum, Why: shorten(why, 1<<10)} })
 	return err
 }
 

@@ -25,9 +25,14 @@ const (
 // rest.
 func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	report := func(why string) {
-		a.report.set(a.journal.Current, agentv1.Degraded, fmt.Sprintf("the host differs from %s in %d entries. %s", a.current.config, len(a.current.drift), why))
+		text := fmt.Sprintf("the host differs from %s in %d entries. %s\n%s", a.current.config, len(a.current.drift), why, a.leftOverText())
+		a.report.set(a.journal.Current, agentv1.Degraded, strings.TrimSpace(text))
 	}
+	isLeft := func(d difference) bool { return d.Kind == isLeftOver }
 	switch {
+	case !slices.ContainsFunc(a.current.drift, func(d difference) bool { return !isLeft(d) }):
+		report("")
+		return a.untilCheck(), nil
 	case !slices.ContainsFunc(a.current.drift, isRepairable):
 		report("What is additional is not Poolboot's: remove it on the host.")
 		return a.untilCheck(), nil
@@ -83,7 +88,7 @@ func (a *Agent) repairWait() time.Duration {
 
 // isRepairable reports whether a difference is one of something that Poolboot wrote.
 func isRepairable(d difference) bool {
-	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked
+	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked && d.Kind != isLeftOver
 }
 
 // newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else
@@ -91,7 +96,7 @@ func isRepairable(d difference) bool {
 func newRepair(t *target, drift []difference, can update.Capabilities) *hostUpdate {
 	stays := disruptive(t)
 	u := newUpdate(t, t, without(drift, func(d difference) bool {
-		return !isRepairable(d) || d.Kind == missingArgument || d.Kind == otherOS || stays(d.Name)
+		return !isRepairable(d) || d.Kind == missingArgument || d.Kind == additionalArgument || d.Kind == otherOS || stays(d.Name)
 	}), can)
 	u.stays = stays
 	u.plan.Operations = without(u.plan.Operations, func(operation update.Operation) bool {

@@ -95,7 +95,7 @@ func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byt
 	if err != nil {
 		return nil, err
 	}
-	if err := a.store.keep(a.journal.Current, a.journal.Target); err != nil { // what was accepted and replaced
+	if err := a.store.keep(append(a.journal.keptRevisions(), a.journal.Current, a.journal.Target)...); err != nil { // what was accepted and replaced
 		return nil, err
 	}
 	return t, a.store.put(revision, document, rendered)

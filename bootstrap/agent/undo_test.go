@@ -86,8 +86,9 @@ var _ = Describe("An update that fails", func() {
 	})
 
 	DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {
-		w := installed(withFiles("/etc/f", "a"))
-		config := withFiles("/etc/f", "b")
+		before, config := withFiles("/etc/f", "a"), withFiles("/etc/f", "b")
+		before.KernelArguments, config.KernelArguments = []string{"old"}, []string{"old"}
+		w := installed(before)
 		change(&config)
 		w.losesArguments = true
 		second := w.offer(w.assign("rendered-b", config))
@@ -96,7 +97,8 @@ var _ = Describe("An update that fails", func() {
 		Expect(w.reason()).To(ContainSubstring(reason))
 		Expect(w.read("etc/f")).To(Equal("a"))
 	},
-		Entry("kernel arguments", func(c *update.Config) { c.KernelArguments = []string{"quiet"} }, "without the kernel arguments quiet"),
+		Entry("kernel arguments", func(c *update.Config) { c.KernelArguments = []string{"old", "quiet"} }, "without the kernel arguments quiet"),
+		Entry("kernel arguments that it removes", func(c *update.Config) { c.KernelArguments = nil }, "with the kernel arguments old, which the update removes"),
 		Entry("an image", func(c *update.Config) { c.OS.Image = "image:2" }, "another operating system"),
 	)
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 // readiness is what the agent saw of the Node while it verifies an update.
 type readiness struct {
 	update *hostUpdate
+	// hasBooted is set when the host is known to have booted what the update configured.
+	hasBooted bool
 	// isAlive is set when the kubelet has reported after the change.
 	isAlive bool
 	// isReady is set while the Node is Ready, since an uptime.
@@ -22,7 +25,8 @@ type readiness struct {
 	since   time.Duration
 }
 
-// verify waits until the Node is Ready for long enough. If it is not in time, the update is undone.
+// verify waits until the host runs what the update configured, and its Node is Ready for long enough. If it is not in
+// time, the update is undone.
 func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 	a.continued = false
 	if boot := a.Clock.BootID(); boot != a.journal.Boot {
@@ -31,23 +35,37 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		}
 		return a.enter(verifying, func(j *journal) { j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots = boot, 0, a.Clock.Uptime(), j.Boots+1 })
 	}
+	uptime := a.Clock.Uptime()
+	untilSuperseded := forever
+	if supersedes(node, a.journal) {
+		untilSuperseded = supersedeAfter - (uptime - a.journal.VerifiedSince)
+		if untilSuperseded <= 0 || node.Annotations[agentv1.DesiredAnnotation] == a.journal.Current {
+			return a.supersede()
+		}
+	}
 	u := a.ready.update
 	if u == nil {
 		var err error
-		if u, err = a.loadUpdate(); err != nil {
+		u, err = a.loadUpdate()
+		switch {
+		case errors.Is(err, errDocument):
+			return a.fail("%v", err)
+		case err != nil:
 			return now, err
 		}
 		a.ready.update = u
-		switch why, err := a.whyNotBooted(ctx, u); {
-		case err != nil:
-			return now, err
-		case why != "":
-			return a.fail("%s", why)
+	}
+	why := a.whyNotReady(ctx, node, u, uptime-a.journal.ChangedAt)
+	if !a.ready.hasBooted {
+		switch whyNot, err := a.whyNotBooted(ctx, u); {
+		case err != nil: // it is asked again
+			why = "what the host booted is not known: " + err.Error()
+		case whyNot != "":
+			return a.fail("%s", whyNot)
+		default:
+			a.ready.hasBooted = true
 		}
 	}
-	uptime := a.Clock.Uptime()
-	passed := uptime - a.journal.ChangedAt
-	why := a.whyNotReady(ctx, node, u, passed)
 	a.report.set(a.journal.Target, agentv1.Verifying, why)
 	if why != "" {
 		a.ready.isReady = false
@@ -67,8 +85,8 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		}
 		return a.fail("the update was not complete within %s: %s\n%s", u.after.ReadyDeadline(), why, a.Executors.Units.FailedLogs(ctx))
 	}
-	wait := min(deadline, minReady)
-	if !a.ready.isAlive && node.Known {
+	wait := min(deadline, minReady, untilSuperseded)
+	if node.Known && !(a.ready.isAlive && a.ready.hasBooted) {
 		wait = min(wait, leaseInterval)
 	}
 	return wait, nil
@@ -80,12 +98,14 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 		return slices.ContainsFunc(u.plan.Operations, func(o update.Operation) bool { return o.Kind == kind })
 	}
 	if changes(update.ChangeKernelArguments) {
-		missing, err := a.Executors.KernelArguments.Missing(argumentsOf(u.after.config))
-		if err != nil {
+		missing, additional, err := a.Executors.KernelArguments.Differences(argumentsOf(u.after.config))
+		switch {
+		case err != nil:
 			return "", err
-		}
-		if len(missing) > 0 {
+		case len(missing) > 0:
 			return "the host booted without the kernel arguments " + strings.Join(missing, " "), nil
+		case len(additional) > 0:
+			return "the host booted with the kernel arguments " + strings.Join(additional, " ") + ", which the update removes", nil
 		}
 	}
 	if changes(update.ChangeOS) {

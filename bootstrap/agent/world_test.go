@@ -39,8 +39,10 @@ type world struct {
 	arguments  []string
 	os         update.OperatingSystem
 	flags      bool // whether the kubelet's flags follow from the file
-	// running are the arguments of the running kernel, and runningOS is its image.
+	// running are the arguments of the running kernel, removed those that no configuration has any more, and runningOS
+	// is its image.
 	running   []string
+	removed   []string
 	runningOS string
 	// can is what the host has programs for.
 	can update.Capabilities
@@ -77,6 +79,9 @@ type world struct {
 	contents  map[string][]byte // by URL
 	programs  map[string][]byte // by hash
 	fails     map[string]error  // by call
+	failsOnce map[string]error  // by call
+	during    map[string]func() error // by call
+	left      []hostfiles.LeftOver
 	refusals  map[string]string // by executor
 	program   *fakeProgram
 	downloads int // of programs
@@ -286,6 +291,7 @@ func (w *world) apply(operation update.Operation) {
 			return slices.Contains(operation.Before.KernelArguments, argument) || slices.Contains(operation.After.KernelArguments, argument)
 		})
 		w.arguments = append(w.arguments, operation.After.KernelArguments...)
+		w.removed = slices.Concat(w.removed, operation.Before.KernelArguments)
 	case update.ChangePath:
 		w.flags = operation.After.Path != nil
 	case update.ChangeOS:

@@ -23,6 +23,11 @@ func (c *change) removed() []string {
 	return without(unique(slices.Concat(c.before, c.after)), c.record.Kept)
 }
 
+// nowRemoved returns the arguments of this and earlier configurations that the host should not have after the change.
+func (c *change) nowRemoved() []string {
+	return without(unique(slices.Concat(c.record.Removed, c.before)), slices.Concat(c.after, c.record.Kept))
+}
+
 // appended returns the arguments of the new configuration that are not on the host after removed has been removed.
 func (c *change) appended() []string { return without(c.after, without(c.current, c.removed())) }
 

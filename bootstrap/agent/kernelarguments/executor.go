@@ -112,7 +112,9 @@ func (e *Executor) change(ctx context.Context, operation update.Operation) error
 	if err != nil {
 		return err
 	}
-	if !isRecorded {
+	removed := c.nowRemoved()
+	if !isRecorded || !slices.Equal(removed, c.record.Removed) {
+		c.record.Removed = removed
 		if err := e.write(c.record); err != nil {
 			return err
 		}
@@ -144,12 +146,14 @@ func (e *Executor) plan(ctx context.Context, operation update.Operation) (chosen
 	return chosen, c, isRecorded, err
 }
 
-// record is what the host had before Poolboot changed anything.
+// record is what the host had before Poolboot changed anything, and what Poolboot has removed since.
 type record struct {
 	// Kept are the arguments that do not come from a configuration. They are never removed.
 	Kept []string `json:"kept"`
 	// Installed are the arguments that Ignition wrote when the host was installed.
 	Installed []string `json:"installed"`
+	// Removed are the arguments of earlier configurations that the current one does not have.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // record returns the record of this host, and whether it is written. If not, it is what has to be written.
@@ -181,14 +185,20 @@ func (e *Executor) write(known record) error {
 	return durable.Write(e.path(RecordPath), append(data, '\n'), 0o600)
 }
 
-// Missing returns which arguments of a configuration the running kernel lacks. After a change and until the host
-// reboots, these are the new ones.
-func (e *Executor) Missing(arguments []string) ([]string, error) {
+// Differences returns which arguments of a configuration the running kernel lacks, and which it still has although they
+// were removed with an earlier configuration. After a change and until the host reboots, these are the new ones and the
+// old ones.
+func (e *Executor) Differences(arguments []string) (missing, additional []string, err error) {
 	running, err := e.running()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return Missing(running, arguments), nil
+	known, _, err := e.record(running, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	removed := without(known.Removed, ignition.SplitArguments(arguments))
+	return Missing(running, arguments), without(removed, Missing(running, removed)), nil
 }
 
 // running returns the arguments of the running kernel.

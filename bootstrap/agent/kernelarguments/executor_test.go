@@ -78,7 +78,7 @@ var _ = Describe("The kernel arguments of a host", func() {
 					h.failAt = 0
 					Expect(areEquivalent(h.next, newHost(image, b).next)).To(BeTrue(), "%s of %v: %v is as %v", program, image, h.next, b)
 					h.reboot()
-					Expect(h.executor(program).Missing(b)).To(BeEmpty())
+					expectNoDifference(h.executor(program).Differences(b))
 					Expect(h.executor(program).Apply(ctx, operations(b, c))).To(Succeed())
 					Expect(areEquivalent(h.next, newHost(image, c).next)).To(BeTrue(), "%s of %v: %v is as %v", program, image, h.next, c)
 				}
@@ -110,7 +110,7 @@ var _ = Describe("The kernel arguments of a host", func() {
 		Expect(h.executor("rpm-ostree").Apply(ctx, operations(nil, []string{`a b="1 2"`, "a"}))).To(Succeed())
 		Expect(h.calls).To(Equal([]string{`rpm-ostree kargs --append=a --append=b="1 2"`}))
 		h.reboot()
-		Expect(h.executor("rpm-ostree").Missing([]string{`a b="1 2"`})).To(BeEmpty())
+		expectNoDifference(h.executor("rpm-ostree").Differences([]string{`a b="1 2"`}))
 	})
 
 	It("that grubby can't pass are refused, also before an update, and nothing is changed", func() {
@@ -207,7 +207,9 @@ var _ = Describe("The kernel arguments of a host", func() {
 	It("have quotes where the boot loader puts them", func() {
 		h := newHost(nil, nil)
 		h.write(commandLinePath, `ro "dyndbg=file x +p" a`+"\n")
-		Expect(h.executor("grubby").Missing([]string{`dyndbg="file x +p" a c`})).To(Equal([]string{"c"}))
+		missing, _, err := h.executor("grubby").Differences([]string{`dyndbg="file x +p" a c`})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(missing).To(Equal([]string{"c"}))
 	})
 
 	It("are read from what grubby prints", func() {
@@ -271,4 +273,11 @@ func toAny(values []string) (all []any) {
 		all = append(all, value)
 	}
 	return all
+}
+
+func expectNoDifference(missing, additional []string, err error) {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(missing).To(BeEmpty())
+	Expect(additional).To(BeEmpty())
 }

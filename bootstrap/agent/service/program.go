@@ -52,12 +52,16 @@ func NewProgram(root *os.Root, path, version string, try func(ctx context.Contex
 	if err != nil {
 		return nil, err
 	}
-	defer running.Close()
+	sum, err := sumOf(running)
+	return &Program{Root: root, Path: path, Version: version, SHA512: sum, Try: try}, err
+}
+
+// sumOf returns the hash of a file in hex, and closes the file.
+func sumOf(file *os.File) (string, error) {
+	defer file.Close()
 	hash := sha512.New()
-	if _, err := io.Copy(hash, running); err != nil {
-		return nil, err
-	}
-	return &Program{Root: root, Path: path, Version: version, SHA512: hex.EncodeToString(hash.Sum(nil)), Try: try}, nil
+	_, err := io.Copy(hash, file)
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 // Running returns the version, the SHA-512 in hex and the architecture of the running program.
@@ -140,10 +144,18 @@ func (p *Program) remove(name string) error {
 	return nil
 }
 
-// Replace tries out another program and replaces the running one by it.
+// Replace tries out another program and replaces the running one by it. A program that fails is unusable only if the
+// running one passes the same check at that time: otherwise the check says nothing about the program.
 func (p *Program) Replace(ctx context.Context, contents []byte) error {
 	sum := sha512.Sum512(contents)
 	now := trial{SHA512: hex.EncodeToString(sum[:])}
+	installed, err := p.sumOfInstalled()
+	if err != nil {
+		return err
+	}
+	if installed != p.SHA512 {
+		return nil // another one replaced it already: the next start runs that one
+	}
 	last, err := p.readTrial()
 	if err != nil {
 		return err
@@ -152,12 +164,10 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 		return fmt.Errorf("%w: it did not come up %d times, and the previous program returned", agent.ErrUnusable, maxTrialStarts)
 	}
 	if err := p.writeSynced(p.name(newEnding), contents, 0o755); err != nil {
-		return err
+		return errors.Join(err, p.remove(p.name(newEnding)))
 	}
-	limited, cancel := context.WithTimeout(ctx, trialTimeout)
-	defer cancel()
-	if err := p.Try(limited, p.Path+newEnding); err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", agent.ErrUnusable, err), p.remove(p.name(newEnding)))
+	if err := p.try(ctx); err != nil {
+		return errors.Join(err, p.remove(p.name(newEnding)))
 	}
 	if err := p.remove(p.name(previousEnding)); err != nil {
 		return err
@@ -171,12 +181,41 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 	return p.rename(p.name(newEnding), p.name(""))
 }
 
+// try checks the new program, and if it fails, the running one, too.
+func (p *Program) try(ctx context.Context) error {
+	check := func(ending string) error {
+		limited, cancel := context.WithTimeout(ctx, trialTimeout)
+		defer cancel()
+		return p.Try(limited, p.Path+ending)
+	}
+	err := check(newEnding)
+	if err == nil {
+		return nil
+	}
+	if running := check(""); running != nil {
+		return fmt.Errorf("neither the new program nor the running one passes the check, so nothing is known about the new one: %w", err)
+	}
+	return fmt.Errorf("%w: %w", agent.ErrUnusable, err)
+}
+
+// sumOfInstalled returns the hash in hex of the program that the next start of the agent runs.
+func (p *Program) sumOfInstalled() (string, error) {
+	file, err := p.Root.Open(p.name(""))
+	if err != nil {
+		return "", err
+	}
+	return sumOf(file)
+}
+
 // Guard counts a start of the program that replaced this one and has not worked yet. systemd calls it before each start
 // of the agent, while there is a previous program: a program that ends before it counts its own starts makes room for
-// the previous one, too.
+// the previous one, too. If the power failed before the new program was in its place, nothing is counted.
 func (p *Program) Guard() error {
 	t, err := p.readTrial()
 	if err != nil || t.SHA512 == "" || t.IsRefused {
+		return err
+	}
+	if installed, err := p.sumOfInstalled(); err != nil || installed != t.SHA512 {
 		return err
 	}
 	t.IsGuarded = true
@@ -187,7 +226,7 @@ func (p *Program) Guard() error {
 }
 
 // begin counts a start of a program that has not worked yet, if the previous one does not count it. If there were too
-// many, the previous program returns, and the error is agent.ErrReplaced.
+// many, the previous program returns, and the error is agent.ErrReplaced. Other errors do not prevent a start.
 func (p *Program) begin() error {
 	t, err := p.readTrial()
 	if err != nil || t.SHA512 != p.SHA512 || t.IsRefused || t.IsGuarded {

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
@@ -19,7 +21,7 @@ import (
 var _ = Describe("Another program", func() {
 	var directory string
 	var tried []string
-	var works error
+	var works func(program string) error
 	hash := func(contents string) string {
 		sum := sha512.Sum512([]byte(contents))
 		return hex.EncodeToString(sum[:])
@@ -38,7 +40,7 @@ var _ = Describe("Another program", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o755)))
 			tried = append(tried, contents(path))
-			return works
+			return works(contents(path))
 		}}
 	}
 	files := func() (names []string) {
@@ -50,7 +52,8 @@ var _ = Describe("Another program", func() {
 		return names
 	}
 	BeforeEach(func() {
-		directory, tried, works = GinkgoT().TempDir(), nil, nil
+		directory, tried = GinkgoT().TempDir(), nil
+		works = func(string) error { return nil }
 		Expect(os.MkdirAll(filepath.Join(directory, "bin"), 0o755)).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(directory, "bin/agent"), []byte("old"), 0o755)).To(Succeed())
 	})
@@ -67,10 +70,58 @@ var _ = Describe("Another program", func() {
 	})
 
 	It("that does not work on this host replaces nothing", func() {
-		works = errors.New("exit status 1")
-		Expect(running().Replace(context.Background(), []byte("new"))).To(And(MatchError(works), MatchError(agent.ErrUnusable)))
+		failed := errors.New("exit status 1")
+		works = func(program string) error {
+			if program == "new" {
+				return failed
+			}
+			return nil
+		}
+		Expect(running().Replace(context.Background(), []byte("new"))).To(And(MatchError(failed), MatchError(agent.ErrUnusable)))
 		Expect(contents("bin/agent")).To(Equal("old"))
 		Expect(files()).To(Equal([]string{"agent"}))
+	})
+
+	It("is not called unusable while the running one does not pass the check either, as in an outage", func() {
+		works = func(string) error { return errors.New("no route to host") }
+		err := running().Replace(context.Background(), []byte("new"))
+		Expect(err).To(MatchError(ContainSubstring("no route to host")))
+		Expect(err).NotTo(MatchError(agent.ErrUnusable))
+		Expect(files()).To(Equal([]string{"agent"}))
+	})
+
+	It("is not refused for starts of the running one, if the power failed before it was in its place", func() {
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(os.Rename(filepath.Join(directory, "bin/agent"), filepath.Join(directory, "bin/agent.new"))).To(Succeed())
+		Expect(os.Link(filepath.Join(directory, "bin/agent.previous"), filepath.Join(directory, "bin/agent"))).To(Succeed())
+		for range maxTrialStarts + 2 {
+			Expect(running().Guard()).To(Succeed())
+			Expect(running().begin()).To(Succeed())
+		}
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(contents("bin/agent") + contents("bin/agent.previous")).To(Equal("newold"))
+	})
+
+	It("does not become the previous one if it is replaced twice before the agent starts again", func() {
+		old := running()
+		for range 2 {
+			Expect(old.Replace(context.Background(), []byte("new"))).To(Succeed())
+			Expect(contents("bin/agent") + contents("bin/agent.previous")).To(Equal("newold"))
+		}
+		Expect(tried).To(Equal([]string{"new"}))
+	})
+
+	It("starts although its starts can't be counted, as on a full disk", func() {
+		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(os.MkdirAll(filepath.Join(directory, "bin/agent.trial.tmp/in the way"), 0o755)).To(Succeed())
+		w := newWorld()
+		w.install("rendered-a", "a")
+		first := w.offer("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		s := w.service()
+		s.Program = running()
+		start(s)
+		Eventually(func() string { return w.annotation(agentv1.CurrentAnnotation) }, "15s").Should(Equal(first))
 	})
 
 	It("that does not come up makes room for the previous one, which does not try it again", func() {

@@ -131,8 +131,11 @@ func configServer(raw []byte, certificate func() (*tls.Certificate, error)) (*co
 // if it can go on only in another process.
 func (s *Service) Run(ctx context.Context) error {
 	if s.Program != nil {
-		if err := s.Program.begin(); err != nil {
+		switch err := s.Program.begin(); {
+		case errors.Is(err, agent.ErrReplaced):
 			return err
+		case err != nil: // with a full disk, the agent must start: it can make room
+			s.Log.Error("count the starts of the program", "error", err)
 		}
 	}
 	c, err := s.waitForJoin(ctx)
@@ -198,6 +201,7 @@ func (s *Service) logging(see func(agent.Node)) func(agent.Node) {
 // something happened does not make the next one later: a host whose Node changes often would wait for minutes after a
 // short outage.
 func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest, changes *watcher) error {
+	nodes.follow(a.See)
 	failures, isDue := 0, true
 	for {
 		node := nodes.get()
@@ -365,14 +369,24 @@ func releaseMemory() {
 type latest struct {
 	mu      sync.Mutex
 	node    agent.Node
+	see     func(agent.Node)
 	changed chan struct{}
 }
 
-func newLatest() *latest { return &latest{changed: make(chan struct{}, 1)} }
+func newLatest() *latest { return &latest{changed: make(chan struct{}, 1), see: func(agent.Node) {}} }
+
+// follow calls a function with the Node now and whenever it is seen.
+func (l *latest) follow(see func(agent.Node)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.see = see
+	see(l.node)
+}
 
 func (l *latest) set(node agent.Node) {
 	l.mu.Lock()
 	l.node = node
+	l.see(node)
 	l.mu.Unlock()
 	select {
 	case l.changed <- struct{}{}:

@@ -257,7 +257,7 @@ func (noExecutor) Apply(_ context.Context, operations []update.Operation) error 
 func (noExecutor) Differing(context.Context, map[string]update.Enablement) (differing, masked []string, _ error) {
 	return nil, nil, nil
 }
-func (noExecutor) Missing([]string) ([]string, error) { return nil, nil }
+func (noExecutor) Differences([]string) (missing, additional []string, _ error) { return nil, nil, nil }
 func (noExecutor) Difference(context.Context, update.OperatingSystem) (entry update.Kind, how string, _ error) {
 	return "", "", nil
 }

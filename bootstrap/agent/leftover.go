@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// leftEntry is what the undo of an update could not restore: an operation, or something else if Kind is empty, such as
+// units that did not stop, which the reboot after the undo ends.
+type leftEntry struct {
+	// Of is the revision whose update was undone. Its documents stay, so that the operation can be repeated.
+	Of   string               `json:"of"`
+	Kind update.OperationKind `json:"kind,omitempty"`
+	Name string               `json:"name,omitempty"`
+	Why  string               `json:"why"`
+}
+
+// maxLeftWhy is the maximum size of leftEntry.Why in bytes.
+const maxLeftWhy = 256
+
+// String returns the entry for people.
+func (e leftEntry) String() string { return strings.TrimSpace(string(e.Kind) + " " + e.Name) }
+
+// isLeftOver is the kind of a difference that an undo left over.
+const isLeftOver = "LeftOver"
+
+// withLeft adds entries. One that is left over again replaces the earlier one.
+func withLeft(entries, added []leftEntry) []leftEntry {
+	entries = without(entries, func(entry leftEntry) bool {
+		return slices.ContainsFunc(added, func(other leftEntry) bool { return other.Kind == entry.Kind && other.Name == entry.Name })
+	})
+	return append(entries, added...)
+}
+
+// keptRevisions returns those whose documents are needed besides those of an update.
+func (j *journal) keptRevisions() (revisions []string) {
+	for _, entry := range j.LeftOver {
+		revisions = append(revisions, entry.Of)
+	}
+	return revisions
+}
+
+// ownLeftOver returns what the undo in progress left over so far.
+func (a *Agent) ownLeftOver() []leftEntry {
+	return without(a.journal.LeftOver, func(entry leftEntry) bool { return entry.Of != a.journal.Target })
+}
+
+// retryLeftOver tries again to restore what the undo of a revision left over, and everything that is left over of
+// files, to what the current configuration says. It records what is still left over.
+func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
+	var err error
+	if len(a.Files.LeftOver()) > 0 {
+		err = a.Files.Retry()
+	}
+	isOf := func(entry leftEntry) bool { return entry.Of == of && entry.Kind != "" }
+	if !slices.ContainsFunc(a.journal.LeftOver, isOf) {
+		return err
+	}
+	before, errLoad := a.load(a.journal.Current)
+	after, errTarget := a.load(of)
+	if failed := errors.Join(errLoad, errTarget); failed != nil {
+		return errors.Join(err, failed)
+	}
+	limited, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	var left []leftEntry
+	for _, operation := range update.Undo(newUpdate(before, after, nil, a.Capabilities).plan.Operations) {
+		isLeft := func(entry leftEntry) bool { return isOf(entry) && entry.Kind == operation.Kind && entry.Name == operation.Name }
+		if !slices.ContainsFunc(a.journal.LeftOver, isLeft) {
+			continue
+		}
+		if failed := a.undoOperation(limited, operation); failed != nil {
+			left = append(left, leftEntry{of, operation.Kind, operation.Name, shorten(failed.Error(), maxLeftWhy)})
+		}
+	}
+	_, failed := a.enter(a.journal.Phase, func(j *journal) { j.LeftOver = append(without(j.LeftOver, isOf), left...) })
+	return errors.Join(err, failed)
+}
+
+// retryIfLeft tries again, a limited number of times, what earlier undos left over.
+func (a *Agent) retryIfLeft(ctx context.Context) error {
+	if len(a.journal.LeftOver) == 0 && len(a.Files.LeftOver()) == 0 || a.journal.Retries >= maxRetries {
+		return nil
+	}
+	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries++ }); err != nil {
+		return err
+	}
+	revisions := a.journal.keptRevisions()
+	slices.Sort(revisions)
+	for _, of := range append(slices.Compact(revisions), "") {
+		if err := a.retryLeftOver(ctx, of); err != nil {
+			a.Log.Error("what an undo left over could not be restored", "error", err)
+		}
+	}
+	return nil
+}
+
+// leftOverText says what is left over and what to do, "" if there is nothing.
+func (a *Agent) leftOverText() string {
+	var parts []string
+	for _, entry := range a.journal.LeftOver {
+		parts = append(parts, entry.String()+": "+entry.Why)
+	}
+	for _, entry := range a.Files.LeftOver() {
+		parts = append(parts, entry.Path+": "+entry.Why)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "These entries could not be restored when an update was undone: " + strings.Join(parts, "; ") +
+		". Restore them on the host, or replace the host."
+}
