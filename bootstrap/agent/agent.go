@@ -111,6 +111,8 @@ type Agent struct {
 	tried programTry
 	// repairs counts the repairs that followed each other.
 	repairs int
+	// retriedAt is when what is left over was tried again last, 0 if it was not since the agent started.
+	retriedAt time.Duration
 	// carrying is what can be interrupted by another revision.
 	carrying carrying
 	// unread counts the tries of an undo that could not read what it undoes.

@@ -248,7 +248,7 @@ func (a *Agent) commit() (time.Duration, error) {
 	if err := a.store.keep(append(a.journal.keptRevisions(), target)...); err != nil {
 		return now, err
 	}
-	a.current = nil
+	a.current, a.retriedAt = nil, 0
 	a.CheckSoon()
 	return a.enter(idle, func(j *journal) {
 		*j = journal{Phase: idle, Current: target, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}

@@ -79,8 +79,8 @@ type journal struct {
 	Step int `json:"step,omitempty"`
 	// Failed is the update that is undone, or that was undone last. It is not tried again.
 	Failed *failure `json:"failed,omitempty"`
-	// LeftOver is what undos could not restore, apart from files, of which hostfiles has a record. Retries counts how
-	// often it was tried again.
+	// LeftOver is what undos could not restore, apart from files, of which hostfiles has a record. Retries counts the
+	// tries to restore it that have not ended.
 	LeftOver []leftEntry `json:"leftOver,omitempty"`
 	Retries  int         `json:"retries,omitempty"`
 	// SingleKeysFile is set if Ignition wrote SSH keys to ~/.ssh/authorized_keys on this host.

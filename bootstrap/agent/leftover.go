@@ -69,7 +69,9 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	defer cancel()
 	var left []leftEntry
 	for _, operation := range update.Undo(newUpdate(before, after, nil, a.Capabilities).plan.Operations) {
-		isLeft := func(entry leftEntry) bool { return isOf(entry) && entry.Kind == operation.Kind && entry.Name == operation.Name }
+		isLeft := func(entry leftEntry) bool {
+			return isOf(entry) && entry.Kind == operation.Kind && entry.Name == operation.Name
+		}
 		if !slices.ContainsFunc(a.journal.LeftOver, isLeft) {
 			continue
 		}
@@ -81,9 +83,12 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	return errors.Join(err, failed)
 }
 
-// retryIfLeft tries again, a limited number of times, what earlier undos left over.
+// retryIfLeft tries again what earlier undos left over, after a start and once an hour, unless that interrupted the
+// agent too often.
 func (a *Agent) retryIfLeft(ctx context.Context) error {
-	if len(a.journal.LeftOver) == 0 && len(a.Files.LeftOver()) == 0 || a.journal.Retries >= maxRetries {
+	uptime := a.Clock.Uptime()
+	isDue := a.retriedAt == 0 || uptime-a.retriedAt >= checkInterval
+	if len(a.journal.LeftOver) == 0 && len(a.Files.LeftOver()) == 0 || !isDue || a.journal.Retries >= maxRetries {
 		return nil
 	}
 	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries++ }); err != nil {
@@ -96,7 +101,12 @@ func (a *Agent) retryIfLeft(ctx context.Context) error {
 			a.Log.Error("what an undo left over could not be restored", "error", err)
 		}
 	}
-	return nil
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	a.retriedAt = uptime
+	_, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries = 0 })
+	return err
 }
 
 // leftOverText says what is left over and what to do, "" if there is nothing.

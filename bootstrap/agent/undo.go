@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-		"strings"
+	"strings"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -17,8 +17,8 @@ const (
 	undoTimeout = 15 * time.Minute
 	// maxUnread is how often an undo tries to read what it undoes.
 	maxUnread = 3
-	// maxRetries is how often what an undo left over is tried again later.
-	maxRetries = 24
+	// maxRetries is how often a try to restore what an undo left over may interrupt the agent.
+	maxRetries = 3
 )
 
 // fail begins to undo the update.
@@ -86,6 +86,7 @@ func (a *Agent) reportUndo() {
 // endUndo ends the update. What is still left over is tried again with the next check of the host.
 func (a *Agent) endUndo() (time.Duration, error) {
 	a.CheckSoon()
+	a.retriedAt = 0
 	return a.enter(idle, func(j *journal) {
 		if j.Phase == returning { // the reboot ended what is not an operation
 			j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return entry.Kind == "" })
