@@ -130,7 +130,7 @@ func (f fakeUnits) call(ctx context.Context, name string) error {
 	return f.w.change(name, func() error {
 		f.w.calls = append(f.w.calls, name)
 		if during := f.w.during[name]; during != nil {
-			if err := during(); err != nil {
+			if err := during(ctx); err != nil {
 				return err
 			}
 		}

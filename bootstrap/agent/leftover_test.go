@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -38,7 +39,7 @@ var _ = Describe("An update and its undo always end:", func() {
 
 	DescribeTable("an entry that can't be restored is left over, and the rest is restored", func(call, entry string) {
 		w, first, second := begin()
-		w.during = map[string]func() error{"reload web.service": func() error {
+		w.during = map[string]func(context.Context) error{"reload web.service": func(context.Context) error {
 			w.fails[call] = errors.New("exit status 6")
 			return errors.New("exit status 1")
 		}}
@@ -104,24 +105,29 @@ var _ = Describe("An update and its undo always end:", func() {
 		Expect(w.state()).To(Equal("Degraded " + second))
 		Expect(w.read("etc/reload/f")).To(Equal("a"))
 		Expect(w.calls).To(ContainElement("reboot"))
+		Expect(w.node.Annotations).NotTo(HaveKey(agentv1.DriftAnnotation))
 	})
 
-	DescribeTable("what the host booted is asked again until it is known, and is known before the update is committed", func(breaks func(*world), state string, limit time.Duration) {
+	DescribeTable("what the host booted is asked again until it is known, and is known before the update is committed", func(breaks func(*world, *update.Config), state string, limit time.Duration) {
 		w := installed(withFiles("/etc/f", "a"))
 		config := withFiles("/etc/f", "b")
-		config.OS.Image, config.KernelArguments = "image:2", []string{"quiet"}
-		breaks(w)
+		config.OS.Image = "image:2"
+		breaks(w, &config)
 		second := w.offer(w.assign("rendered-b", config))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal(state + " " + second))
 		Expect(w.uptime).To(BeNumerically("<", limit))
 	},
-		Entry("after one error on a host that booted something else", func(w *world) {
+		Entry("after one error on a host that booted something else", func(w *world, _ *update.Config) {
 			w.losesArguments = true
 			w.failsOnce = map[string]error{"difference": errors.New("EMFILE")}
 		}, "Degraded", 5*time.Minute),
-		Entry("after one error on a host that booted it", func(w *world) { w.failsOnce = map[string]error{"difference": errors.New("EMFILE")} }, "Done", 5*time.Minute),
-		Entry("also if that is never known", func(w *world) { w.fails["cmdline"] = errors.New("EMFILE") }, "Degraded", 2*checkInterval),
+		Entry("after one error on a host that booted it", func(w *world, _ *update.Config) {
+			w.failsOnce = map[string]error{"difference": errors.New("EMFILE")}
+		}, "Done", 5*time.Minute),
+		Entry("also if that is never known", func(w *world, config *update.Config) {
+			config.KernelArguments, w.fails["cmdline"] = []string{"quiet"}, errors.New("EMFILE")
+		}, "Degraded", 2*checkInterval),
 	)
 
 	It("what can't be checked on the host does not hide the rest", func() {
@@ -195,14 +201,20 @@ var _ = Describe("Another revision", func() {
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
 		a, stop := w.begin()
 		defer stop()
-		w.during = map[string]func() error{"restart kubelet.service": func() error {
+		w.during = map[string]func(context.Context) error{"restart kubelet.service": func(ctx context.Context) error {
 			told := w.node
 			told.Annotations = map[string]string{agentv1.DesiredAnnotation: second}
-			a.See(told) // nothing changes
+			a.See(told)
+			Expect(ctx.Err()).NotTo(HaveOccurred(), "nothing changes")
 			told.Annotations = map[string]string{agentv1.DesiredAnnotation: first}
 			a.See(told)
 			w.during = nil
-			return nil
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Second):
+				Fail("it goes on")
+			}
+			return ctx.Err()
 		}}
 		for range 10 {
 			_, err := a.Step(GinkgoT().Context(), w.node)

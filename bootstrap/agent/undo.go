@@ -87,8 +87,9 @@ func (a *Agent) reportUndo() {
 func (a *Agent) endUndo() (time.Duration, error) {
 	a.CheckSoon()
 	a.retriedAt = 0
+	hasRebooted := a.journal.Phase == returning
 	return a.enter(idle, func(j *journal) {
-		if j.Phase == returning { // the reboot ended what is not an operation
+		if hasRebooted { // which ended what is not an operation
 			j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return entry.Kind == "" })
 		}
 		j.Target, j.Drift, j.Step, j.Retries = "", nil, 0, 0

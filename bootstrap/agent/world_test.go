@@ -73,14 +73,14 @@ type world struct {
 	// hasLeaseOnly is set if the kubelet renews its lease and does not report the Node.
 	hasLeaseOnly bool
 
-	documents map[string][]byte       // by revision
-	offered   string                  // the revision that the config server has
-	rendered  map[string][]byte       // by name
-	contents  map[string][]byte       // by URL
-	programs  map[string][]byte       // by hash
-	fails     map[string]error        // by call
-	failsOnce map[string]error        // by call
-	during    map[string]func() error // by call
+	documents map[string][]byte                      // by revision
+	offered   string                                 // the revision that the config server has
+	rendered  map[string][]byte                      // by name
+	contents  map[string][]byte                      // by URL
+	programs  map[string][]byte                      // by hash
+	fails     map[string]error                       // by call
+	failsOnce map[string]error                       // by call
+	during    map[string]func(context.Context) error // by call
 	left      []hostfiles.LeftOver
 	refusals  map[string]string // by executor
 	program   *fakeProgram
