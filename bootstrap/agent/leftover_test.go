@@ -116,6 +116,7 @@ var _ = Describe("An update and its undo always end:", func() {
 		second := w.offer(w.assign("rendered-b", config))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal(state + " " + second))
+		Expect(w.read("etc/f")).To(Equal(map[string]string{"Done": "b", "Degraded": "a"}[state]))
 		Expect(w.uptime).To(BeNumerically("<", limit))
 	},
 		Entry("after one error on a host that booted something else", func(w *world, _ *update.Config) {
