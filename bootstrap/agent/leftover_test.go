@@ -196,7 +196,7 @@ var _ = Describe("Another revision", func() {
 		Expect(w.uptime - began).To(BeNumerically("<", supersedeAfter+time.Minute))
 	})
 
-	It("ends an action that hangs", func() {
+	It("ends an action that hangs, if the host should return to what it had", func() {
 		w := installed(withFiles("/etc/restart/f", "a"))
 		first := w.node.Annotations[agentv1.DesiredAnnotation]
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))

@@ -8,9 +8,9 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 )
 
-// supersedeAfter is how long an update is verified before another revision takes its place, counted from the change or
-// the boot of the host. A host that works is soon verified: to undo its update would cost a reboot more. A host that
-// should return to what it had before does not wait.
+// supersedeAfter is how long an update is carried out, and then verified, before another revision takes its place. It is
+// counted from the change or the boot of the host. A host that works is soon verified: to undo its update would cost a
+// reboot more. A host that should return to what it had before does not wait.
 const supersedeAfter = time.Minute
 
 // supersedes reports whether a Node names another revision than that of the update in progress. A repair ends before:
@@ -18,6 +18,11 @@ const supersedeAfter = time.Minute
 func supersedes(node Node, j journal) bool {
 	desired := node.Annotations[agentv1.DesiredAnnotation]
 	return isRevision(desired) && desired != j.Target && j.Target != j.Current
+}
+
+// returns reports whether a Node names the revision that the host had before the update in progress.
+func returns(node Node, j journal) bool {
+	return node.Annotations[agentv1.DesiredAnnotation] == j.Current
 }
 
 // supersede begins to undo the update because the host should run another revision.
@@ -32,6 +37,7 @@ type carrying struct {
 	mu      sync.Mutex
 	seen    *Node
 	journal journal
+	began   time.Time
 	cancel  context.CancelFunc
 }
 
@@ -40,7 +46,7 @@ func (c *carrying) begin(ctx context.Context, node Node, j journal) (work contex
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	work, c.cancel = context.WithCancel(ctx)
-	c.journal = j
+	c.journal, c.began = j, time.Now()
 	if c.seen != nil {
 		node = *c.seen
 	}
@@ -54,9 +60,21 @@ func (c *carrying) begin(ctx context.Context, node Node, j journal) (work contex
 }
 
 func (c *carrying) check(node Node) {
-	if c.cancel != nil && node.Known && supersedes(node, c.journal) {
-		c.cancel()
+	if c.cancel == nil || !node.Known || !supersedes(node, c.journal) {
+		return
 	}
+	if wait := supersedeAfter - time.Since(c.began); wait > 0 && !returns(node, c.journal) {
+		time.AfterFunc(wait, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.seen != nil {
+				node = *c.seen
+			}
+			c.check(node)
+		})
+		return
+	}
+	c.cancel()
 }
 
 // newest returns the Node that was seen last, or else the one that a Step began with.

@@ -39,7 +39,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 	untilSuperseded := forever
 	if supersedes(node, a.journal) {
 		untilSuperseded = supersedeAfter - (uptime - a.journal.VerifiedSince)
-		if untilSuperseded <= 0 || node.Annotations[agentv1.DesiredAnnotation] == a.journal.Current {
+		if untilSuperseded <= 0 || returns(node, a.journal) {
 			return a.supersede()
 		}
 	}
