@@ -37,6 +37,13 @@ func (f *fakeFiles) Recover(policy hostfiles.Policy) (outcome hostfiles.Outcome,
 
 func (f *fakeFiles) Confirm() error { return f.w.change("confirm files", f.Updater.Confirm) }
 
+func (f *fakeFiles) Retry() error {
+	if len(f.Updater.LeftOver()) == 0 {
+		return nil
+	}
+	return f.w.change("restore what is left over", f.Updater.Retry)
+}
+
 func (f *fakeFiles) RollBack() error { return f.w.change("roll back files", f.Updater.RollBack) }
 
 type fakeExecutor struct {

@@ -81,9 +81,9 @@ func (a *Agent) repairWait() time.Duration {
 	return interval - passed
 }
 
-// isRepairable reports whether a difference is one of something that Poolboot wrote.
+// isRepairable reports whether a difference is one of something that Poolboot wrote, and that it can write again.
 func isRepairable(d difference) bool {
-	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked
+	return !slices.Contains([]string{string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), string(hostfiles.NotRestored), isMasked}, d.Kind)
 }
 
 // newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else

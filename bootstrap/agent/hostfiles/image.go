@@ -96,7 +96,7 @@ func (u *Updater) readPackages(name string) error {
 		if !isList && !slices.Contains([]string{".postinst", ".preinst", ".config"}, path.Ext(name)) {
 			continue
 		}
-		contents, err := u.read(path.Join(packageDirectory, name))
+		contents, err := u.read(path.Join(packageDirectory, name), 1<<30)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (u *Updater) readPackages(name string) error {
 			}
 		}
 	}
-	hashes, err := u.read(ucfHashes)
+	hashes, err := u.read(ucfHashes, 1<<30)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
