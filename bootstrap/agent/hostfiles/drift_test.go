@@ -85,6 +85,9 @@ var _ = Describe("A difference between a host and its configuration", func() {
 			Expect(os.Chtimes(in("systemd/system/a.service"), before.ModTime(), before.ModTime())).To(Succeed())
 		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
 		Entry("a mode", func() { Expect(os.Chmod(in("dir/file"), 0o641)).To(Succeed()) }, Difference{Path: "/etc/dir/file", Kind: Mode}),
+		Entry("capabilities", func() {
+			Expect(unix.Lsetxattr(in("systemd/system/a.service"), capabilities, []byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)).To(Succeed())
+		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Capabilities}),
 		Entry("an owner", func() { Expect(os.Chown(in("dir/file"), 1000, 5)).To(Succeed()) }, Difference{Path: "/etc/dir/file", Kind: Owner}),
 		Entry("all of them", func() {
 			write("dir/file", "other")

@@ -197,3 +197,68 @@ var _ = Describe("The undo of an update of files", func() {
 		Expect(inodeOf(root, "etc/motd")).To(Equal(inode))
 	})
 })
+
+var _ = Describe("An update of files on an overlay file system", func() {
+	// newOverlay returns a host whose image is on another file system than its changes. There, the names of one file have
+	// other numbers.
+	newOverlay := func() string {
+		GinkgoHelper()
+		lower, err := os.MkdirTemp(os.TempDir(), "lower-")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, lower)
+		Expect(os.Chmod(lower, 0o755)).To(Succeed())
+		installImage(lower)
+		Expect(os.Symlink("/dev/null", filepath.Join(lower, "etc/systemd/system/m.socket"))).To(Succeed())
+		top := newDirectory(GinkgoT())
+		for _, name := range []string{"upper", "work", "root"} {
+			Expect(os.Mkdir(filepath.Join(top, name), 0o755)).To(Succeed())
+		}
+		mount(filepath.Join(top, "root"), "overlay", "lowerdir="+lower+",upperdir="+top+"/upper,workdir="+top+"/work")
+		return filepath.Join(top, "root")
+	}
+
+	It("removes what it replaces by nothing, is undone, and returns to the image", func() {
+		root := newOverlay()
+		image := snapshot(root)
+		u := open(root)
+		tree := hosttree.Tree{"/etc/systemd/system/m.socket": unmasked(), "/etc/motd": directory(), "/etc/motd/x": file("x"), "/etc/image.conf": file("x")}
+		Expect(u.Apply(hosttree.Changes(nil, tree), false)).To(Succeed())
+		Expect(filepath.Join(root, "etc/systemd/system/m.socket")).NotTo(BeAnExistingFile())
+		Expect(snapshot(root)).NotTo(HaveKey("etc/systemd/system/m.socket"))
+		Expect(u.RollBack()).To(Succeed())
+		Expect(differing(snapshot(root), image)).To(BeEmpty())
+		update(u, nil, tree)
+		Expect(u.Differences()).To(BeEmpty())
+		update(u, tree, nil)
+		Expect(differing(snapshot(root), image)).To(BeEmpty())
+		Expect(slots(root)).To(BeEmpty())
+	})
+})
+
+var _ = Describe("An update of files that has no effect", func() {
+	DescribeTable("on a path is undone, and the error names the path", func(name string, change func(root string)) {
+		root := newHost()
+		before := snapshot(root)
+		u := open(root)
+		isDone := false
+		u.before = func(call, from, to string) {
+			if call == "sync" && !isDone && u.journal.Phase == committed {
+				isDone = true
+				change(root)
+			}
+		}
+		tree := hosttree.Tree{"/etc/systemd/system/m.socket": unmasked(), "/etc/motd": file("new"), "/etc/d": directory(mode(0o700)), "/etc/hosts": keptFile(mode(0o600)), "/etc/hard": hardLink("/etc/motd")}
+		Expect(u.Apply(hosttree.Changes(nil, tree), false)).To(MatchError(And(ContainSubstring("the update was undone: "+name+": "), ContainSubstring("it is not as it was prepared"))))
+		Expect(isDone).To(BeTrue())
+		Expect(u.IsUnconfirmed() || u.IsInterrupted()).To(BeFalse())
+		Expect(u.LeftOver()).To(BeEmpty())
+		Expect(differing(snapshot(root), before)).To(BeEmpty())
+	},
+		Entry("that is a file", "/etc/motd", func(root string) {
+			Expect(os.WriteFile(filepath.Join(root, "etc/other"), []byte("other"), 0o644)).To(Succeed())
+			Expect(os.Rename(filepath.Join(root, "etc/other"), filepath.Join(root, "etc/motd"))).To(Succeed())
+		}),
+		Entry("that is a directory", "/etc/d", func(root string) { Expect(os.Chmod(filepath.Join(root, "etc/d"), 0o755)).To(Succeed()) }),
+		Entry("that changes in place", "/etc/hosts", func(root string) { Expect(os.Chmod(filepath.Join(root, "etc/hosts"), 0o644)).To(Succeed()) }),
+	)
+})
