@@ -60,7 +60,7 @@ func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) 
 	if p.next == nil {
 		p.next = map[string]record{}
 	}
-	u.ownLinks, u.packaged = map[string]bool{}, nil
+	u.ownLinks = map[string]bool{}
 	for _, r := range u.managed() {
 		// If the update is forced, it replaces links that were placed where its directories should be.
 		u.ownLinks[r.Real] = r.Type == hosttree.Link || force && r.Type == hosttree.Directory && !r.Implied

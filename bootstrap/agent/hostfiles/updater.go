@@ -25,7 +25,7 @@ type Options struct {
 	StateDirectory string
 	// Original returns where the image has its own version of a path that Ignition wrote, such as /usr/etc/motd for
 	// /etc/motd with OSTree, or "" if the image has nothing at the path. It returns ErrUnknown if it is not known. If
-	// it is nil, what the host has of OSTree or dpkg decides.
+	// it is nil, /usr/etc and what the host has of OSTree decide.
 	Original func(path string) (source string, err error)
 }
 
@@ -51,8 +51,6 @@ type Updater struct {
 	journal *journal
 	// sums are the hashes of files that Differences read.
 	sums map[string]fingerprint
-	// packaged says of paths whether packages of the image can contain them, as far as that was asked.
-	packaged map[string]bool
 	// ownLinks are the symbolic links that Poolboot wrote, while an update is planned.
 	ownLinks map[string]bool
 }
