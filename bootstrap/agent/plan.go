@@ -60,7 +60,7 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 			config.OS = withoutEntry(config.OS, update.Kind(d.Name))
 		case missingArgument:
 			arguments = append(arguments, d.Name)
-		case string(hostfiles.AdditionalDropIn), isMasked: // it is not Poolboot's, and stays
+		case string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), string(hostfiles.NotRestored), isMasked: // it stays
 		default:
 			isDrifted[d.Name] = true
 		}

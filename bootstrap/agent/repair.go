@@ -29,7 +29,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 	}
 	switch {
 	case !slices.ContainsFunc(a.current.drift, isRepairable):
-		report("What is additional is not Poolboot's: remove it on the host.")
+		report("Correct it on the host: the agent does not change what is not Poolboot's, and can't change what it can't read or restore.")
 		return a.untilCheck(), nil
 	case !a.current.repairs:
 		report(repairByHand)
