@@ -80,7 +80,8 @@ func (u *Updater) Differences(units ...string) ([]Difference, error) {
 
 // ChangesTo returns what has to change so that the host has a tree: the paths that are recorded otherwise, and those
 // that differ on the host. Additional drop-ins are not among them, because Poolboot did not write them, and neither are
-// paths that are recorded as they should be and can't be compared. To repair what was changed by hand, force the update.
+// paths that are recorded as they should be and can't be compared. To repair what was changed by hand, force the
+// update.
 func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	differences, err := u.Differences()
 	if err != nil {

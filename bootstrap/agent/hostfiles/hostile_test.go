@@ -33,19 +33,9 @@ func mountFUSE(target string) (unmount, end func()) {
 // soon runs something that must not wait for a file system that does not answer.
 func soon(end func(), act func()) {
 	GinkgoHelper()
-	done := make(chan struct{})
-	go func() {
-		defer GinkgoRecover()
-		defer close(done)
-		act()
-	}()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		end() // lets the system calls end
-		<-done
-		Fail("it waits for a file system that does not answer")
-	}
+	timer := time.AfterFunc(20*time.Second, end) // lets the system calls end
+	act()
+	Expect(timer.Stop()).To(BeTrue(), "it waits for a file system that does not answer")
 }
 
 var _ = Describe("A user of the host other than root", func() {

@@ -199,8 +199,8 @@ var _ = Describe("The undo of an update of files", func() {
 })
 
 var _ = Describe("An update of files on an overlay file system", func() {
-	// newOverlay returns a host whose image is on another file system than its changes. There, the names of one file have
-	// other numbers.
+	// newOverlay returns a host whose image is on another file system than its changes. There, the names of one file
+	// have other numbers.
 	newOverlay := func() string {
 		GinkgoHelper()
 		lower, err := os.MkdirTemp(os.TempDir(), "lower-")

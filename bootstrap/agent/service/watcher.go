@@ -22,8 +22,8 @@ import (
 // watches, and all programs of root share them. A look at 1,000 files takes some milliseconds.
 const lookInterval = 5 * time.Second
 
-// watchTimeout is how long the agent waits until its paths are watched. A system call can hang that enters a file system
-// which a user mounts at the same moment: the agent goes on, and checks the host once an hour.
+// watchTimeout is how long the agent waits until its paths are watched. A system call can hang that enters a file
+// system which a user mounts at the same moment: the agent goes on, and checks the host once an hour.
 const watchTimeout = 10 * time.Second
 
 // watcher finds changes of paths by the notifications of the kernel. It watches the directories of the paths, and
