@@ -41,6 +41,13 @@ func (f *fakeFiles) LeftOver() []hostfiles.LeftOver {
 	return append(f.Updater.LeftOver(), f.w.left...)
 }
 
+func (f *fakeFiles) Retry() error {
+	if len(f.Updater.LeftOver()) == 0 {
+		return nil
+	}
+	return f.w.change("restore what is left over", f.Updater.Retry)
+}
+
 func (f *fakeFiles) RollBack() error { return f.w.change("roll back files", f.Updater.RollBack) }
 
 type fakeExecutor struct {

@@ -111,6 +111,7 @@ type Files interface {
 	Recover(policy hostfiles.Policy) (hostfiles.Outcome, error)
 	Confirm() error
 	RollBack() error
+	// LeftOver returns the paths that could not be restored when an update was undone, and Retry tries that again.
 	LeftOver() []hostfiles.LeftOver
 	Retry() error
 	Differences(units ...string) ([]hostfiles.Difference, error)

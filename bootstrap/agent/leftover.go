@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -25,8 +26,8 @@ const maxLeftWhy = 256
 // String returns the entry for people.
 func (e leftEntry) String() string { return strings.TrimSpace(string(e.Kind) + " " + e.Name) }
 
-// isLeftOver is the kind of a difference that an undo left over.
-const isLeftOver = "LeftOver"
+// isLeftOver is the kind of a difference that an undo left over, as for files.
+const isLeftOver = string(hostfiles.NotRestored)
 
 // withLeft adds entries. One that is left over again replaces the earlier one.
 func withLeft(entries, added []leftEntry) []leftEntry {

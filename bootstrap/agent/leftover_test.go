@@ -47,7 +47,7 @@ var _ = Describe("An update and its undo always end:", func() {
 		Expect(w.state()).To(Equal("Degraded " + second))
 		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, first))
 		Expect(w.reason()).To(And(ContainSubstring("Reload web.service"), ContainSubstring("These entries could not be restored"), ContainSubstring(entry+": exit status 6")))
-		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(ContainSubstring(entry + ": LeftOver"))
+		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(ContainSubstring(entry + ": NotRestored"))
 		Expect(w.read("etc/reload/f")).To(Equal("a"))
 		Expect(w.enablement).NotTo(HaveKey("good.service"))
 		Expect(w.calls).To(ContainElement("reboot"), "what is left over can still run")

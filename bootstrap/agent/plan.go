@@ -62,7 +62,7 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 			missing = append(missing, d.Name)
 		case additionalArgument:
 			additional = append(additional, d.Name)
-		case string(hostfiles.AdditionalDropIn), isMasked, isLeftOver: // it is no entry of the configuration, and stays
+		case string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked: // it stays
 		default:
 			isDrifted[d.Name] = true
 		}

@@ -34,7 +34,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		report("")
 		return a.untilCheck(), nil
 	case !slices.ContainsFunc(a.current.drift, isRepairable):
-		report("What is additional is not Poolboot's: remove it on the host.")
+		report("Correct it on the host: the agent does not change what is not Poolboot's, and can't change what it can't read or restore.")
 		return a.untilCheck(), nil
 	case !a.current.repairs:
 		report(repairByHand)
@@ -86,9 +86,9 @@ func (a *Agent) repairWait() time.Duration {
 	return interval - passed
 }
 
-// isRepairable reports whether a difference is one of something that Poolboot wrote.
+// isRepairable reports whether a difference is one of something that Poolboot wrote, and that it can write again.
 func isRepairable(d difference) bool {
-	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked && d.Kind != isLeftOver
+	return !slices.Contains([]string{string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked}, d.Kind)
 }
 
 // newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else

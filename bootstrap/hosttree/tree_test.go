@@ -21,6 +21,12 @@ func textFile(text string) hosttree.Entry {
 	return hosttree.Entry{Type: hosttree.File, Mode: ptr.To[uint32](0o644), UID: ptr.To(0), GID: ptr.To(0), Contents: []byte(text)}
 }
 
+// replacing returns an entry for which Ignition replaces what is there.
+func replacing(entry hosttree.Entry) hosttree.Entry {
+	entry.Replaces = true
+	return entry
+}
+
 var _ = Describe("What a configuration writes", func() {
 	DescribeTable("is what Ignition writes, for",
 		func(document string, want hosttree.Tree) {
@@ -43,11 +49,11 @@ var _ = Describe("What a configuration writes", func() {
 			"/a": {Type: hosttree.Link, Target: "../b", Replaces: true}, "/c": {Type: hosttree.HardLink, Target: "/d/e"},
 		}),
 		Entry("units and drop-ins", `"systemd":{"units":[{"name":"a.service","contents":"a","dropins":[{"name":"1.conf","contents":""},{"name":"2.conf"}]},{"name":"b.service","contents":""}]}`, hosttree.Tree{
-			"/etc/systemd/system/a.service": textFile("a"), "/etc/systemd/system/a.service.d/1.conf": textFile(""),
+			"/etc/systemd/system/a.service": replacing(textFile("a")), "/etc/systemd/system/a.service.d/1.conf": replacing(textFile("")),
 		}),
 		Entry("masks", `"systemd":{"units":[{"name":"a.service","contents":"a","mask":true},{"name":"b.service","mask":false},{"name":"c.service","contents":"c","mask":false}]}`, hosttree.Tree{
 			"/etc/systemd/system/a.service": {Type: hosttree.Link, Target: "/dev/null"}, "/etc/systemd/system/b.service": {Type: hosttree.Unmasked},
-			"/etc/systemd/system/c.service": textFile("c"),
+			"/etc/systemd/system/c.service": replacing(textFile("c")),
 		}),
 		Entry("units that are enabled and disabled", `"systemd":{"units":[{"name":"b.service","enabled":true},{"name":"a.service","enabled":false},{"name":"c@y.service","enabled":true},
 			{"name":"c@x.service","enabled":true},{"name":"c@z.service","enabled":false},{"name":"d@.service","enabled":true},{"name":"e.service"}]}`,

@@ -37,13 +37,15 @@ func (t Tree) addUnits(units []types.Unit) {
 		}
 	}
 	if presets := Presets(units); presets != "" {
-		t[PresetPath] = newUnitFile(presets)
+		file := newUnitFile(presets)
+		file.Replaces = false // it is Ignition's own file
+		t[PresetPath] = file
 	}
 }
 
-// newUnitFile returns the file of a unit. Ignition replaces what is there, but an image has its units in /usr.
+// newUnitFile returns the file of a unit. Ignition replaces what is there, such as the link of an alias.
 func newUnitFile(contents string) Entry {
-	return Entry{Type: File, Mode: ptr.To(fileMode), UID: ptr.To(0), GID: ptr.To(0), Contents: []byte(contents)}
+	return Entry{Type: File, Mode: ptr.To(fileMode), UID: ptr.To(0), GID: ptr.To(0), Contents: []byte(contents), Replaces: true}
 }
 
 // TemplateOf returns the name of the template of an instance, "" for other units.

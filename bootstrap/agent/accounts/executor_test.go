@@ -164,6 +164,26 @@ var _ = Describe("Users and groups of a running host", func() {
 		run(root, "pwck", "--read-only", "--quiet")
 	})
 
+	It("don't get an existing directory that is configured as their home, also if useradd was interrupted, and the undo leaves it as it is", func() {
+		before := run(root, "stat", "--format=%U:%G %a", "/opt")
+		Expect(before).To(HavePrefix("root:root "))
+		create := userChange("new", "", `{"homeDir": "/opt"}`)
+		apply(create)
+		Expect(run(root, "stat", "--format=%U:%G %a", "/opt")).To(Equal(before))
+		apply(update.Undo([]update.Operation{create})...)
+		Expect(run(root, "stat", "--format=%U:%G %a", "/opt")).To(Equal(before))
+
+		By("interrupting useradd")
+		useradd := filepath.Join(root, "usr/sbin/useradd")
+		Expect(os.Rename(useradd, useradd+".real")).To(Succeed())
+		Expect(os.WriteFile(useradd, []byte("#!/bin/sh\nuseradd.real \"$@\"\n[ \"$1\" = --defaults ]\n"), 0o755)).To(Succeed())
+		Expect(executor(root).Apply(context.Background(), []update.Operation{create})).NotTo(Succeed())
+		Expect(line(root, "passwd", "new")).NotTo(BeEmpty())
+		Expect(os.Rename(useradd+".real", useradd)).To(Succeed())
+		apply(create)
+		Expect(run(root, "stat", "--format=%U:%G %a", "/opt")).To(Equal(before))
+	})
+
 	It("never have their hashes in arguments of programs or in errors", func() {
 		log := filepath.Join(root, "arguments")
 		for _, name := range []string{"useradd", "usermod", "chpasswd", "groupadd", "chgpasswd"} {

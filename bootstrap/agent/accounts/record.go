@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type userRecord struct {
 	Original *user `json:"original,omitempty"`
 	// KeptGroup is set while a user is removed: it is a group with the name of the user that stays.
 	KeptGroup *group `json:"keptGroup,omitempty"`
+	// HadHome is set while a user is created: it is true if its home existed before. That home keeps its owner.
+	HadHome *bool `json:"hadHome,omitempty"`
 	// IsCreated is true when a user that did not exist is completely created.
 	IsCreated bool `json:"isCreated,omitempty"`
 	// Removed are the IDs of a user that was removed. It gets them again: its files still have them.
@@ -45,7 +48,7 @@ type groupRecord struct {
 }
 
 // remember records how users and groups are before Poolboot changes them, and returns all records.
-func (e Executor) remember(operations []update.Operation) (*records, error) {
+func (e Executor) remember(ctx context.Context, operations []update.Operation) (*records, error) {
 	known, err := e.load()
 	if err != nil {
 		return nil, err
@@ -60,6 +63,9 @@ func (e Executor) remember(operations []update.Operation) (*records, error) {
 			}
 			r.Original, err = e.user(name)
 			known.Users[name] = r
+			if configured := operation.After.User; err == nil && r.Original == nil && configured != nil {
+				r.HadHome, err = e.hasHome(ctx, configured)
+			}
 		case operation.Kind == update.ChangeGroup && operation.Before.Group == nil && (known.Groups[name] == nil || known.Groups[name].Released):
 			r := &groupRecord{}
 			if old := known.Groups[name]; old != nil {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +87,14 @@ func (e Executor) create(ctx context.Context, known *records, name string, confi
 	if err != nil {
 		return nil, err
 	}
+	if r.HadHome == nil {
+		if r.HadHome, err = e.hasHome(ctx, configured); err != nil {
+			return nil, err
+		}
+		if err := e.write(known); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.run(ctx, "useradd", append(arguments, "--", name)...); err != nil {
 		return nil, err
 	}
@@ -98,7 +108,7 @@ func (e Executor) create(ctx context.Context, known *records, name string, confi
 	if err := e.setPassword(ctx, "chpasswd", name, noPassword); err != nil {
 		return nil, err
 	}
-	if !ptr.Deref(configured.NoCreateHome, false) {
+	if !ptr.Deref(configured.NoCreateHome, false) && !*r.HadHome {
 		if err := e.ownHome(created); err != nil {
 			return nil, err
 		}
@@ -106,7 +116,7 @@ func (e Executor) create(ctx context.Context, known *records, name string, confi
 	if err := e.sync("/etc"); err != nil {
 		return nil, err
 	}
-	created.Password, r.IsCreated = noPassword, true
+	created.Password, r.IsCreated, r.HadHome = noPassword, true, nil
 	return created, e.write(known)
 }
 
@@ -160,6 +170,24 @@ func (e Executor) useraddArguments(ctx context.Context, r *userRecord, configure
 	return arguments, nil
 }
 
+// hasHome reports whether the home of a user exists before the user does: an existing directory, such as /opt, stays as
+// it is.
+func (e Executor) hasHome(ctx context.Context, configured *types.PasswdUser) (*bool, error) {
+	home := ptr.Deref(configured.HomeDir, "")
+	if home == "" {
+		base, err := e.useraddDefault(ctx, "HOME")
+		if err != nil {
+			return nil, err
+		}
+		home = path.Join(base, configured.Name)
+	}
+	_, err := os.Lstat(e.path(home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ptr.To(false), nil
+	}
+	return ptr.To(true), err
+}
+
 // ownHome makes a user the owner of its home, which an interrupted useradd leaves to root.
 func (e Executor) ownHome(u *user) error {
 	home := e.path(u.Home)
@@ -178,7 +206,7 @@ func (e Executor) desiredUser(ctx context.Context, before, after *types.PasswdUs
 	if original == nil {
 		original = &user{UID: current.UID, GID: current.GID, Home: current.Home, Password: noPassword}
 		if isSet(old.Shell) && !isSet(now.Shell) {
-			if original.Shell, err = e.defaultShell(ctx); err != nil {
+			if original.Shell, err = e.useraddDefault(ctx, "SHELL"); err != nil {
 				return user{}, err
 			}
 		}
@@ -245,12 +273,12 @@ func (e Executor) groupID(name string) (int, error) {
 	return found.GID, nil
 }
 
-// defaultShell returns the shell of users that useradd creates.
-func (e Executor) defaultShell(ctx context.Context) (string, error) {
+// useraddDefault returns a default of useradd, such as SHELL or HOME.
+func (e Executor) useraddDefault(ctx context.Context, name string) (string, error) {
 	output, err := e.Runner.Run(ctx, "useradd", "--defaults")
 	for line := range strings.Lines(string(output)) {
-		if shell, isShell := strings.CutPrefix(strings.TrimSpace(line), "SHELL="); isShell {
-			return shell, err
+		if value, isIt := strings.CutPrefix(strings.TrimSpace(line), name+"="); isIt {
+			return value, err
 		}
 	}
 	return "", err
@@ -307,7 +335,7 @@ func (e Executor) remove(ctx context.Context, known *records, configured *types.
 			return err
 		}
 	}
-	r.IsCreated, r.KeptGroup = false, nil
+	r.IsCreated, r.KeptGroup, r.HadHome = false, nil, nil
 	return e.write(known)
 }
 

@@ -21,16 +21,24 @@ func (u *Updater) Check(changes []hosttree.Change, force bool) error {
 }
 
 // Apply changes the files of the host. Afterwards the update is unconfirmed: it can be undone by RollBack until
-// Confirm. If it is not possible, Apply returns a *CheckError, and nothing was changed. If it fails, it was undone.
+// Confirm. If it is not possible, Apply returns a *CheckError, and nothing was changed. If it fails, or the host does
+// not have what was planned afterwards, it was undone, and the error names the path.
 //
-// If force is set, paths that were changed since Poolboot wrote them are overwritten.
+// If force is set, paths that were changed since Poolboot wrote them are overwritten. Paths that are left over from
+// another update are restored first: what they had is the original, not what they have.
 func (u *Updater) Apply(changes []hosttree.Change, force bool) error {
+	if u.journal.Phase == idle {
+		if err := u.Retry(); err != nil {
+			return err
+		}
+	}
 	p, err := u.newPlan(changes, force)
 	if err != nil {
 		return err
 	}
-	managed := u.managed()
-	u.journal = &journal{Sequence: u.journal.Sequence + 1, Phase: idle, Managed: managed, Next: p.next, Steps: p.steps}
+	applying := *u.journal
+	applying.Sequence, applying.Managed, applying.Next, applying.Steps = u.journal.Sequence+1, u.managed(), p.next, p.steps
+	u.journal = &applying
 	if err := u.enter(staging); err != nil {
 		return errors.Join(err, u.discard())
 	}
@@ -73,7 +81,7 @@ func (p *plan) stage() error {
 			written = append(written, s.new())
 		}
 	}
-	return p.sync(append(written, slices.Sorted(maps.Keys(directories))...)...)
+	return p.syncAll(append(written, slices.Sorted(maps.Keys(directories))...)...)
 }
 
 // makeSlots creates a directory of slots. It uses none that a user could have created in a directory of their own.
@@ -90,7 +98,7 @@ func (p *plan) makeSlots(directory string) error {
 	if err := p.mkdir(directory, meta{Mode: 0o700}); err != nil {
 		return err
 	}
-	return p.sync(path.Dir(directory))
+	return p.syncAll(path.Dir(directory))
 }
 
 // fillSlot prepares the new file of a step, and keeps the old one.
@@ -152,14 +160,18 @@ func (p *plan) label(s *step) (map[string]string, error) {
 	return p.attributes(parent, false)
 }
 
-// complete does the steps of a committed update. Each step can be repeated.
+// complete does the steps of a committed update, and verifies the result. Each step can be repeated.
 func (u *Updater) complete() error {
 	for i := range u.journal.Steps {
-		if err := u.do(&u.journal.Steps[i]); err != nil {
-			return err
+		s := &u.journal.Steps[i]
+		if err := u.do(s); err != nil {
+			return fmt.Errorf("/%s: %w", s.Path, err)
 		}
 	}
-	if err := u.syncSteps(); err != nil {
+	for _, err := range u.syncSteps(u.journal.Steps) {
+		return err
+	}
+	if err := u.verify(); err != nil {
 		return err
 	}
 	return u.enter(applied)
@@ -167,24 +179,21 @@ func (u *Updater) complete() error {
 
 // do does a step, if it was not done.
 func (u *Updater) do(s *step) error {
-	var err error
 	switch s.Do {
 	case put:
-		err = u.install(s.new(), s)
+		return u.install(s.new(), s)
 	case remove:
-		var isOld bool
-		if isOld, err = u.isSame(s.old(), s.Path); isOld && err == nil {
-			err = u.remove(s.Path)
+		isOld, err := u.isAlike(s.old(), s.Path)
+		if err != nil || !isOld {
+			return err
 		}
+		return u.remove(s.Path)
 	case rmdir:
-		err = u.removeDirectory(s.Path)
+		return u.removeDirectory(s.Path)
 	case mkdir:
-		err = u.mkdir(s.Path, *s.After)
+		return u.mkdir(s.Path, *s.After)
 	case setMeta:
-		err = u.setMeta(s.Path, *s.After)
-	}
-	if err != nil {
-		return fmt.Errorf("/%s: %w", s.Path, err)
+		return u.setMeta(s.Path, *s.After)
 	}
 	return nil
 }
@@ -201,7 +210,10 @@ func (u *Updater) install(slot string, s *step) error {
 	if err := u.link(slot, s.temporary()); err != nil {
 		return err
 	}
-	return u.rename(s.temporary(), s.Path)
+	if err := u.rename(s.temporary(), s.Path); err != nil {
+		return errors.Join(err, u.remove(s.temporary()))
+	}
+	return nil
 }
 
 // removeDirectory removes an empty directory, and nothing else.
@@ -212,142 +224,106 @@ func (u *Updater) removeDirectory(name string) error {
 	return u.remove(name)
 }
 
-// verify checks that the paths of the steps are as they were prepared: some disks lose what they confirmed.
+// verify checks that the host has what was planned at the paths of the steps: a step can have no effect, on some file
+// systems or because something else happens at its path, and some disks lose what they confirmed.
 func (u *Updater) verify() error {
-	changed := map[string]bool{}
-	for _, s := range u.journal.Steps {
-		changed[s.Path] = true
+	last := map[string]*step{}
+	for i := range u.journal.Steps {
+		last[u.journal.Steps[i].Path] = &u.journal.Steps[i]
+	}
+	for name, s := range last {
+		isThere, err := u.isDone(s)
+		if err == nil && !isThere {
+			err = errors.New("it is not as it was prepared: find what changes it, or prevents a change")
+		}
+		if err != nil {
+			return fmt.Errorf("/%s: %w", name, err)
+		}
 	}
 	for name, r := range u.journal.Next {
-		if !changed[r.Real] {
+		if last[r.Real] == nil {
 			continue
 		}
 		if kinds, err := u.differences(r.Real, &r.state); err != nil || len(kinds) > 0 {
-			return errors.Join(err, fmt.Errorf("%s is not as it was prepared: %v", name, kinds))
+			return errors.Join(err, fmt.Errorf("%s: it is not as it was prepared: %v", name, kinds))
 		}
 	}
 	return nil
 }
 
-// undo undoes the steps of an update, in the inverse order. Each step can be repeated.
-func (u *Updater) undo() error {
-	if err := u.enter(undoing); err != nil {
-		return err
+// isDone reports whether a path is as a step leaves it.
+func (u *Updater) isDone(s *step) (bool, error) {
+	if s.Do == put {
+		return u.isAlike(s.new(), s.Path)
 	}
-	for i := range slices.Backward(u.journal.Steps) {
-		if err := u.undoStep(&u.journal.Steps[i]); err != nil {
-			return err
-		}
+	found, err := u.stat(s.Path)
+	if err != nil || s.Do == remove || s.Do == rmdir {
+		return found == nil, err
 	}
-	if err := u.syncSteps(); err != nil {
-		return err
-	}
-	if err := u.enter(staging); err != nil {
-		return err
-	}
-	return u.discard()
+	return found != nil && metaOf(found) == *s.After && (s.Do == setMeta || isDirectory(found)), nil
 }
 
-// undoStep undoes a step, if it was done.
-func (u *Updater) undoStep(s *step) error {
-	var err error
-	switch s.Do {
-	case put, remove:
-		err = u.restore(s)
-	case mkdir:
-		if err = u.removeDirectory(s.Path); errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
-			err = nil // something else was written to it: it stays
-		}
-	case rmdir:
-		err = u.mkdir(s.Path, *s.Before)
-	case setMeta:
-		err = u.setMeta(s.Path, *s.Before)
-	}
-	if err != nil {
-		return fmt.Errorf("/%s: %w", s.Path, err)
-	}
-	return nil
-}
-
-// restore puts back what was at the path of a step.
-func (u *Updater) restore(s *step) error {
-	if s.Old {
-		return u.install(s.old(), s)
-	}
-	if isNew, err := u.isSame(s.new(), s.Path); err != nil || !isNew {
-		return err // it was not put, or is something else since
-	}
-	return u.remove(s.Path)
-}
-
-// syncSteps syncs what the steps changed.
-func (u *Updater) syncSteps() error {
-	changed := map[string]bool{}
-	for _, s := range u.journal.Steps {
+// syncSteps syncs what steps changed, and returns what failed, by the paths of the steps.
+func (u *Updater) syncSteps(steps []step) map[string]error {
+	failed, changed := map[string]error{}, map[string][]string{}
+	for _, s := range steps {
 		parent, err := u.existingParent(s.Path)
 		if err != nil {
-			return err
+			failed[s.Path] = err
+			continue
 		}
-		changed[parent] = true
-		if found, err := u.stat(s.Path); err != nil {
-			return err
+		changed[parent] = append(changed[parent], s.Path)
+		found, err := u.stat(s.Path)
+		if err != nil {
+			failed[s.Path] = err
 		} else if (isDirectory(found) || isRegular(found)) && (s.Do == setMeta || s.Do == mkdir || s.Do == rmdir) {
-			changed[s.Path] = true
+			changed[s.Path] = append(changed[s.Path], s.Path)
 		}
 	}
-	return u.sync(slices.Sorted(maps.Keys(changed))...)
+	for name, err := range u.sync(slices.Sorted(maps.Keys(changed))...) {
+		for _, of := range changed[name] {
+			failed[of] = err
+		}
+	}
+	return failed
 }
 
 // discard ends an update of which only slots were prepared.
 func (u *Updater) discard() error { return u.finish(u.journal.Managed) }
 
-// finish removes the slots that these records don't need, and ends the update.
+// finish removes the slots that these records and paths that are left over don't need, and ends the update.
 func (u *Updater) finish(managed map[string]record) error {
-	needed, slots, directories := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, r := range managed {
-		needed[r.Origin.Slot] = true
-	}
-	for _, s := range u.journal.Steps {
-		if s.Slot != "" {
-			slots[s.new()], slots[s.old()], slots[s.temporary()] = true, true, true
-		}
-	}
-	for _, records := range []map[string]record{u.journal.Managed, u.journal.Next} {
-		for _, r := range records {
-			slots[r.Origin.Slot] = true
-		}
-	}
-	delete(slots, "")
-	for slot := range slots {
-		if needed[slot] {
-			continue
-		}
-		if found, err := u.stat(slot); err != nil || found == nil {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		directories[path.Dir(slot)] = true
-		if err := u.remove(slot); err != nil {
-			return err
-		}
-	}
-	if err := u.sync(slices.Sorted(maps.Keys(directories))...); err != nil {
-		return err
-	}
-	for directory := range directories {
-		if path.Base(directory) != foreignSlotsName {
-			continue
-		}
-		if err := u.remove(directory); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
-			return err
-		}
-	}
-	ended := &journal{Sequence: u.journal.Sequence, Phase: idle, Managed: managed}
+	ended := &journal{Sequence: u.journal.Sequence, Phase: idle, Managed: managed, LeftOver: u.journal.LeftOver}
+	ended.Stale = u.sweep(u.journal.slots(), ended.slots())
 	if err := u.writeJournal(u.state, ended); err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
 	u.journal = ended
 	return nil
+}
+
+// sweep removes slots that are not needed. It returns those that can't be removed now, such as those on a disk that
+// failed.
+func (u *Updater) sweep(slots, needed map[string]bool) (stale []string) {
+	directories := map[string]bool{}
+	for _, slot := range slices.Sorted(maps.Keys(slots)) {
+		if needed[slot] {
+			continue
+		}
+		found, err := u.stat(slot)
+		if err == nil && found != nil {
+			directories[path.Dir(slot)] = true
+			err = u.remove(slot)
+		}
+		if err != nil {
+			stale = append(stale, slot)
+		}
+	}
+	u.sync(slices.Sorted(maps.Keys(directories))...)
+	for directory := range directories {
+		if path.Base(directory) == foreignSlotsName {
+			_ = u.remove(directory) // it can have other slots
+		}
+	}
+	return stale
 }

@@ -1,6 +1,8 @@
 package hostfiles
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -45,8 +47,8 @@ var (
 	}
 )
 
-// operations are what a crash can interrupt, each with how it is prepared.
-var operations = map[string]struct{ prepare, run func(u *Updater) error }{
+// operations are what a crash can interrupt, each with how it is prepared, and how it is completed by another process.
+var operations = map[string]struct{ prepare, run, settle func(u *Updater) error }{
 	"an update": {
 		prepare: func(*Updater) error { return nil },
 		run:     func(u *Updater) error { return u.Apply(hosttree.Changes(configA, configB), false) },
@@ -59,6 +61,54 @@ var operations = map[string]struct{ prepare, run func(u *Updater) error }{
 		prepare: func(u *Updater) error { return u.Apply(hosttree.Changes(configA, configB), false) },
 		run:     func(u *Updater) error { return u.RollBack() },
 	},
+	"a rollback that can't restore a path": {
+		prepare: func(u *Updater) error {
+			return errors.Join(u.Apply(hosttree.Changes(configA, configB), false), obstruct(u))
+		},
+		run:    func(u *Updater) error { return u.RollBack() },
+		settle: restoreLeftOver,
+	},
+	"another try to restore paths": {
+		prepare: func(u *Updater) error {
+			return errors.Join(u.Apply(hosttree.Changes(configA, configB), false), obstruct(u), u.RollBack(), clearPath(u))
+		},
+		run:    func(u *Updater) error { return u.Retry() },
+		settle: restoreLeftOver,
+	},
+}
+
+// obstructed are a file of the image and one of the first configuration, which the second one replaces.
+var obstructed = []string{"etc/image.conf", "etc/motd"}
+
+// obstruct puts directories in the place of files, so that they can't be restored.
+func obstruct(u *Updater) (err error) {
+	for _, name := range obstructed {
+		err = errors.Join(err, u.remove(name), u.mkdir(name, meta{Mode: 0o700}))
+	}
+	return errors.Join(err, u.syncAll("etc"))
+}
+
+func clearPath(u *Updater) (err error) {
+	for _, name := range obstructed {
+		err = errors.Join(err, u.removeDirectory(name))
+	}
+	return errors.Join(err, u.syncAll("etc"))
+}
+
+// restoreLeftOver undoes an update, also the paths that it can't restore at first.
+func restoreLeftOver(u *Updater) error {
+	if u.IsUnconfirmed() {
+		if err := u.RollBack(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(clearPath(u), u.Retry()); err != nil {
+		return err
+	}
+	if left := u.LeftOver(); len(left) > 0 {
+		return fmt.Errorf("not restored: %v", left)
+	}
+	return nil
 }
 
 var _ = Describe("A host that crashes", func() {
@@ -151,6 +201,16 @@ var _ = Describe("A host that crashes", func() {
 					outcome, err := u.Recover(policy)
 					Expect(err).NotTo(HaveOccurred())
 					outcomes[outcome]++
+					if operation.settle != nil {
+						chance := 1 + chance.IntN(100)
+						if crash(u, chance, func() error { return operation.settle(u) }) {
+							steps++
+						}
+						u = open(root)
+						_, err := u.Recover(policy)
+						Expect(err).NotTo(HaveOccurred())
+						Expect(operation.settle(u)).To(Succeed())
+					}
 					expectWhole(root, u, outcome)
 					Expect(os.RemoveAll(root)).To(Succeed())
 				}
@@ -171,6 +231,9 @@ var _ = Describe("A host that crashes", func() {
 				outcome, err := u.Recover(policy)
 				Expect(err).NotTo(HaveOccurred())
 				outcomes[outcome]++
+				if operation.settle != nil {
+					Expect(operation.settle(u)).To(Succeed())
+				}
 				expectWhole(after, u, outcome)
 				Expect(os.RemoveAll(after)).To(Succeed())
 			}

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -17,16 +20,21 @@ import (
 // selinuxLabel is the extended attribute with the SELinux label of a file.
 const selinuxLabel = "security.selinux"
 
+// capabilities is the extended attribute with the capabilities of a program.
+const capabilities = "security.capability"
+
 // parallelSyncs is how many files are synced at a time.
 const parallelSyncs = 16
 
 // disk reads and changes what is below a root directory. Paths are relative to it, and no system call follows a
-// symbolic link in them, also if one is placed at the same moment: resolve follows links before.
+// symbolic link in them, also if one is placed at the same moment: resolve follows links before. None enters a mount
+// that can stop answering.
 type disk struct {
 	root *os.File
 	// before is called before each system call that changes something.
 	before func(call, name, other string)
 	syncs  int
+	mounts mounts
 }
 
 // meta is the mode and the owner of a file.
@@ -45,15 +53,27 @@ func (d *disk) call(call, name, other string, act func() error) error {
 
 // open opens a path.
 func (d *disk) open(name string, flags int) (*os.File, error) {
-	how := &unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH}
-	if flags&unix.O_CREAT != 0 {
-		how.Mode = 0o600
+	handle, err := d.openHandle(name, flags)
+	if _, isObstacle := errors.AsType[*Obstacle](err); isObstacle {
+		return nil, err
 	}
-	handle, err := unix.Openat2(int(d.root.Fd()), name, how)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: "/" + name, Err: err}
 	}
 	return os.NewFile(uintptr(handle), name), nil
+}
+
+// handle calls a function with a handle of what is at a path, also of a symbolic link, which can't be read.
+func (d *disk) handle(call, name string, act func(handle int) error) error {
+	file, err := d.open(name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := act(int(file.Fd())); err != nil {
+		return &fs.PathError{Op: call, Path: "/" + name, Err: err}
+	}
+	return nil
 }
 
 // in calls a function with a handle of the directory of a path, and its last part.
@@ -86,25 +106,53 @@ func (d *disk) stat(name string) (*syscall.Stat_t, error) {
 // readlink returns the target of a symbolic link.
 func (d *disk) readlink(name string) (target string, err error) {
 	buffer := make([]byte, unix.PathMax)
-	err = d.in("readlink", name, func(directory int, base string) error {
-		size, err := unix.Readlinkat(directory, base, buffer)
+	err = d.handle("readlink", name, func(handle int) error {
+		size, err := unix.Readlinkat(handle, "", buffer)
 		target = string(buffer[:max(size, 0)])
 		return err
 	})
 	return target, err
 }
 
-// read returns the contents of a file.
-func (d *disk) read(name string) ([]byte, error) {
-	file, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK)
+// errNotRegular means that something else is where a regular file is expected.
+var errNotRegular = errors.New("it is not a regular file")
+
+// openRegular opens a regular file to read it, and nothing else: a device or a pipe could do something, or block.
+func (d *disk) openRegular(name string) (*os.File, *syscall.Stat_t, error) {
+	found := &syscall.Stat_t{}
+	var file *os.File
+	err := d.handle("open", name, func(handle int) error {
+		if err := syscall.Fstat(handle, found); err != nil {
+			return err
+		}
+		if !isRegular(found) {
+			return errNotRegular
+		}
+		readable, err := reopen(handle, unix.O_RDONLY|unix.O_NONBLOCK)
+		if err == nil {
+			file = os.NewFile(uintptr(readable), name)
+		}
+		return err
+	})
+	return file, found, err
+}
+
+// read returns the contents of a regular file of at most limit bytes.
+func (d *disk) read(name string, limit int64) ([]byte, error) {
+	file, _, err := d.openRegular(name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(file)
+	contents, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(contents)) > limit {
+		err = &fs.PathError{Op: "read", Path: "/" + name, Err: fmt.Errorf("it is larger than %d bytes", limit)}
+	}
+	return contents, err
 }
 
-// isSame reports whether two paths are hard links to one file.
+// isSame reports whether two paths are hard links to one file. Where it says no, they can still be: overlayfs gives two
+// names of a file of a lower layer other numbers.
 func (d *disk) isSame(a, b string) (bool, error) {
 	first, err := d.stat(a)
 	if err != nil || first == nil {
@@ -112,6 +160,35 @@ func (d *disk) isSame(a, b string) (bool, error) {
 	}
 	second, err := d.stat(b)
 	return second != nil && first.Ino == second.Ino && first.Dev == second.Dev, err
+}
+
+// isAlike reports whether two paths are hard links to one file, or have the same type, mode, owner and contents.
+func (d *disk) isAlike(a, b string) (bool, error) {
+	first, err := d.stat(a)
+	if err != nil || first == nil {
+		return false, err
+	}
+	second, err := d.stat(b)
+	switch {
+	case err != nil || second == nil:
+		return false, err
+	case first.Ino == second.Ino && first.Dev == second.Dev:
+		return true, nil
+	case first.Mode != second.Mode || metaOf(first) != metaOf(second) || first.Size != second.Size:
+		return false, nil
+	}
+	read := d.readlink
+	if isRegular(first) {
+		read = d.sum
+	} else if !isLink(first) {
+		return false, nil
+	}
+	one, err := read(a)
+	if err != nil {
+		return false, err
+	}
+	other, err := read(b)
+	return one == other, err
 }
 
 // create writes a new file. It does not sync it.
@@ -193,53 +270,59 @@ func (d *disk) mkdir(name string, m meta) error {
 // setMeta sets the owner, and then the mode: a change of the owner clears special bits.
 func (d *disk) setMeta(name string, m meta) error {
 	return errors.Join(d.chown(name, m), d.call("chmod", name, "", func() error {
-		file, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK)
-		if err != nil {
-			return err
-		}
-		return errors.Join(unix.Fchmod(int(file.Fd()), m.Mode), file.Close())
+		return d.handle("chmod", name, func(handle int) error { return unix.Chmod(nameOf(handle), m.Mode) })
 	}))
 }
 
 func (d *disk) chown(name string, m meta) error {
 	return d.call("chown", name, "", func() error {
-		return d.in("chown", name, func(directory int, base string) error {
-			return unix.Fchownat(directory, base, m.UID, m.GID, unix.AT_SYMLINK_NOFOLLOW)
-		})
+		return d.handle("chown", name, func(handle int) error { return unix.Fchownat(handle, "", m.UID, m.GID, unix.AT_EMPTY_PATH) })
 	})
 }
 
-// sync syncs files and directories. It syncs several at a time: a file system with a journal writes them together.
-func (d *disk) sync(names ...string) error {
+// sync syncs files and directories, and returns those that failed. It syncs several at a time: a file system with a
+// journal writes them together.
+func (d *disk) sync(names ...string) (failed map[string]error) {
 	d.syncs += len(names)
+	failed = map[string]error{}
+	var lock sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(parallelSyncs)
 	for _, name := range names {
 		act := func() error {
 			file, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK)
-			if err != nil {
-				return err
+			if err == nil {
+				err = errors.Join(file.Sync(), file.Close())
 			}
-			return errors.Join(file.Sync(), file.Close())
+			if err != nil {
+				lock.Lock()
+				defer lock.Unlock()
+				failed[name] = err
+			}
+			return nil
 		}
 		if d.before != nil {
-			if err := d.call("sync", name, "", act); err != nil {
-				return err
-			}
+			_ = d.call("sync", name, "", act)
 			continue
 		}
 		group.Go(act)
 	}
-	return group.Wait()
+	_ = group.Wait()
+	return failed
+}
+
+// syncAll is sync with one error.
+func (d *disk) syncAll(names ...string) error {
+	return errors.Join(slices.Collect(maps.Values(d.sync(names...)))...)
 }
 
 // attributes returns all extended attributes of a path, or only the SELinux label.
 func (d *disk) attributes(name string, all bool) (attributes map[string]string, err error) {
-	err = d.at(name, func(name string) error {
-		names := []string{selinuxLabel}
+	err = d.handle("attributes", name, func(handle int) error {
+		name, names := nameOf(handle), []string{selinuxLabel}
 		if all {
 			list := make([]byte, 64<<10)
-			size, err := unix.Llistxattr(name, list)
+			size, err := unix.Listxattr(name, list)
 			if err != nil {
 				return ignoreNoAttribute(err)
 			}
@@ -250,7 +333,7 @@ func (d *disk) attributes(name string, all bool) (attributes map[string]string, 
 		}
 		for _, attribute := range names {
 			value := make([]byte, 64<<10)
-			size, err := unix.Lgetxattr(name, attribute, value)
+			size, err := unix.Getxattr(name, attribute, value)
 			if err != nil {
 				if err := ignoreNoAttribute(err); err != nil {
 					return err
@@ -270,7 +353,7 @@ func (d *disk) attributes(name string, all bool) (attributes map[string]string, 
 func (d *disk) setAttributes(name string, attributes map[string]string) (err error) {
 	for attribute, value := range attributes {
 		err = errors.Join(err, d.call("setxattr", name, attribute, func() error {
-			return d.at(name, func(name string) error { return unix.Lsetxattr(name, attribute, []byte(value), 0) })
+			return d.handle("setxattr", name, func(handle int) error { return unix.Setxattr(nameOf(handle), attribute, []byte(value), 0) })
 		}))
 	}
 	return err
@@ -282,14 +365,6 @@ func ignoreNoAttribute(err error) error {
 		return nil
 	}
 	return err
-}
-
-// at calls a function with a name of the path for system calls that know no directory handles. The last part of the
-// path is not followed.
-func (d *disk) at(name string, act func(name string) error) error {
-	return d.in("attributes", name, func(directory int, base string) error {
-		return act(fmt.Sprintf("/proc/self/fd/%d/%s", directory, base))
-	})
 }
 
 // list returns the names in a directory.

@@ -14,8 +14,8 @@
 // # Files of the image that Ignition replaced
 //
 // No slot has what Ignition overwrote when it installed the host. It returns from /usr/etc if the image keeps a copy
-// there. If a package database shows that the image did not have the path, or the entry did not overwrite, the path is
-// removed. Otherwise nobody knows: an update that removes the entry is refused, with the path and what to do. If it is
+// there. If that copy does not have the path, or the entry did not overwrite, the path is removed. Otherwise nobody
+// knows: an update that removes the entry is refused, with the path and what to do. If it is
 // forced, the file that the configuration wrote stays, and is no longer managed.
 //
 // # Where the state is

@@ -23,19 +23,25 @@ type fingerprint struct {
 	inode        uint64
 	size         int64
 	mtime, ctime syscall.Timespec
-	sum          string
+	contents
 }
 
 // Differences returns how the host differs from its configuration, by path, and never contents. For these units, and
-// those of which the configuration has a file, it also returns additional drop-ins.
+// those of which the configuration has a file, it also returns additional drop-ins. A path that can't be compared is a
+// difference, too, and does not keep the others from being compared. What users of the host do with their files can't
+// make the check wait, or read more than the configuration has.
 //
 // Contents are read only if something changed since the last call: their hashes are remembered in memory.
 func (u *Updater) Differences(units ...string) ([]Difference, error) {
+	u.mounts.forget()
 	check, err := u.newCheck()
 	if err != nil {
 		return nil, err
 	}
 	defer check.close()
+	for _, left := range u.LeftOver() {
+		check.found = append(check.found, Difference{left.Path, NotRestored, left.Why})
+	}
 	managed := u.managed()
 	inUnits := map[string]bool{}
 	for _, unit := range units {
@@ -57,12 +63,15 @@ func (u *Updater) Differences(units ...string) ([]Difference, error) {
 		} else if path.Dir(name) == hosttree.UnitDirectory && r.Type != hosttree.Directory {
 			inUnits[path.Base(name)] = true
 		}
-		if err := check.compare(name, &r); err != nil {
+		if err := check.failed(name, check.compare(name, &r)); err != nil {
 			return nil, err
 		}
 	}
-	if err := check.findDropIns(inUnits, managed); err != nil {
-		return nil, err
+	for unit := range inUnits {
+		directory := path.Join(hosttree.UnitDirectory, unit+".d")
+		if err := check.failed(directory, check.findDropIns(directory, managed)); err != nil {
+			return nil, err
+		}
 	}
 	u.sums = check.sums
 	slices.SortFunc(check.found, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
@@ -70,8 +79,9 @@ func (u *Updater) Differences(units ...string) ([]Difference, error) {
 }
 
 // ChangesTo returns what has to change so that the host has a tree: the paths that are recorded otherwise, and those
-// that differ on the host. Additional drop-ins are not among them, because Poolboot did not write them. To repair what
-// was changed by hand, force the update.
+// that differ on the host. Additional drop-ins are not among them, because Poolboot did not write them, and neither are
+// paths that are recorded as they should be and can't be compared. To repair what was changed by hand, force the
+// update.
 func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	differences, err := u.Differences()
 	if err != nil {
@@ -79,7 +89,7 @@ func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	}
 	drifted, differs := map[string]bool{}, map[string]bool{}
 	for _, difference := range differences {
-		drifted[difference.Path] = true
+		drifted[difference.Path] = drifted[difference.Path] || difference.Kind != Unreadable && difference.Kind != NotRestored
 	}
 	var changes []hosttree.Change
 	for name, r := range u.managed() {
@@ -147,42 +157,54 @@ func (c *check) enter(name string) (int, error) {
 	}
 	current := top.name
 	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(name, top.name), "/"), "/") {
-		handle, err := unix.Openat(top.handle, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		current = path.Join(current, part)
+		handle, err := c.step(top.handle, part, unix.O_PATH|unix.O_DIRECTORY, current)
 		if err != nil {
 			return 0, err
 		}
-		current = path.Join(current, part)
 		top = openDirectory{current, handle}
 		c.open = append(c.open, top)
 	}
 	return top.handle, nil
 }
 
+// failed adds a path that can't be compared, with an error. It returns an error of the process, which says nothing
+// about the path.
+func (c *check) failed(name string, err error) error {
+	if isOfProcess(err) {
+		return err
+	}
+	if err != nil {
+		c.found = append(c.found, Difference{name, Unreadable, reasonOf(err)})
+	}
+	return nil
+}
+
 // compare adds the differences of a path.
 func (c *check) compare(name string, r *record) error {
 	directory, err := c.enter(path.Dir(r.Real))
-	switch {
-	case errors.Is(err, unix.ENOTDIR):
+	if errors.Is(err, unix.ENOTDIR) {
 		return c.findParent(r.Real)
-	case errors.Is(err, unix.ENOENT):
-		if r.Type != hosttree.Unmasked {
-			c.found = append(c.found, Difference{name, Missing})
-		}
-		return nil
-	case err != nil:
-		return os.NewSyscallError("openat", err)
 	}
-	base := path.Base(r.Real)
-	stat, err := statAt(directory, base)
-	if err != nil {
+	handle := -1
+	if err == nil {
+		handle, err = c.step(directory, path.Base(r.Real), unix.O_PATH, r.Real)
+	}
+	var stat *syscall.Stat_t
+	if err == nil {
+		defer func() { _ = unix.Close(handle) }()
+		stat = &syscall.Stat_t{}
+		err = os.NewSyscallError("fstat", syscall.Fstat(handle, stat))
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	kinds, err := r.compare(stat,
-		func() (string, error) { return c.sumAt(directory, r.Real, stat) },
+		func() (contents, error) { return c.readAt(handle, r.Real, stat) },
 		func() (string, error) { return c.readlink(r.Real) },
 		func() (*syscall.Stat_t, error) { return c.hardLinkTarget(r.Target) })
 	for _, kind := range kinds {
-		c.found = append(c.found, Difference{name, kind})
+		c.found = append(c.found, Difference{Path: name, Kind: kind})
 	}
 	return err
 }
@@ -198,46 +220,33 @@ func (c *check) findParent(real string) error {
 			return err
 		}
 		if !isDirectory(found) {
-			c.found = append(c.found, Difference{"/" + real[:end], Type})
+			c.found = append(c.found, Difference{Path: "/" + real[:end], Kind: Type})
 			break
 		}
 	}
 	return nil
 }
 
-// statAt returns what is in a directory, nil if there is nothing.
-func statAt(directory int, name string) (*syscall.Stat_t, error) {
-	var found unix.Stat_t
-	err := unix.Fstatat(directory, name, &found, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	return &syscall.Stat_t{
-		Dev: found.Dev, Ino: found.Ino, Mode: found.Mode, Uid: found.Uid, Gid: found.Gid, Size: found.Size,
-		Mtim: syscall.Timespec(found.Mtim), Ctim: syscall.Timespec(found.Ctim),
-	}, os.NewSyscallError("fstatat", err)
-}
-
-// sumAt returns the hash of a file, from memory if the file did not change.
-func (c *check) sumAt(directory int, real string, stat *syscall.Stat_t) (string, error) {
+// readAt returns the contents of the file of a handle, from memory if the file did not change.
+func (c *check) readAt(handle int, real string, stat *syscall.Stat_t) (contents, error) {
 	now := fingerprint{inode: stat.Ino, size: stat.Size, mtime: stat.Mtim, ctime: stat.Ctim}
 	last := c.known[real]
-	now.sum = last.sum
+	now.contents = last.contents
 	if last == now {
 		c.sums[real] = last
-		return last.sum, nil
+		return last.contents, nil
 	}
-	handle, err := unix.Openat(directory, path.Base(real), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	readable, err := reopen(handle, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		return "", os.NewSyscallError("openat", err)
+		return contents{}, os.NewSyscallError("open", err)
 	}
-	if now.sum, err = sumAndClose(os.NewFile(uintptr(handle), real)); err != nil {
-		return "", err
+	if now.contents, err = readAndClose(os.NewFile(uintptr(readable), real), stat.Size); err != nil {
+		return contents{}, err
 	}
 	if time.Since(time.Unix(stat.Ctim.Unix())) > settled {
 		c.sums[real] = now
 	}
-	return now.sum, nil
+	return now.contents, nil
 }
 
 // hardLinkTarget returns what a hard link leads to.
@@ -249,30 +258,21 @@ func (d *disk) hardLinkTarget(target string) (*syscall.Stat_t, error) {
 	return found, err
 }
 
-// findDropIns adds the drop-ins of units that the configuration does not contain.
-func (c *check) findDropIns(units map[string]bool, managed map[string]record) error {
-	for unit := range units {
-		directory := path.Join(hosttree.UnitDirectory, unit+".d")
-		real, found, err := c.find(directory)
-		if err != nil {
-			return err
-		}
-		if !isDirectory(found) {
+// findDropIns adds the drop-ins of the directory of a unit that the configuration does not contain.
+func (c *check) findDropIns(directory string, managed map[string]record) error {
+	real, found, err := c.find(directory)
+	if err != nil || !isDirectory(found) {
+		return err
+	}
+	names, err := c.list(real)
+	for _, name := range names {
+		dropIn := path.Join(directory, name)
+		if _, ok := isDropIn(dropIn); !ok {
 			continue
 		}
-		names, err := c.list(real)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			dropIn := path.Join(directory, name)
-			if _, ok := isDropIn(dropIn); !ok {
-				continue
-			}
-			if _, isManaged := managed[dropIn]; !isManaged {
-				c.found = append(c.found, Difference{dropIn, AdditionalDropIn})
-			}
+		if _, isManaged := managed[dropIn]; !isManaged {
+			c.found = append(c.found, Difference{Path: dropIn, Kind: AdditionalDropIn})
 		}
 	}
-	return nil
+	return err
 }

@@ -76,45 +76,48 @@ var _ = Describe("A difference between a host and its configuration", func() {
 			Expect(os.RemoveAll(in("moved"))).To(Succeed())
 			Expect(differing(snapshot(root), before)).To(BeEmpty())
 		},
-		Entry("contents of another size", func() { write("systemd/system/a.service", "other") }, Difference{"/etc/systemd/system/a.service", Content}),
-		Entry("contents of the same size", func() { write("systemd/system/a.service", "b") }, Difference{"/etc/systemd/system/a.service", Content}),
+		Entry("contents of another size", func() { write("systemd/system/a.service", "other") }, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
+		Entry("contents of the same size", func() { write("systemd/system/a.service", "b") }, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
 		Entry("contents and time", func() {
 			before, err := os.Stat(in("systemd/system/a.service"))
 			Expect(err).NotTo(HaveOccurred())
 			write("systemd/system/a.service", "b")
 			Expect(os.Chtimes(in("systemd/system/a.service"), before.ModTime(), before.ModTime())).To(Succeed())
-		}, Difference{"/etc/systemd/system/a.service", Content}),
-		Entry("a mode", func() { Expect(os.Chmod(in("dir/file"), 0o641)).To(Succeed()) }, Difference{"/etc/dir/file", Mode}),
-		Entry("an owner", func() { Expect(os.Chown(in("dir/file"), 1000, 5)).To(Succeed()) }, Difference{"/etc/dir/file", Owner}),
+		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Content}),
+		Entry("a mode", func() { Expect(os.Chmod(in("dir/file"), 0o641)).To(Succeed()) }, Difference{Path: "/etc/dir/file", Kind: Mode}),
+		Entry("capabilities", func() {
+			Expect(unix.Lsetxattr(in("systemd/system/a.service"), capabilities, []byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)).To(Succeed())
+		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Capabilities}),
+		Entry("an owner", func() { Expect(os.Chown(in("dir/file"), 1000, 5)).To(Succeed()) }, Difference{Path: "/etc/dir/file", Kind: Owner}),
 		Entry("all of them", func() {
 			write("dir/file", "other")
 			Expect(os.Chmod(in("dir/file"), 0o604)).To(Succeed())
 			Expect(os.Chown(in("dir/file"), 0, 4)).To(Succeed())
-		}, Difference{"/etc/dir/file", Mode}, Difference{"/etc/dir/file", Owner}, Difference{"/etc/dir/file", Content}),
-		Entry("a missing file", func() { Expect(os.Remove(in("systemd/system/a.service"))).To(Succeed()) }, Difference{"/etc/systemd/system/a.service", Missing}),
+		}, Difference{Path: "/etc/dir/file", Kind: Mode}, Difference{Path: "/etc/dir/file", Kind: Owner}, Difference{Path: "/etc/dir/file", Kind: Content}),
+		Entry("a missing file", func() { Expect(os.Remove(in("systemd/system/a.service"))).To(Succeed()) }, Difference{Path: "/etc/systemd/system/a.service", Kind: Missing}),
 		Entry("a missing directory", func() { Expect(os.RemoveAll(in("systemd/system/b.service.d"))).To(Succeed()) },
-			Difference{"/etc/systemd/system/b.service.d/10-b.conf", Missing}, Difference{"/etc/systemd/system/b.service.d/x", Missing}),
-		Entry("a type", func() { symlink("motd", "systemd/system/a.service") }, Difference{"/etc/systemd/system/a.service", Type}),
+			Difference{Path: "/etc/systemd/system/b.service.d/10-b.conf", Kind: Missing}, Difference{Path: "/etc/systemd/system/b.service.d/x", Kind: Missing}),
+		Entry("a type", func() { symlink("motd", "systemd/system/a.service") }, Difference{Path: "/etc/systemd/system/a.service", Kind: Type}),
 		Entry("a pipe, without waiting for it", func() {
 			Expect(os.Remove(in("systemd/system/a.service"))).To(Succeed())
 			Expect(unix.Mkfifo(in("systemd/system/a.service"), 0o644)).To(Succeed())
-		}, Difference{"/etc/systemd/system/a.service", Type}),
+		}, Difference{Path: "/etc/systemd/system/a.service", Kind: Type}),
 		Entry("a link on the way", func() {
 			Expect(os.Rename(in("dir"), in("moved"))).To(Succeed())
 			symlink("moved", "dir")
-		}, Difference{"/etc/dir", Type}),
-		Entry("a link that leads elsewhere", func() { symlink("hosts", "link") }, Difference{"/etc/link", LinkTarget}),
+		}, Difference{Path: "/etc/dir", Kind: Type}),
+		Entry("a link that leads elsewhere", func() { symlink("hosts", "link") }, Difference{Path: "/etc/link", Kind: LinkTarget}),
 		Entry("a hard link that leads elsewhere", func() {
 			Expect(os.Remove(in("hard"))).To(Succeed())
 			Expect(os.Link(in("motd"), in("hard"))).To(Succeed())
-		}, Difference{"/etc/hard", LinkTarget}),
-		Entry("a unit that is masked", func() { symlink("/dev/null", "systemd/system/m.service") }, Difference{"/etc/systemd/system/m.service", Type}),
+		}, Difference{Path: "/etc/hard", Kind: LinkTarget}),
+		Entry("a unit that is masked", func() { symlink("/dev/null", "systemd/system/m.service") }, Difference{Path: "/etc/systemd/system/m.service", Kind: Type}),
 		Entry("an additional drop-in of a configured unit", func() { write("systemd/system/a.service.d/50.conf", "") },
-			Difference{"/etc/systemd/system/a.service.d/50.conf", AdditionalDropIn}),
+			Difference{Path: "/etc/systemd/system/a.service.d/50.conf", Kind: AdditionalDropIn}),
 		Entry("beside a configured one", func() { write("systemd/system/b.service.d/50.conf", "") },
-			Difference{"/etc/systemd/system/b.service.d/50.conf", AdditionalDropIn}),
+			Difference{Path: "/etc/systemd/system/b.service.d/50.conf", Kind: AdditionalDropIn}),
 		Entry("of a unit of the image", func() { write("systemd/system/image.service.d/50.conf", "") },
-			Difference{"/etc/systemd/system/image.service.d/50.conf", AdditionalDropIn}),
+			Difference{Path: "/etc/systemd/system/image.service.d/50.conf", Kind: AdditionalDropIn}),
 	)
 
 	It("costs no reading of contents that did not change", func() {
@@ -128,7 +131,7 @@ var _ = Describe("A difference between a host and its configuration", func() {
 		}, "10s", "100ms").Should(Equal(5), "the files are older than a second")
 		write("dir/file", "FILE")
 		Expect(os.Chtimes(in("dir/file"), old, old)).To(Succeed())
-		Expect(u.Differences()).To(ConsistOf(Difference{"/etc/dir/file", Content}), "the change hides its time")
+		Expect(u.Differences()).To(ConsistOf(Difference{Path: "/etc/dir/file", Kind: Content}), "the change hides its time")
 		write("dir/file", "file")
 		Eventually(func() int {
 			Expect(u.Differences()).To(BeEmpty())
@@ -140,8 +143,8 @@ var _ = Describe("A difference between a host and its configuration", func() {
 		}
 		Expect(u.Differences()).To(HaveLen(5))
 		write("dir/file", "FILE")
-		Expect(u.Differences()).To(ContainElement(Difference{"/etc/dir/file", Content}))
+		Expect(u.Differences()).To(ContainElement(Difference{Path: "/etc/dir/file", Kind: Content}))
 		write("dir/file", "file")
-		Expect(u.Differences()).NotTo(ContainElement(Difference{"/etc/dir/file", Content}))
+		Expect(u.Differences()).NotTo(ContainElement(Difference{Path: "/etc/dir/file", Kind: Content}))
 	})
 })

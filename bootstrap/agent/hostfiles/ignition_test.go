@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -314,27 +315,45 @@ var _ = Describe("A host that Ignition installed", func() {
 		Expect(differing(snapshot(root), image)).To(BeEmpty())
 	})
 
-	It("with packages keeps what is in one of them, or comes from their scripts, and removes what is in none", func() {
-		root, u, tree := installed(func(root string) {
-			info := filepath.Join(root, "var/lib/dpkg/info")
-			Expect(os.MkdirAll(info, 0o755)).To(Succeed())
-			Expect(os.WriteFile(filepath.Join(info, "base-files.list"), []byte("/.\n/etc\n/etc/motd\n/opt\n/usr/lib/a\n/lib/b\n"), 0o600)).To(Succeed())
-			Expect(os.WriteFile(filepath.Join(info, "base-files.md5sums"), []byte("/etc/new\n"), 0o600)).To(Succeed())
-			Expect(os.WriteFile(filepath.Join(info, "base-files.postinst"), []byte("install_directory var/opt 755\ncp x /etc/profile # see /etc/other.\n"), 0o600)).To(Succeed())
-			ucf := filepath.Join(root, "var/lib/ucf")
-			Expect(os.MkdirAll(ucf, 0o755)).To(Succeed())
-			Expect(os.WriteFile(filepath.Join(ucf, "hashfile"), []byte("e6fd  /etc/ssh/sshd_config\n"), 0o600)).To(Succeed())
-		})
-		Expect(u.Apply(hosttree.Changes(tree, nil), false)).To(MatchError(And(HavePrefix("nothing was changed: /etc/motd: "), ContainSubstring(ErrUnknown.Error()))))
-		for name, known := range map[string]bool{
-			"/usr/lib/a": false, "/usr/lib/b": false, "/usr/lib/c": true, "/srv": false, "/etc/fstab": false, "/etc/ssh/sshd_config": false,
-			"/etc/profile": false, "/etc/other": false, "/etc/profile.d/new.sh": true, "/var/opt": false, "/var/opt/new": true, "/etc/opt": true,
-		} {
-			_, err := u.imageOriginal(name)
-			Expect(err == nil).To(Equal(known), name)
+	It("with packages keeps everything that it replaced, also what no package contains: a link of alternatives, an alias, a path through a link", func() {
+		document := []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/alternatives/editor","overwrite":true,"contents":{"source":"data:,x"}},
+			{"path":"/lib/program","overwrite":true,"contents":{"source":"data:,x"}},{"path":"/etc/new","contents":{"source":"data:,x"}}]},
+			"systemd":{"units":[{"name":"sshd.service","contents":"[Service]\n"}]}}`)
+		root := newPlainHost()
+		for name, target := range map[string]string{"etc/alternatives/editor": "/usr/bin/nano", "etc/systemd/system/sshd.service": "/usr/lib/systemd/system/ssh.service", "lib": "usr/lib"} {
+			Expect(os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755)).To(Succeed())
+			Expect(os.Symlink(target, filepath.Join(root, name))).To(Succeed())
 		}
-		update(u, tree, hosttree.Tree{"/etc/motd": tree["/etc/motd"]})
-		Expect(snapshot(root)).To(And(HaveKey("etc/motd"), HaveKey("opt"), Not(HaveKey("etc/new")), Not(HaveKey("opt/file"))))
+		info := filepath.Join(root, "var/lib/dpkg/info")
+		Expect(os.MkdirAll(info, 0o755)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(info, "base-files.list"), []byte("/.\n/etc\n/usr/lib/program\n"), 0o600)).To(Succeed())
+		runIgnition(root, document)
+		u := open(root)
+		tree := treeOf(root, document)
+		Expect(u.Adopt(tree)).To(Succeed())
+		before := snapshot(root)
+		for name := range tree {
+			if name == "/etc/new" {
+				continue
+			}
+			without := maps.Clone(tree)
+			delete(without, name)
+			Expect(u.Apply(hosttree.Changes(tree, without), false)).To(MatchError(And(HavePrefix("nothing was changed: "+name+": "), ContainSubstring(ErrUnknown.Error()))))
+			Expect(u.Apply(hosttree.Changes(tree, without), true)).To(Succeed())
+			Expect(differing(snapshot(root), before)).To(BeEmpty())
+			Expect(u.RollBack()).To(Succeed())
+		}
+		without := maps.Clone(tree)
+		delete(without, "/etc/new")
+		update(u, tree, without)
+		Expect(filepath.Join(root, "etc/new")).NotTo(BeAnExistingFile())
+
+		By("a copy of /etc in the image tells what it had")
+		Expect(os.MkdirAll(filepath.Join(root, "usr/etc/alternatives"), 0o755)).To(Succeed())
+		Expect(os.Symlink("/usr/bin/nano", filepath.Join(root, "usr/etc/alternatives/editor"))).To(Succeed())
+		update(u, without, hosttree.Tree{"/lib/program": tree["/lib/program"]})
+		Expect(os.Readlink(filepath.Join(root, "etc/alternatives/editor"))).To(Equal("/usr/bin/nano"))
+		Expect(filepath.Join(root, "etc/systemd/system/sshd.service")).NotTo(BeAnExistingFile())
 	})
 
 	It("keeps what nobody knows, and says so", func() {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
@@ -20,6 +21,9 @@ const (
 	slotsName        = "slots"
 	foreignSlotsName = ".poolboot"
 )
+
+// maxJournal is the maximum size of a journal in bytes. One of 10,000 paths has some megabytes.
+const maxJournal = 1 << 30
 
 // journalVersion is the version of the format of the journal.
 const journalVersion = 1
@@ -53,6 +57,36 @@ type journal struct {
 	Next map[string]record `json:"next,omitempty"`
 	// Steps are the steps of the update.
 	Steps []step `json:"steps,omitempty"`
+	// LeftOver are steps of earlier updates that could not be undone, in their order.
+	LeftOver []leftOver `json:"leftOver,omitempty"`
+	// Stale are slots that could not be removed when they were not needed any more.
+	Stale []string `json:"stale,omitempty"`
+}
+
+// slots returns all slots that the journal knows.
+func (j *journal) slots() map[string]bool {
+	slots := map[string]bool{}
+	add := func(s *step) {
+		if s.Slot != "" {
+			slots[s.new()], slots[s.old()], slots[s.temporary()] = true, true, true
+		}
+	}
+	for _, s := range j.Steps {
+		add(&s)
+	}
+	for _, l := range j.LeftOver {
+		add(&l.step)
+	}
+	for _, records := range []map[string]record{j.Managed, j.Next} {
+		for _, r := range records {
+			slots[r.Origin.Slot] = true
+		}
+	}
+	for _, slot := range j.Stale {
+		slots[slot] = true
+	}
+	delete(slots, "")
+	return slots
 }
 
 // record is what is known about a path that Poolboot manages.
@@ -194,7 +228,16 @@ func (j *journal) check() error {
 			}
 		}
 	}
-	for _, s := range j.Steps {
+	for _, slot := range j.Stale {
+		if !filepath.IsLocal(slot) {
+			return fmt.Errorf("the slot %q leads out of the root", slot)
+		}
+	}
+	steps := slices.Clone(j.Steps)
+	for _, l := range j.LeftOver {
+		steps = append(steps, l.step)
+	}
+	for _, s := range steps {
 		if !filepath.IsLocal(s.Path) || s.Slot != "" && !filepath.IsLocal(s.Slot) {
 			return fmt.Errorf("the step for %q leads out of the root", s.Path)
 		}
@@ -210,7 +253,7 @@ func (j *journal) check() error {
 // readJournal returns the journal of a state directory, an empty one if there is none.
 func (d *disk) readJournal(stateDirectory string) (*journal, error) {
 	name := path.Join(stateDirectory, journalName)
-	data, err := d.read(name)
+	data, err := d.read(name, maxJournal)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &journal{Phase: idle}, nil
@@ -241,13 +284,13 @@ func (d *disk) writeJournal(stateDirectory string, j *journal) error {
 	if err := d.create(name+".new", bytes.NewReader(data), meta{Mode: 0o600}, nil); err != nil {
 		return err
 	}
-	if err := d.sync(name + ".new"); err != nil {
+	if err := d.syncAll(name + ".new"); err != nil {
 		return err
 	}
 	if err := d.rename(name+".new", name); err != nil {
 		return err
 	}
-	if err := d.sync(stateDirectory); err != nil {
+	if err := d.syncAll(stateDirectory); err != nil {
 		return fmt.Errorf("%w: %w", errUncertain, err)
 	}
 	return nil

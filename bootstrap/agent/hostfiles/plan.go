@@ -55,11 +55,12 @@ func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) 
 	case u.IsUnconfirmed():
 		return nil, ErrUnconfirmed
 	}
+	u.mounts.forget()
 	p := &plan{Updater: u, next: maps.Clone(u.managed()), gone: map[string]bool{}, made: map[string]bool{}, sources: map[string]*goal{}}
 	if p.next == nil {
 		p.next = map[string]record{}
 	}
-	u.ownLinks, u.packaged = map[string]bool{}, nil
+	u.ownLinks = map[string]bool{}
 	for _, r := range u.managed() {
 		// If the update is forced, it replaces links that were placed where its directories should be.
 		u.ownLinks[r.Real] = r.Type == hosttree.Link || force && r.Type == hosttree.Directory && !r.Implied
@@ -72,7 +73,7 @@ func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) 
 			}
 		}
 		g, err := p.newGoal(change, force)
-		if err := p.refuse(err); err != nil {
+		if err := p.refuse(pathError(change.Path, err)); err != nil {
 			return nil, fmt.Errorf("%s: %w", change.Path, err)
 		}
 		if g == nil {
@@ -93,7 +94,7 @@ func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) 
 		return nil, &p.refused
 	}
 	slices.SortFunc(p.goals, func(a, b *goal) int { return hosttree.CompareDepth(a.real, b.real) })
-	for _, build := range []func() error{p.removeFiles, p.removeDirectories, p.write, p.checkWritable} {
+	for _, build := range []func() error{p.removeFiles, p.removeDirectories, p.write, p.checkLeftOver, p.checkWritable} {
 		if err := build(); err != nil {
 			return nil, err
 		}
@@ -128,22 +129,27 @@ func (p *plan) newGoal(change hosttree.Change, force bool) (*goal, error) {
 	g := &goal{path: change.Path}
 	var err error
 	if g.real, err = p.resolve(change.Path, p.isOwnLink); err != nil {
-		return nil, nameError(change.Path, err)
+		return nil, err
+	}
+	if obstacle := p.leftOver(g.real); obstacle != nil {
+		return nil, obstacle
 	}
 	if g.now, err = p.stat(g.real); err != nil {
-		return nil, nameError(change.Path, err)
+		return nil, err
 	}
 	if r != nil && !r.Implied {
 		if r.Real != g.real {
 			return nil, &Obstacle{change.Path, fmt.Sprintf("a symbolic link was placed on the way: it led to /%s and leads to /%s", r.Real, g.real), "remove the link"}
 		}
 		kinds, err := p.differences(g.real, &r.state)
-		if err != nil {
+		if _, isObstacle := errors.AsType[*Obstacle](err); err != nil && (!force || isObstacle) {
 			return nil, err
+		} else if err != nil {
+			kinds = []Kind{Unreadable}
 		}
 		if !force {
 			for _, kind := range kinds {
-				p.refused.Differences = append(p.refused.Differences, Difference{change.Path, kind})
+				p.refused.Differences = append(p.refused.Differences, Difference{Path: change.Path, Kind: kind})
 			}
 		}
 		if want := change.To; want != nil && len(kinds) == 0 && want.Type != hosttree.HardLink && isSameState(r.state, stateOf(*want)) {
@@ -156,21 +162,49 @@ func (p *plan) newGoal(change hosttree.Change, force bool) (*goal, error) {
 	return g, p.configure(g, *change.To, r, force)
 }
 
+// leftOver returns an obstacle if a path is left over from an update that was undone: its original is in a slot.
+func (u *Updater) leftOver(real string) error {
+	for _, left := range u.LeftOver() {
+		if left.Path == "/"+real {
+			return &Obstacle{left.Path, "the undo of an earlier update could not restore it", left.Why}
+		}
+	}
+	return nil
+}
+
+// checkLeftOver refuses steps at paths that are left over, such as those of parents.
+func (p *plan) checkLeftOver() error {
+	for _, s := range p.steps {
+		if err := p.refuse(p.leftOver(s.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // isSameState reports whether two states are the same.
 func isSameState(a, b state) bool {
 	return a.Type == b.Type && a.Size == b.Size && a.Sum == b.Sum && a.Target == b.Target &&
 		ptr.Equal(a.Mode, b.Mode) && ptr.Equal(a.UID, b.UID) && ptr.Equal(a.GID, b.GID)
 }
 
-// nameError returns an obstacle if a path can't exist.
-func nameError(name string, err error) error {
+// pathError returns an obstacle for an error of one path. Errors of the process say nothing about the path.
+func pathError(name string, err error) error {
+	_, isObstacle := errors.AsType[*Obstacle](err)
 	switch {
+	case err == nil || isObstacle || isOfProcess(err):
+		return err
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return &Obstacle{name, "it, or a part of it, is longer than the system allows", "shorten it"}
 	case errors.Is(err, syscall.ELOOP):
 		return &Obstacle{name, "it leads through too many symbolic links", "remove the loop of links on the host"}
 	}
-	return err
+	return &Obstacle{name, "what is there can't be read: " + reasonOf(err), "correct it on the host, or remove the path from the configuration"}
+}
+
+// isOfProcess reports whether an error says nothing about a path: it comes from the lack of something in the process.
+func isOfProcess(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // newSlot returns the name of a slot for a path, without its ending.

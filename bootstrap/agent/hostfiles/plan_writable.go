@@ -54,8 +54,8 @@ func (p *plan) checkAttributes(real string) error {
 		return err
 	}
 	var stat unix.Statx_t
-	err := p.at(real, func(name string) error {
-		return unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &stat)
+	err := p.handle("statx", real, func(handle int) error {
+		return unix.Statx(handle, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &stat)
 	})
 	switch {
 	case err != nil:

@@ -176,8 +176,8 @@ var _ = Describe("An update of files that is not possible", func() {
 		err := u.Apply(hosttree.Changes(a, nil), false)
 		var refused *CheckError
 		Expect(errors.As(err, &refused)).To(BeTrue())
-		Expect(refused.Differences).To(ConsistOf(Difference{"/etc/content", Content}, Difference{"/etc/mode", Mode}, Difference{"/etc/owner", Owner},
-			Difference{"/etc/type", Type}, Difference{"/etc/missing", Missing}, Difference{"/etc/link", LinkTarget}))
+		Expect(refused.Differences).To(ConsistOf(Difference{Path: "/etc/content", Kind: Content}, Difference{Path: "/etc/mode", Kind: Mode}, Difference{Path: "/etc/owner", Kind: Owner},
+			Difference{Path: "/etc/type", Kind: Type}, Difference{Path: "/etc/missing", Kind: Missing}, Difference{Path: "/etc/link", Kind: LinkTarget}))
 		Expect(err.Error()).To(ContainSubstring("/etc/mode: it was changed since Poolboot wrote it (Mode): restore it, or force the update"))
 		Expect(strings.ToLower(err.Error())).NotTo(ContainSubstring("secret"))
 		Expect(differing(snapshot(root), before)).To(BeEmpty())

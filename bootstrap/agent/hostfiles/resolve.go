@@ -12,10 +12,47 @@ import (
 // maxLinks is how many symbolic links a path can lead through, as in the kernel.
 const maxLinks = 40
 
-// followed is a symbolic link of a user other than root that resolve follows.
+// namer is who, besides root, can place something at a path.
+type namer struct {
+	uid uint32
+	// isAnyone is set if several users can.
+	isAnyone bool
+}
+
+// namers returns who can place something else at a path: those who can write in one of its parents. Who owns what is
+// there now does not matter: they can move it there.
+func (d *disk) namers(name string) (who []namer, err error) {
+	directory, err := d.stat(".")
+	if err != nil {
+		return nil, err
+	}
+	for end := range len(name) + 1 {
+		if end < len(name) && name[end] != '/' {
+			continue
+		}
+		found, err := d.stat(name[:end])
+		if err != nil || directory == nil || found == nil {
+			return who, err
+		}
+		isShared := directory.Mode&unix.S_IWOTH != 0 || directory.Mode&unix.S_IWGRP != 0 && directory.Gid != 0
+		switch {
+		case directory.Uid != 0:
+			who = append(who, namer{uid: directory.Uid})
+		case !isShared:
+		case directory.Mode&unix.S_ISVTX == 0:
+			who = append(who, namer{isAnyone: true})
+		case found.Uid != 0: // in a directory such as /tmp, only the owner of something can move it
+			who = append(who, namer{uid: found.Uid})
+		}
+		directory = found
+	}
+	return who, nil
+}
+
+// followed is a symbolic link that a user other than root can place, and that resolve follows.
 type followed struct {
 	link string
-	uid  uint32
+	by   namer
 	// left is how many parts of the path are left when its target is reached.
 	left int
 }
@@ -23,16 +60,19 @@ type followed struct {
 // check returns an *Obstacle if a link leads to something that its user does not own. Root follows such a link for
 // somebody who can't write there.
 func (f followed) check(target *syscall.Stat_t) error {
-	if target != nil && target.Uid == f.uid {
+	if target != nil && target.Uid == f.by.uid && !f.by.isAnyone {
 		return nil
 	}
-	return &Obstacle{"/" + f.link, fmt.Sprintf("it is a symbolic link of the user with ID %d to something that this user does not own", f.uid),
-		"remove it, or change the path in the configuration"}
+	why := fmt.Sprintf("it is a symbolic link that the user with ID %d can place, to something that this user does not own", f.by.uid)
+	if f.by.isAnyone {
+		why = "it is a symbolic link in a directory in which several users can write"
+	}
+	return &Obstacle{"/" + f.link, why, "remove it, or change the path in the configuration"}
 }
 
 // resolve returns where a path leads, relative to the root: it follows the symbolic links in parents, as if the root
-// were /, but not those that isOwn reports, and not the last part of the path. It follows the links of users other than
-// root only to what they own.
+// were /, but not those that isOwn reports, and not the last part of the path. It follows the links that users other
+// than root can place only to what they own.
 func (d *disk) resolve(name string, isOwn func(real string) bool) (string, error) {
 	rest := strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	real, links := ".", 0
@@ -79,8 +119,12 @@ func (d *disk) resolve(name string, isOwn func(real string) bool) (string, error
 		if err != nil {
 			return "", err
 		}
-		if found.Uid != 0 {
-			foreign = append(foreign, followed{next, found.Uid, len(rest)})
+		who, err := d.namers(next)
+		if err != nil {
+			return "", err
+		}
+		for _, by := range who {
+			foreign = append(foreign, followed{next, by, len(rest)})
 		}
 		if path.IsAbs(target) {
 			real = "."

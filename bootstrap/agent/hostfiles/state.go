@@ -5,10 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"os"
 	"path"
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
@@ -24,18 +27,31 @@ const (
 	Mode       Kind = "Mode"
 	Owner      Kind = "Owner"
 	LinkTarget Kind = "LinkTarget"
+	// Capabilities is a file that gives capabilities to who runs it: a configuration never does.
+	Capabilities Kind = "Capabilities"
 	// AdditionalDropIn is a drop-in of a configured unit that the configuration does not contain.
 	AdditionalDropIn Kind = "AdditionalDropIn"
+	// Unreadable is a path of which it is not known whether it differs.
+	Unreadable Kind = "Unreadable"
+	// NotRestored is a path that the undo of an update could not restore.
+	NotRestored Kind = "NotRestored"
 )
 
 // Difference is a path that differs from its configuration.
 type Difference struct {
 	Path string
 	Kind Kind
+	// Why is set for Unreadable and NotRestored. It says what to do, as far as that is known.
+	Why string
 }
 
 // String returns the difference for messages.
-func (d Difference) String() string { return d.Path + ": " + string(d.Kind) }
+func (d Difference) String() string {
+	if d.Why != "" {
+		return d.Path + ": " + string(d.Kind) + ": " + d.Why
+	}
+	return d.Path + ": " + string(d.Kind)
+}
 
 // state is the configured state of a path. What is not set can be anything.
 type state struct {
@@ -68,9 +84,16 @@ func sumOf(contents []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// compare returns how a path differs from its state. It calls read functions only if they matter: sum for the hash of
-// the contents, target for the target of a link, and original for the file that a hard link leads to.
-func (s *state) compare(stat *syscall.Stat_t, sum, target func() (string, error), original func() (*syscall.Stat_t, error)) (kinds []Kind, err error) {
+// contents is what matters of the contents of a file.
+type contents struct {
+	sum string
+	// hasCapabilities is set if the file has the attribute security.capability.
+	hasCapabilities bool
+}
+
+// compare returns how a path differs from its state. It calls read functions only if they matter: read for the
+// contents, target for the target of a link, and original for the file that a hard link leads to.
+func (s *state) compare(stat *syscall.Stat_t, read func() (contents, error), target func() (string, error), original func() (*syscall.Stat_t, error)) (kinds []Kind, err error) {
 	var want uint32
 	switch s.Type {
 	case hosttree.Unmasked:
@@ -108,17 +131,22 @@ func (s *state) compare(stat *syscall.Stat_t, sum, target func() (string, error)
 	switch {
 	case s.Type == hosttree.Link:
 		if got, err := target(); err != nil {
-			return nil, err
+			return kinds, err
 		} else if got != s.Target {
 			kinds = append(kinds, LinkTarget)
 		}
 	case s.Sum != "" && s.Size != stat.Size:
 		kinds = append(kinds, Content)
 	case s.Sum != "":
-		if got, err := sum(); err != nil {
-			return nil, err
-		} else if got != s.Sum {
+		got, err := read()
+		if err != nil {
+			return kinds, err
+		}
+		if got.sum != s.Sum {
 			kinds = append(kinds, Content)
+		}
+		if got.hasCapabilities {
+			kinds = append(kinds, Capabilities)
 		}
 	}
 	return kinds, nil
@@ -131,29 +159,41 @@ func (d *disk) differences(real string, want *state) ([]Kind, error) {
 		return nil, err
 	}
 	return want.compare(found,
-		func() (string, error) { return d.sum(real) },
+		func() (contents, error) { return d.contents(real) },
 		func() (string, error) { return d.readlink(real) },
 		func() (*syscall.Stat_t, error) { return d.hardLinkTarget(want.Target) })
 }
 
-// sum returns the hash of a file.
-func (d *disk) sum(name string) (string, error) {
-	file, err := d.open(name, syscall.O_RDONLY|syscall.O_NONBLOCK)
+// contents reads a regular file.
+func (d *disk) contents(name string) (contents, error) {
+	file, found, err := d.openRegular(name)
 	if err != nil {
-		return "", err
+		return contents{}, err
 	}
-	return sumAndClose(file)
+	return readAndClose(file, found.Size)
+}
+
+// sum returns the hash of a regular file.
+func (d *disk) sum(name string) (string, error) {
+	got, err := d.contents(name)
+	return got.sum, err
 }
 
 // buffers are for reading files.
 var buffers = sync.Pool{New: func() any { buffer := make([]byte, 64<<10); return &buffer }}
 
-func sumAndClose(file io.ReadCloser) (string, error) {
+// readAndClose reads a file of which the size is known, and no more, whatever others write to it meanwhile.
+func readAndClose(file *os.File, size int64) (got contents, err error) {
 	hash, buffer := sha256.New(), buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	// A file would bring its own buffer.
-	_, err := io.CopyBuffer(hash, struct{ io.Reader }{file}, *buffer)
-	return hex.EncodeToString(hash.Sum(nil)), errors.Join(err, file.Close())
+	_, err = io.CopyBuffer(hash, struct{ io.Reader }{io.LimitReader(file, size+1)}, *buffer)
+	got.sum = hex.EncodeToString(hash.Sum(nil))
+	if err == nil {
+		_, err = unix.Fgetxattr(int(file.Fd()), capabilities, nil)
+		got.hasCapabilities, err = err == nil, ignoreNoAttribute(err)
+	}
+	return got, errors.Join(err, file.Close())
 }
 
 // isDropIn returns the unit of a drop-in below the directory of units.

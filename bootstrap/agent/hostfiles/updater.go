@@ -25,7 +25,7 @@ type Options struct {
 	StateDirectory string
 	// Original returns where the image has its own version of a path that Ignition wrote, such as /usr/etc/motd for
 	// /etc/motd with OSTree, or "" if the image has nothing at the path. It returns ErrUnknown if it is not known. If
-	// it is nil, what the host has of OSTree or dpkg decides.
+	// it is nil, /usr/etc and what the host has of OSTree decide.
 	Original func(path string) (source string, err error)
 }
 
@@ -51,8 +51,6 @@ type Updater struct {
 	journal *journal
 	// sums are the hashes of files that Differences read.
 	sums map[string]fingerprint
-	// packaged says of paths whether packages of the image can contain them, as far as that was asked.
-	packaged map[string]bool
 	// ownLinks are the symbolic links that Poolboot wrote, while an update is planned.
 	ownLinks map[string]bool
 }
@@ -78,7 +76,7 @@ func CheckJournal(root *os.Root, options Options) error {
 	if err != nil {
 		return err
 	}
-	d := disk{root: handle}
+	d := &disk{root: handle}
 	defer d.root.Close()
 	state, err := d.follow(cmp.Or(options.StateDirectory, DefaultStateDirectory))
 	if err != nil {
@@ -173,18 +171,9 @@ func (u *Updater) Adopt(tree hosttree.Tree) error {
 		if err := checkResolved(name, entry); err != nil {
 			return err
 		}
-		real, err := u.follow(name)
-		if err != nil {
-			return err
-		}
-		if name == hosttree.PresetPath {
-			isWritten, err := u.adoptPresets(real, &entry)
-			if err != nil {
-				return err
-			}
-			if !isWritten {
-				continue
-			}
+		real := u.followed(name)
+		if name == hosttree.PresetPath && !u.adoptPresets(real, &entry) {
+			continue
 		}
 		r := record{state: stateOf(entry), Real: real, Origin: origin{Kind: unknown}}
 		if entry.Type == hosttree.File && entry.Contents != nil && !entry.Replaces {
@@ -195,11 +184,7 @@ func (u *Updater) Adopt(tree hosttree.Tree) error {
 	for name := range maps.Clone(managed) {
 		for parent := path.Dir(name); parent != "/"; parent = path.Dir(parent) {
 			if _, exists := managed[parent]; !exists {
-				real, err := u.follow(parent)
-				if err != nil {
-					return err
-				}
-				managed[parent] = record{state: state{Type: hosttree.Directory}, Real: real, Origin: origin{Kind: unknown}, Implied: true}
+				managed[parent] = record{state: state{Type: hosttree.Directory}, Real: u.followed(parent), Origin: origin{Kind: unknown}, Implied: true}
 			}
 		}
 	}
@@ -215,25 +200,35 @@ func checkResolved(name string, entry hosttree.Entry) error {
 	return nil
 }
 
+// followed is follow. If that fails, it is the path itself, and what is wrong with it is found as a difference.
+func (u *Updater) followed(name string) string {
+	real, err := u.follow(name)
+	if err != nil {
+		return strings.TrimPrefix(path.Clean(name), "/")
+	}
+	return real
+}
+
 // adoptPresets sets the presets to those that Ignition wrote, if it left out only lines for units that the image did
-// not enable. It reports false if it left out all lines.
-func (u *Updater) adoptPresets(real string, entry *hosttree.Entry) (isWritten bool, err error) {
-	found, err := u.read(real)
+// not enable. It reports false if it left out all lines. Other presets, or those that can't be read, are found as a
+// difference.
+func (u *Updater) adoptPresets(real string, entry *hosttree.Entry) (isWritten bool) {
+	found, err := u.read(real, int64(len(entry.Contents)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+		return true
 	}
 	rest := string(found)
 	for line := range strings.Lines(string(entry.Contents)) {
 		after, isThere := strings.CutPrefix(rest, line)
 		if !isThere && !strings.HasPrefix(line, "disable ") {
-			return true, nil
+			return true
 		}
 		rest = after
 	}
 	if rest == "" {
 		entry.Contents = found
 	}
-	return rest != "" || found != nil, nil
+	return rest != "" || found != nil
 }
 
 // Outcome is what an interrupted update ended with.
@@ -259,8 +254,10 @@ const (
 )
 
 // Recover completes or undoes an update that was interrupted. Before the commit, or if it was being undone, it is
-// undone. If it can't be completed, it is undone, and the error is why.
+// undone. If it can't be completed, it is undone, and the error is why. Paths that can't be restored are no error:
+// LeftOver has them.
 func (u *Updater) Recover(policy Policy) (Outcome, error) {
+	u.mounts.forget()
 	switch u.journal.Phase {
 	case staging:
 		return Undone, u.discard()
@@ -272,7 +269,7 @@ func (u *Updater) Recover(policy Policy) (Outcome, error) {
 		if policy == Undo {
 			return Undone, u.undo()
 		}
-		if err := errors.Join(u.complete(), u.verify()); err != nil {
+		if err := u.complete(); err != nil {
 			return Undone, u.undoBecause(err)
 		}
 		return Completed, nil
@@ -291,7 +288,8 @@ func (u *Updater) Confirm() error {
 	return u.finish(u.journal.Next)
 }
 
-// RollBack undoes an update that was applied and not confirmed.
+// RollBack undoes an update that was applied and not confirmed. Paths that can't be restored are no error: LeftOver has
+// them. An error means that the journal can't be written, and RollBack or Recover must be called again.
 func (u *Updater) RollBack() error {
 	if u.journal.Phase != applied {
 		return u.wrongPhase(errors.New("no update of the files was applied that can be undone"))
@@ -306,19 +304,16 @@ func (u *Updater) wrongPhase(otherwise error) error {
 	return otherwise
 }
 
-// undoBecause undoes an update that can't be completed.
-func (u *Updater) undoBecause(reason error) error {
-	if err := u.undo(); err != nil {
-		return fmt.Errorf("the update can't be completed: %w; and it can't be undone yet: %w", reason, err)
-	}
-	return fmt.Errorf("the update was undone: %w", reason)
-}
-
-// enter writes the journal with another phase. If it is not known whether the disk has it, it goes on from this phase:
-// it can be undone in any case.
+// enter writes the journal with another phase.
 func (u *Updater) enter(next phase) error {
 	changed := *u.journal
 	changed.Phase = next
+	return u.replaceJournal(changed)
+}
+
+// replaceJournal writes another journal. If it is not known whether the disk has it, it goes on from it: it can be
+// undone in any case.
+func (u *Updater) replaceJournal(changed journal) error {
 	err := u.writeJournal(u.state, &changed)
 	if err == nil || errors.Is(err, errUncertain) {
 		u.journal = &changed

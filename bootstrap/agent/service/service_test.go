@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
@@ -287,6 +290,28 @@ var _ = Describe("Changes of files", func() {
 		Entry("the directory of a file that is missing", func(d string) error { return os.MkdirAll(d+"/etc/missing/parent", 0o755) }),
 		Entry("its directory renamed", func(d string) error { return os.Rename(d+"/etc", d+"/other") }),
 	)
+
+	It("are found although a user mounted a FUSE file system that does not answer over other paths", func() {
+		w, directory := begin()
+		server, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			Skip("this host has no FUSE: " + err.Error())
+		}
+		end := sync.OnceFunc(func() { _ = unix.Close(server) })
+		DeferCleanup(end)
+		home := filepath.Join(directory, "home/x/.ssh")
+		Expect(os.MkdirAll(home, 0o755)).To(Succeed())
+		Expect(unix.Mount("none", home, "fuse.test", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=1000,group_id=1000,allow_other", server))).To(Succeed())
+		DeferCleanup(func() { _ = unix.Unmount(home, unix.MNT_DETACH) })
+		isWatched := make(chan struct{})
+		go func() {
+			defer close(isWatched)
+			w.replace([]string{"/etc/f", "/home/x/.ssh/keys", "/home/x/.ssh/deep/er/keys", "/home/x/.ssh/d/"})
+		}()
+		Eventually(isWatched, "5s").Should(BeClosed())
+		Expect(os.WriteFile(filepath.Join(directory, "etc/f"), []byte("b"), 0o644)).To(Succeed())
+		Eventually(w.changed(), "5s").Should(Receive())
+	})
 
 	It("are found in directories that are created later, for any name", func() {
 		w, directory := begin("/etc/systemd/system/a.service.d/")

@@ -14,18 +14,23 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 )
 
 // lookInterval is the time between two looks at directories that the kernel does not watch: it limits the number of
-// watches, and all programs of root share them. A look at 1,000 files takes a millisecond or two.
+// watches, and all programs of root share them. A look at 1,000 files takes some milliseconds.
 const lookInterval = 5 * time.Second
+
+// watchTimeout is how long the agent waits until its paths are watched. A system call can hang that enters a file
+// system which a user mounts at the same moment: the agent goes on, and checks the host once an hour.
+const watchTimeout = 10 * time.Second
 
 // watcher finds changes of paths by the notifications of the kernel. It watches the directories of the paths, and
 // ignores what else is in them. A directory that does not exist is found when it is created. It looks at directories
 // that can't be watched from time to time, until they can.
 type watcher struct {
-	root   string
+	root   *os.Root
 	log    *slog.Logger
 	events chan struct{}
 	// wake makes run read notify and unwatched again, and ends it when it is closed.
@@ -57,7 +62,7 @@ type look struct {
 
 func newWatcher(root *os.Root, log *slog.Logger) *watcher {
 	w := &watcher{
-		root: root.Name(), log: log, events: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		root: root, log: log, events: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		open: fsnotify.NewWatcher, add: (*fsnotify.Watcher).Add, settle: settleTime, interval: lookInterval,
 	}
 	go w.run()
@@ -79,6 +84,19 @@ func (w *watcher) close() {
 
 // watch replaces the paths. All names matter in a directory whose path ends in a slash.
 func (w *watcher) watch(paths []string) {
+	isWatched := make(chan struct{})
+	go func() {
+		defer close(isWatched)
+		w.replace(paths)
+	}()
+	select {
+	case <-isWatched:
+	case <-time.After(watchTimeout):
+		w.log.Error("the paths of the configuration are not watched, because a file system of the host does not answer: the agent checks them once an hour")
+	}
+}
+
+func (w *watcher) replace(paths []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.isClosed {
@@ -94,7 +112,13 @@ func (w *watcher) watch(paths []string) {
 
 // update watches the directories of the paths that exist now.
 func (w *watcher) update() {
-	names := w.directories()
+	lookup, err := hostfiles.NewLookup(w.root)
+	if err != nil {
+		w.log.Error("the paths of the configuration can't be watched", "error", err)
+		return
+	}
+	defer lookup.Close()
+	names := w.directories(lookup)
 	var problem error
 	if w.notify == nil {
 		if w.notify, problem = w.open(); problem != nil {
@@ -117,7 +141,7 @@ func (w *watcher) update() {
 				problem = err
 			}
 		}
-		unwatched[directory] = look{matter, lookAt(directory, matter)}
+		unwatched[directory] = look{matter, w.lookAt(lookup, directory, matter)}
 	}
 	switch {
 	case !w.isReported && problem != nil && len(unwatched) > 0:
@@ -133,19 +157,13 @@ func (w *watcher) update() {
 
 // lookAt describes what is in a directory: another description means that something changed. The kernel sets the time
 // of the last change, and programs can't.
-func lookAt(directory string, names map[string]bool) string {
+func (w *watcher) lookAt(lookup *hostfiles.Lookup, directory string, names map[string]bool) string {
 	var seen strings.Builder
-	describe := func(name string) {
-		var found unix.Stat_t
-		if err := unix.Lstat(name, &found); err != nil {
-			fmt.Fprintln(&seen, name, err)
-			return
-		}
-		fmt.Fprintln(&seen, name, found.Dev, found.Ino, found.Mode, found.Size, found.Ctim)
+	own, err := lookup.Directory(w.below(directory))
+	if err != nil {
+		return err.Error()
 	}
-	var own unix.Stat_t
-	err := unix.Stat(directory, &own)
-	fmt.Fprintln(&seen, err, own.Dev, own.Ino, own.Mode, own.Uid, own.Gid)
+	fmt.Fprintln(&seen, own.Dev, own.Ino, own.Mode, own.Uid, own.Gid)
 	matter := slices.Sorted(maps.Keys(names))
 	if names == nil {
 		entries, _ := os.ReadDir(directory)
@@ -154,10 +172,18 @@ func lookAt(directory string, names map[string]bool) string {
 		}
 	}
 	for _, name := range matter {
-		describe(filepath.Join(directory, name))
+		found, err := lookup.Stat(filepath.Join(w.below(directory), name))
+		if err != nil {
+			fmt.Fprintln(&seen, name, err)
+			continue
+		}
+		fmt.Fprintln(&seen, name, found.Dev, found.Ino, found.Mode, found.Size, found.Ctim)
 	}
 	return seen.String()
 }
+
+// below returns a path as the host has it.
+func (w *watcher) below(name string) string { return "/" + strings.TrimPrefix(name, w.root.Name()) }
 
 // lookAgain reports whether something changed in the directories that are not watched, and tries to watch them again.
 func (w *watcher) lookAgain() (isChanged bool) {
@@ -168,14 +194,19 @@ func (w *watcher) lookAgain() (isChanged bool) {
 		return false
 	}
 	w.update()
+	lookup, err := hostfiles.NewLookup(w.root)
+	if err != nil {
+		return true
+	}
+	defer lookup.Close()
 	for directory, last := range before {
-		isChanged = isChanged || lookAt(directory, last.names) != last.seen
+		isChanged = isChanged || w.lookAt(lookup, directory, last.names) != last.seen
 	}
 	return isChanged
 }
 
 // directories returns the names that matter in the directories of the paths that exist now, nil for all.
-func (w *watcher) directories() map[string]map[string]bool {
+func (w *watcher) directories(lookup *hostfiles.Lookup) map[string]map[string]bool {
 	names := map[string]map[string]bool{}
 	add := func(directory, name string) {
 		if all, exists := names[directory]; exists && all == nil {
@@ -188,16 +219,16 @@ func (w *watcher) directories() map[string]map[string]bool {
 	}
 	isThere := map[string]bool{}
 	for _, watched := range w.paths {
-		directory, name := filepath.Split(filepath.Join(w.root, watched))
+		directory, name := filepath.Split(filepath.Join(w.root.Name(), watched))
 		directory = filepath.Clean(directory)
 		if strings.HasSuffix(watched, "/") {
-			directory, name = filepath.Join(w.root, watched), ""
+			directory, name = filepath.Join(w.root.Name(), watched), ""
 		}
 		for {
 			exists, isKnown := isThere[directory]
 			if !isKnown {
-				found, err := os.Stat(directory)
-				exists = err == nil && found.IsDir()
+				_, err := lookup.Directory(w.below(directory))
+				exists = err == nil
 				isThere[directory] = exists
 			}
 			if exists || directory == filepath.Dir(directory) {

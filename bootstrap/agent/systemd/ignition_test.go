@@ -28,6 +28,7 @@ func newInstalledHost(document []byte) string {
 	write(root, "usr/lib/systemd/system/off.service", service+install)
 	write(root, "usr/lib/systemd/system-preset/50-image.preset", "enable image.service\n")
 	run(root, "systemctl", "--root=/", "preset-all") // as who builds an image does
+	run(root, "cp", "--archive", "/etc", "/usr/etc")
 	bin, err := process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
 	program := filepath.Join(bin, "ignition")

@@ -93,6 +93,8 @@ cd /
 
 # The initramfs.
 if [ -e "$root/boot/ignition.firstboot" ]; then
+	# As in the image of this repository: what /etc was before any configuration.
+	[ -e "$root/usr/etc" ] || { cp -a "$root/etc" "$root/usr/etc.new" && mv "$root/usr/etc.new" "$root/usr/etc"; }
 	# All users must be able to access the root: Ignition writes a user's SSH keys as that user.
 	mount --rbind "$root" /mnt
 	# Ignition's state is in memory: it starts over after a power loss.
