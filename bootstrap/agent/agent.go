@@ -302,9 +302,6 @@ func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
 	if err := a.undoFiles(); err != nil {
 		return now, err
 	}
-	if err := a.Files.Retry(); err != nil {
-		return now, err
-	}
 	if err := a.loadCurrent(ctx, node); err != nil {
 		return now, err
 	}

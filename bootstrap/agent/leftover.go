@@ -50,21 +50,24 @@ func (a *Agent) ownLeftOver() []leftEntry {
 	return without(a.journal.LeftOver, func(entry leftEntry) bool { return entry.Of != a.journal.Target })
 }
 
-// retryLeftOver tries again to restore what the undo of a revision left over, and everything that is left over of
-// files, to what the current configuration says. It records what is still left over.
-func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
-	var err error
-	if len(a.Files.LeftOver()) > 0 {
-		err = a.Files.Retry()
+// retryFiles tries again to restore what is left over of files.
+func (a *Agent) retryFiles() {
+	if err := a.Files.Retry(); err != nil {
+		a.Log.Error("files that an undo left over could not be restored", "error", err)
 	}
+}
+
+// retryLeftOver tries again to restore what the undo of a revision left over, apart from files, to what the current
+// configuration says. It records what is still left over.
+func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	isOf := func(entry leftEntry) bool { return entry.Of == of && entry.Kind != "" }
 	if !slices.ContainsFunc(a.journal.LeftOver, isOf) {
-		return err
+		return nil
 	}
 	before, errLoad := a.load(a.journal.Current)
 	after, errTarget := a.load(of)
-	if failed := errors.Join(errLoad, errTarget); failed != nil {
-		return errors.Join(err, failed)
+	if err := errors.Join(errLoad, errTarget); err != nil {
+		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
@@ -80,16 +83,16 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 			left = append(left, leftEntry{of, operation.Kind, operation.Name, shorten(failed.Error(), maxLeftWhy)})
 		}
 	}
-	_, failed := a.enter(a.journal.Phase, func(j *journal) { j.LeftOver = append(without(j.LeftOver, isOf), left...) })
-	return errors.Join(err, failed)
+	_, err := a.enter(a.journal.Phase, func(j *journal) { j.LeftOver = append(without(j.LeftOver, isOf), left...) })
+	return err
 }
 
-// retryIfLeft tries again what earlier undos left over, after a start and once an hour, unless that interrupted the
-// agent too often.
+// retryIfLeft tries again what earlier undos left over, apart from files, after a start and once an hour, unless that
+// interrupted the agent too often.
 func (a *Agent) retryIfLeft(ctx context.Context) error {
 	uptime := a.Clock.Uptime()
 	isDue := a.retriedAt == 0 || uptime-a.retriedAt >= checkInterval
-	if len(a.journal.LeftOver) == 0 && len(a.Files.LeftOver()) == 0 || !isDue || a.journal.Retries >= maxRetries {
+	if len(a.journal.LeftOver) == 0 || !isDue || a.journal.Retries >= maxRetries {
 		return nil
 	}
 	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries++ }); err != nil {
@@ -97,7 +100,7 @@ func (a *Agent) retryIfLeft(ctx context.Context) error {
 	}
 	revisions := a.journal.keptRevisions()
 	slices.Sort(revisions)
-	for _, of := range append(slices.Compact(revisions), "") {
+	for _, of := range slices.Compact(revisions) {
 		if err := a.retryLeftOver(ctx, of); err != nil {
 			a.Log.Error("what an undo left over could not be restored", "error", err)
 		}

@@ -34,7 +34,7 @@ func (a *Agent) repair(ctx context.Context, node Node) (time.Duration, error) {
 		report("")
 		return a.untilCheck(), nil
 	case !slices.ContainsFunc(a.current.drift, isRepairable):
-		report("Correct it on the host: the agent does not change what is not Poolboot's, and can't change what it can't read or restore.")
+		report("What is not Poolboot's stays: remove it on the host. Correct there, too, what can't be read.")
 		return a.untilCheck(), nil
 	case !a.current.repairs:
 		report(repairByHand)

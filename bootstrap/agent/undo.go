@@ -130,6 +130,7 @@ func (a *Agent) undoSteps(u *hostUpdate, err error) []undoStep {
 		files, // also if the update changes files only because it is forced
 		a.simpleStep("units", func(ctx context.Context) error { return a.undoActions(ctx, u) }),
 		a.simpleStep("the second try", func(ctx context.Context) error {
+			a.retryFiles()
 			if err := a.retryLeftOver(ctx, a.journal.Target); err != nil {
 				a.Log.Error("what is left over could not be restored", "error", err)
 			}
