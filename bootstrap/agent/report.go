@@ -64,6 +64,9 @@ func (a *Agent) annotations() map[string]string {
 	if a.current != nil {
 		annotations[agentv1.DriftAnnotation] = a.report.drift
 	}
+	if a.units.isKnown {
+		annotations[agentv1.FailingUnitsAnnotation] = a.units.report
+	}
 	return annotations
 }
 
