@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 // reportTimeout is how long the API server may take for a report.
@@ -114,19 +115,10 @@ func (a *Agent) changed(node Node) map[string]*string {
 
 // shorten makes a text fit into a number of bytes, and replaces what does not print. It keeps the beginning.
 func shorten(text string, size int) string {
-	const end = " ..."
-	text = strings.Map(func(r rune) rune {
+	return excerpt.Of(strings.Map(func(r rune) rune {
 		if r == '\n' || r == utf8.RuneError || unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, strings.ToValidUTF8(text, "?"))
-	if len(text) <= size {
-		return text
-	}
-	cut := size - len(end)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + end
+	}, strings.ToValidUTF8(text, "?")), size)
 }
