@@ -192,7 +192,7 @@ func problemOf(err error) string {
 	if errors.Is(err, ErrNotAccepted) {
 		return agentv1.CertificateNotAccepted + ": " + err.Error()
 	}
-	return err.Error()
+	return err.Error() + whereDetailsAre(err)
 }
 
 // advance does one transition.

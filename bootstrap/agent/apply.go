@@ -245,13 +245,8 @@ func (a *Agent) commit() (time.Duration, error) {
 
 // fail begins to undo the update.
 func (a *Agent) fail(format string, args ...any) (time.Duration, error) {
-	why := shorten(strings.TrimSpace(fmt.Sprintf(format, args...)), agentv1.MaxReason)
+	why := shorten(strings.TrimSpace(fmt.Sprintf(format, args...)+a.logDetails(args)), agentv1.MaxReason)
 	a.Log.Error("the update failed and is undone", "revision", a.journal.Target, "reason", why)
-	for _, arg := range args {
-		if err, isError := arg.(error); isError {
-			a.Log.Error("why it failed", "error", err) // with what programs wrote, which is not part of the reason
-		}
-	}
 	return a.enter(undoing, func(j *journal) { j.Starts, j.Failed = 0, &failure{Of: j.Target, Why: why} })
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 )
 
@@ -171,6 +173,17 @@ var _ = Describe("A host that is in no update", func() {
 })
 
 var _ = Describe("What leaves a host about an update that failed", func() {
+	It("has nothing that a program wrote, and says where that is", func() {
+		w := installed(withFiles("/etc/reload/f", "a"))
+		_, err := command.Runner{}.Run(GinkgoT().Context(), "sh", "-c", "set CANARY; echo $1; echo https://user:$1@example.com >&2; exit 3")
+		w.fails["reload web.service"] = fmt.Errorf("more: %w", err)
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(And(ContainSubstring("exit status 3"), ContainSubstring("journalctl -u poolboot-agent.service"), Not(ContainSubstring("CANARY@"))))
+		Expect(w.node.Annotations).NotTo(ContainElement(ContainSubstring("CANARY@")))
+	})
+
 	It("names each unit that failed, what systemd says about it, and where its log is", func() {
 		w := installed(withFiles("/etc/reload/f", "a"))
 		w.units = func() map[string]unitstate.State {
