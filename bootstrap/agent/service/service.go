@@ -40,8 +40,8 @@ const (
 	joinInterval = 5 * time.Second
 	// settingsInterval is the time between two looks for settings that can be used.
 	settingsInterval = 10 * time.Second
-	// unitInterval is the time between two looks at the units of the host. Two calls of systemctl take about 20 ms of
-	// processor time, mostly to start the program.
+	// unitInterval is the time between two looks at the units of the host. Two calls of systemctl take about 60 ms of
+	// processor time on a busy machine, mostly to start the program.
 	unitInterval = 10 * time.Second
 	// settleTime is how long changes of files are collected before they are checked.
 	settleTime = time.Second
