@@ -49,8 +49,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	case work.Err() != nil:
 		return a.supersede()
 	case err != nil:
-		logs := a.Executors.Units.FailedLogs(ctx)
-		return a.fail("%v\n%s", err, logs)
+		return a.fail("%v%s", err, a.failingUnits(ctx))
 	}
 	if u.isRepair() || len(u.plan.Operations) == 0 {
 		return a.enter(committing, nil) // a repair does not depend on the cluster, nor does what changes nothing

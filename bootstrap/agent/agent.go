@@ -36,7 +36,8 @@ const (
 	acceptTimeout  = 30 * time.Second
 	// repairInterval is the minimum time between two repairs: another program can undo them.
 	repairInterval = time.Minute
-	// leaseInterval is the time between two reads of the Node's lease, in an update that the Node shows no other way.
+	// leaseInterval is the time between two looks at the kubelet and the Node's lease while an update is verified and
+	// the Node does not count as Ready.
 	leaseInterval = 5 * time.Second
 	// rebootTimeout is the time after which a reboot is requested again.
 	rebootTimeout = 15 * time.Minute
@@ -100,6 +101,7 @@ type Agent struct {
 	current   *current
 	offered   *evaluation
 	ready     readiness
+	units     unitWatch
 	// isDue is set if the host must be checked for differences.
 	isDue                              bool
 	checkedAt, repairedAt, requestedAt time.Duration
@@ -197,7 +199,7 @@ func problemOf(err error) string {
 	if errors.Is(err, ErrNotAccepted) {
 		return agentv1.CertificateNotAccepted + ": " + err.Error()
 	}
-	return err.Error()
+	return err.Error() + whereDetailsAre(err)
 }
 
 // advance does one transition.

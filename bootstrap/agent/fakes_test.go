@@ -13,6 +13,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -158,9 +159,31 @@ func (f fakeUnits) Restart(ctx context.Context, unit string) error {
 	return f.call(ctx, "restart "+unit)
 }
 func (f fakeUnits) Stop(ctx context.Context, unit string) error { return f.call(ctx, "stop "+unit) }
-func (f fakeUnits) FailedLogs(context.Context) string           { return "web.service: it does not start" }
 func (f fakeUnits) Exists(_ context.Context, unit string) (bool, error) {
 	return unit != "crio.service", f.w.fails["exists"]
+}
+
+// Failing returns the units whose states are not those of units that run.
+func (f fakeUnits) Failing(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(f.w.units())), f.w.fails["list-units"]
+}
+
+func (f fakeUnits) States(ctx context.Context, units ...string) ([]unitstate.State, error) {
+	states := make([]unitstate.State, len(units))
+	for i, unit := range units {
+		states[i], _ = f.State(ctx, unit)
+	}
+	return states, f.w.fails["show"]
+}
+
+func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error) {
+	f.w.looks++
+	s, differs := f.w.units()[unit]
+	if !differs {
+		s = unitstate.State{Active: "active", Sub: "running", Result: "success", Age: time.Hour}
+	}
+	s.Unit, s.Load = unit, "loaded"
+	return s, f.w.fails["show"]
 }
 
 type fakeRebooter struct{ w *world }

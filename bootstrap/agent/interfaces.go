@@ -8,6 +8,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -72,9 +73,13 @@ type Units interface {
 	Stop(ctx context.Context, unit string) error
 	// Exists reports whether systemd knows a file of the unit, or of its template.
 	Exists(ctx context.Context, unit string) (bool, error)
-	// FailedLogs returns the names of units that failed, or that are started again and again, each with its last log
-	// lines, for people. It is bounded, and empty if there is none or systemd does not answer.
-	FailedLogs(ctx context.Context) string
+	// Failing returns the names of the units that failed, that systemd is about to start again, or whose files it can't
+	// use.
+	Failing(ctx context.Context) ([]string, error)
+	// States returns the states of units, in their order.
+	States(ctx context.Context, units ...string) ([]unitstate.State, error)
+	// State returns the state of a unit, with what it waits for and which of the units that it needs failed.
+	State(ctx context.Context, unit string) (unitstate.State, error)
 }
 
 // Rebooter reboots the host.

@@ -182,7 +182,7 @@ func TestTextsFitIntoAnnotations(t *testing.T) {
 			}
 		}
 		long := shorten(strings.Repeat("ä", 200), size)
-		if len(long) > size || !strings.HasSuffix(long, " ...") || strings.Contains(long, "\uFFFD") {
+		if len(long) > size || !strings.HasSuffix(long, " …") || strings.Contains(long, "\uFFFD") {
 			t.Errorf("%q has %d bytes", long, len(long))
 		}
 	}

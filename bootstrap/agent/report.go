@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // reportTimeout is how long the API server may take for a report.
@@ -64,6 +67,9 @@ func (a *Agent) annotations() map[string]string {
 	if a.current != nil {
 		annotations[agentv1.DriftAnnotation] = a.report.drift
 	}
+	if a.units.isKnown {
+		annotations[agentv1.FailingUnitsAnnotation] = a.units.report
+	}
 	return annotations
 }
 
@@ -109,21 +115,32 @@ func (a *Agent) changed(node Node) map[string]*string {
 	return changed
 }
 
+// logDetails logs the errors among arguments, with what programs wrote before they failed, and returns where that is if
+// there is some. It can have secrets, and is not part of what is reported.
+func (a *Agent) logDetails(args []any) (where string) {
+	for _, arg := range args {
+		if err, isError := arg.(error); isError {
+			a.Log.Error("a step of the update failed", "error", err)
+			where = cmp.Or(where, whereDetailsAre(err))
+		}
+	}
+	return where
+}
+
+// whereDetailsAre returns where it is what programs wrote before they failed, "" if no error of a program has that.
+func whereDetailsAre(err error) string {
+	if command.Detail(err) == err.Error() {
+		return ""
+	}
+	return "; what the program wrote is in the log: on the host, see journalctl -u " + ignition.AgentUnit
+}
+
 // shorten makes a text fit into a number of bytes, and replaces what does not print. It keeps the beginning.
 func shorten(text string, size int) string {
-	const end = " ..."
-	text = strings.Map(func(r rune) rune {
+	return excerpt.Of(strings.Map(func(r rune) rune {
 		if r == '\n' || r == utf8.RuneError || unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, strings.ToValidUTF8(text, "?"))
-	if len(text) <= size {
-		return text
-	}
-	cut := size - len(end)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + end
+	}, strings.ToValidUTF8(text, "?")), size)
 }

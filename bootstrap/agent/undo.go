@@ -23,7 +23,7 @@ const (
 
 // fail begins to undo the update.
 func (a *Agent) fail(format string, args ...any) (time.Duration, error) {
-	why := shorten(strings.TrimSpace(fmt.Sprintf(format, args...)), agentv1.MaxReason)
+	why := shorten(strings.TrimSpace(fmt.Sprintf(format, args...)+a.logDetails(args)), agentv1.MaxReason)
 	a.Log.Error("the update failed and is undone", "revision", a.journal.Target, "reason", why)
 	return a.beginUndo(failure{Of: a.journal.Target, Why: why})
 }

@@ -40,7 +40,7 @@ var _ = Describe("An update that fails", func() {
 		Entry("because the Node is not Ready after a reboot", "/etc/f", []string{"reboot", "reboot"},
 			func(w *world) {
 				w.isBroken = func() bool { return w.read("etc/f") == "b" }
-			}, "web.service: it does not start"),
+			}, "the kubelet has not reported"),
 		Entry("because the Node is not Ready after a restart", "/etc/restart/f", []string{"restart kubelet.service", "daemon-reload", "restart kubelet.service"},
 			func(w *world) { w.isBroken = func() bool { return w.read("etc/restart/f") == "b" } }, "the kubelet has not reported"),
 		Entry("because a reload fails", "/etc/reload/f", []string{"daemon-reload"},

@@ -83,10 +83,10 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		if why == "" {
 			why = "the Node was not Ready for long enough"
 		}
-		return a.fail("the update was not complete within %s: %s\n%s", u.after.ReadyDeadline(), why, a.Executors.Units.FailedLogs(ctx))
+		return a.fail("the update was not complete within %s: %s%s", u.after.ReadyDeadline(), why, a.failingUnits(ctx))
 	}
 	wait := min(deadline, minReady, untilSuperseded)
-	if node.Known && !(a.ready.isAlive && a.ready.hasBooted) {
+	if why != "" {
 		wait = min(wait, leaseInterval)
 	}
 	return wait, nil
@@ -122,9 +122,23 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 	return "", nil
 }
 
-// whyNotReady returns why the Node does not count as Ready, "" if it does. It reads the lease of the Node if the
-// kubelet was not restarted, because that one reports only every few minutes; a restarted one reports at once.
+// whyNotReady returns why the Node does not count as Ready, "" if it does. A kubelet that ends again and again renews the
+// lease with each start, and its Node stays Ready: so systemd is asked, too.
 func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passed time.Duration) string {
+	why := a.whyNotReported(ctx, node, u, passed)
+	switch kubelet, err := a.kubeletProblem(ctx); {
+	case err != nil:
+		return err.Error()
+	case kubelet != nil:
+		return kubelet.Unit + ": " + kubelet.What
+	}
+	return why
+}
+
+// whyNotReported returns why the kubelet does not count as one that reports a Node that is Ready, "" if it does. It
+// reads the lease of the Node if the kubelet was not restarted, because that one reports only every few minutes; a
+// restarted one reports at once.
+func (a *Agent) whyNotReported(ctx context.Context, node Node, u *hostUpdate, passed time.Duration) string {
 	if !node.Known {
 		return strings.TrimSuffix("the agent can't read its Node from the API server: "+node.Problem, ": ")
 	}

@@ -18,6 +18,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -64,6 +65,9 @@ type world struct {
 	node Node
 	// isBroken reports whether the kubelet can't become Ready with what is on the host.
 	isBroken func() bool
+	// units returns the states of units that do not simply run, and looks counts the questions for a state.
+	units func() map[string]unitstate.State
+	looks int
 	// drains is set if the manager drains.
 	drains bool
 	// staysReady keeps the Node Ready while the host is broken, as an API server that has not missed the kubelet yet.
@@ -109,7 +113,7 @@ func newWorld() *world {
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
 		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, uptime: time.Hour,
-		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, drains: true, can: update.AllCapabilities,
+		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
 	}

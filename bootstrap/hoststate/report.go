@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -26,6 +26,8 @@ type Report struct {
 	Effect update.Effect
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
+	// FailingUnits are the units that the host needs and that do not do their work.
+	FailingUnits []FailingUnit
 }
 
 // revisionPattern matches a revision.
@@ -55,6 +57,8 @@ func ReportOf(node *corev1.Node) Report {
 		State:   agentv1.State(node.Annotations[agentv1.StateAnnotation]),
 		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
 		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
+
+		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
 	}
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {
@@ -97,13 +101,5 @@ func Clean(text string, size int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}), " ")
-	const more = "…"
-	if len(text) <= size {
-		return text
-	}
-	text = text[:size-len(more)]
-	for !utf8.ValidString(text) { // the cut is within a rune
-		text = text[:len(text)-1]
-	}
-	return text + more
+	return excerpt.Of(text, size)
 }

@@ -94,6 +94,7 @@ var table = map[string]Outlook{
 	bootstrapv1.AgentNotAnsweringReason:               NeedsPerson,
 	bootstrapv1.CertificateNotAcceptedReason:          NeedsPerson,
 	bootstrapv1.UpdateFailingReason:                   Retries,
+	bootstrapv1.UnitsFailingReason:                    NeedsPerson,
 
 	poolv1.AllMachinesUpdatedReason:         Fine,
 	poolv1.MachinesPendingReason:            Waits,

@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -60,15 +61,13 @@ func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.Enroll
 	return false, "", err
 }
 
-// maxRefusal is the maximum number of characters of a reason in status.requests.
+// maxRefusal is the maximum size of a reason in status.requests in bytes.
 const maxRefusal = 1024
 
 // refuse returns the reason to record why a host is not admitted. Unless it is already recorded, it is reported when
 // the record is written: after a conflict, the host can be decided again.
 func (r *Reconciler) refuse(s *scope, f facts, why string) string {
-	if long := []rune(why); len(long) > maxRefusal {
-		why = string(long[:maxRefusal-1]) + "…"
-	}
+	why = excerpt.Of(why, maxRefusal)
 	if f.request.Refused != why {
 		s.reports = append(s.reports, func() {
 			r.report(s, f.name, f.config, corev1.EventTypeWarning, poolv1.EventHostRefused,

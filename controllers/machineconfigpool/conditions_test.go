@@ -186,6 +186,16 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 	})
 
+	It("are degraded by a host whose units fail, which stops no rollout", func() {
+		for name, reason := range map[string]string{"m1": bootstrapv1.UnitsFailingReason, "m2": bootstrapv1.UpdateRebootingReason} {
+			Expect(s.Create(ctx(), follower(name, reason))).To(Succeed())
+		}
+		p := s.reconcile("infra")
+		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: "))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason, "(m2)"))
+	})
+
 	It("distinguish outdated hosts without a Machine, because no MachineDeployment renews them", func() {
 		for _, name := range []string{"edge-7", "infra-x7k2m"} {
 			Expect(s.Create(ctx(), joined(machine(name, "infra", "rendered-infra-0", true)))).To(Succeed())

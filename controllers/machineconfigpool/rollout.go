@@ -57,8 +57,11 @@ func isChanging(c *bootstrapv1.PoolbootConfig) bool {
 	if condition == nil || condition.Status != metav1.ConditionFalse || c.Status.Update.RunningRevision == "" {
 		return false
 	}
-	if condition.Reason == bootstrapv1.UpdateWaitingReason {
+	switch condition.Reason {
+	case bootstrapv1.UpdateWaitingReason:
 		return !followsNoPool(c)
+	case bootstrapv1.UnitsFailingReason: // it waits, or is done
+		return !followsNoPool(c) && !runsDesired(c)
 	}
 	return phaseOf(c) != waits && !runsDesired(c)
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -41,10 +42,8 @@ const maxLogLine = 512
 // ignitionFailed returns the message about a failure, with the last line of its log.
 func ignitionFailed(failure bootstrapv1.IgnitionFailure) string {
 	last := ""
-	if line := failure.Log[strings.LastIndex(failure.Log, "\n")+1:]; len(line) > maxLogLine {
-		last = fmt.Sprintf(" (%s...)", strings.ToValidUTF8(line[:maxLogLine], ""))
-	} else if line != "" {
-		last = fmt.Sprintf(" (%s)", line)
+	if line := failure.Log[strings.LastIndex(failure.Log, "\n")+1:]; line != "" {
+		last = fmt.Sprintf(" (%s)", excerpt.Of(line, maxLogLine))
 	}
 	return fmt.Sprintf("the host reports that Ignition failed in its stage %s%s: see status.boot.ignitionFailure.log, correct the "+
 		"MachineConfigs of the pool, extraConfig or the host, and boot the host again", failure.Stage, last)

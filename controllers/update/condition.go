@@ -40,8 +40,22 @@ func (o outcome) hold() string {
 	return fmt.Sprintf("MachineConfigPool %s holds it back: %s", o.in.pool.Name, o.gate)
 }
 
-// updated returns the condition Updated of a host, or nil if it should stay as it is.
+// updated returns the condition Updated of a host, or nil if it should stay as it is. Units of the host that do not do
+// their work are part of it whatever else is so: a kubelet that ends again and again keeps its Node Ready.
 func (h *host) updated(o outcome) *metav1.Condition {
+	c := h.updatedByAgent(o)
+	if failing := h.Report.DescribeFailingUnits(); c != nil && failing != "" {
+		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
+			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
+		}
+		c.Message += ". In addition, " + failing
+	}
+	return c
+}
+
+// updatedByAgent returns the condition Updated of a host by the state that its agent reports, or nil if it should stay
+// as it is.
+func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.hold())
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)

@@ -115,4 +115,28 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("an unknown target during an update", func(h *host, o *outcome) {
 		h.Report.Current, h.Report.State, o.revision, o.err = oldRevision, agentv1.Rebooting, "", errors.New("no")
 	}, metav1.ConditionFalse, "Rebooting", "reboots"),
+	Entry("done, and the kubelet ends again and again", failing(func(*host, *outcome) {}),
+		metav1.ConditionFalse, "UnitsFailing", "Node host-0 runs rendered-worker-2. In addition, units", failingText),
+	Entry("a paused pool, and the kubelet ends again and again", failing(func(_ *host, o *outcome) {
+		o.revision, o.in.pool.Spec.Paused = oldRevision, new(true)
+	}), metav1.ConditionFalse, "UnitsFailing", "set spec.paused of MachineConfigPool worker to false to update it. In addition, units", failingText),
+	Entry("verifying, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State = oldRevision, agentv1.Verifying
+	}), metav1.ConditionFalse, "Verifying", "must stay Ready", failingText),
+	Entry("drift, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
+		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/chrony.conf: Content"
+	}), metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: Content", failingText),
+	Entry("failed, and the kubelet ends again and again", failing(func(h *host, _ *outcome) { h.Report.Current, h.Report.State = oldRevision, agentv1.Degraded }),
+		metav1.ConditionFalse, "Degraded", "was undone", failingText),
 )
+
+const failingText = "kubelet.service: it failed: result exit-code, exit status 1 (on the host, see journalctl -u kubelet.service)"
+
+// failing returns a change that also makes the kubelet of the host fail.
+func failing(change func(*host, *outcome)) func(*host, *outcome) {
+	return func(h *host, o *outcome) {
+		change(h, o)
+		h.Node.Annotations[agentv1.FailingUnitsAnnotation] = "kubelet.service: it failed: result exit-code, exit status 1"
+		h.Report.FailingUnits = hoststate.ReportOf(h.Node).FailingUnits
+	}
+}

@@ -42,18 +42,22 @@ const (
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
 	DriftAnnotation = "pool.cluster.x-k8s.io/drift"
+	// FailingUnitsAnnotation lists the units that the host needs and that do not do their work, for people, in at most
+	// MaxReason bytes: a line for each, with the name of the unit, a colon, a space, and what systemd says about it. It
+	// is absent if there is none. It has no lines of logs: these can have secrets, and stay on the host.
+	FailingUnitsAnnotation = "pool.cluster.x-k8s.io/failing-units"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "pool.cluster.x-k8s.io/agent-version"
 )
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, AgentAnnotation}
+var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.
 const CertificateNotAccepted = "the config server does not accept the certificate of the kubelet"
 
-// MaxReason is the maximum size of ReasonAnnotation and DriftAnnotation in bytes.
+// MaxReason is the maximum size of ReasonAnnotation, DriftAnnotation and FailingUnitsAnnotation in bytes.
 const MaxReason = 2048
 
 // State is what the agent of a host is doing.

@@ -199,6 +199,7 @@ const (
 	AgentNotAnsweringReason      = "AgentNotAnswering"
 	CertificateNotAcceptedReason = "CertificateNotAccepted"
 	UpdateFailingReason          = "UpdateFailing"
+	UnitsFailingReason           = "UnitsFailing"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the

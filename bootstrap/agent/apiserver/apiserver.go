@@ -23,6 +23,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 const (
@@ -211,7 +212,7 @@ func readEvents(body io.Reader, version string, see func(agent.Node)) (string, e
 			if refused.Code == http.StatusGone {
 				return "", errGone
 			}
-			return "", &StatusError{refused.Code, shorten(refused.Message)}
+			return "", &StatusError{refused.Code, excerpt.Of(refused.Message, maxMessage)}
 		}
 		var n node
 		if err := json.Unmarshal(event.Object, &n); err != nil {
@@ -332,13 +333,6 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		if response.StatusCode == http.StatusGone {
 			return nil, errGone
 		}
-		return nil, &StatusError{response.StatusCode, shorten(refused.Message)}
+		return nil, &StatusError{response.StatusCode, excerpt.Of(refused.Message, maxMessage)}
 	}
-}
-
-func shorten(message string) string {
-	if len(message) > maxMessage {
-		return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
-	}
-	return message
 }

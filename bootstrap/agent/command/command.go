@@ -1,7 +1,9 @@
 // Package command runs programs of the host, such as systemctl and useradd, with a time limit, limited output, and
 // without the environment of the agent. It knows nothing of what the programs do.
 //
-// Arguments are visible to every user of the host, and are part of errors: pass secrets by standard input.
+// Arguments are visible to every user of the host, and are part of errors: pass secrets by standard input. What a program
+// writes is not part of errors: it can have secrets, such as the address of a repository with a password, or the output
+// of a script, and errors are reported to the cluster. Detail adds it for the log of the host.
 package command
 
 import (
@@ -19,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 const (
@@ -59,20 +63,15 @@ type Error struct {
 	Command string
 	// ExitCode is that of the program, or -1 if it did not start or was killed.
 	ExitCode int
-	// Message is the end of what the program wrote to standard error, without line breaks at its ends.
+	// Message is the end of what the program wrote to standard error, without line breaks at its ends. It must not
+	// leave the host.
 	Message string
 	// Reason is why it failed: an *exec.ExitError, ErrTooMuchOutput, or the error of a context.
 	Reason error
 }
 
-// Error returns what was run, why it failed, and what it wrote to standard error.
-func (e *Error) Error() string {
-	text := e.Command + ": " + e.Reason.Error()
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
-}
+// Error returns what was run, and why it failed.
+func (e *Error) Error() string { return e.Command + ": " + e.Reason.Error() }
 
 // Unwrap returns why the program failed.
 func (e *Error) Unwrap() error { return e.Reason }
@@ -186,11 +185,36 @@ func supervise(ctx context.Context, pid int, overflow <-chan struct{}) (stopped 
 	return stopped
 }
 
-// describe returns a command for errors.
-func describe(name string, arguments []string) string {
-	text := strings.Join(append([]string{name}, arguments...), " ")
-	if len(text) > maxArguments {
-		text = strings.ToValidUTF8(text[:maxArguments], "") + "…"
+// Detail returns the text of an error, with what the programs wrote whose errors it has. It must not leave the host.
+func Detail(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	for _, failed := range errorsIn(err) {
+		if failed.Message != "" {
+			text = strings.ReplaceAll(text, failed.Error(), failed.Error()+": "+failed.Message)
+		}
 	}
 	return text
+}
+
+// errorsIn returns the errors of programs among an error and those that it wraps.
+func errorsIn(err error) (found []*Error) {
+	switch err := err.(type) { //nolint:errorlint // it unwraps them itself
+	case *Error:
+		return []*Error{err}
+	case interface{ Unwrap() error }:
+		return errorsIn(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range err.Unwrap() {
+			found = append(found, errorsIn(one)...)
+		}
+	}
+	return found
+}
+
+// describe returns a command for errors.
+func describe(name string, arguments []string) string {
+	return excerpt.Of(strings.Join(append([]string{name}, arguments...), " "), maxArguments)
 }

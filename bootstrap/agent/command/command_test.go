@@ -3,6 +3,7 @@ package command_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,9 +34,14 @@ var _ = Describe("A program of the host", func() {
 		Expect(strings.Split(string(output), "\n")).To(ConsistOf("typed x y", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "A=b", "/", ""))
 	})
 
-	It("that fails is an error with its command, code and message, and its output is returned", func() {
+	It("that fails is an error with its command and code, its output is returned, and what it wrote is only in the details", func() {
 		output, err := command.Runner{}.Run(ctx, "sh", "-c", `echo out; printf 'broken\033[31m\n' >&2; exit 7`)
-		Expect(err).To(MatchError(`sh -c echo out; printf 'broken\033[31m\n' >&2; exit 7: exit status 7: broken[31m`))
+		Expect(err).To(MatchError(`sh -c echo out; printf 'broken\033[31m\n' >&2; exit 7: exit status 7`))
+		Expect(command.Detail(err)).To(HaveSuffix("exit status 7: broken[31m"))
+		wrapped := errors.Join(errors.New("other"), fmt.Errorf("unit a.service: %w: correct it", err))
+		Expect(command.Detail(wrapped)).To(And(HavePrefix("other\nunit a.service: sh -c"), HaveSuffix("exit status 7: broken[31m: correct it")))
+		Expect(command.Detail(errors.New("other"))).To(Equal("other"))
+		Expect(command.Detail(nil)).To(BeEmpty())
 		Expect(command.ExitCode(err)).To(Equal(7))
 		Expect(string(output)).To(Equal("out\n"))
 		var failed *exec.ExitError
@@ -94,8 +100,8 @@ var _ = Describe("A program of the host", func() {
 		Expect(err).To(MatchError(command.ErrTooMuchOutput))
 		Expect(output).To(HaveLen(1000))
 		_, err = command.Runner{}.Run(ctx, "sh", "-c", `head -c 10000000 /dev/zero | tr '\0' x >&2; echo end >&2; exit 1`)
-		Expect(err).To(MatchError(HaveSuffix("xxxend")))
-		Expect(len(err.Error())).To(BeNumerically("<", 1500))
+		Expect(command.Detail(err)).To(HaveSuffix("xxxend"))
+		Expect(len(command.Detail(err))).To(BeNumerically("<", 1500))
 	})
 
 	It("that writes too much just before it ends has failed, too", func() {
@@ -110,7 +116,7 @@ var _ = Describe("A program of the host", func() {
 
 	It("has its arguments shortened in errors", func() {
 		_, err := command.Runner{}.Run(ctx, "false", strings.Repeat("ä", 1000))
-		Expect(err).To(MatchError(HaveSuffix("ä…: exit status 1")))
+		Expect(err).To(MatchError(HaveSuffix("ä …: exit status 1")))
 		Expect(len(err.Error())).To(BeNumerically("<", 300))
 	})
 })

@@ -25,6 +25,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 // Limits of answers.
@@ -159,7 +160,9 @@ func (c *Client) Contents(ctx context.Context, resource types.Resource) ([]byte,
 	}
 	contents, err := do(ctx, c.elsewhere, http.MethodGet, address, header, maxContents)
 	if refused := (*StatusError)(nil); errors.As(err, &refused) {
-		return nil, errors.New(err.Error()) // not one of the config server
+		// It is not one of the config server, and what another server says can have what the request has, such as a
+		// password. Errors are reported to the cluster.
+		return nil, fmt.Errorf("the server of the contents answers %d %s", refused.Code, http.StatusText(refused.Code))
 	}
 	if err != nil || ptr.Deref(resource.Compression, "") != "gzip" {
 		return contents, err
@@ -186,7 +189,7 @@ func do(ctx context.Context, client *http.Client, method, address string, header
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNoContent {
-		message, _ := io.ReadAll(io.LimitReader(response.Body, maxMessage))
+		message, _ := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
 		return nil, fmt.Errorf("%s: %w", request.URL.Host, &StatusError{response.StatusCode, printable(message)})
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
@@ -200,12 +203,12 @@ func do(ctx context.Context, client *http.Client, method, address string, header
 }
 
 func printable(message []byte) string {
-	return strings.Map(func(r rune) rune {
+	return excerpt.Of(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, strings.TrimSpace(strings.ToValidUTF8(string(message), "?")))
+	}, strings.TrimSpace(strings.ToValidUTF8(string(message), "?"))), maxMessage)
 }
 
 // gunzip decompresses a gzip file of at most limit decompressed bytes.

@@ -198,6 +198,16 @@ var _ = Describe("Contents at a URL", func() {
 		Expect(err).To(MatchError(agent.ErrNotAccepted))
 	})
 
+	It("that another server refuses are an error without what that server says, which can have the password of the request", func() {
+		elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "no such user: "+r.Header.Get("Authorization"), http.StatusForbidden)
+		}))
+		DeferCleanup(elsewhere.Close)
+		client := begin(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, noCertificate)
+		_, err := client.Contents(context.Background(), types.Resource{Source: new(elsewhere.URL), HTTPHeaders: types.HTTPHeaders{{Name: "Authorization", Value: new("CANARY")}}})
+		Expect(err).To(MatchError("the server of the contents answers 403 Forbidden"))
+	})
+
 	It("at other places are refused", func() {
 		client := begin(nil, noCertificate)
 		for _, source := range []string{"s3://bucket/key", "tftp://host/f", "file:///etc/shadow", ""} {

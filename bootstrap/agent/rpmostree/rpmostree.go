@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 )
 
 // DefaultInterval is how long a client waits before it tries again.
@@ -35,7 +37,7 @@ func (c Client) Run(ctx context.Context, arguments ...string) ([]byte, error) {
 	}
 	for {
 		output, err := c.Runner.Run(ctx, "rpm-ostree", arguments...)
-		if err == nil || !strings.Contains(err.Error(), busy) {
+		if err == nil || !strings.Contains(command.Detail(err), busy) {
 			return output, err
 		}
 		timer := time.NewTimer(interval)

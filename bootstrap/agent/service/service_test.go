@@ -25,6 +25,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
 
@@ -59,6 +60,22 @@ var _ = Describe("The agent on a host", func() {
 		start(w.service())
 		third := w.offer("rendered-c", "c")
 		Eventually(state(w), "15s").Should(Equal("Done " + third))
+	})
+
+	It("reports a kubelet that ends again and again within seconds, although nothing else changes", func() {
+		w := newWorld()
+		w.install("rendered-a", "a")
+		first := w.offer("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		s := w.service()
+		s.unitInterval = 50 * time.Millisecond
+		start(s)
+		Eventually(state(w), "15s").Should(Equal("Done " + first))
+		w.mu.Lock()
+		w.kubelet = unitstate.State{Active: "activating", Sub: "auto-restart", Result: "exit-code", ExitStatus: 1, Restarts: 3}
+		w.mu.Unlock()
+		Eventually(func() string { return w.annotation(agentv1.FailingUnitsAnnotation) }, "5s").
+			Should(Equal("kubelet.service: it ended, and systemd starts it again: result exit-code, exit status 1"))
 	})
 
 	It("logs once why it can't read its Node, and that it can again", func() {

@@ -35,6 +35,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -63,6 +64,7 @@ type world struct {
 	rendered    map[string][]byte // also programs, by hash
 	register    func(w http.ResponseWriter)
 	registered  int
+	kubelet     unitstate.State
 	// expires is when the only certificate expires that the config server accepts, zero if it accepts all.
 	expires time.Time
 }
@@ -262,12 +264,30 @@ func (noExecutor) Difference(context.Context, update.OperatingSystem) (entry upd
 	return "", "", nil
 }
 
+// fakeUnits is the systemd of the host. Without another state, the kubelet runs.
+type fakeUnits struct {
+	agent.Units
+	w *world
+}
+
+func (f fakeUnits) Failing(context.Context) ([]string, error) { return nil, nil }
+func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if f.w.kubelet.Active == "" {
+		return unitstate.State{Unit: unit, Load: "loaded", Active: "active"}, nil
+	}
+	s := f.w.kubelet
+	s.Unit, s.Load = unit, "loaded"
+	return s, nil
+}
+
 func (w *world) service() *Service {
 	return &Service{
 		Root: w.root, Version: "v0.1.0", Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Capabilities: update.AllCapabilities,
 		Executors: func(*hostfiles.Updater) agent.Executors {
 			none := noExecutor{}
-			return agent.Executors{Accounts: none, KubeletFlags: none, Enablement: none, KernelArguments: none, OS: none}
+			return agent.Executors{Accounts: none, KubeletFlags: none, Enablement: none, KernelArguments: none, OS: none, Units: fakeUnits{w: w}}
 		},
 	}
 }

@@ -147,7 +147,7 @@ func (e Enablement) state(ctx context.Context, unit string) (string, error) {
 	output, err := e.Runner.Run(ctx, systemctl, "--root=/", "is-enabled", "--", unit)
 	state, _, _ := strings.Cut(strings.TrimSpace(string(output)), "\n")
 	// The program fails for many states, and for a unit that does not exist. Newer versions print not-found for it.
-	if err != nil && (command.ExitCode(err) < 1 || state == "" && !strings.Contains(err.Error(), noSuchFile)) {
+	if err != nil && (command.ExitCode(err) < 1 || state == "" && !strings.Contains(command.Detail(err), noSuchFile)) {
 		return "", err
 	}
 	if state == "not-found" {

@@ -10,18 +10,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 )
 
-const (
-	systemctl  = "systemctl"
-	journalctl = "journalctl"
-)
+const systemctl = "systemctl"
 
-// Limits of FailedLogs.
-const (
-	logsTimeout    = 20 * time.Second
-	maxFailedUnits = 3
-	maxLines       = 7   // systemd writes up to four of them when a unit fails
-	maxLine        = 160 // in bytes
-)
+// cancelTimeout is how long it may take to cancel a job, and to find out what it waits for.
+const cancelTimeout = 20 * time.Second
 
 // notLoaded is the exit code of systemctl if systemd does not know the unit, as for service scripts (LSB).
 const notLoaded = 5
@@ -57,24 +49,28 @@ func (m Manager) Stop(ctx context.Context, unit string) error {
 }
 
 // run runs a job, and waits for its end. If the time is over before, it cancels the job: it would go on, and later jobs
-// of the unit would wait for it.
+// of the unit would wait for it. The error says for which units the job waits.
 func (m Manager) run(ctx context.Context, verb, unit string) error {
 	_, err := m.Runner.Run(ctx, systemctl, verb, "--", unit)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		m.cancel(unit)
+		if waitsFor := m.cancel(unit); len(waitsFor) > 0 {
+			return fmt.Errorf("%w: it waits for %s", err, strings.Join(waitsFor, " and "))
+		}
 	}
 	return err
 }
 
-// cancel cancels the job of a unit if it has one.
-func (m Manager) cancel(unit string) {
-	ctx, stop := context.WithTimeout(context.Background(), logsTimeout)
+// cancel cancels the job of a unit if it has one, and returns for which units it waited.
+func (m Manager) cancel(unit string) (waitsFor []string) {
+	ctx, stop := context.WithTimeout(context.Background(), cancelTimeout)
 	defer stop()
+	waitsFor, _ = m.waitsFor(ctx, unit)
 	if job, err := m.Runner.Run(ctx, systemctl, "show", "--property=Job", "--value", "--", unit); err == nil {
 		if id := strings.TrimSpace(string(job)); id != "" && id != "0" {
 			_, _ = m.Runner.Run(ctx, systemctl, "cancel", "--", id)
 		}
 	}
+	return waitsFor
 }
 
 // Exists reports whether systemd finds a file of the unit, or of its template. A masked unit counts as one that does
@@ -97,51 +93,4 @@ func (m Manager) Exists(ctx context.Context, unit string) (bool, error) {
 func (m Manager) Reboot(ctx context.Context) error {
 	_, err := m.Runner.Run(ctx, systemctl, "--no-wall", "--no-block", "--check-inhibitors=no", "reboot")
 	return err
-}
-
-// FailedLogs returns the names of units that failed, or that systemd starts again and again, each with the last lines
-// of its journal in this boot, for people. It has a limited size, and is empty if there is none or systemd does not
-// answer.
-func (m Manager) FailedLogs(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, logsTimeout)
-	defer cancel()
-	output, err := m.Runner.Run(ctx, systemctl, "list-units", "--state=failed,"+autoRestart, "--plain", "--no-legend", "--no-pager", "--full")
-	if err != nil {
-		return ""
-	}
-	// What a unit wrote just before it failed can still be on its way to the journal.
-	_, _ = m.Runner.Run(ctx, journalctl, "--sync")
-	var text strings.Builder
-	number := 0
-	for line := range strings.Lines(string(output)) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		if number++; number > maxFailedUnits {
-			text.WriteString("More units failed: see systemctl --failed.\n")
-			break
-		}
-		unit, what := fields[0], " failed:\n"
-		if len(fields) > 3 && fields[3] == autoRestart {
-			what = " ended, and systemd starts it again:\n"
-		}
-		text.WriteString(shorten(unit) + what)
-		logs, _ := m.Runner.Run(ctx, journalctl, "--unit="+unit, "--boot", fmt.Sprintf("--lines=%d", maxLines), "--output=cat", "--no-pager", "--quiet")
-		for line := range strings.Lines(command.Clean(string(logs))) {
-			text.WriteString("  " + shorten(strings.TrimSpace(line)) + "\n")
-		}
-	}
-	return strings.TrimSuffix(text.String(), "\n")
-}
-
-// autoRestart is the state in which a unit that has ended waits until systemd starts it again.
-const autoRestart = "auto-restart"
-
-// shorten returns the beginning of a line.
-func shorten(line string) string {
-	if len(line) <= maxLine {
-		return line
-	}
-	return strings.ToValidUTF8(line[:maxLine], "") + "…"
 }

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/systemd"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
@@ -22,9 +23,14 @@ var units = map[string]string{
 	"counter.service":   "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -c 'echo start >> /run/counter'\nExecReload=/bin/sh -c 'echo reload >> /run/counter'\nExecStop=/bin/sh -c 'echo stop >> /run/counter'\n",
 	"sleeper@.service":  "[Service]\nExecStart=/bin/sleep 1000\n",
 	"hanging.service":   "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\nExecReload=/bin/sleep 1000\n",
-	"failing.service":   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo the reason; exit 3'\n",
-	"verbose.service":   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'for i in 1 2 3 4 5 6 7 8; do head -c 5000 /dev/zero | tr \"\\\\0\" x; echo; done; exit 1'\n",
-	"restarted.service": "[Service]\nExecStart=/bin/sh -c 'echo it never stays up; exit 3'\nRestart=always\nRestartSec=1000\n",
+	"failing.service":   "[Service]\nType=oneshot\nEnvironment=TOKEN=CANARY\nExecStart=/bin/sh -c 'echo $TOKEN; echo $TOKEN >&2; exit 3'\n",
+	"killed.service":    "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'kill -KILL $$$$'\n",
+	"restarted.service": "[Service]\nExecStart=/bin/sh -c 'exit 3'\nRestart=always\nRestartSec=1000\n",
+	"wrong.service":     "[Service]\nType=oneshot\n",
+	"needs.service":     "[Unit]\nRequires=failing.service\nAfter=failing.service\n[Service]\nExecStart=/bin/sleep 1000\n",
+	"slow.service":      "[Unit]\nBefore=middle.service\n[Service]\nType=oneshot\nExecStart=/bin/sleep 1000\nTimeoutStartSec=infinity\n",
+	"middle.service":    "[Unit]\nRequires=slow.service\n[Service]\nExecStart=/bin/sleep 1000\n",
+	"waiting.service":   "[Unit]\nRequires=middle.service\nAfter=middle.service\n[Service]\nExecStart=/bin/sleep 1000\n",
 	"forgotten.service": "[Service]\nExecStart=/bin/sleep 1000\n",
 }
 
@@ -72,10 +78,11 @@ const (
 
 // result is what a method of the manager returned.
 type result struct {
-	Error      string
-	IsTimeout  bool
-	Exists     bool
-	FailedLogs string
+	Error     string
+	IsTimeout bool
+	Exists    bool
+	Failing   []string
+	State     unitstate.State
 }
 
 // call calls a method of the manager, with a unit and a time limit, and prints the result.
@@ -98,8 +105,10 @@ func call(arguments []string) {
 		err = manager.Stop(ctx, unit)
 	case "exists":
 		r.Exists, err = manager.Exists(ctx, unit)
-	case "logs":
-		r.FailedLogs = manager.FailedLogs(ctx)
+	case "failing":
+		r.Failing, err = manager.Failing(ctx)
+	case "state":
+		r.State, err = manager.State(ctx, unit)
 	case "reboot":
 		err = manager.Reboot(ctx)
 	default:
@@ -199,25 +208,50 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 		Eventually(ctx, func() (string, error) { return host.Run(ctx, "systemctl", "list-jobs", "--no-legend") }).WithTimeout(20 * time.Second).Should(BeEmpty())
 	})
 
-	It("says why units failed, in a limited size", func(ctx SpecContext) {
-		Expect(try(ctx, "logs", "")).To(Equal(result{}))
-		Expect(try(ctx, "restart", "failing.service").Error).To(HavePrefix("systemctl restart -- failing.service: exit status 1: Job for failing.service failed"))
-		// systemd writes to the journal by another way than the units: its lines can be before theirs.
-		Expect(try(ctx, "logs", "").FailedLogs).To(MatchRegexp(`(?m)^failing\.service failed:\n(?:  .*\n)*  the reason$`))
-		Expect(try(ctx, "restart", "verbose.service").Error).NotTo(BeEmpty())
-		logs := try(ctx, "logs", "").FailedLogs
-		Expect(logs).To(MatchRegexp(`\nverbose\.service failed:\n(?:  .*\n)*  xxx`))
-		Expect(len(logs)).To(BeNumerically("<", 2*8*170))
-		_, err := host.Run(ctx, "systemctl", "reset-failed")
-		Expect(err).NotTo(HaveOccurred())
+	Context("that asks why units do not do their work", func() {
+		AfterEach(func(ctx SpecContext) {
+			_, err := host.Run(ctx, "systemctl", "stop", "restarted.service", "waiting.service", "middle.service", "slow.service")
+			Expect(err).NotTo(HaveOccurred())
+			_, err = host.Run(ctx, "systemctl", "reset-failed")
+			Expect(err).NotTo(HaveOccurred())
+		})
+		problem := func(ctx context.Context, unit string, mustRun bool) string {
+			GinkgoHelper()
+			r := try(ctx, "state", unit)
+			Expect(r.Error).To(BeEmpty())
+			if problem := r.State.Problem(mustRun); problem != nil {
+				return problem.What
+			}
+			return ""
+		}
 
-		By("restarting a unit again and again")
-		_, err = host.Run(ctx, "systemctl", "start", "restarted.service")
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, func() string { return try(ctx, "logs", "").FailedLogs }).
-			Should(MatchRegexp(`(?m)^restarted\.service ended, and systemd starts it again:\n(?:  .*\n)*  it never stays up$`))
-		_, err = host.Run(ctx, "systemctl", "stop", "restarted.service")
-		Expect(err).NotTo(HaveOccurred())
+		It("gets their results, and no line of their logs", func(ctx SpecContext) {
+			Expect(try(ctx, "failing", "")).To(Equal(result{}))
+			for _, unit := range []string{"failing.service", "killed.service", "wrong.service", "needs.service"} {
+				Expect(try(ctx, "restart", unit).Error).To(And(HavePrefix("systemctl restart -- "+unit+": exit status 1"), Not(ContainSubstring("CANARY"))))
+			}
+			Expect(try(ctx, "failing", "").Failing).To(ContainElements("failing.service", "killed.service"))
+			Expect(problem(ctx, "failing.service", false)).To(Equal("it failed: result exit-code, exit status 3"))
+			Expect(problem(ctx, "killed.service", false)).To(Equal("it failed: result signal, signal 9"))
+			Expect(problem(ctx, "wrong.service", false)).To(HavePrefix("systemd can't start it: its unit file is bad-setting"))
+			Expect(problem(ctx, "needs.service", true)).To(Equal("it is not running: it needs failing.service, which failed"))
+			Expect(problem(ctx, "none.service", true)).To(BeEmpty())
+			Expect(problem(ctx, "systemd-journald.service", true)).To(BeEmpty())
+		})
+
+		It("sees one that systemd starts again", func(ctx SpecContext) {
+			_, err := host.Run(ctx, "systemctl", "start", "restarted.service")
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() []string { return try(ctx, "failing", "").Failing }).Should(ContainElement("restarted.service"))
+			Expect(problem(ctx, "restarted.service", false)).To(Equal("it ended, and systemd starts it again: result exit-code, exit status 3"))
+		})
+
+		It("gets the unit for which another one waits, also through a third one", func(ctx SpecContext) {
+			_, err := host.Run(ctx, "systemctl", "--no-block", "start", "waiting.service")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(problem(ctx, "waiting.service", true)).To(Equal("it has not started: it waits for slow.service"))
+			Expect(callWithin(ctx, time.Second, "restart", "waiting.service").Error).To(HaveSuffix(": it waits for slow.service"))
+		})
 	})
 
 	It("reboots", func(ctx SpecContext) {

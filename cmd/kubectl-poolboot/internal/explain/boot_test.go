@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -151,6 +152,26 @@ var _ = Describe("explain machine and explain node", func() {
 		},
 		Entry("while it is drained", bootstrapv1.UpdateDrainingReason, "Node infra-x7k2m is drained", 0),
 		Entry("after it failed", bootstrapv1.UpdateDegradedReason, "Node infra-x7k2m: correct this", 2, "Node infra-x7k2m: correct this"),
+	)
+
+	DescribeTable("name each unit that fails on the host and the command that shows its log, and never that there is nothing to do",
+		func(status metav1.ConditionStatus, reason, message string) {
+			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
+			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: status, Reason: reason, Message: message})
+			node.Annotations[agentv1.FailingUnitsAnnotation] = "kubelet.service: it ended, and systemd starts it again: result exit-code, exit status 1\napp.service: it failed: result timeout"
+			answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
+			Expect(r.Code).To(Equal(2))
+			Expect(answer.Todo).To(ContainElements(
+				"kubelet.service: it ended, and systemd starts it again: result exit-code, exit status 1 (on the host, see journalctl -u kubelet.service)",
+				"app.service: it failed: result timeout (on the host, see journalctl -u app.service)",
+			))
+			_, r = asked(true, "node", "infra-x7k2m")
+			Expect(r.Out).NotTo(ContainSubstring("To do:\n  nothing"))
+		},
+		Entry("while the Node is Ready and the condition Updated is not written yet", metav1.ConditionTrue, bootstrapv1.UpdateDoneReason, "Node infra-x7k2m runs rendered-infra-1"),
+		Entry("while the host is drained", metav1.ConditionFalse, bootstrapv1.UpdateDrainingReason, "Node infra-x7k2m is drained"),
+		Entry("while the host is verified", metav1.ConditionFalse, bootstrapv1.UpdateVerifyingReason, "Node infra-x7k2m was changed"),
+		Entry("while the host waits for others", metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node infra-x7k2m waits"),
 	)
 
 	It("print which update gate a host waits for", func() {

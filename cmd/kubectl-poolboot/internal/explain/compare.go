@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -84,6 +85,9 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		return b
 	}
 	b.compareConfiguration(s)
+	for _, unit := range hoststate.ReportOf(s.node).FailingUnits {
+		b.addTask(unit.String())
+	}
 	registration, err := s.register(b.Pool, synced)
 	if err != nil {
 		b.addTask(err.Error())
