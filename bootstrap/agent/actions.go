@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// act reloads and restarts units. If that fails, the update is undone.
+// act reloads, restarts and starts units. If that fails, the update is undone.
 func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	mayContinue, err := a.resume()
 	if err != nil {
@@ -34,7 +36,10 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	}); err != nil {
 		return now, err
 	}
-	restarted, err := a.runActions(ctx, u.plan.Actions)
+	restarted, err := a.runActions(ctx, actionsOf(u.plan.Steps))
+	if err == nil {
+		err = a.startUnits(ctx, unitsToStart(u.plan.Steps))
+	}
 	switch {
 	case ctx.Err() != nil:
 		return now, ctx.Err()
@@ -93,20 +98,60 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restar
 	return restarted, nil
 }
 
-// undoActions makes units use the previous configuration again. All actions are tried.
+// actionsOf returns the actions of steps. systemd also reads its units again if some stop or start: their files and
+// links changed.
+func actionsOf(steps update.Steps) []update.Action {
+	if len(steps.Stop)+len(steps.Start) == 0 {
+		return steps.Actions
+	}
+	return append([]update.Action{{Type: update.DaemonReload}}, steps.Actions...)
+}
+
+// unitsToStart returns the units that start after the actions: also those that stopped, if they still exist and
+// something wants them.
+func unitsToStart(steps update.Steps) []string {
+	units := slices.Concat(steps.Start, steps.Stop)
+	slices.Sort(units)
+	return slices.Compact(units)
+}
+
+// stopFirst stops the units that an update stops, while systemd still knows how. Before a reboot, it only helps: what a
+// unit that goes on is in the way of fails by itself.
+func (a *Agent) stopFirst(ctx context.Context, u *hostUpdate) error {
+	err := a.stopUnits(ctx, u.plan.Stop)
+	if err != nil && u.plan.Reboots() && ctx.Err() == nil {
+		a.Log.Error("a unit did not stop before the reboot", "error", err)
+		return nil
+	}
+	return err
+}
+
+// stopUnits stops all units at the same time, within the time limit of one action.
+func (a *Agent) stopUnits(ctx context.Context, units []string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	return a.do(ctx, "stop "+strings.Join(units, " "), func(ctx context.Context) error { return a.Executors.Units.Stop(ctx, units...) })
+}
+
+// startUnits starts all units at the same time, within the time limit of one action.
+func (a *Agent) startUnits(ctx context.Context, units []string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	return a.do(ctx, "start "+strings.Join(units, " "), func(ctx context.Context) error { return a.Executors.Units.Start(ctx, units...) })
+}
+
+// undoActions makes units use the previous configuration again. All actions are tried. If the update has not come to
+// its actions, only units that it stopped are restarted.
 func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
-	units := a.Executors.Units
-	err := a.do(ctx, string(update.DaemonReload), units.DaemonReload)
-	if a.journal.HasActed {
-		for _, action := range u.plan.Actions {
+	err := a.do(ctx, string(update.DaemonReload), a.Executors.Units.DaemonReload)
+	for _, action := range u.plan.Undo.Actions {
+		hasStopped := slices.Contains(u.plan.Stop, action.Unit) || slices.Contains(u.plan.Stop, hosttree.TemplateOf(action.Unit))
+		if a.journal.HasActed || action.Type == update.Restart && hasStopped {
 			_, failed := a.runActions(ctx, []update.Action{action})
 			err = errors.Join(err, failed)
 		}
 	}
-	if !u.plan.Reboots() {
-		for _, unit := range u.stoppedUnits() {
-			err = errors.Join(err, a.do(ctx, "start "+unit, func(ctx context.Context) error { return units.Restart(ctx, unit) }))
-		}
-	}
-	return err
+	return errors.Join(err, a.startUnits(ctx, unitsToStart(u.plan.Undo)))
 }

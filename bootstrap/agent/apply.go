@@ -43,7 +43,7 @@ func (a *Agent) apply(ctx context.Context) (time.Duration, error) {
 	a.report.setUpdate(u, agentv1.Applying)
 	err = a.prepare(ctx, u)
 	if err == nil {
-		err = a.stopRemoved(ctx, u)
+		err = a.stopFirst(ctx, u)
 	}
 	if err == nil {
 		err = a.carryOut(ctx, u.plan.Operations, func() error { return a.applyFiles(ctx, u) })
@@ -108,19 +108,6 @@ func (a *Agent) executor(kind update.OperationKind) (Executor, error) {
 		return a.Executors.OS, nil
 	}
 	return nil, fmt.Errorf("this agent knows no operations of kind %s: it must be updated first", kind)
-}
-
-// stopRemoved stops units whose files leave the configuration, while systemd still knows how.
-func (a *Agent) stopRemoved(ctx context.Context, u *hostUpdate) error {
-	if u.plan.Reboots() {
-		return nil
-	}
-	for _, unit := range u.removedUnits() {
-		if err := a.do(ctx, "stop "+unit, func(ctx context.Context) error { return a.Executors.Units.Stop(ctx, unit) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // applyFiles changes the files of the host, unless that was done before an interruption.
@@ -264,6 +251,9 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		return now, err
 	}
 	a.report.set(a.journal.Target, agentv1.Applying, "the update failed and is being undone: "+a.journal.Failed.Why)
+	if err := a.stopUnits(ctx, u.plan.Undo.Stop); err != nil { // if that is in the way of an operation, it fails
+		a.Log.Error("a unit did not stop", "error", err)
+	}
 	if err := a.carryOut(ctx, update.Undo(u.plan.Operations), a.undoFiles); err != nil {
 		return now, fmt.Errorf("undo the update: %w", err)
 	}

@@ -83,7 +83,7 @@ func (a *Agent) repairWait() time.Duration {
 
 // isRepairable reports whether a difference is one of something that Poolboot wrote.
 func isRepairable(d difference) bool {
-	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked
+	return d.Kind != string(hostfiles.AdditionalDropIn) && d.Kind != isMasked && d.Kind != isOverridden
 }
 
 // newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else

@@ -35,10 +35,12 @@ type world struct {
 	// State of the host that is not in files.
 	enablement map[string]update.Enablement
 	masked     []string
-	accounts   map[string]string
-	arguments  []string
-	os         update.OperatingSystem
-	flags      bool // whether the kubelet's flags follow from the file
+	// dropIns, overriding and overridingMasks are what Units.Overrides returns.
+	dropIns, overriding, overridingMasks []string
+	accounts                             map[string]string
+	arguments                            []string
+	os                                   update.OperatingSystem
+	flags                                bool // whether the kubelet's flags follow from the file
 	// running are the arguments of the running kernel, and runningOS is its image.
 	running   []string
 	runningOS string
