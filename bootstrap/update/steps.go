@@ -206,10 +206,12 @@ func (t transition) steps(changes []Change) Steps {
 	maps.Copy(stops, t.masked)
 	maps.Copy(stops, t.disabled)
 	s.Stop = selectUnits(stops, stoppableTypes)
-	maps.DeleteFunc(starts, func(unit string, _ bool) bool {
-		isRestarted := slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Type == Restart && a.Unit == unit })
-		return isRestarted || strings.Contains(unit, "@.")
-	})
+	for _, action := range s.Actions {
+		if action.Type == Restart {
+			delete(starts, action.Unit)
+		}
+	}
+	maps.DeleteFunc(starts, func(unit string, _ bool) bool { return strings.Contains(unit, "@.") })
 	s.Start = selectUnits(starts, startableTypes)
 	return s
 }
@@ -222,13 +224,13 @@ func findSteps(before, after Config, changes []Change) (_ []Change, there, back 
 	changes = forward.withActions(changes)
 	there, back = forward.steps(changes), backward.steps(undone)
 	if slices.ContainsFunc(there.Actions, isOfType(Reboot)) {
-		for unit := range backward.enabled {
-			isStopped := slices.Contains(there.Stop, unit) || slices.Contains(there.Stop, hosttree.TemplateOf(unit))
-			if isStopped && !strings.Contains(unit, "@.") {
-				back.Start = append(back.Start, unit)
-			}
+		stopped := map[string]bool{}
+		for _, unit := range there.Stop {
+			stopped[unit] = true
 		}
-		slices.Sort(back.Start)
+		starts := maps.Clone(backward.enabled)
+		maps.DeleteFunc(starts, func(unit string, _ bool) bool { return !isIn(stopped, unit) || strings.Contains(unit, "@.") })
+		back.Start = selectUnits(starts, processTypes)
 	}
 	return changes, there, back
 }

@@ -147,15 +147,18 @@ func (m Manager) Overrides(ctx context.Context, units []string, configured map[s
 	return dropIns, files, masked, nil
 }
 
-// paths returns absolute paths that are separated by spaces, and can have spaces.
+// paths returns absolute paths that are separated by spaces. One that has spaces is in quotes, but not in old versions.
 func paths(list string) (paths []string) {
 	for part := range strings.SplitSeq(list, " ") {
 		switch {
-		case strings.HasPrefix(part, "/"):
+		case strings.HasPrefix(strings.TrimPrefix(part, `"`), "/"):
 			paths = append(paths, part)
 		case len(paths) > 0:
 			paths[len(paths)-1] += " " + part
 		}
+	}
+	for i := range paths {
+		paths[i] = strings.Trim(paths[i], `"`)
 	}
 	return paths
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -48,7 +50,11 @@ func bootHost(ctx context.Context) *baremetal.Host {
 	DeferCleanup(host.PowerCut)
 	var list []object
 	for name, contents := range units {
-		list = append(list, object{"name": name, "contents": contents, "enabled": strings.HasSuffix(name, "wanted.service")})
+		unit := object{"name": name, "contents": contents}
+		if strings.Contains(contents, "[Install]") {
+			unit["enabled"] = true
+		}
+		list = append(list, unit)
 	}
 	list = append(list, object{"name": "masked.service", "mask": true})
 	Expect(host.Deploy(baremetal.KubeletImage, encode(object{"ignition": object{"version": "3.4.0"}, "systemd": object{"units": list}}))).To(Succeed())
@@ -201,7 +207,8 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 		succeed(ctx, "start", "none.service none@.service masked.service unwanted.service wanted.service")
 		Expect(state(ctx, "wanted.service")).To(Equal("active"))
 		Expect(state(ctx, "unwanted.service")).To(Equal("inactive"), "only the shutdown wants it")
-		Expect(host.WriteFile("/etc/systemd/system/multi-user.target.wants/failing.service", []byte(units["failing.service"]), 0o644)).To(Succeed())
+		_, err := host.Run(ctx, "ln", "-s", "../failing.service", "/etc/systemd/system/multi-user.target.wants/failing.service")
+		Expect(err).NotTo(HaveOccurred())
 		succeed(ctx, "daemon-reload", "")
 		Expect(try(ctx, "start", "failing.service").Error).To(ContainSubstring("Job for failing.service failed"))
 		Expect(host.Remove("/etc/systemd/system/multi-user.target.wants/failing.service")).To(Succeed())
@@ -212,17 +219,24 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 	It("finds what overrides a unit, wherever systemd reads units", func(ctx SpecContext) {
 		Expect(try(ctx, "overrides", "counter.service sleeper@.service systemd-journald.service masked.service none.service")).
 			To(Equal(result{Masked: []string{"masked.service"}}))
+		writeFile := func(name, contents string) {
+			GinkgoHelper()
+			_, err := host.Run(ctx, "mkdir", "-p", path.Dir(name))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(host.WriteFile(name, []byte(contents), 0o644)).To(Succeed())
+		}
 		var want []string
 		for _, directory := range []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/system"} {
-			name := directory + "/counter.service.d/by hand.conf"
-			want = append(want, name)
-			Expect(host.WriteFile(name, []byte("[Unit]\nDescription="+directory+"\n"), 0o644)).To(Succeed())
+			want = append(want, directory+"/counter.service.d/by hand.conf")
 		}
-		for _, name := range []string{"/etc/systemd/system/service.d/all.conf", "/run/systemd/system/service.d/all2.conf"} {
-			want = append(want, name)
-			Expect(host.WriteFile(name, []byte("[Unit]\n"), 0o644)).To(Succeed())
+		want = append(want, "/etc/systemd/system/service.d/all.conf", "/run/systemd/system/service.d/all2.conf")
+		for i, name := range want { // of drop-ins with one name, systemd reads only the first
+			if i < 4 {
+				want[i] = strings.Replace(name, "by hand", fmt.Sprintf("by hand %d", i), 1)
+			}
+			writeFile(want[i], "[Unit]\n")
 		}
-		Expect(host.WriteFile("/run/systemd/transient/wanted.service", []byte(units["wanted.service"]), 0o644)).To(Succeed())
+		writeFile("/run/systemd/transient/wanted.service", units["wanted.service"])
 		succeed(ctx, "daemon-reload", "")
 		found := try(ctx, "overrides", "counter.service wanted.service")
 		Expect(found.DropIns).To(ConsistOf(want))
