@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// act reloads and restarts units. If that fails, the update is undone.
+// act reloads, restarts and starts units. If that fails, the update is undone.
 func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	mayContinue, err := a.resume()
 	if err != nil {
@@ -42,7 +43,10 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	}); err != nil {
 		return now, err
 	}
-	restarted, err := a.runActions(work, u.plan.Actions)
+	restarted, err := a.runActions(work, actionsOf(u.plan.Steps))
+	if err == nil {
+		err = a.startUnits(work, unitsToStart(u.plan.Steps))
+	}
 	switch {
 	case ctx.Err() != nil:
 		return now, ctx.Err()
@@ -100,4 +104,48 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restar
 		}
 	}
 	return restarted, nil
+}
+
+// actionsOf returns the actions of steps. systemd also reads its units again if some stop or start: their files and
+// links changed.
+func actionsOf(steps update.Steps) []update.Action {
+	if len(steps.Stop)+len(steps.Start) == 0 {
+		return steps.Actions
+	}
+	return append([]update.Action{{Type: update.DaemonReload}}, steps.Actions...)
+}
+
+// unitsToStart returns the units that start after the actions: also those that stopped, if they still exist and
+// something wants them.
+func unitsToStart(steps update.Steps) []string {
+	units := slices.Concat(steps.Start, steps.Stop)
+	slices.Sort(units)
+	return slices.Compact(units)
+}
+
+// stopFirst stops the units that an update stops, while systemd still knows how. Before a reboot, it only helps: what a
+// unit that goes on is in the way of fails by itself.
+func (a *Agent) stopFirst(ctx context.Context, u *hostUpdate) error {
+	err := a.stopUnits(ctx, u.plan.Stop)
+	if err != nil && u.plan.Reboots() && ctx.Err() == nil {
+		a.Log.Error("a unit did not stop before the reboot", "error", err)
+		return nil
+	}
+	return err
+}
+
+// stopUnits stops all units at the same time, within the time limit of one action.
+func (a *Agent) stopUnits(ctx context.Context, units []string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	return a.do(ctx, "stop "+strings.Join(units, " "), func(ctx context.Context) error { return a.Executors.Units.Stop(ctx, units...) })
+}
+
+// startUnits starts all units at the same time, within the time limit of one action.
+func (a *Agent) startUnits(ctx context.Context, units []string) error {
+	if len(units) == 0 {
+		return nil
+	}
+	return a.do(ctx, "start "+strings.Join(units, " "), func(ctx context.Context) error { return a.Executors.Units.Start(ctx, units...) })
 }

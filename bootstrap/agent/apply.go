@@ -66,7 +66,7 @@ func (a *Agent) carryOutUpdate(ctx context.Context, u *hostUpdate) error {
 	if err := a.prepare(ctx, u); err != nil {
 		return err
 	}
-	if err := a.stopRemoved(ctx, u); err != nil {
+	if err := a.stopFirst(ctx, u); err != nil {
 		return err
 	}
 	for _, group := range groupsOf(u.plan.Operations) {
@@ -131,19 +131,6 @@ func (a *Agent) executor(kind update.OperationKind) (Executor, error) {
 		return a.Executors.OS, nil
 	}
 	return nil, fmt.Errorf("this agent knows no operations of kind %s: it must be updated first", kind)
-}
-
-// stopRemoved stops units whose files leave the configuration, while systemd still knows how.
-func (a *Agent) stopRemoved(ctx context.Context, u *hostUpdate) error {
-	if u.plan.Reboots() {
-		return nil
-	}
-	for _, unit := range u.removedUnits() {
-		if err := a.do(ctx, "stop "+unit, func(ctx context.Context) error { return a.Executors.Units.Stop(ctx, unit) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // applyFiles changes the files of the host, unless that was done before an interruption.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -37,6 +38,8 @@ const (
 	otherEnablement = "Enablement"
 	// isMasked is a unit that is masked, and not by the configuration.
 	isMasked = "Masked"
+	// isOverridden is a file that takes the place of a unit's file in the configuration.
+	isOverridden = "Overridden"
 	// otherOS is an entry, such as osImageURL, that the running operating system does not have.
 	otherOS = "OperatingSystem"
 )
@@ -50,8 +53,10 @@ func (d difference) String() string { return d.Name + ": " + d.Kind }
 type current struct {
 	revision string
 	// config is the name of the rendered config.
-	config    string
-	units     []string
+	config string
+	units  []string
+	// paths are those of the configuration.
+	paths     map[string]bool
 	arguments []string
 	os        update.OperatingSystem
 	// isOSKnown is set once osDrift is known. The running operating system is another one only after a reboot.
@@ -85,7 +90,10 @@ func (a *Agent) loadCurrent(ctx context.Context, node Node) error {
 	if err != nil {
 		return err
 	}
-	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}}
+	c := &current{revision: t.revision, config: t.Config.Name, arguments: argumentsOf(t.config), os: t.config.OS, repairs: t.RepairsDrift, offer: t.Agent, enablement: map[string]update.Enablement{}, paths: map[string]bool{}}
+	for name := range hosttree.New(t.config.Ignition) {
+		c.paths[name] = true
+	}
 	for _, unit := range t.config.Ignition.Systemd.Units {
 		c.units = append(c.units, unit.Name)
 		if !ptr.Deref(unit.Mask, false) {
@@ -127,8 +135,13 @@ func (a *Agent) watchedPaths(ctx context.Context, t *target, units []string) ([]
 			}
 		}
 	}
+	for _, directory := range ignition.UnitDirectories {
+		paths = append(paths, path.Join(directory, "service.d")+"/")
+	}
 	for _, unit := range units {
-		paths = append(paths, path.Join(hosttree.UnitDirectory, unit), path.Join(hosttree.UnitDirectory, unit+".d")+"/")
+		for _, directory := range ignition.UnitDirectories {
+			paths = append(paths, path.Join(directory, unit), path.Join(directory, unit+".d")+"/")
+		}
 		for _, directory := range enabledIn {
 			paths = append(paths, path.Join(hosttree.UnitDirectory, directory, unit))
 		}
@@ -187,9 +200,9 @@ func (a *Agent) argumentDrift() (drift []difference) {
 	return drift
 }
 
-// unitDrift returns the units that differ in how they are enabled or masked, by the paths of their files. Those whose
-// files differ are among the other differences already. Without an answer of systemctl, which is logged, there are
-// none: the host is checked again in an hour.
+// unitDrift returns the units that differ in how they are enabled or masked, by the paths of their files, and what
+// overrides units. What is among the known differences already is left out. Without an answer of systemctl, which is
+// logged, there are none: the host is checked again in an hour.
 func (a *Agent) unitDrift(ctx context.Context, known []difference) (drift []difference) {
 	if len(a.current.enablement) == 0 {
 		return nil
@@ -199,15 +212,28 @@ func (a *Agent) unitDrift(ctx context.Context, known []difference) (drift []diff
 	differing, masked, err := a.Executors.Enablement.Differing(limited, a.current.enablement)
 	if err != nil {
 		a.Log.Error("whether units are enabled is not known", "error", err)
-		return nil
 	}
-	for kind, units := range map[string][]string{otherEnablement: differing, isMasked: masked} {
-		for _, unit := range units {
-			name := path.Join(hosttree.UnitDirectory, unit)
-			if !slices.ContainsFunc(known, func(d difference) bool { return d.Name == name }) {
-				drift = append(drift, difference{name, kind})
-			}
+	dropIns, files, masks, err := a.Executors.Units.Overrides(limited, slices.Sorted(maps.Keys(a.current.enablement)), a.current.paths)
+	if err != nil {
+		a.Log.Error("what overrides units is not known", "error", err)
+	}
+	add := func(kind, name string) {
+		isKnown := func(d difference) bool { return d.Name == name }
+		if !slices.ContainsFunc(known, isKnown) && !slices.ContainsFunc(drift, isKnown) {
+			drift = append(drift, difference{name, kind})
 		}
+	}
+	for _, unit := range slices.Concat(masked, masks) {
+		add(isMasked, path.Join(hosttree.UnitDirectory, unit))
+	}
+	for _, unit := range differing {
+		add(otherEnablement, path.Join(hosttree.UnitDirectory, unit))
+	}
+	for _, name := range files {
+		add(isOverridden, name)
+	}
+	for _, name := range dropIns {
+		add(string(hostfiles.AdditionalDropIn), name)
 	}
 	slices.SortFunc(drift, func(a, b difference) int { return strings.Compare(a.Name, b.Name) })
 	return drift

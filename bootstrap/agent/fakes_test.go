@@ -158,7 +158,12 @@ func (f fakeUnits) Reload(ctx context.Context, unit string) error { return f.cal
 func (f fakeUnits) Restart(ctx context.Context, unit string) error {
 	return f.call(ctx, "restart "+unit)
 }
-func (f fakeUnits) Stop(ctx context.Context, unit string) error { return f.call(ctx, "stop "+unit) }
+func (f fakeUnits) Stop(ctx context.Context, units ...string) error {
+	return f.call(ctx, "stop "+strings.Join(units, " "))
+}
+func (f fakeUnits) Start(ctx context.Context, units ...string) error {
+	return f.call(ctx, "start "+strings.Join(units, " "))
+}
 func (f fakeUnits) Exists(_ context.Context, unit string) (bool, error) {
 	return unit != "crio.service", f.w.fails["exists"]
 }
@@ -184,6 +189,12 @@ func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error
 	}
 	s.Unit, s.Load = unit, "loaded"
 	return s, f.w.fails["show"]
+}
+
+func (f fakeUnits) Overrides(_ context.Context, units []string, configured map[string]bool) (dropIns, files, masked []string, _ error) {
+	Expect(configured).To(HaveKey(ignition.MachineConfigPath))
+	Expect(units).NotTo(BeEmpty())
+	return f.w.dropIns, f.w.overriding, f.w.overridingMasks, f.w.fails["show"]
 }
 
 type fakeRebooter struct{ w *world }

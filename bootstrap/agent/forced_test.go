@@ -36,17 +36,17 @@ var _ = It("A forced update disables a unit by its new file before it is undone,
 })
 
 var _ = It("A forced update acts on what was changed by hand and leaves the configuration", func() {
-	config := withFiles("/etc/reload/f", "a")
+	config := withFiles("/etc/restart/f", "a")
 	config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true)}
 	w := newWorld()
 	w.install(w.assign("rendered-a", config))
 	Expect(w.run()).To(Succeed())
 	Expect(w.enablement["web.service"]).To(Equal(update.Enabled))
-	w.write("etc/reload/f", "by hand")
+	w.write("etc/restart/f", "by hand")
 	w.write("etc/systemd/system/web.service", "by hand")
 	w.offer(w.assign("rendered-b", withFiles(), func(a *assignment.Assignment) { a.Force = "1" }))
 	Expect(w.run()).To(Succeed())
 	Expect(w.state()).To(HavePrefix("Done "))
-	Expect(w.calls).To(ContainElements("stop web.service", "reload web.service"))
+	Expect(w.calls).To(ContainElements("stop web.service", "restart kubelet.service"))
 	Expect(w.enablement["web.service"]).NotTo(Equal(update.Enabled))
 })

@@ -69,8 +69,12 @@ type Units interface {
 	Reload(ctx context.Context, unit string) error
 	// Restart starts the unit if it is not active.
 	Restart(ctx context.Context, unit string) error
-	// Stop stops a unit. It is no error if it is not active or does not exist.
-	Stop(ctx context.Context, unit string) error
+	// Stop stops units, and all instances of templates. It tries all of them. It is no error if one is not active or
+	// does not exist.
+	Stop(ctx context.Context, units ...string) error
+	// Start starts units that something active wants, and leaves out others and what does not exist or is masked. It
+	// tries all of them.
+	Start(ctx context.Context, units ...string) error
 	// Exists reports whether systemd knows a file of the unit, or of its template.
 	Exists(ctx context.Context, unit string) (bool, error)
 	// Failing returns the names of the units that failed, that systemd is about to start again, or whose files it can't
@@ -80,6 +84,10 @@ type Units interface {
 	States(ctx context.Context, units ...string) ([]unitstate.State, error)
 	// State returns the state of a unit, with what it waits for and which of the units that it needs failed.
 	State(ctx context.Context, unit string) (unitstate.State, error)
+	// Overrides returns drop-ins, and files that take the place of files of units in a configuration, that systemd has
+	// loaded for units and that neither the configuration nor the operating system has, and the units that are masked,
+	// and not by the configuration. configured has the paths of the configuration.
+	Overrides(ctx context.Context, units []string, configured map[string]bool) (dropIns, files, masked []string, err error)
 }
 
 // Rebooter reboots the host.

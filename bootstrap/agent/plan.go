@@ -62,7 +62,7 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 			missing = append(missing, d.Name)
 		case additionalArgument:
 			additional = append(additional, d.Name)
-		case string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked: // it stays
+		case string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked, isOverridden: // it stays
 		default:
 			isDrifted[d.Name] = true
 		}
@@ -249,30 +249,5 @@ func (u *hostUpdate) obstacles() string {
 	return "the host can't change to " + u.after.Config.Name + ": " + strings.Join(parts, "; ")
 }
 
-// removedUnits returns the units of the configuration whose files the update removes.
-func (u *hostUpdate) removedUnits() (units []string) {
-	for _, operation := range u.plan.Operations {
-		directory, name := path.Split(operation.Name)
-		if operation.Kind == update.ChangePath && path.Clean(directory) == hosttree.UnitDirectory && operation.After.Path == nil &&
-			operation.Before.Path != nil && operation.Before.Path.Type == hosttree.File {
-			units = append(units, name)
-		}
-	}
-	return units
-}
-
 // isRepair reports whether the configuration stays the same.
 func (u *hostUpdate) isRepair() bool { return u.before.revision == u.after.revision }
-
-// stoppedUnits returns the units that the configuration before the update enables, of those that are stopped because
-// the update removes their files: to stop a template stops its instances.
-func (u *hostUpdate) stoppedUnits() (units []string) {
-	removed := u.removedUnits()
-	for _, unit := range u.before.config.Ignition.Systemd.Units {
-		isTemplate := strings.Contains(unit.Name, "@.") // an instance of it is not known by its name
-		if ptr.Deref(unit.Enabled, false) && !isTemplate && (slices.Contains(removed, unit.Name) || slices.Contains(removed, hosttree.TemplateOf(unit.Name))) {
-			units = append(units, unit.Name)
-		}
-	}
-	return units
-}

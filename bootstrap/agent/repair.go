@@ -88,7 +88,7 @@ func (a *Agent) repairWait() time.Duration {
 
 // isRepairable reports whether a difference is one of something that Poolboot wrote, and that it can write again.
 func isRepairable(d difference) bool {
-	return !slices.Contains([]string{string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked}, d.Kind)
+	return !slices.Contains([]string{string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked, isOverridden}, d.Kind)
 }
 
 // newRepair returns the repair of those differences whose entries need neither a drain nor a reboot. Everything else

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -114,7 +116,7 @@ func (a *Agent) undoSteps(u *hostUpdate, err error) []undoStep {
 		unread := a.simpleStep("everything else", func(context.Context) error { return err })
 		return []undoStep{files, unread}
 	}
-	var steps []undoStep
+	steps := []undoStep{a.simpleStep("units that the update added", func(ctx context.Context) error { return a.stopUnits(ctx, u.plan.Undo.Stop) })}
 	for _, group := range groupsOf(update.Undo(u.plan.Operations)) {
 		steps = append(steps, undoStep{
 			run: func(ctx context.Context) []leftEntry { return a.undoGroup(ctx, group) },
@@ -209,29 +211,26 @@ func (a *Agent) undoFiles() error {
 }
 
 // undoActions makes units use the previous configuration again, unless the host is about to boot with it. All actions
-// are tried. What the reboot of the host would not change is added to why the update failed, and is no error.
+// are tried. If the update has not come to its actions, only units that it stopped are restarted. What the reboot of the host would not change is added to why the update failed, and is no error.
 func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
 	if u.plan.Reboots() && a.Clock.BootID() != a.journal.FirstBoot {
 		return nil
 	}
-	units := a.Executors.Units
-	left := a.do(ctx, string(update.DaemonReload), units.DaemonReload)
+	left := a.do(ctx, string(update.DaemonReload), a.Executors.Units.DaemonReload)
 	var failed error
-	if a.journal.HasActed {
-		for _, action := range u.plan.Actions {
-			_, err := a.runActions(ctx, []update.Action{action})
-			if restartsKubelet([]update.Action{action}) {
-				left = errors.Join(left, err)
-			} else {
-				failed = errors.Join(failed, err)
-			}
+	for _, action := range u.plan.Undo.Actions {
+		hasStopped := slices.Contains(u.plan.Stop, action.Unit) || slices.Contains(u.plan.Stop, hosttree.TemplateOf(action.Unit))
+		if !a.journal.HasActed && !(action.Type == update.Restart && hasStopped) {
+			continue
+		}
+		_, err := a.runActions(ctx, []update.Action{action})
+		if restartsKubelet([]update.Action{action}) {
+			left = errors.Join(left, err)
+		} else {
+			failed = errors.Join(failed, err)
 		}
 	}
-	if !u.plan.Reboots() {
-		for _, unit := range u.stoppedUnits() {
-			failed = errors.Join(failed, a.do(ctx, "start "+unit, func(ctx context.Context) error { return units.Restart(ctx, unit) }))
-		}
-	}
+	failed = errors.Join(failed, a.startUnits(ctx, unitsToStart(u.plan.Undo)))
 	if failed != nil && ctx.Err() == nil {
 		a.Log.Error("an action failed after the update was undone", "error", failed)
 		a.journal.Failed.Why = shorten(a.journal.Failed.Why+"\nAfter the update was undone: "+failed.Error(), agentv1.MaxReason)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -12,6 +13,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
+
+// lastIndex returns the last index of a step.
+func lastIndex(steps []string, step string) int {
+	for i, s := range slices.Backward(steps) {
+		if s == step {
+			return i
+		}
+	}
+	return -1
+}
 
 var _ = Describe("An update that fails", func() {
 	DescribeTable("is undone, with the reason, and not tried again", func(file string, calls []string, breaks func(*world), reason string) {
@@ -63,8 +74,8 @@ var _ = Describe("An update that fails", func() {
 		w.fails["reload web.service"] = errors.New("exit status 1")
 		w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b"), quiet))
 		Expect(w.run()).To(Succeed())
-		Expect(w.calls).To(ContainElement("restart enabled.service"))
-		Expect(w.calls).NotTo(ContainElement("restart disabled.service"))
+		Expect(w.calls).To(ContainElements("stop disabled.service enabled.service", "start enabled.service"))
+		Expect(w.calls).NotTo(ContainElement(And(HavePrefix("start "), ContainSubstring("disabled.service"))))
 	})
 
 	It("starts the units again that it stopped, and the instances of templates", func() {
@@ -82,7 +93,61 @@ var _ = Describe("An update that fails", func() {
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/reload/f", "b"), none))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Degraded " + second))
-		Expect(w.calls).To(Equal([]string{"stop web.service", "stop t@.service", "daemon-reload", "restart t@1.service", "restart web.service"}))
+		Expect(w.calls).To(Equal([]string{"stop t@.service t@1.service web.service", "daemon-reload", "restart web.service", "start t@1.service"}))
+	})
+
+	Describe("after which units are others", func() {
+		none := func(a *assignment.Assignment) {
+			for _, name := range []string{"old.service", "new.service"} {
+				a.Policy.Units[name] = rule(update.Action{Type: update.None})
+			}
+		}
+		only := func(name string, file ...string) update.Config {
+			config := withFiles(file...)
+			config.Ignition.Systemd.Units = []types.Unit{unit(name, "[Service]", true)}
+			return config
+		}
+
+		It("stops those that it started, before their files go, and starts those that it stopped", func() {
+			w := newWorld()
+			w.install(w.assign("rendered-a", only("old.service"), none))
+			Expect(w.run()).To(Succeed())
+			w.fails["start new.service old.service"] = errors.New("exit status 1")
+			before := w.snapshot()
+			second := w.offer(w.assign("rendered-b", only("new.service"), none))
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			Expect(w.reason()).To(ContainSubstring("start new.service old.service: exit status 1"))
+			Expect(w.calls).To(Equal([]string{"stop old.service", "daemon-reload", "stop new.service", "daemon-reload"}))
+			Expect(w.snapshot()).To(Equal(before))
+			Expect(slices.Index(w.steps, "after stop new.service")).To(BeNumerically("<", slices.Index(w.steps, "before roll back files")))
+		})
+
+		It("goes on if they do not stop or start", func() {
+			w := newWorld()
+			w.install(w.assign("rendered-a", only("old.service", "/etc/reload/f", "a"), none))
+			Expect(w.run()).To(Succeed())
+			before := w.snapshot()
+			w.fails["reload web.service"] = errors.New("exit status 1")
+			w.fails["stop new.service"] = errors.New("it hangs")
+			w.fails["start new.service old.service"] = errors.New("exit status 1")
+			second := w.offer(w.assign("rendered-b", only("new.service", "/etc/reload/f", "b"), none))
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Degraded " + second))
+			Expect(w.snapshot()).To(Equal(before))
+		})
+
+		It("stops those that a reboot started, before a user is removed as whom they run, and reboots", func() {
+			w := installed(withFiles())
+			config := only("new.service")
+			config.Ignition.Passwd.Users = []types.PasswdUser{{Name: "app"}}
+			w.offer(w.assign("rendered-b", config))
+			w.isBroken = func() bool { return w.accounts["app"] != "" }
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(HavePrefix("Degraded "))
+			Expect(w.calls).To(Equal([]string{"reboot", "stop new.service", "reboot"}))
+			Expect(slices.Index(w.steps, "after stop new.service")).To(BeNumerically("<", lastIndex(w.steps, "before accounts app")))
+		})
 	})
 
 	DescribeTable("because the host does not boot what was configured is undone", func(change func(*update.Config), reason string) {

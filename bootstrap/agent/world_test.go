@@ -36,10 +36,12 @@ type world struct {
 	// State of the host that is not in files.
 	enablement map[string]update.Enablement
 	masked     []string
-	accounts   map[string]string
-	arguments  []string
-	os         update.OperatingSystem
-	flags      bool // whether the kubelet's flags follow from the file
+	// dropIns, overriding and overridingMasks are what Units.Overrides returns.
+	dropIns, overriding, overridingMasks []string
+	accounts                             map[string]string
+	arguments                            []string
+	os                                   update.OperatingSystem
+	flags                                bool // whether the kubelet's flags follow from the file
 	// running are the arguments of the running kernel, removed those that no configuration has any more, and runningOS
 	// is its image.
 	running   []string

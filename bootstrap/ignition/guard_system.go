@@ -60,7 +60,7 @@ func isUnit(name string) bool { unit, _ := unitAt(name); return unit != "" }
 
 // isUnitDirectory reports whether systemd reads units from a directory or from one above it.
 func isUnitDirectory(name string) bool {
-	return isIn(name, unitDirectories...)
+	return isIn(name, UnitDirectories...)
 }
 
 // credentialDirectories contain credentials that systemd's own services read by name.

@@ -164,5 +164,5 @@ func appliesToKubelet(unitName string) bool {
 // isDropinDirectory reports whether a path is a directory of drop-ins for the kubelet or a unit of Poolboot.
 func isDropinDirectory(name string) bool {
 	unitName, isDropins := strings.CutSuffix(path.Base(name), ".d")
-	return isDropins && slices.Contains(unitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwnUnit(unitName))
+	return isDropins && slices.Contains(UnitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwnUnit(unitName))
 }

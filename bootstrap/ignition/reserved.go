@@ -123,7 +123,7 @@ const (
 var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory, StateDirectory}
 
 // reservedPaths are all reserved files and directories, and the directories of units.
-var reservedPaths = slices.Concat(slices.Collect(maps.Keys(remedies)), reservedDirectories, unitDirectories)
+var reservedPaths = slices.Concat(slices.Collect(maps.Keys(remedies)), reservedDirectories, UnitDirectories)
 
 // remedyFor returns what to do instead if a path is reserved, and "" if it is not.
 func remedyFor(name string) string {
@@ -136,7 +136,7 @@ func remedyFor(name string) string {
 // containsReserved reports whether a path is, or contains, a reserved path, the directory of kubelet drop-ins or a unit
 // directory. A file or a link there would replace it.
 func containsReserved(name string) bool {
-	return name == KubeletConfigDirectory || slices.Contains(unitDirectories, name) ||
+	return name == KubeletConfigDirectory || slices.Contains(UnitDirectories, name) ||
 		slices.ContainsFunc(reservedPaths, func(reserved string) bool { return isBelow(reserved, name) })
 }
 
@@ -144,7 +144,7 @@ func containsReserved(name string) bool {
 // at or below /var is allowed: a /var on another file system needs a mount unit.
 func hidesReserved(name string) bool {
 	return isProtected(name) || name == "/usr" || isIn(name, "/etc", "/run", "/usr/lib") && containsReserved(name) ||
-		slices.ContainsFunc(unitDirectories, func(directory string) bool { return isBelow(name, directory) })
+		slices.ContainsFunc(UnitDirectories, func(directory string) bool { return isBelow(name, directory) })
 }
 
 // isAlternativePath reports whether a path is an alternative path to files of the root, as the kernel and images based
@@ -156,7 +156,7 @@ func isAlternativePath(name string) bool {
 // examplePaths are the protected files. For a protected directory they have one example of a file in it.
 var examplePaths = func() []string {
 	examples := slices.Collect(maps.Keys(remedies))
-	for _, directory := range append([]string{KubeletConfigDirectory}, slices.Concat(reservedDirectories, unitDirectories)...) {
+	for _, directory := range append([]string{KubeletConfigDirectory}, slices.Concat(reservedDirectories, UnitDirectories)...) {
 		examples = append(examples, directory+"/a")
 	}
 	return examples
@@ -168,8 +168,8 @@ var OwnUnits = []string{
 	AgentUnit, RegisterUnit,
 }
 
-// unitDirectories are the directories of system units, see systemd.unit(5).
-var unitDirectories = []string{
+// UnitDirectories are the directories of system units, the one that takes precedence first, see systemd.unit(5).
+var UnitDirectories = []string{
 	"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early",
 	"/etc/systemd/system", "/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached",
 	"/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late",
@@ -180,11 +180,11 @@ var unitDirectories = []string{
 func unitAt(name string) (unit, dropin string) {
 	directory, base := path.Split(name)
 	directory = path.Clean(directory)
-	if slices.Contains(unitDirectories, directory) {
+	if slices.Contains(UnitDirectories, directory) {
 		return base, ""
 	}
 	parent, dropins := path.Split(directory)
-	if unit, isDropins := strings.CutSuffix(dropins, ".d"); isDropins && slices.Contains(unitDirectories, path.Clean(parent)) {
+	if unit, isDropins := strings.CutSuffix(dropins, ".d"); isDropins && slices.Contains(UnitDirectories, path.Clean(parent)) {
 		return unit, base
 	}
 	return "", ""

@@ -41,6 +41,21 @@ func Summary(actions []Action) string {
 	return strings.Join(texts, ", ")
 }
 
+// Summary returns steps as text, such as "stop a.timer, DaemonReload, start b.service".
+func (s Steps) Summary() string {
+	var texts []string
+	for _, unit := range s.Stop {
+		texts = append(texts, "stop "+unit)
+	}
+	if actions := Summary(s.Actions); actions != string(None) || len(s.Stop)+len(s.Start) == 0 {
+		texts = append(texts, actions)
+	}
+	for _, unit := range s.Start {
+		texts = append(texts, "start "+unit)
+	}
+	return strings.Join(texts, ", ")
+}
+
 func isOfType(t ActionType) func(Action) bool {
 	return func(a Action) bool { return a.Type == t }
 }

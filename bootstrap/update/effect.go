@@ -11,7 +11,7 @@ const (
 	EffectNone Effect = "None"
 	// EffectReload means that units or systemd itself reload.
 	EffectReload Effect = "Reload"
-	// EffectRestart means that units restart, or that the Node is drained without a reboot.
+	// EffectRestart means that units stop, start or restart, or that the Node is drained without a reboot.
 	EffectRestart Effect = "Restart"
 	// EffectReboot means that the Node is drained and the host reboots.
 	EffectReboot Effect = "Reboot"
@@ -29,7 +29,7 @@ func (p *Plan) Effect() Effect {
 		return EffectReplace
 	case p.Reboots():
 		return EffectReboot
-	case has(Restart, Drain):
+	case has(Restart, Drain), len(p.Stop)+len(p.Start) > 0:
 		return EffectRestart
 	case has(Reload, DaemonReload):
 		return EffectReload

@@ -119,15 +119,7 @@ func disabledWith(name string, before, after []types.Unit) (units []string) {
 		if unit.Name != name && unit.Name != hosttree.TemplateOf(name) {
 			continue
 		}
-		texts := []string{ptr.Deref(unit.Contents, "")}
-		for _, dropIn := range unit.Dropins {
-			texts = append(texts, ptr.Deref(dropIn.Contents, ""))
-		}
-		for line := range strings.Lines(strings.Join(texts, "\n")) {
-			if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "Also" {
-				units = append(units, strings.Fields(value)...)
-			}
-		}
+		units = append(units, installValues(unit, "Also")...)
 	}
 	return units
 }

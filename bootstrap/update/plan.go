@@ -12,10 +12,10 @@ type Plan struct {
 	// Operations change the host, in this order. Another order of units is no change, but can change the order of their
 	// presets.
 	Operations []Operation
-	// Actions are what the host does because of the changes: it drains before the operations, and does everything else
-	// after them, in this order. There is at least one, which can be None. The same action can be there several times,
-	// and running it once is enough.
-	Actions []Action
+	// Steps are what the host does around the operations.
+	Steps
+	// Undo are the steps around the operations that undo the update.
+	Undo Steps
 }
 
 // New returns the plan for a host with these capabilities.
@@ -23,7 +23,8 @@ func New(before, after Config, policy Policy, can Capabilities) Plan {
 	plan := Plan{Changes: findChanges(before, after, policy)}
 	plan.Obstacles = append(findObstacles(before, after), missingTools(plan.Changes, can)...)
 	if plan.IsPossible() {
-		plan.Operations, plan.Actions = findOperations(before, after), combine(plan.Changes)
+		plan.Operations = findOperations(before, after)
+		plan.Changes, plan.Steps, plan.Undo = findSteps(before, after, plan.Changes)
 	}
 	return plan
 }

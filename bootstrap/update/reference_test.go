@@ -172,7 +172,8 @@ var referencePolicies = map[string][]string{
 	"/etc/containers/policy.json": {"Reload crio.service"}, "/etc/crio/policies": {"Reload crio.service"},
 }
 
-// referenceActions decides as the Machine Config Operator does: by a loop over all policies for each change.
+// referenceActions decides as the Machine Config Operator does, but for units that go: by a loop over all policies for
+// each change.
 func referenceActions(before, after poolv1.MachineConfigSpec, policy poolv1.DisruptionPolicy) (actions []string) {
 	kernel := func(s poolv1.MachineConfigSpec) string {
 		if s.KernelType == "" {
@@ -217,9 +218,19 @@ func referenceActions(before, after poolv1.MachineConfigSpec, policy poolv1.Disr
 	if slices.Contains(actions, "Reboot") {
 		return []string{"Reboot"}
 	}
+	// Unlike the operator, the host stops a unit that goes instead of restarting it.
+	says := func(config document, key string) any {
+		for _, unit := range listIn(config, "systemd", "units") {
+			if unit["name"] == "a.service" {
+				return unit[key]
+			}
+		}
+		return nil
+	}
+	goes := says(from, "contents") != nil && says(to, "contents") == nil || says(from, "enabled") != nil && says(to, "enabled") == nil
 	var others []string
 	for _, action := range actions {
-		if action != "None" {
+		if action != "None" && !(goes && action == "Restart a.service") {
 			others = append(others, action)
 		}
 	}

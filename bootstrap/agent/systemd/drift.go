@@ -17,7 +17,7 @@ const runtimeDirectory = "/run/systemd/system"
 
 // Differing returns the units, sorted, that are enabled or disabled otherwise than they should be, and those that are
 // masked on the host, by a link in /etc or /run that is not part of the configuration. For update.Preset, only masks
-// count. What Apply skips does not differ.
+// count. What Apply skips does not differ. A unit whose file systemctl can't read is not enabled.
 func (e Enablement) Differing(ctx context.Context, units map[string]update.Enablement) (differing, masked []string, err error) {
 	links := map[string]string{}
 	if e.Links != nil {
@@ -38,7 +38,7 @@ func (e Enablement) Differing(ctx context.Context, units map[string]update.Enabl
 	}
 	for i, unit := range wanted {
 		switch state := states[i]; {
-		case units[unit] == update.Enabled && (state == disabled || state == "enabled-runtime"),
+		case units[unit] == update.Enabled && (state == disabled || state == "enabled-runtime" || state == unreadable),
 			units[unit] == update.Disabled && state == enabled && !isLinked(unit, links):
 			differing = append(differing, unit)
 		}
@@ -65,25 +65,4 @@ func isLinked(unit string, links map[string]string) bool {
 		}
 	}
 	return false
-}
-
-// states returns the states of units. One call of systemctl tells those of all units if each has one.
-func (e Enablement) states(ctx context.Context, units []string) ([]string, error) {
-	if len(units) == 0 {
-		return nil, nil
-	}
-	output, err := e.Runner.Run(ctx, systemctl, append([]string{"--root=/", "is-enabled", "--"}, units...)...)
-	if ctx.Err() != nil {
-		return nil, err
-	}
-	if lines := strings.Fields(string(output)); len(lines) == len(units) {
-		return lines, nil
-	}
-	states := make([]string, len(units))
-	for i, unit := range units {
-		if states[i], err = e.state(ctx, unit); err != nil {
-			return nil, err
-		}
-	}
-	return states, nil
 }

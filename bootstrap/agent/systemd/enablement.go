@@ -38,7 +38,7 @@ func (e Enablement) Prepare(ctx context.Context, operations []update.Operation) 
 
 // Apply carries out operations of kind update.ChangeEnablement. They can be repeated and undone. Units that can't be
 // enabled are skipped, as in the first boot of a host: those without a file or without a section Install, masked ones,
-// and other names of units.
+// and other names of units. A unit that can't be changed does not keep the others as they are: the error names each.
 //
 // In the state update.Preset, a unit is as it was before Poolboot changed it for the first time. If that is not known,
 // because it was changed when the host was installed, the presets of the operating system decide.
@@ -50,21 +50,19 @@ func (e Enablement) Apply(ctx context.Context, operations []update.Operation) er
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, operation := range operations {
 		if err := e.change(ctx, operation.Name, operation.After.Enablement, originals[operation.Name]); err != nil {
-			return fmt.Errorf("unit %s: %w", operation.Name, err)
+			errs = append(errs, fmt.Errorf("unit %s: %w", operation.Name, err))
+			continue
 		}
-	}
-	if err := e.restoreLinks(); err != nil {
-		return err
-	}
-	if err := e.sync(); err != nil {
-		return err
-	}
-	for _, operation := range operations {
 		release(originals, operation)
 	}
-	return e.writeOriginals(originals)
+	err = errors.Join(e.restoreLinks(), e.sync())
+	if err == nil {
+		err = e.writeOriginals(originals)
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // change brings a unit to a state.
@@ -73,22 +71,26 @@ func (e Enablement) change(ctx context.Context, unit string, to update.Enablemen
 	if err != nil {
 		return err
 	}
-	if !canBeEnabled(state) {
+	if state != unreadable && !canBeEnabled(state) {
 		return nil
 	}
+	verb := ""
 	switch to {
 	case update.Enabled:
-		return e.run(ctx, "enable", unit)
+		verb = "enable"
 	case update.Disabled:
-		return e.run(ctx, "disable", unit)
+		verb = "disable"
 	case update.Preset:
-		verb, err := e.restoring(unit, original)
-		if err != nil {
+		if verb, err = e.restoring(unit, original); err != nil {
 			return err
 		}
-		return e.run(ctx, verb, unit)
+		if state == unreadable && verb != "disable" {
+			return nil // Poolboot could not change it, and nobody can enable it
+		}
+	default:
+		return fmt.Errorf("enablement %q is unknown: update the agent", to)
 	}
-	return fmt.Errorf("enablement %q is unknown: update the agent", to)
+	return e.run(ctx, verb, unit)
 }
 
 // restoring returns the verb that brings a unit to the state that it has without Poolboot.
@@ -130,8 +132,16 @@ const (
 	disabled = "disabled"
 )
 
-// noSuchFile is the end of the message about a unit that does not exist.
-const noSuchFile = "No such file or directory"
+// unreadable is the state of a unit whose file systemctl can't read, such as one with a name that is not valid in its
+// section Install. No other unit has it.
+const unreadable = "unreadable"
+
+const (
+	// noSuchFile is the end of the message about a unit that does not exist.
+	noSuchFile = "No such file or directory"
+	// noState is in every message about one unit that has no state. Its middle differs.
+	noState = " unit file state"
+)
 
 // canBeEnabled reports whether systemctl enables and disables units in this state.
 func canBeEnabled(state string) bool {
@@ -142,25 +152,62 @@ func canBeEnabled(state string) bool {
 	return false
 }
 
-// state returns whether a unit is enabled, as systemctl is-enabled does, and nothing if it does not exist.
+// state returns whether a unit is enabled, as states does.
 func (e Enablement) state(ctx context.Context, unit string) (string, error) {
-	output, err := e.Runner.Run(ctx, systemctl, "--root=/", "is-enabled", "--", unit)
-	state, _, _ := strings.Cut(strings.TrimSpace(string(output)), "\n")
-	// The program fails for many states, and for a unit that does not exist. Newer versions print not-found for it.
-	if err != nil && (command.ExitCode(err) < 1 || state == "" && !strings.Contains(command.Detail(err), noSuchFile)) {
+	states, err := e.states(ctx, []string{unit})
+	if err != nil {
 		return "", err
 	}
-	if state == "not-found" {
-		state = ""
+	return states[0], nil
+}
+
+// states returns whether units are enabled, as systemctl is-enabled does: nothing for a unit that does not exist, and
+// unreadable for one whose file systemctl can't read.
+func (e Enablement) states(ctx context.Context, units []string) ([]string, error) {
+	states := make([]string, 0, len(units))
+	for len(states) < len(units) {
+		left := units[len(states):]
+		output, err := e.Runner.Run(ctx, systemctl, append([]string{"--root=/", "is-enabled", "--"}, left...)...)
+		found := strings.Fields(string(output))
+		if len(found) > len(left) || len(found) < len(left) && err == nil {
+			return nil, fmt.Errorf("systemctl is-enabled does not tell the states of %s", strings.Join(left, " "))
+		}
+		for _, state := range found {
+			if state == "not-found" { // newer versions print it
+				state = ""
+			}
+			states = append(states, state)
+		}
+		if err == nil || command.ExitCode(err) > 0 && len(found) == len(left) { // it fails for many states
+			continue
+		}
+		// It ends at the first unit that has no state.
+		switch text := command.Detail(err); {
+		case command.ExitCode(err) > 0 && strings.Contains(text, noSuchFile):
+			states = append(states, "")
+		case command.ExitCode(err) > 0 && strings.Contains(text, noState):
+			states = append(states, unreadable)
+		default:
+			return nil, err
+		}
 	}
-	return state, nil
+	return states, nil
 }
 
 // run changes links. With a root directory, systemctl changes them itself, as in the first boot, and does not ask
-// systemd, which would read all unit files again.
+// systemd, which would read all unit files again. What the unit is like then decides, not the exit code: the program
+// also fails because of the links of other units, and disables a unit whose file it can't read.
 func (e Enablement) run(ctx context.Context, verb, unit string) error {
 	_, err := e.Runner.Run(ctx, systemctl, "--root=/", "--quiet", verb, "--", unit)
-	return err
+	if command.ExitCode(err) < 1 || verb == "preset" {
+		return err
+	}
+	state, stateErr := e.state(ctx, unit)
+	switch {
+	case stateErr != nil, verb == "enable" && state != enabled, verb == "disable" && state == enabled:
+		return err
+	}
+	return nil
 }
 
 // restoreLinks creates the links of the configuration that systemctl removed.

@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
 const systemctl = "systemctl"
 
 // cancelTimeout is how long it may take to cancel a job, and to find out what it waits for.
 const cancelTimeout = 20 * time.Second
-
-// notLoaded is the exit code of systemctl if systemd does not know the unit, as for service scripts (LSB).
-const notLoaded = 5
 
 // Manager controls the running units of a host. Methods return when the job of systemd has ended, and an error if the
 // job failed. They can be repeated. The zero value is ready for use.
@@ -31,29 +31,141 @@ func (m Manager) DaemonReload(ctx context.Context) error {
 }
 
 // Reload makes a unit read its configuration again. It fails if the unit is not active, as in OpenShift.
-func (m Manager) Reload(ctx context.Context, unit string) error { return m.run(ctx, "reload", unit) }
+func (m Manager) Reload(ctx context.Context, unit string) error {
+	return m.run(ctx, []string{"reload"}, unit)
+}
 
 // Restart restarts a unit, and starts it if it is not active.
-func (m Manager) Restart(ctx context.Context, unit string) error { return m.run(ctx, "restart", unit) }
+func (m Manager) Restart(ctx context.Context, unit string) error {
+	return m.run(ctx, []string{"restart"}, unit)
+}
 
-// Stop stops a unit, or all instances of a template. It is no error if nothing is active, or nothing exists.
-func (m Manager) Stop(ctx context.Context, unit string) error {
-	if prefix, suffix, isTemplate := strings.Cut(unit, "@."); isTemplate {
-		unit = prefix + "@*." + suffix
+// Stop stops those units that are active, or all active instances of templates, all at the same time and only them: a
+// unit that requires one of them goes on without it, because nothing would start it again. systemd forgets how they
+// failed before. It is no error if a unit is not active, or does not exist.
+func (m Manager) Stop(ctx context.Context, units ...string) error {
+	patterns := make([]string, len(units))
+	for i, unit := range units {
+		patterns[i] = unit
+		if prefix, suffix, isTemplate := strings.Cut(unit, "@."); isTemplate {
+			patterns[i] = prefix + "@*." + suffix
+		}
 	}
-	err := m.run(ctx, "stop", unit)
-	if command.ExitCode(err) == notLoaded {
+	if len(patterns) == 0 {
 		return nil
+	}
+	output, err := m.Runner.Run(ctx, systemctl, append([]string{"list-units", "--all", "--plain", "--no-legend", "--no-pager", "--full", "--"}, patterns...)...)
+	if err != nil {
+		return err
+	}
+	var active, failed []string
+	for line := range strings.Lines(string(output)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) < 3 || fields[2] == "inactive":
+		case fields[2] == "failed":
+			failed = append(failed, fields[0])
+		default:
+			active = append(active, fields[0])
+		}
+	}
+	if len(active) > 0 {
+		err = m.run(ctx, []string{"stop", "--job-mode=ignore-requirements"}, active...)
+	}
+	if ended := append(failed, active...); len(ended) > 0 {
+		_, _ = m.Runner.Run(ctx, systemctl, append([]string{"reset-failed", "--"}, ended...)...) // it fails for a unit that systemd has forgotten
 	}
 	return err
 }
 
-// run runs a job, and waits for its end. If the time is over before, it cancels the job: it would go on, and later jobs
-// of the unit would wait for it. The error says for which units the job waits.
-func (m Manager) run(ctx context.Context, verb, unit string) error {
-	_, err := m.Runner.Run(ctx, systemctl, verb, "--", unit)
+// Start starts those units that something active wants or requires, all at the same time, as a boot does. It leaves out
+// others, and units that do not exist or are masked.
+func (m Manager) Start(ctx context.Context, units ...string) error {
+	units = slices.DeleteFunc(slices.Clone(units), func(unit string) bool { return strings.Contains(unit, "@.") })
+	loaded, err := m.show(ctx, units, "Id", "LoadState", "WantedBy", "RequiredBy", "UpheldBy")
+	if err != nil {
+		return err
+	}
+	var wanted []string
+	for i, unit := range loaded {
+		if unit["LoadState"] != "loaded" {
+			continue
+		}
+		by := strings.Fields(unit["WantedBy"] + " " + unit["RequiredBy"] + " " + unit["UpheldBy"])
+		if len(by) == 0 {
+			continue
+		}
+		switch _, err := m.Runner.Run(ctx, systemctl, append([]string{"is-active", "--quiet", "--"}, by...)...); {
+		case err == nil: // one is enough
+			wanted = append(wanted, units[i])
+		case command.ExitCode(err) < 1:
+			return err
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	return m.run(ctx, []string{"start"}, wanted...)
+}
+
+// Overrides returns from which files systemd has loaded units other than those of a configuration and of the operating
+// system, whose files are in /usr: drop-ins, and files that take the place of a unit's file in the configuration. It
+// also returns units that are masked, and not by the configuration. All are sorted. configured has the paths of the
+// configuration. Templates are left out: systemd loads instances only.
+func (m Manager) Overrides(ctx context.Context, units []string, configured map[string]bool) (dropIns, files, masked []string, err error) {
+	units = slices.DeleteFunc(slices.Clone(units), func(unit string) bool { return strings.Contains(unit, "@.") })
+	loaded, err := m.show(ctx, units, "LoadState", "FragmentPath", "DropInPaths")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for i, unit := range loaded {
+		own, fragment := path.Join(hosttree.UnitDirectory, units[i]), unit["FragmentPath"]
+		switch {
+		case unit["LoadState"] == "masked" && !configured[own]:
+			masked = append(masked, units[i])
+		case configured[own] && strings.HasPrefix(fragment, "/") && fragment != own && fragment != hosttree.MaskTarget:
+			files = append(files, fragment)
+		}
+		for _, dropIn := range paths(unit["DropInPaths"]) {
+			if !configured[dropIn] && !strings.HasPrefix(dropIn, "/usr/") && !strings.HasPrefix(dropIn, "/lib/") {
+				dropIns = append(dropIns, dropIn)
+			}
+		}
+	}
+	for _, list := range []*[]string{&dropIns, &files, &masked} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return dropIns, files, masked, nil
+}
+
+// paths returns absolute paths that are separated by spaces. One that has spaces is in quotes, but not in old versions.
+func paths(list string) (paths []string) {
+	for part := range strings.SplitSeq(list, " ") {
+		switch {
+		case strings.HasPrefix(strings.TrimPrefix(part, `"`), "/"):
+			paths = append(paths, part)
+		case len(paths) > 0:
+			paths[len(paths)-1] += " " + part
+		}
+	}
+	for i := range paths {
+		paths[i] = strings.Trim(paths[i], `"`)
+	}
+	return paths
+}
+
+// run runs a job of each unit, and waits for their ends. If the time is over before, it cancels the jobs: they would go
+// on, and later jobs of the units would wait for them. The error says for which units the jobs wait.
+func (m Manager) run(ctx context.Context, verb []string, units ...string) error {
+	_, err := m.Runner.Run(ctx, systemctl, slices.Concat(verb, []string{"--"}, units)...)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		if waitsFor := m.cancel(unit); len(waitsFor) > 0 {
+		var waitsFor []string
+		for _, unit := range units {
+			waitsFor = append(waitsFor, m.cancel(unit)...)
+		}
+		slices.Sort(waitsFor)
+		if waitsFor = slices.Compact(waitsFor); len(waitsFor) > 0 {
 			return fmt.Errorf("%w: it waits for %s", err, strings.Join(waitsFor, " and "))
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/systemd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/unitstate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
@@ -31,6 +34,10 @@ var units = map[string]string{
 	"slow.service":      "[Unit]\nBefore=middle.service\n[Service]\nType=oneshot\nExecStart=/bin/sleep 1000\nTimeoutStartSec=infinity\n",
 	"middle.service":    "[Unit]\nRequires=slow.service\n[Service]\nExecStart=/bin/sleep 1000\n",
 	"waiting.service":   "[Unit]\nRequires=middle.service\nAfter=middle.service\n[Service]\nExecStart=/bin/sleep 1000\n",
+	"required.service":  "[Service]\nExecStart=/bin/sleep 1000\n",
+	"requiring.service": "[Unit]\nRequires=required.service\nAfter=required.service\n[Service]\nExecStart=/bin/sleep 1000\n",
+	"wanted.service":    "[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n",
+	"unwanted.service":  "[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=shutdown.target\n",
 	"forgotten.service": "[Service]\nExecStart=/bin/sleep 1000\n",
 }
 
@@ -50,7 +57,11 @@ func bootHost(ctx context.Context) *baremetal.Host {
 	DeferCleanup(host.PowerCut)
 	var list []object
 	for name, contents := range units {
-		list = append(list, object{"name": name, "contents": contents})
+		unit := object{"name": name, "contents": contents}
+		if strings.Contains(contents, "[Install]") {
+			unit["enabled"] = true
+		}
+		list = append(list, unit)
 	}
 	list = append(list, object{"name": "masked.service", "mask": true})
 	Expect(host.Deploy(baremetal.KubeletImage, encode(object{"ignition": object{"version": "3.4.0"}, "systemd": object{"units": list}}))).To(Succeed())
@@ -83,6 +94,9 @@ type result struct {
 	Exists    bool
 	Failing   []string
 	State     unitstate.State
+	DropIns   []string
+	Files     []string
+	Masked    []string
 }
 
 // call calls a method of the manager, with a unit and a time limit, and prints the result.
@@ -102,7 +116,15 @@ func call(arguments []string) {
 	case "restart":
 		err = manager.Restart(ctx, unit)
 	case "stop":
-		err = manager.Stop(ctx, unit)
+		err = manager.Stop(ctx, strings.Fields(unit)...)
+	case "start":
+		err = manager.Start(ctx, strings.Fields(unit)...)
+	case "overrides":
+		configured := map[string]bool{}
+		for name := range units {
+			configured["/etc/systemd/system/"+name] = true
+		}
+		r.DropIns, r.Files, r.Masked, err = manager.Overrides(ctx, strings.Fields(unit), configured)
 	case "exists":
 		r.Exists, err = manager.Exists(ctx, unit)
 	case "failing":
@@ -115,7 +137,7 @@ func call(arguments []string) {
 		panic(method)
 	}
 	if err != nil {
-		r.Error, r.IsTimeout = err.Error(), errors.Is(err, context.DeadlineExceeded)
+		r.Error, r.IsTimeout = command.Detail(err), errors.Is(err, context.DeadlineExceeded)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		panic(err)
@@ -171,15 +193,69 @@ var _ = Describe("The systemd of a host", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("stops a unit that does not exist without an error, and all instances of a template", func(ctx SpecContext) {
-		succeed(ctx, "stop", "none.service")
-		succeed(ctx, "stop", "none@.service")
-		for _, unit := range []string{"sleeper@a.service", "sleeper@b.service"} {
+	It("stops several units at once, of which some do not exist or failed, and all instances of a template", func(ctx SpecContext) {
+		succeed(ctx, "stop", "none.service none@.service")
+		for _, unit := range []string{"sleeper@a.service", "sleeper@b.service", "counter.service"} {
 			succeed(ctx, "restart", unit)
 		}
-		succeed(ctx, "stop", "sleeper@.service")
-		Expect(state(ctx, "sleeper@a.service")).To(Equal("inactive"))
-		Expect(state(ctx, "sleeper@b.service")).To(Equal("inactive"))
+		Expect(try(ctx, "restart", "failing.service").Error).NotTo(BeEmpty())
+		succeed(ctx, "stop", "none.service sleeper@.service failing.service counter.service")
+		for _, unit := range []string{"sleeper@a.service", "sleeper@b.service", "counter.service", "failing.service"} {
+			Expect(state(ctx, unit)).To(Equal("inactive"), unit)
+		}
+	})
+
+	It("does not stop a unit that requires another one which stops", func(ctx SpecContext) {
+		succeed(ctx, "restart", "requiring.service")
+		Expect(state(ctx, "required.service")).To(Equal("active"))
+		succeed(ctx, "stop", "required.service")
+		Expect(state(ctx, "required.service")).To(Equal("inactive"))
+		Expect(state(ctx, "requiring.service")).To(Equal("active"))
+	})
+
+	It("starts units that something active wants, and leaves out others", func(ctx SpecContext) {
+		succeed(ctx, "start", "none.service none@.service masked.service unwanted.service wanted.service")
+		Expect(state(ctx, "wanted.service")).To(Equal("active"))
+		Expect(state(ctx, "unwanted.service")).To(Equal("inactive"), "only the shutdown wants it")
+		_, err := host.Run(ctx, "ln", "-s", "../failing.service", "/etc/systemd/system/multi-user.target.wants/failing.service")
+		Expect(err).NotTo(HaveOccurred())
+		succeed(ctx, "daemon-reload", "")
+		Expect(try(ctx, "start", "failing.service").Error).To(ContainSubstring("Job for failing.service failed"))
+		Expect(host.Remove("/etc/systemd/system/multi-user.target.wants/failing.service")).To(Succeed())
+		succeed(ctx, "stop", "failing.service")
+		succeed(ctx, "daemon-reload", "")
+	})
+
+	It("finds what overrides a unit, wherever systemd reads units", func(ctx SpecContext) {
+		Expect(try(ctx, "overrides", "counter.service sleeper@.service systemd-journald.service masked.service none.service")).
+			To(Equal(result{Masked: []string{"masked.service"}}))
+		writeFile := func(name, contents string) {
+			GinkgoHelper()
+			_, err := host.Run(ctx, "mkdir", "-p", path.Dir(name))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(host.WriteFile(name, []byte(contents), 0o644)).To(Succeed())
+		}
+		var want []string
+		for _, directory := range []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/system"} {
+			want = append(want, directory+"/counter.service.d/by hand.conf")
+		}
+		want = append(want, "/etc/systemd/system/service.d/all.conf", "/run/systemd/system/service.d/all2.conf")
+		for i, name := range want { // of drop-ins with one name, systemd reads only the first
+			if i < 4 {
+				want[i] = strings.Replace(name, "by hand", fmt.Sprintf("by hand %d", i), 1)
+			}
+			writeFile(want[i], "[Unit]\n")
+		}
+		writeFile("/run/systemd/transient/wanted.service", units["wanted.service"])
+		succeed(ctx, "daemon-reload", "")
+		found := try(ctx, "overrides", "counter.service wanted.service")
+		Expect(found.DropIns).To(ConsistOf(want))
+		Expect(found.Files).To(ConsistOf("/run/systemd/transient/wanted.service"))
+		for _, name := range append(want, "/run/systemd/transient/wanted.service") {
+			Expect(host.Remove(name)).To(Succeed())
+		}
+		succeed(ctx, "daemon-reload", "")
+		Expect(try(ctx, "overrides", "counter.service wanted.service")).To(Equal(result{}))
 	})
 
 	It("would not stop a unit any more whose file was removed, unless it is stopped before", func(ctx SpecContext) {

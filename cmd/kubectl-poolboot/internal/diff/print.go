@@ -96,7 +96,7 @@ func describeReboot(plan update.Plan) string {
 	case len(reasons) > 0:
 		return "yes: " + strings.Join(reasons, ", ")
 	}
-	return "no: " + update.Summary(plan.Actions)
+	return "no: " + cli.Printable(plan.Steps.Summary())
 }
 
 // describeMachine returns the names of a Machine and its Node.

@@ -30,12 +30,15 @@ type options struct {
 	output           cli.Output
 }
 
-// answer is what plan prints as JSON. Lists are never null.
+// answer is what plan prints as JSON. Lists are never null; those of units are left out if they are empty.
 type answer struct {
 	Possible bool `json:"possible"`
 	// Reasons are why the change is not possible on a running host, with what to do instead.
 	Reasons []string `json:"reasons"`
+	// Stop are the units that stop before the change, and Start those that start after it.
+	Stop    []string `json:"stop,omitempty"`
 	Actions []action `json:"actions"`
+	Start   []string `json:"start,omitempty"`
 	Drain   bool     `json:"drain"`
 	Reboot  bool     `json:"reboot"`
 }
@@ -111,7 +114,7 @@ func (o *options) run() error {
 		}
 	}
 	plan := update.New(before, after, policy, can)
-	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Actions: []action{}, Drain: plan.Drains(), Reboot: plan.Reboots()}
+	a := answer{Possible: plan.IsPossible(), Reasons: []string{}, Stop: plan.Stop, Actions: []action{}, Start: plan.Start, Drain: plan.Drains(), Reboot: plan.Reboots()}
 	for _, of := range plan.Actions {
 		a.Actions = append(a.Actions, action{of.Type, of.Unit})
 	}
@@ -143,6 +146,14 @@ func (a answer) print(out io.Writer, plan update.Plan) error {
 		fmt.Fprintf(text, "  %s\n", cli.Printable(reason))
 	}
 	if a.Possible {
+		for _, list := range []struct {
+			title string
+			units []string
+		}{{"Stop:     ", a.Stop}, {"Start:    ", a.Start}} {
+			if len(list.units) > 0 {
+				fmt.Fprintf(text, "%s%s\n", list.title, cli.Printable(strings.Join(list.units, ", ")))
+			}
+		}
 		fmt.Fprintf(text, "Actions:  %s\nDrain:    %s\nReboot:   %s\n", update.Summary(plan.Actions), yesNo(a.Drain), yesNo(a.Reboot))
 	}
 	_, err := io.WriteString(out, text.String())

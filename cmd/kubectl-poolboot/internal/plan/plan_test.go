@@ -69,6 +69,23 @@ Reboot:   yes
 		Expect(clitest.ExpectSuccess(planning("{}", "{fips: true}"))).To(Equal("Possible: no\n  fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry\n"))
 	})
 
+	It("prints the units that stop and start, and restarts none that stops", func() {
+		unit := func(name string) string {
+			return "{config: {ignition: {version: 3.5.0}, systemd: {units: [{name: " + name + ", enabled: true, contents: '[Timer]'}]}}}"
+		}
+		policy := clitest.WriteFile("policy.yaml", newPool("worker", "{units: [{name: nightly.timer, actions: [{type: DaemonReload}, {type: Restart, unit: nightly.timer}]}, {name: weekly.timer, actions: [{type: DaemonReload}]}]}"))
+		Expect(clitest.ExpectSuccess(planning(unit("nightly.timer"), unit("weekly.timer"), "--policy", policy))).To(HaveSuffix(`
+Possible: yes
+Stop:     nightly.timer
+Start:    weekly.timer
+Actions:  DaemonReload
+Drain:    no
+Reboot:   no
+`))
+		Expect(clitest.ExpectSuccess(planning(unit("nightly.timer"), "{}", "--policy", policy, "-o", "json"))).To(MatchJSON(
+			`{"possible":true,"reasons":[],"stop":["nightly.timer"],"actions":[{"type":"DaemonReload"}],"drain":false,"reboot":false}`))
+	})
+
 	It("prints no contents and no password", func() {
 		secret := newFile(`mode: 0600, contents: {source: "data:,swordfish"}}]}, passwd: {users: [{name: core, passwordHash: swordfish`)
 		for _, args := range [][]string{nil, {"-o", "json"}, {"-o", "yaml"}} {
