@@ -20,8 +20,9 @@ const maxTrouble = 1000
 func Trouble(bmh *bmov1alpha1.BareMetalHost) string {
 	status := bmh.Status
 	is := fmt.Sprintf("BareMetalHost %s is %s", klog.KObj(bmh), status.Provisioning.State)
+	isInstalled := status.Provisioning.State == bmov1alpha1.StateProvisioned || status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned
 	switch text := []rune(strings.Join(strings.Fields(status.ErrorMessage), " ")); {
-	case len(text) == 0 && status.ErrorType == "" && status.ErrorCount == 0:
+	case len(text) == 0 && status.ErrorType == "" && (status.ErrorCount == 0 || isInstalled):
 		return ""
 	case len(text) == 0 && status.ErrorType == "":
 		return fmt.Sprintf("%s after %d failed attempts", is, status.ErrorCount)
