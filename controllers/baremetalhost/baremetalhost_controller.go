@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -39,13 +41,14 @@ const action = "BootHost"
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler reconciles BareMetalHosts that have the annotations for a pool, or had them.
 type Reconciler struct {
 	// Client reads from the manager's cache, and writes.
 	Client client.Client
-	// APIReader reads a Cluster from the API server if the cache does not have it.
+	// APIReader reads a Cluster from the API server if the cache does not have it, and whether Secrets exist.
 	APIReader client.Reader
 	// Recorder records events. SetupWithManager sets it.
 	Recorder events.EventRecorder
@@ -64,15 +67,24 @@ type scope struct {
 	config *bootstrapv1.PoolbootConfig
 	// target is the pool in the annotations of the host.
 	target hostpool.Target
+	// isTaken is true if the host has user data that is not Poolboot's.
+	isTaken bool
 }
+
+// takenInterval is how often it is checked whether the user data of a host that is not Poolboot's still exists. No
+// watch reports that the Secret is deleted.
+const takenInterval = time.Minute
 
 // Reconcile updates the PoolbootConfig and the user data of a host to match its annotations.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result := ctrl.Result{}
 	s, err := r.gather(ctx, request.NamespacedName)
 	if err == nil && s != nil {
-		err = r.reconcile(ctx, s)
+		if err = r.reconcile(ctx, s); err == nil && s.isTaken {
+			result.RequeueAfter = takenInterval
+		}
 	}
-	return status.RetryConflict(ctx, ctrl.Result{}, client.IgnoreNotFound(err))
+	return status.RetryConflict(ctx, result, client.IgnoreNotFound(err))
 }
 
 // gather reads the objects of a reconcile. It returns nil if there is nothing to do: the host has no annotations and no
@@ -238,8 +250,12 @@ func (r *Reconciler) ensureUserData(ctx context.Context, s *scope) error {
 	}
 	problem := refusalReason(s.host, s.target.Cluster)
 	if problem == nil {
+		var err error
+		if s.isTaken, err = r.isUserDataTaken(ctx, s); err != nil {
+			return err
+		}
 		var set bool
-		if problem, set = decideUserData(s.host, s.config); set {
+		if problem, set = decideUserData(s.host, s.config, s.isTaken); set {
 			if err := r.setUserData(ctx, s, userDataRef(s.config)); err != nil {
 				return err
 			}
@@ -257,6 +273,15 @@ func (r *Reconciler) ensureUserData(ctx context.Context, s *scope) error {
 	changed := s.config.DeepCopy()
 	conditions.Set(changed, condition)
 	return status.BareMetalHost.Patch(ctx, r.Client, s.config, changed)
+}
+
+// isUserDataTaken reports whether a host has user data that is not Poolboot's. A Secret in the namespace of the host
+// that does not exist is none. Other namespaces are not looked at: a user of this one must not learn what is in them.
+func (r *Reconciler) isUserDataTaken(ctx context.Context, s *scope) (bool, error) {
+	if s.host.Spec.UserData == nil || hasOwnUserData(s.host, s.config) {
+		return false, nil
+	}
+	return barehost.SecretExists(ctx, r.APIReader, s.host, s.host.Spec.UserData)
 }
 
 // setUserData writes spec.userData, the only field in the spec of a host that Poolboot writes. The optimistic lock

@@ -236,6 +236,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 	It("keeps the user data that a user gave it, and a condition and an event name the remedy", func(ctx SpecContext) {
 		mine := &corev1.SecretReference{Namespace: key.Namespace, Name: "mine"}
 		w := newWorld(func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = mine })
+		Expect(w.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: mine.Namespace, Name: mine.Name}})).To(Succeed())
 		w.settleWithDataSecret(ctx)
 		Expect(w.host(ctx).Spec.UserData).To(Equal(mine))
 		Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(bootstrapv1.UserDataTakenReason))
@@ -246,12 +247,55 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		Expect(conditions.IsTrue(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(BeTrue())
 	})
 
+	DescribeTable("with the user data of a deleted Machine, whose Secret does not exist any more, gets its own, and is not installed without a configuration,",
+		func(ctx SpecContext, state bmov1alpha1.ProvisioningState, change func(*corev1.SecretReference), reason string) {
+			left := &corev1.SecretReference{Namespace: key.Namespace, Name: "of-a-deleted-machine"}
+			change(left)
+			w := newWorld(inState(state), func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = left })
+			w.settleWithDataSecret(ctx)
+			Expect(conditions.GetReason(w.config(ctx), bootstrapv1.UserDataSetCondition)).To(Equal(reason))
+			if reason == bootstrapv1.UserDataSetReason {
+				Expect(w.host(ctx).Spec.UserData).To(Equal(own))
+			} else {
+				Expect(w.host(ctx).Spec.UserData).To(Equal(left))
+			}
+		},
+		Entry("when it is available", bmov1alpha1.StateAvailable, func(*corev1.SecretReference) {}, bootstrapv1.UserDataSetReason),
+		Entry("without a namespace, which is that of the host", bmov1alpha1.StateAvailable, func(to *corev1.SecretReference) { to.Namespace = "" }, bootstrapv1.UserDataSetReason),
+		Entry("when Metal3 waits for the Secret", bmov1alpha1.StateProvisioning, func(*corev1.SecretReference) {}, bootstrapv1.UserDataSetReason),
+		Entry("unless it is installed already", bmov1alpha1.StateProvisioned, func(*corev1.SecretReference) {}, bootstrapv1.HostProvisionedBeforeReason),
+		Entry("unless it is in another namespace, in which Poolboot looks for nothing", bmov1alpha1.StateAvailable,
+			func(to *corev1.SecretReference) { to.Namespace = "elsewhere" }, bootstrapv1.UserDataTakenReason),
+	)
+
+	It("gets its user data soon after the Secret of a deleted Machine is deleted, which causes no event of the host", func(ctx SpecContext) {
+		left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "of-a-deleted-machine"}}
+		w := newWorld(func(h *bmov1alpha1.BareMetalHost) {
+			h.Spec.UserData = &corev1.SecretReference{Namespace: left.Namespace, Name: left.Name}
+		})
+		Expect(w.Create(ctx, left)).To(Succeed())
+		w.settleWithDataSecret(ctx)
+		Expect(w.reconciler.Reconcile(ctx, request)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
+		Expect(w.Delete(ctx, left)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
+		Expect(w.reconciler.Reconcile(ctx, request)).To(BeZero())
+	})
+
+	It("is never advised to remove user data while it is being installed, because it would be installed without any", func(ctx SpecContext) {
+		w := newWorld(inState(bmov1alpha1.StateProvisioning), func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = &corev1.SecretReference{Name: "mine"} })
+		Expect(w.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "mine"}})).To(Succeed())
+		w.settleWithDataSecret(ctx)
+		Expect(w.receivedEvents()).To(ContainSubstring("is Secret mine, which is not Poolboot's: remove its spec.image, remove spec.userData when the host is available, and add the image again"))
+	})
+
 	It("keeps the user data that a user gives it at the same moment", func(ctx SpecContext) {
 		w := newWorld()
 		w.settle(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = c.Name })
 		w.beforeWrite = func(ctx context.Context) {
 			w.beforeWrite = nil
+			Expect(w.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "mine"}})).To(Succeed())
 			w.change(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = &corev1.SecretReference{Name: "mine"} })
 		}
 		w.settle(ctx)

@@ -78,16 +78,24 @@ func refusalReason(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) 
 	return nil
 }
 
-// decideUserData returns a problem with the user data of a host, and whether to set it to the data Secret.
-func decideUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig) (problem *hostpool.Obstacle, set bool) {
-	switch state := host.Status.Provisioning.State; {
+// decideUserData returns a problem with the user data of a host, and whether to set it to the data Secret. isTaken is
+// true if the host has other user data that exists. Metal3 leaves the user data of a deleted Machine on a host that it
+// released after a move, and does not install a host whose user data does not exist. So that user data is replaced,
+// also while the host is being installed.
+func decideUserData(host *bmov1alpha1.BareMetalHost, config *bootstrapv1.PoolbootConfig, isTaken bool) (problem *hostpool.Obstacle, set bool) {
+	state := host.Status.Provisioning.State
+	isInstalled := state == bmov1alpha1.StateProvisioning && host.Spec.UserData == nil || state == bmov1alpha1.StateProvisioned
+	switch {
 	case hasOwnUserData(host, config):
 		return nil, false
-	case host.Spec.UserData != nil:
+	case isTaken && (isInstalled || state == bmov1alpha1.StateProvisioning):
+		return hostpool.NewObstacle(bootstrapv1.UserDataTakenReason, "BareMetalHost %s is %s, and its spec.userData is Secret %s, which is not Poolboot's: remove its spec.image, "+
+			"remove spec.userData when the host is available, and add the image again; or remove the annotation %s", host.Name, state, host.Spec.UserData.Name, poolv1.HostPoolAnnotation), false
+	case isTaken:
 		return hostpool.NewObstacle(bootstrapv1.UserDataTakenReason, "spec.userData of BareMetalHost %s is Secret %s, which is not Poolboot's: remove it, and Poolboot sets its own; or remove the annotation %s",
 			host.Name, host.Spec.UserData.Name, poolv1.HostPoolAnnotation), false
-	case state == bmov1alpha1.StateProvisioning || state == bmov1alpha1.StateProvisioned:
-		return hostpool.NewObstacle(bootstrapv1.HostProvisionedBeforeReason, "BareMetalHost %s is %s without user data: remove its spec.image, and add it again after the host is available",
+	case isInstalled:
+		return hostpool.NewObstacle(bootstrapv1.HostProvisionedBeforeReason, "BareMetalHost %s is %s without the user data of Poolboot: remove its spec.image, and add it again after the host is available",
 			host.Name, state), false
 	}
 	return nil, true

@@ -33,7 +33,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	if s.credential.ID == "" {
-		return ctrl.Result{}, r.announce(ctx, s)
+		return r.announce(ctx, s)
 	}
 	if err := r.findHost(ctx, s); is[*host.NotReadyError](err) {
 		s.host = &host.Host{}

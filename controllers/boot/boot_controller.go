@@ -117,7 +117,7 @@ func (r *Reconciler) reconcile(ctx context.Context, config *bootstrapv1.Poolboot
 	case need == adoption:
 		return r.adopt(ctx, s)
 	case need == announcement:
-		return ctrl.Result{}, r.announce(ctx, s)
+		return r.announce(ctx, s)
 	case need == inlineRenewal:
 		return r.reconcileInline(ctx, s)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -21,13 +23,13 @@ import (
 // This file handles what Metal3 deploys on a host, and what happens when Metal3 removes it. The watch on BareMetalHosts
 // triggers it.
 
-// announce reports in one write which host was chosen, or that the host will never send a request because its image
-// gets no user data. Before a host is chosen, there is nothing to report.
-func (r *Reconciler) announce(ctx context.Context, s *scope) error {
+// announce reports in one write which host was chosen and why Metal3 does not get on with it, or that the host will
+// never send a request because its image gets no user data. Before a host is chosen, there is nothing to report.
+func (r *Reconciler) announce(ctx context.Context, s *scope) (ctrl.Result, error) {
 	err := r.findHost(ctx, s)
 	if is[*host.NotReadyError](err) && !conditions.Has(s.config, bootstrapv1.BootPreparedCondition) ||
 		err == nil && s.machine != nil && s.host.Object == nil {
-		return nil
+		return ctrl.Result{}, nil
 	}
 	if err == nil {
 		err = checkUserData(s.host)
@@ -38,16 +40,47 @@ func (r *Reconciler) announce(ctx context.Context, s *scope) error {
 			failed = waiting(err)
 		}
 		_, err := r.reportFailure(ctx, s, failed)
-		return err
+		return ctrl.Result{}, err
 	}
-	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
+	message := fmt.Sprintf("host %s was chosen and has not requested its configuration yet", s.host.Name)
+	trouble, result, err := r.findTrouble(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if trouble != "" {
+		message += ": " + trouble
+	}
+	return result, r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		if need := needOf(config); need != announcement && need != adoption {
 			return
 		}
 		s.chooseHost(&config.Status)
-		conditions.Set(config, bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForHostReason,
-			fmt.Sprintf("host %s was chosen and has not requested its configuration yet", s.host.Name)))
+		conditions.Set(config, bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForHostReason, message))
 	})
+}
+
+// secretsInterval is how often it is checked whether the Secrets exist that Metal3 needs besides the data Secret.
+// Metal3 does not report a missing one, and no watch reports that one is deleted.
+const secretsInterval = time.Minute
+
+// findTrouble returns why Metal3 does not get on with the host, or "" if nothing is known.
+func (r *Reconciler) findTrouble(ctx context.Context, s *scope) (string, ctrl.Result, error) {
+	bmh, result := s.host.Object, ctrl.Result{}
+	if bmh == nil {
+		return "", result, nil
+	}
+	var found []string
+	if trouble := host.Trouble(bmh); trouble != "" {
+		found = append(found, trouble)
+	}
+	if len(host.DeploymentSecrets(bmh, s.config.Status.DataSecretName)) > 0 {
+		missing, err := host.MissingSecrets(ctx, r.APIReader, bmh, s.config.Status.DataSecretName)
+		if err != nil {
+			return "", result, err
+		}
+		found, result.RequeueAfter = append(found, missing...), secretsInterval
+	}
+	return strings.Join(found, "; "), result, nil
 }
 
 // checkUserData returns an error if the host will never send a request: baremetal-operator gives no user data to a host

@@ -120,6 +120,50 @@ var _ = Describe("The deployment of a host", func() {
 		})
 	})
 
+	Describe("that Metal3 can't complete", func() {
+		BeforeEach(func() { s.host.Status.Provisioning.State = bmov1alpha1.StateProvisioning })
+		message := func(ctx context.Context) string {
+			GinkgoHelper()
+			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
+			return condition(ctx).Message
+		}
+
+		It("is reported with the error of Metal3, which tries again", func(ctx SpecContext) {
+			w = s.world()
+			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
+				h.Status.ErrorType, h.Status.ErrorMessage, h.Status.ErrorCount = bmov1alpha1.ProvisioningError, "Image provisioning failed:\n checksum mismatch", 2
+			})
+			Expect(message(ctx)).To(And(HavePrefix("host "+hostName+" was chosen and has not requested its configuration yet: "),
+				ContainSubstring("BareMetalHost "+namespace+"/"+hostName+" is provisioning and has a provisioning error: Image provisioning failed: checksum mismatch")))
+			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
+				h.Status.Provisioning.State, h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.StateDeprovisioning, "", ""
+			})
+			Expect(message(ctx)).To(ContainSubstring("is deprovisioning after 2 failed attempts"))
+			hostIs(ctx, func(h *bmov1alpha1.BareMetalHost) {
+				h.Status.Provisioning.State, h.Status.ErrorCount = bmov1alpha1.StateProvisioning, 0
+			})
+			Expect(message(ctx)).To(HaveSuffix("has not requested its configuration yet"))
+		})
+
+		It("is reported with the Secrets that Metal3 waits for and that do not exist, as those of a deleted Machine, and looked at again", func(ctx SpecContext) {
+			s.host.Spec.UserData = &corev1.SecretReference{Name: machineName, Namespace: namespace}
+			s.host.Spec.NetworkData = &corev1.SecretReference{Name: "gone-networkdata", Namespace: namespace}
+			s.host.Spec.MetaData = &corev1.SecretReference{Name: "there"}
+			w = s.world(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "there"}})
+			Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
+			Expect(message(ctx)).To(And(
+				ContainSubstring("spec.networkData of BareMetalHost "+namespace+"/"+hostName+" is Secret gone-networkdata, which does not exist: create the Secret, or remove spec.networkData"),
+				Not(ContainSubstring("metaData")), Not(ContainSubstring("userData")))) // the condition DataSecretAvailable reports the own one
+		})
+
+		It("costs no request if Metal3 needs only the data Secret", func(ctx SpecContext) {
+			s.host.Spec.UserData = &corev1.SecretReference{Name: machineName, Namespace: namespace}
+			w = s.world()
+			Expect(w.reconcile(ctx)).To(BeZero())
+			Expect(w.liveReads).To(BeZero())
+		})
+	})
+
 	DescribeTable("that is withdrawn before the Node is Ready leaves nothing that the host could join with,",
 		func(ctx SpecContext, do func(ctx context.Context)) {
 			served(ctx)

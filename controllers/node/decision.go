@@ -31,7 +31,7 @@ type facts struct {
 	machine *clusterv1.Machine
 	// node is the Node with the recorded name, or nil if it does not exist.
 	node *corev1.Node
-	// host is the host of the Machine. It is nil if there is none, or if the Node has no label with a host's UID.
+	// host is the host of the config. It is nil if there is none, or if nothing depends on it.
 	host *host.Host
 	// pools are the pools of the cluster.
 	pools []poolv1.MachineConfigPool
@@ -50,6 +50,8 @@ type decision struct {
 	fallback *string
 	// hasJoined is true if the kubelet is Ready in its pool, which completes the boot.
 	hasJoined bool
+	// host is the host to record, or nil if the record needs no change.
+	host *bootstrapv1.HostReference
 }
 
 // nodeRecord is what the status of a PoolbootConfig records about the Node.
@@ -62,10 +64,17 @@ type nodeRecord struct {
 	derived map[string]string
 }
 
-// decide compares a Node with its record. If the Node has the recorded UID, its labels decide, and the record follows
-// them. A Node with another UID has registered again and lost its labels: it gets the labels of the recorded pool.
-// Labels are only added.
+// decide decides about a Node and its host.
 func decide(f facts) *decision {
+	d := decideNode(f)
+	d.host = currentHost(f)
+	return d
+}
+
+// decideNode compares a Node with its record. If the Node has the recorded UID, its labels decide, and the record
+// follows them. A Node with another UID has registered again and lost its labels: it gets the labels of the recorded
+// pool. Labels are only added.
+func decideNode(f facts) *decision {
 	recorded := f.config.Status.NodeRef
 	switch {
 	case f.node == nil && !recorded.IsDefined():

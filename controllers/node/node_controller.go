@@ -135,7 +135,7 @@ func (r *Reconciler) gather(ctx context.Context, w client.Reader, cluster client
 			f.node = node
 		}
 	}
-	if f.node != nil && (f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" || !config.Status.HostRef.IsDefined()) {
+	if record.HasJoined(config) || f.node != nil && (f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" || !config.Status.HostRef.IsDefined()) {
 		if f.host, err = r.findHost(ctx, f); err != nil {
 			return f, err
 		}
@@ -176,6 +176,9 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, d *dec
 		if len(d.record.derived) > 0 && recorded.DerivedNodeLabels == nil {
 			recorded.DerivedNodeLabels = d.record.derived
 		}
+	}
+	if d.host != nil {
+		recorded.HostRef = *d.host
 	}
 	if d.fallback != nil && record.HasNode(f.config) {
 		recorded.FallbackPoolRole = *d.fallback

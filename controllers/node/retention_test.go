@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -72,6 +73,29 @@ var _ = Describe("The host of a Node", func() {
 			config.Status.HostRef = bootstrapv1.HostReference{}
 		}),
 	)
+
+	It("is recorded again after a move or a restore, which drop the record, also if its Node is missing", func() {
+		lost := func(config *bootstrapv1.PoolbootConfig) { config.Status.HostRef = bootstrapv1.HostReference{} }
+		moved := func(s *site) bootstrapv1.HostReference {
+			bmh := &bmov1alpha1.BareMetalHost{}
+			Expect(s.Get(ctx, at, bmh)).To(Succeed())
+			bmh.UID = "after the move"
+			Expect(s.Update(ctx, bmh)).To(Succeed())
+			s.Settle(func() (ctrl.Result, error) { return s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key}) })
+			config := &bootstrapv1.PoolbootConfig{}
+			Expect(s.Get(ctx, key, config)).To(Succeed())
+			return config.Status.HostRef
+		}
+		recorded := bootstrapv1.HostReference{Name: at.Name, Namespace: at.Namespace, UID: "after the move"}
+		Expect(moved(withHost("m3", revoked, ready, lost))).To(Equal(recorded))
+		Expect(moved(withHost("m3", revoked, ready))).To(Equal(recorded), "the UID is the current one")
+		Expect(moved(withHost("another", revoked, ready, lost))).To(BeZero(), "another Machine has the host")
+		Expect(moved(withHost("m3", lost))).To(BeZero(), "the boot controller records the host of a boot")
+
+		missing := withHost("m3", revoked, lost)
+		Expect(missing.workload.Delete(ctx, newNode())).To(Succeed())
+		Expect(moved(missing)).To(Equal(recorded))
+	})
 
 	It("keeps the pool of the Node, also after the Node moves, whichever write fails", func() {
 		for _, move := range []struct {

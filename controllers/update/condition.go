@@ -26,6 +26,8 @@ type outcome struct {
 	err      error
 	// now is the time of the reconcile.
 	now time.Time
+	// bootedWithAgent is true if an assignment is stored for the host, which only hosts with an agent have.
+	bootedWithAgent bool
 	// remaining is what remains to be drained.
 	remaining string
 	// gate is why the gate is closed that holds back the host, or "".
@@ -66,6 +68,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	switch {
 	case h.Node == nil:
 		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.Config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
+	case !h.HasAgent() && o.bootedWithAgent:
+		return h.notStarted(o)
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
 			h.Node.Name, remedy.Renew(h.Config))
@@ -174,6 +178,16 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told to run %s, and its agent has not answered: if it does not, "+
 		"check poolboot-agent.service on the host%s", h.Node.Name, desired, reports)
+}
+
+// notStarted returns the condition of a host that booted with an agent which has not reported anything yet.
+func (h *host) notStarted(o outcome) *metav1.Condition {
+	if isLate, _ := h.start(o.now); isLate {
+		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and its agent has not reported for %s. "+
+			"Check poolboot-agent.service and its journal on the host", h.Node.Name, answerDeadline)
+	}
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is Ready, and its agent has not reported yet: if it does not, "+
+		"check poolboot-agent.service on the host", h.Node.Name)
 }
 
 // notAccepted returns the condition of a host whose certificate the config server does not accept.

@@ -58,6 +58,14 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report, h.Config.Status.Update = hoststate.Report{}, bootstrapv1.UpdateStatus{}
 	},
 		metav1.ConditionUnknown, "NoAgent", "keeps the configuration"),
+	Entry("an agent that has not started yet", func(h *host, o *outcome) {
+		h.Report, h.Config.Status.Update, o.bootedWithAgent = hoststate.Report{}, bootstrapv1.UpdateStatus{}, true
+		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-time.Second)}
+	}, metav1.ConditionFalse, "Waiting", "has not reported yet", "poolboot-agent.service"),
+	Entry("an agent that does not start", func(h *host, o *outcome) {
+		h.Report, h.Config.Status.Update, o.bootedWithAgent = hoststate.Report{}, bootstrapv1.UpdateStatus{}, true
+		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-answerDeadline)}
+	}, metav1.ConditionFalse, "AgentNotAnswering", "has not reported for 10m0s", "poolboot-agent.service"),
 	Entry("no answer", func(h *host, _ *outcome) { h.Report.Target = oldRevision }, metav1.ConditionFalse, "Waiting", "poolboot-agent.service"),
 	Entry("almost done", func(h *host, _ *outcome) { h.Report.State = agentv1.Verifying }, metav1.ConditionFalse, "Verifying", "must stay Ready"),
 	Entry("almost done for too long", func(h *host, o *outcome) {

@@ -65,6 +65,17 @@ const maxSkew = time.Minute
 // it would last for as long as the clock was ahead.
 func isFuture(recorded, now time.Time) bool { return recorded.Sub(now) > maxSkew }
 
+// start returns whether the agent of a host that has just joined should have reported before, or else in which time it
+// should.
+func (h *host) start(now time.Time) (isLate bool, left time.Duration) {
+	ready := h.Config.Status.Boot.NodeReadyTime
+	if ready == nil {
+		return false, 0
+	}
+	left = answerDeadline - now.Sub(ready.Time)
+	return left <= 0, max(left, 0)
+}
+
 // answer returns whether the agent should have answered before, or else in which time it should, 0 if it has.
 func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {
 	since := h.Config.Status.Update.UnansweredTime

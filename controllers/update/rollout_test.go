@@ -47,11 +47,19 @@ var _ = Describe("A host that has booted for the first time", func() {
 
 	It("is told nothing if it has no agent", func(ctx SpecContext) {
 		w := newWorld(1)
+		Expect(w.management.Delete(ctx, secretOf(w.config(ctx, 0), nil))).To(Succeed())
 		w.changeNode(ctx, 0, func(node *corev1.Node) { delete(node.Annotations, agentv1.AgentAnnotation) })
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
 		Expect(w.config(ctx, 0).Status.Update).To(BeZero())
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.NoAgentReason)))
+	})
+
+	It("is not reported as one without an agent in the seconds before its agent reports", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { delete(node.Annotations, agentv1.AgentAnnotation) })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", Not(ContainSubstring("MachineDeployment")))))
 	})
 
 	It("is recognized by what it reports if both the record and the Secret are lost", func(ctx SpecContext) {

@@ -78,6 +78,19 @@ func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootC
 	return &stored, nil
 }
 
+// awaitStart reports whether a host booted with an agent that has not reported anything yet, and when that is to be
+// reported as an error. Such a host has an assignment, which was stored before its boot, so the cache has it.
+func (r *Reconciler) awaitStart(ctx context.Context, h *host, now time.Time) (bootedWithAgent bool, wait time.Duration, err error) {
+	if h.HasAgent() || h.Node == nil {
+		return false, 0, nil
+	}
+	if err := r.Secrets.Get(ctx, r.secrets().Key(h.Config.UID), assignments.NewMetadata()); err != nil {
+		return false, 0, client.IgnoreNotFound(err)
+	}
+	_, wait = h.start(now)
+	return true, wait, nil
+}
+
 // knownStoredOf is storedOf without the document, and without a request if the Secret has the version that this
 // process wrote or read last, or still does not exist. It is read if the cache of metadata has another version, or has
 // lost it: someone else wrote or deleted it. An older version in the cache is from before the own write, unless it

@@ -239,6 +239,10 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 	var result ctrl.Result
 	before := h.Config.DeepCopy()
 	o := outcome{in: in, now: r.now(), gate: r.held.why(client.ObjectKeyFromObject(in.pool), h.Config.Name)}
+	var err error
+	if o.bootedWithAgent, result.RequeueAfter, err = r.awaitStart(ctx, h, o.now); err != nil {
+		return result, err
+	}
 	h.observe(o.now)
 	if h.HasAgent() && h.Node != nil {
 		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))

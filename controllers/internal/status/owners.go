@@ -9,6 +9,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	bootrecord "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Owner is the name of a controller that writes status.
@@ -47,10 +48,11 @@ func (e *ForeignError) Error() string {
 type change struct {
 	before, after *bootstrapv1.PoolbootConfigStatus
 	isInline      bool
+	hasJoined     bool
 }
 
 func changeOf(before, after *bootstrapv1.PoolbootConfig) change {
-	return change{before: &before.Status, after: &after.Status, isInline: after.Spec.IsInline()}
+	return change{before: &before.Status, after: &after.Status, isInline: after.Spec.IsInline(), hasJoined: bootrecord.HasJoined(after)}
 }
 
 // part is a part of a PoolbootConfig's status. It has one owner, unless controllers hand it over.
@@ -70,7 +72,7 @@ var parts = map[string]part{
 	"configuration":                    {owner: PoolbootConfig, handover: configuration},
 	"fallbackPoolRole":                 {owner: Node},
 	"nodeRef":                          {owner: Boot, handover: record},
-	"hostRef":                          {owner: Boot},
+	"hostRef":                          {owner: Boot, handover: hostRef},
 	"hostAddresses":                    {owner: Token},
 	"derivedNodeLabels":                {owner: Boot, handover: derivedLabels},
 	"boot.hostChosenTime":              {owner: Boot},
@@ -134,6 +136,15 @@ func configuration(c change) Owner {
 		return Update
 	}
 	return owner
+}
+
+// hostRef returns the owner of the record of the host. The node controller owns it once the host has joined: it records
+// the host again after clusterctl move.
+func hostRef(c change) Owner {
+	if c.hasJoined && !c.prepares() {
+		return Node
+	}
+	return Boot
 }
 
 // derivedLabels returns the owner of the derived labels. The node controller restores them after clusterctl move, with

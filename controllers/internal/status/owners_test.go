@@ -209,6 +209,18 @@ var _ = DescribeTable("A part that is handed over has one owner at a time",
 	Entry("every other NodeInPool", with(samples["conditions[NodeInPool]"]), with(condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionFalse)), Node),
 )
 
+var _ = DescribeTable("The record of the host that has joined",
+	func(owner Owner, change ...func(*configStatus)) {
+		before, after := written(samples["nodeRef"]), written(append(with(samples["nodeRef"], samples["hostRef"]), change...)...)
+		for _, config := range []*bootstrapv1.PoolbootConfig{before, after} {
+			config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
+		}
+		Expect(writers(before, after)).To(Equal([]Owner{owner}))
+	},
+	Entry("belongs to the node controller, which finds the host again after a move", Node),
+	Entry("belongs to the boot controller in the write that withdraws a boot", Boot, samples["boot.preparedTime"]),
+)
+
 var _ = DescribeTable("The credential of an inline data Secret",
 	func(before []func(*configStatus), owner Owner) {
 		oldConfig, newConfig := written(before...), written(append(before, samples["boot.credentialID"], samples["boot.credentialExpirationTime"])...)

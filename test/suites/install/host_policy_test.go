@@ -79,6 +79,11 @@ var _ = Describe("The manager's right to patch hosts", func() {
 			change(host)
 			Expect(k8sClient.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
 		}
+		patch(setUserData(mine))
+		Expect(dryRun(ctx, asManager, host, setUserData(newUserDataReference(host)))).To(Succeed(), "the Secret can be that of a deleted Machine")
+		Expect(dryRun(ctx, asManager, host, setUserData(&corev1.SecretReference{Namespace: host.Namespace, Name: "other"}))).To(refused)
+		Expect(dryRun(ctx, asManager, host, setUserData(nil))).To(refused)
+		patch(setUserData(nil))
 		patch(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = &corev1.ObjectReference{Name: "m"} })
 		Expect(dryRun(ctx, asManager, host, setUserData(newUserDataReference(host)))).To(refused, "a host with a consumer")
 		patch(setUserData(newUserDataReference(host)))

@@ -37,7 +37,7 @@ func newAnnotatedHost(ctx context.Context, changes ...func(*bmov1alpha1.BareMeta
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
 	a.name = a.HostName(0)
 	host := &bmov1alpha1.BareMetalHost{
-		ObjectMeta: metav1.ObjectMeta{Name: a.name, Labels: map[string]string{"rack": "r7"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.name, Labels: map[string]string{"rack": "r7"},
 			Annotations: map[string]string{poolv1.HostPoolAnnotation: "infra", poolv1.HostClusterAnnotation: a.Namespace}},
 		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
 			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
@@ -190,7 +190,10 @@ var _ = Describe("A BareMetalHost with the annotation of a pool", func() {
 	})
 
 	It("keeps user data that a user set, and reports it", func(ctx SpecContext) {
-		a := newAnnotatedHost(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.UserData = &corev1.SecretReference{Name: "mine"} })
+		a := newAnnotatedHost(ctx, func(h *bmov1alpha1.BareMetalHost) {
+			h.Spec.UserData = &corev1.SecretReference{Name: "mine"}
+			Expect(lab.ManagementClient.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "mine"}})).To(Succeed())
+		})
 		record := &bootstrapv1.PoolbootConfig{ObjectMeta: a.objectMeta()}
 		Eventually(ctx, a.Condition(record, clusterv1.ReadyCondition)).Should(HavePrefix("False " + bootstrapv1.UserDataTakenReason))
 		Eventually(ctx, listEvents(ctx, a.Namespace, "BareMetalHost", a.name, bootstrapv1.UserDataTakenReason)).Should(HaveLen(1))

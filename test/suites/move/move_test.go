@@ -185,6 +185,11 @@ func expectNodesJoined(ctx context.Context, s *site.Site, t *tenant.Tenant, n in
 			uids[node.Name] = node.UID
 		}
 		Expect(node.UID).To(Equal(uids[node.Name]), node.Name)
+		if record.MachineName(&config) != "" || record.HostKindOf(&config) == record.BareMetalHost {
+			Eventually(ctx, func() (bootstrapv1.HostReference, error) {
+				return config.Status.HostRef, s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(&config), &config)
+			}).ShouldNot(BeZero(), "%s names its BareMetalHost, also after a move", config.Name)
+		}
 	}
 	Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, s, t).Status }).Should(
 		HaveField("MachineCount", HaveValue(BeEquivalentTo(len(configs)))))

@@ -105,10 +105,14 @@ func consumes(m *infrav1.Metal3Machine, host *bmov1alpha1.BareMetalHost) bool {
 	return err == nil && version.Group == infrav1.GroupVersion.Group
 }
 
-// take sets a host's consumer to the Metal3Machine, and its image and user data if it has none.
-func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
-	if err := s.resolveUserData(); err != nil {
-		return err
+// take sets a host's consumer to the Metal3Machine, keeps the host on, and sets the image and the user data of a new
+// host if it has none. It resolves the user data of new hosts only (Associate and Update in metal3machine_manager.go of
+// the provider).
+func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost, isNew bool) error {
+	if isNew {
+		if err := s.resolveUserData(); err != nil {
+			return err
+		}
 	}
 	spec := s.metal3Machine.Spec
 	if spec.Image.URL == "" && spec.CustomDeploy.Method == "" {
@@ -121,7 +125,7 @@ func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmo
 		APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine",
 		Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Name,
 	}
-	if host.Spec.Image == nil && host.Spec.CustomDeploy == nil {
+	if isNew && host.Spec.Image == nil && host.Spec.CustomDeploy == nil {
 		deploy(host, spec)
 		host.Spec.UserData = s.metal3Machine.Status.UserData
 	}
@@ -169,13 +173,20 @@ func deploy(host *bmov1alpha1.BareMetalHost, spec infrav1.Metal3MachineSpec) {
 	}
 }
 
-// release deprovisions and powers off a host, and frees it after that. It reports whether the host is free.
+// release deprovisions and powers off a host, and frees it after that. It reports whether the host is free. The host of
+// a Metal3Machine that was moved keeps its user data, because the move drops the status of the Metal3Machine. A host
+// also keeps metaData and networkData, which this provider does not set (Delete in metal3machine_manager.go of the
+// provider).
 func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) (bool, error) {
 	before := host.DeepCopy()
 	released := false
-	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || host.Spec.UserData != nil || host.Spec.Online {
-		host.Spec.Image, host.Spec.CustomDeploy, host.Spec.UserData = nil, nil, nil
+	hasUserData := s.metal3Machine.Status.UserData != nil && host.Spec.UserData != nil
+	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || hasUserData || host.Spec.Online {
+		host.Spec.Image, host.Spec.CustomDeploy = nil, nil
 		host.Spec.Online = false
+		if hasUserData {
+			host.Spec.UserData = nil
+		}
 	} else if isDeprovisioned(host.Status.Provisioning.State) {
 		// The annotation block-move stays, and blocks the next clusterctl move (Delete in metal3machine_manager.go of
 		// the provider).

@@ -249,9 +249,14 @@ func isImageWanted(host *bmov1alpha1.BareMetalHost) bool {
 func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMetalHost) (time.Duration, error) {
 	deployment, found := r.current(host)
 	if !found {
-		userData, err := r.userData(ctx, host)
+		userData, err := r.secretData(ctx, host, host.Spec.UserData, "userData")
 		if err != nil {
 			return 0, err
+		}
+		for key, ref := range map[string]*corev1.SecretReference{"metaData": host.Spec.MetaData, "networkData": host.Spec.NetworkData} {
+			if _, err := r.secretData(ctx, host, ref, key); err != nil {
+				return 0, err
+			}
 		}
 		if host.Spec.Image.IsLiveISO() {
 			userData = []byte{} // the real operator creates no config drive for it
@@ -344,19 +349,20 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 // Bare Metal Operator).
 const environmentLabel, environment = "environment.metal3.io", "baremetal"
 
-// userData reads a host's user data from the Secret's key userData or value, and labels the Secret, as the Bare Metal
-// Operator does.
-func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMetalHost) ([]byte, error) {
-	if host.Spec.UserData == nil {
+// secretData reads the user data, the metadata or the network data of a host from a Secret, with a key or the key
+// value, and labels the Secret. An error is only logged and retried, as that of the Bare Metal Operator: the host stays
+// provisioning, and its status does not say why (pkg/hostconfig of the operator).
+func (r *hostReconciler) secretData(ctx context.Context, host *bmov1alpha1.BareMetalHost, ref *corev1.SecretReference, dataKey string) ([]byte, error) {
+	if ref == nil {
 		return []byte{}, nil
 	}
-	key := client.ObjectKey{Namespace: host.Spec.UserData.Namespace, Name: host.Spec.UserData.Name}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	if key.Namespace == "" {
 		key.Namespace = host.Namespace
 	}
 	secret := &corev1.Secret{}
 	if err := r.Get(ctx, key, secret); err != nil {
-		return nil, fmt.Errorf("could not retrieve user data: host %s: %w", host.Name, err)
+		return nil, fmt.Errorf("could not retrieve %s: failed to fetch secret: host %s: %w", dataKey, host.Name, err)
 	}
 	if secret.Labels[environmentLabel] == "" {
 		before := secret.DeepCopy()
@@ -365,12 +371,12 @@ func (r *hostReconciler) userData(ctx context.Context, host *bmov1alpha1.BareMet
 			return nil, fmt.Errorf("label %s on Secret %s: %w", environmentLabel, key, err)
 		}
 	}
-	for _, name := range []string{"userData", "value"} {
+	for _, name := range []string{dataKey, "value"} {
 		if data, ok := secret.Data[name]; ok {
 			return data, nil
 		}
 	}
-	return nil, fmt.Errorf("could not retrieve user data: host %s: Secret %s has neither key userData nor value", host.Name, key)
+	return nil, fmt.Errorf("could not retrieve %s: host %s: Secret %s has neither key %[1]s nor value", dataKey, host.Name, key)
 }
 
 // delete removes the finalizer of a host that is cleaned and powered off.

@@ -83,6 +83,21 @@ var _ = Describe("a simulated host", Ordered, func() {
 		Expect(power.of(late)()).To(HaveLen(1), "it was powered on once")
 	})
 
+	It("waits for missing network data without an error in its status", func(ctx SpecContext) {
+		waiting := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "waiting"}, Spec: *host.Spec.DeepCopy()}
+		waiting.Spec.NetworkData = &corev1.SecretReference{Name: "waiting-networkdata"}
+		Expect(c.Create(ctx, waiting)).To(Succeed())
+		getStatus := func() (bmov1alpha1.BareMetalHostStatus, error) {
+			return waiting.Status, c.Get(ctx, client.ObjectKeyFromObject(waiting), waiting)
+		}
+		Eventually(getStatus).Should(HaveField("Provisioning.State", bmov1alpha1.StateProvisioning))
+		Consistently(getStatus).Should(And(HaveField("Provisioning.State", bmov1alpha1.StateProvisioning), HaveField("ErrorMessage", "")))
+		Expect(power.of(waiting)()).To(BeEmpty())
+		Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "waiting-networkdata"},
+			StringData: map[string]string{"networkData": "links: []"}})).To(Succeed())
+		Eventually(getStatus).Should(HaveField("Provisioning.State", bmov1alpha1.StateProvisioned))
+	})
+
 	It("is cleaned when a deployment fails, and deployed again after a while", func(ctx SpecContext) {
 		power.fail("unlucky")
 		unlucky := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "unlucky"}, Spec: *host.Spec.DeepCopy()}

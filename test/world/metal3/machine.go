@@ -113,11 +113,12 @@ func (r *machineReconciler) reconcileNormal(ctx context.Context, s *machineScope
 		return nil
 	}
 	host, err := associatedHost(ctx, r.live, s.metal3Machine)
-	if err == nil && host == nil {
+	isNew := err == nil && host == nil
+	if isNew {
 		host, err = r.chooseHost(ctx, s)
 	}
 	if err == nil {
-		err = r.take(ctx, s, host)
+		err = r.take(ctx, s, host, isNew)
 	}
 	if err != nil {
 		s.set(infrav1.AssociateBareMetalHostCondition, metav1.ConditionFalse, infrav1.AssociateBareMetalHostFailedReason, err.Error())

@@ -132,11 +132,39 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 			ContainSubstring("Metal3DataReady: Condition not yet reported"))
 	})
 
+	It("sets the labels of the prefixes that are synced to those of the host, and removes others", func(ctx SpecContext) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		Expect(get(ctx, node)).To(Succeed())
+		before := node.DeepCopy()
+		node.Labels["example.com/tier"], node.Labels["example.com/rack"], node.Labels["sub.example.com/a"] = "infra", "r1", "b"
+		Expect(c.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+		changed := host.DeepCopy()
+		metav1.SetMetaDataLabel(&changed.ObjectMeta, "example.com/rack", "r7")
+		Expect(c.Patch(ctx, changed, client.MergeFrom(host))).To(Succeed())
+		metal3Cluster := &infrav1.Metal3Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c1"}}
+		Expect(get(ctx, metal3Cluster)).To(Succeed())
+		unsynced := metal3Cluster.DeepCopy()
+		metav1.SetMetaDataAnnotation(&metal3Cluster.ObjectMeta, "metal3.io/metal3-label-sync-prefixes", "none.example.com, example.com")
+		Expect(c.Patch(ctx, metal3Cluster, client.MergeFrom(unsynced))).To(Succeed())
+		Eventually(func() (map[string]string, error) { return node.Labels, get(ctx, node) }).Should(And(
+			HaveKeyWithValue("example.com/rack", "r7"), Not(HaveKey("example.com/tier")), HaveKeyWithValue("sub.example.com/a", "b")))
+	})
+
+	It("powers a host on again that someone turns off", func(ctx SpecContext) {
+		Expect(get(ctx, host)).To(Succeed())
+		before := host.DeepCopy()
+		host.Spec.Online = false
+		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
+		Eventually(func() (bool, error) { return host.Spec.Online, get(ctx, host) }).Should(BeTrue())
+		Eventually(func() (bool, error) { return host.Status.PoweredOn, get(ctx, host) }).Should(BeTrue())
+	})
+
 	It("power-cycles a host with the reboot annotation once", func(ctx SpecContext) {
+		earlier := power.of(host)()
 		before := host.DeepCopy()
 		metav1.SetMetaDataAnnotation(&host.ObjectMeta, bmov1alpha1.RebootAnnotationPrefix, "")
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
-		Eventually(power.of(host)).Should(Equal([]string{"right boots with the pointer", "right is off", "right boots again"}))
+		Eventually(power.of(host)).Should(Equal(append(earlier, "right is off", "right boots again")))
 		Expect(get(ctx, host)).To(Succeed())
 		Expect(host.Annotations).NotTo(HaveKey(bmov1alpha1.RebootAnnotationPrefix))
 	})
@@ -152,6 +180,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 			g.Expect(get(ctx, metal3Machine)).NotTo(Succeed())
 		}).Should(Succeed())
 		Expect(host.Status.PoweredOn).To(BeFalse())
+		Expect(host.Spec.UserData.Name).To(Equal(machine.Spec.Bootstrap.ConfigRef.Name), "the move dropped the status by which the provider would have removed it")
 		Expect(host.Annotations).To(HaveKey(clusterctlv1.BlockMoveAnnotation), "clusterctl move waits for its end in vain")
 		Expect(power.of(other)()).To(BeEmpty(), "the host that does not fit was left alone")
 	})

@@ -101,6 +101,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 		(&clusterReconciler{Client: c}).setUp(mgr),
 		(&machineReconciler{Client: c, live: live, retryInterval: options.RetryInterval, workloads: workloads{}}).setUp(mgr),
 		hosts.setUp(mgr),
+		(&labelSyncReconciler{Client: c, workloads: workloads{}}).setUp(mgr),
 		remediations.setUp(mgr, cfg),
 	); err != nil {
 		return nil, fmt.Errorf("set up the Metal3 simulator: %w", err)

@@ -79,6 +79,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	if conditions.IsFalse(s.config, clusterv1.ReadyCondition) && b.Stage != record.StageDeleting && !isWaiting(s.config) {
 		b.Todo = append(b.Todo, b.Message)
 	}
+	b.addMetal3Tasks(s)
 	var err error
 	if b.Pool, b.Why, err = s.decidePool(); err != nil {
 		b.addTask(err.Error())
@@ -154,13 +155,19 @@ func (b *bootReport) compare(s *subject, expected *registration.Registration) {
 	for _, key := range slices.Sorted(maps.Keys(expected.Labels)) {
 		value, exists := node.Labels[key]
 		label := nodeProperty{Text: key + "=" + expected.Labels[key], From: expected.LabelSources[key], State: StatePresent}
+		overwrites := s.labelSyncConflict(label, key, expected.Labels[key])
+		if overwrites != "" {
+			b.addTask(overwrites)
+		}
 		switch {
 		case s.node == nil:
 			label.State = StateNotSeen
+		case !exists && overwrites != "":
+			label.State = StateMissing
 		case !exists:
 			label.State = StateMissing
 			b.addTask(fmt.Sprintf("kubectl label node %s %s: %s declares it, and the Node does not have it", node.Name, label.Text, label.From[0]))
-		case value != expected.Labels[key] && registration.IsReported(key): // the kubelet reports it
+		case value != expected.Labels[key] && (registration.IsReported(key) || overwrites != ""): // the kubelet or Metal3 sets it
 			label.State, label.Value = StateDiffers, value
 		case value != expected.Labels[key]:
 			label.State, label.Value = StateDiffers, value

@@ -138,6 +138,7 @@ func (g *gatherer) gatherAround(ctx context.Context, s *subject) error {
 	if err := g.readHost(ctx, s); err != nil && !errors.As(err, &notReady) {
 		s.addUnseen("host", err)
 	}
+	g.readMetal3(ctx, s)
 	g.readNode(ctx, s)
 	return nil
 }
@@ -175,6 +176,23 @@ func (g *gatherer) readHost(ctx context.Context, s *subject) (err error) {
 		s.hardware, s.hardwareFrom, err = host.Hardware(ctx, g.source, s.bmh)
 	}
 	return err
+}
+
+// readMetal3 reads what else Metal3 depends on. Files do not contain it.
+func (g *gatherer) readMetal3(ctx context.Context, s *subject) {
+	if g.source.InFiles || s.bmh == nil {
+		return
+	}
+	var err error
+	if s.missingSecrets, err = host.MissingSecrets(ctx, g.source, s.bmh, s.config.Status.DataSecretName); err != nil {
+		s.addUnseen("Secrets of BareMetalHost "+s.bmh.Name, err)
+	}
+	if s.clusterObject == nil {
+		return
+	}
+	if s.labelSync, err = host.LabelSyncOf(ctx, g.source, s.clusterObject); err != nil && !host.IsAbsent(err) {
+		s.addUnseen("label sync of Metal3", err)
+	}
 }
 
 // findHost finds the BareMetalHost among files, which do not need to contain the Metal3Machine.

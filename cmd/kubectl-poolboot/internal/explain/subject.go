@@ -39,7 +39,11 @@ type subject struct {
 	// hardware are the facts of the host's hardware, hardwareFrom where they were found.
 	hardware     *bmov1alpha1.HardwareDetails
 	hardwareFrom string
-	node         *corev1.Node
+	// missingSecrets are the Secrets that Metal3 needs to deploy the host and that do not exist, each with what to do.
+	missingSecrets []string
+	// labelSync is Metal3's own sync of labels to the Node.
+	labelSync host.LabelSync
+	node      *corev1.Node
 	// unseen are the objects that could not be read, and why.
 	unseen []string
 }

@@ -97,19 +97,44 @@ func newMovable() *movable {
 		"machineconfigpools.pool.cluster.x-k8s.io/v1alpha1/MachineConfigPool":  {clusterctlv1.ClusterctlMoveLabel},
 		"baremetalhosts.metal3.io/v1alpha1/BareMetalHost":                      {clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel},
 	} {
-		parts := strings.Split(name, "/")
-		_, group, _ := strings.Cut(parts[0], ".")
-		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: parts[0], UID: types.UID("here-" + parts[2]), Labels: map[string]string{clusterctlv1.ClusterctlLabel: ""}},
-			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: group, Scope: apiextensionsv1.NamespaceScoped,
-				Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: parts[2]},
-				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: parts[1], Served: true, Storage: true}}}}
-		for _, label := range labels {
-			definition.Labels[label] = ""
-		}
-		m.definitions[parts[2]], m.there[parts[2]] = definition, definition.DeepCopy()
-		m.there[parts[2]].UID = types.UID("there-" + parts[2])
+		m.define(name, append(labels, clusterctlv1.ClusterctlLabel)...)
 	}
 	return m
+}
+
+// define adds the definition of a kind, as name/version/kind, with labels to both management clusters.
+func (m *movable) define(name string, labels ...string) {
+	parts := strings.Split(name, "/")
+	_, group, _ := strings.Cut(parts[0], ".")
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: parts[0], UID: types.UID("here-" + parts[2]), Labels: map[string]string{}},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: parts[2]},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: parts[1], Served: true, Storage: true}}}}
+	for _, label := range labels {
+		definition.Labels[label] = ""
+	}
+	m.definitions[parts[2]], m.there[parts[2]] = definition, definition.DeepCopy()
+	m.there[parts[2]].UID = types.UID("there-" + parts[2])
+}
+
+// addRemediation adds a MachineHealthCheck of the Cluster with a template that nothing owns, and another template to
+// which nothing refers.
+func (m *movable) addRemediation() {
+	m.define("machinehealthchecks.cluster.x-k8s.io/v1beta2/MachineHealthCheck", clusterctlv1.ClusterctlLabel)
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "check", UID: "check", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: m.cluster.Name, UID: m.cluster.UID}}}}
+	check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "Metal3RemediationTemplate", Name: "reboot"}
+	m.more = append(m.more, check)
+	for _, name := range []string{"reboot", "unused"} {
+		template := &unstructured.Unstructured{}
+		template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+		template.SetKind("Metal3RemediationTemplate")
+		template.SetNamespace("metal")
+		template.SetName(name)
+		template.SetUID(types.UID(name))
+		m.more = append(m.more, template)
+	}
 }
 
 // run checks the move, and returns the exit code and what is printed.
@@ -203,7 +228,26 @@ var _ = Describe("move-check", func() {
 		}),
 		Entry("pools whose kind clusterctl does not know", Lost, "MachineConfigPool metal/infra", "would not be moved", "kubectl label crd machineconfigpools.pool.cluster.x-k8s.io clusterctl.cluster.x-k8s.io=",
 			func(m *movable) { m.definitions["MachineConfigPool"].Labels = nil }),
+		Entry("a template of a MachineHealthCheck that nothing owns", Lost, "Metal3RemediationTemplate metal/reboot", "MachineHealthCheck metal/check refers to it",
+			"kubectl -n metal label metal3remediationtemplate reboot clusterctl.cluster.x-k8s.io/move=", func(m *movable) {
+				m.define("metal3remediationtemplates.infrastructure.cluster.x-k8s.io/v1beta2/Metal3RemediationTemplate", clusterctlv1.ClusterctlLabel)
+				m.addRemediation()
+			}),
+		Entry("a template of a kind that clusterctl does not know", Lost, "Metal3RemediationTemplate metal/reboot", "would not be moved",
+			"kubectl label crd metal3remediationtemplates.infrastructure.cluster.x-k8s.io clusterctl.cluster.x-k8s.io=", func(m *movable) {
+				m.define("metal3remediationtemplates.infrastructure.cluster.x-k8s.io/v1beta2/Metal3RemediationTemplate")
+				m.addRemediation()
+			}),
+		Entry("a MachineDrainRule, which nothing owns", Lost, "MachineDrainRule metal/storage", "would not be moved", "kubectl -n metal label machinedrainrule storage clusterctl.cluster.x-k8s.io/move=", func(m *movable) {
+			m.define("machinedrainrules.cluster.x-k8s.io/v1beta2/MachineDrainRule", clusterctlv1.ClusterctlLabel)
+			m.more = append(m.more, &clusterv1.MachineDrainRule{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "storage", UID: "storage"}})
+		}),
+		Entry("network data of a host that nothing owns", Lost, "Secret metal/net", "would not be moved", "label secret net", func(m *movable) {
+			m.free.Spec.PreprovisioningNetworkDataName = "net"
+			m.more = append(m.more, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "net", UID: "net"}})
+		}),
 		Entry("a template that no Cluster owns", Lost, "PoolbootConfigTemplate metal/hosts", "would not be moved", "kubectl label crd poolbootconfigtemplates", func(m *movable) {
+			m.define("poolbootconfigtemplates.bootstrap.cluster.x-k8s.io/v1alpha1/PoolbootConfigTemplate")
 			m.more = append(m.more, &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "hosts", UID: "hosts"}})
 		}),
 		Entry("a Metal3Machine without a data template", Note, "Metal3Machine metal/m3m1", "stays Unknown", "nothing", func(m *movable) { delete(m.metal3Machine.Object, "spec") }),

@@ -33,21 +33,22 @@ type facts struct {
 	machines  clusterv1.MachineList
 	hosts     bmov1alpha1.BareMetalHostList
 	configs   bootstrapv1.PoolbootConfigList
-	// needed are objects that must be moved, of kinds that clusterctl may not read.
-	needed []client.Object
+	// needed are objects that must be moved, of kinds that clusterctl may not read, and referrers what refers to them.
+	needed    []client.Object
+	referrers map[types.UID]string
 	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorGuards is true when the
 	// webhooks of the latter have failurePolicy Fail.
 	ironic, operator  []appsv1.Deployment
 	operatorValidates bool
 	// poolboot are the Deployments of Poolboot.
 	poolboot []appsv1.Deployment
-	// definitions are the UIDs of the CustomResourceDefinitions, which no other management cluster has.
-	definitions map[types.UID]bool
+	// definitions are the CustomResourceDefinitions.
+	definitions []apiextensionsv1.CustomResourceDefinition
 }
 
 // gather reads all facts. Kinds that are not installed have no objects.
 func gather(ctx context.Context, live client.Reader, namespace string) (*facts, error) {
-	f := &facts{namespace: namespace}
+	f := &facts{namespace: namespace, referrers: map[types.UID]string{}}
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	var deployments appsv1.DeploymentList
 	var webhooks admissionv1.ValidatingWebhookConfigurationList
@@ -57,17 +58,18 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	var machineConfigs poolv1.MachineConfigList
 	var enrollments poolv1.EnrollmentList
 	var secrets corev1.SecretList
+	var drainRules clusterv1.MachineDrainRuleList
 	for _, list := range []client.ObjectList{&definitions, &deployments, &webhooks} {
 		if err := live.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments, &secrets} {
+	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments, &secrets, &drainRules} {
 		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("list %T of namespace %s: %w", list, namespace, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments} {
+	for _, list := range []client.ObjectList{&f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments, &drainRules} {
 		_ = meta.EachListItem(list, func(item runtime.Object) error { // returns the function's error only
 			f.needed = append(f.needed, item.(client.Object))
 			return nil
@@ -75,9 +77,12 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	}
 	hostSecrets := sets.New[string]()
 	for i := range f.hosts.Items {
-		hostSecrets.Insert(f.hosts.Items[i].Spec.BMC.CredentialsName)
-		if data := f.hosts.Items[i].Spec.UserData; data != nil && (data.Namespace == "" || data.Namespace == namespace) {
-			hostSecrets.Insert(data.Name)
+		spec := &f.hosts.Items[i].Spec
+		hostSecrets.Insert(spec.BMC.CredentialsName, spec.PreprovisioningNetworkDataName)
+		for _, data := range []*corev1.SecretReference{spec.UserData, spec.MetaData, spec.NetworkData} {
+			if data != nil && (data.Namespace == "" || data.Namespace == namespace) {
+				hostSecrets.Insert(data.Name)
+			}
 		}
 	}
 	for i := range secrets.Items {
@@ -91,14 +96,13 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	f.operator = withContainer(deployments.Items, isOperator)
 	f.operatorValidates = slices.ContainsFunc(webhooks.Items, validatesHosts)
 	f.poolboot = withContainer(deployments.Items, isPoolboot)
+	f.definitions = definitions.Items
 	f.kinds = movableKinds(definitions.Items)
-	f.definitions = map[types.UID]bool{}
-	for i := range definitions.Items {
-		f.definitions[definitions.Items[i].UID] = true
-	}
 	var err error
-	f.nodes, err = readNodes(ctx, live, namespace, f.kinds)
-	return f, err
+	if f.nodes, err = readNodes(ctx, live, namespace, f.kinds); err != nil {
+		return nil, err
+	}
+	return f, f.addReferenced(ctx, live)
 }
 
 // withContainer returns the Deployments with a container that matches, those without replicas included.

@@ -26,7 +26,9 @@ func (f *facts) checkTarget(ctx context.Context, here, there client.Reader) (tra
 	if err := there.List(ctx, &definitions); err != nil {
 		return nil, fmt.Errorf("list CustomResourceDefinitions: %w", err)
 	}
-	if slices.ContainsFunc(definitions.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return f.definitions[d.UID] }) {
+	if slices.ContainsFunc(definitions.Items, func(d apiextensionsv1.CustomResourceDefinition) bool {
+		return slices.ContainsFunc(f.definitions, func(ours apiextensionsv1.CustomResourceDefinition) bool { return ours.UID == d.UID })
+	}) {
 		return []trap{{Lost, "the target", "it is this management cluster: clusterctl would delete the objects that it has just moved", "set --to-kubeconfig to the kubeconfig of the other management cluster"}}, nil
 	}
 	for _, kind := range f.kinds {

@@ -4,21 +4,24 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // check returns the traps in the management cluster itself.
@@ -182,44 +185,51 @@ func (f *facts) blockMoveTraps() (traps []trap) {
 
 // notMovedTraps returns the objects that must be moved and would not be.
 func (f *facts) notMovedTraps() (traps []trap) {
-	names := map[string][]string{}
+	left := map[schema.GroupKind][]client.Object{}
 	for _, o := range f.needed {
-		if !f.isMoved(o.GetUID()) {
-			kind := reflect.TypeOf(o).Elem().Name()
-			names[kind] = append(names[kind], o.GetName())
+		if kind, err := apiutil.GVKForObject(o, input.Scheme()); err == nil && !f.isMoved(o.GetUID()) {
+			left[kind.GroupKind()] = append(left[kind.GroupKind()], o)
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(names)) {
-		slices.Sort(names[kind])
-		shown := names[kind]
+	for _, kind := range slices.SortedFunc(maps.Keys(left), func(a, b schema.GroupKind) int { return cmp.Compare(a.Kind, b.Kind) }) {
+		why := "no moved object owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would not be moved"
+		var names []string
+		for _, o := range left[kind] {
+			names = append(names, o.GetName())
+			if by := f.referrers[o.GetUID()]; by != "" {
+				why += fmt.Sprintf("; %s refers to it", by)
+			}
+		}
+		slices.Sort(names)
+		shown := names
 		if len(shown) > 5 {
 			shown = append(slices.Clone(shown[:5]), fmt.Sprintf("and %d more", len(shown)-5))
 		}
-		at := fmt.Sprintf("%s %s/%s", kind, f.namespace, strings.Join(shown, ", "))
-		remedy := cmp.Or(kindRemedy(kind, f.kinds), fmt.Sprintf("kubectl -n %s label %s %s %s=",
-			f.namespace, strings.ToLower(kind), strings.Join(names[kind], " "), clusterctlv1.ClusterctlMoveLabel))
-		traps = append(traps, trap{Lost, at, "no moved object owns it, and neither it nor its kind has the label " + clusterctlv1.ClusterctlMoveLabel + ": it would not be moved", remedy})
+		remedy := cmp.Or(f.kindRemedy(kind), fmt.Sprintf("kubectl -n %s label %s %s %s=",
+			f.namespace, strings.ToLower(kind.Kind), strings.Join(names, " "), clusterctlv1.ClusterctlMoveLabel))
+		traps = append(traps, trap{Lost, fmt.Sprintf("%s %s/%s", kind.Kind, f.namespace, strings.Join(shown, ", ")), why, remedy})
 	}
 	return traps
 }
 
-// kindRemedy returns the command after which clusterctl moves all objects of a kind; "" when that is done already, or
-// must not be done for the kind.
-func kindRemedy(kind string, known []movableKind) string {
-	definitions := map[string]string{
-		"BareMetalHost":          "baremetalhosts.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "= " + clusterctlv1.ClusterctlMoveHierarchyLabel + "=",
-		"HardwareData":           "hardwaredata.metal3.io " + clusterctlv1.ClusterctlLabel + "= " + clusterctlv1.ClusterctlMoveLabel + "=",
-		"MachineConfigPool":      "machineconfigpools.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
-		"MachineConfig":          "machineconfigs.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
-		"Enrollment":             "enrollments.pool.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
-		"PoolbootConfig":         "poolbootconfigs.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
-		"PoolbootConfigTemplate": "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io " + clusterctlv1.ClusterctlLabel + "=",
+// kindLabels are the labels with which clusterctl moves all objects of a kind of Metal3, which sets them itself.
+var kindLabels = map[string][]string{
+	"BareMetalHost": {clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel},
+	"HardwareData":  {clusterctlv1.ClusterctlMoveLabel},
+}
+
+// kindRemedy returns the command after which clusterctl reads the objects of a kind; "" when it does already.
+func (f *facts) kindRemedy(kind schema.GroupKind) string {
+	definition := f.definitionOf(kind)
+	isKnown := slices.ContainsFunc(f.kinds, func(k movableKind) bool { return k.GroupKind() == kind })
+	if definition == nil || isKnown && kindLabels[kind.Kind] == nil {
+		return ""
 	}
-	isKnown := slices.ContainsFunc(known, func(k movableKind) bool { return k.Kind == kind })
-	if definition, ok := definitions[kind]; ok && (!isKnown || kind == "BareMetalHost" || kind == "HardwareData") {
-		return "kubectl label crd " + definition
+	remedy := "kubectl label crd " + definition.Name
+	for _, label := range append([]string{clusterctlv1.ClusterctlLabel}, kindLabels[kind.Kind]...) {
+		remedy += " " + label + "="
 	}
-	return ""
+	return remedy
 }
 
 // bootTraps returns the token rotations and boots in progress.
