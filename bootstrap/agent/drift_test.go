@@ -15,7 +15,6 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -175,87 +174,6 @@ var _ = Describe("A host that differs from its configuration", func() {
 		w.write("etc/reload/f", "a")
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(HavePrefix("Done "))
-	})
-
-	Describe("in how units are enabled", func() {
-		begin := func(changes ...func(*assignment.Assignment)) *world {
-			config := withFiles("/etc/none/f", "a")
-			config.Ignition.Systemd.Units = []types.Unit{
-				unit("web.service", "[Install]", true), {Name: "os.service", Enabled: ptr.To(false)},
-				{Name: "other.service", Dropins: []types.Dropin{{Name: "a.conf", Contents: ptr.To("[Unit]")}}},
-			}
-			w := installed(config, append(changes, func(a *assignment.Assignment) {
-				a.Policy.Units["os.service"] = rule(update.Action{Type: update.None})
-			})...)
-			return w
-		}
-
-		It("reports what overrides them wherever systemd reads units, once, and repairs none of it", func() {
-			w := begin(repairs)
-			w.dropIns = []string{"/etc/systemd/system.control/web.service.d/50-CPUQuota.conf", "/run/systemd/system/service.d/a.conf"}
-			w.overriding, w.overridingMasks, w.masked = []string{"/run/systemd/transient/web.service"}, []string{"other.service"}, []string{"other.service"}
-			Expect(w.run()).To(Succeed())
-			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/systemd/system.control/web.service.d/50-CPUQuota.conf: AdditionalDropIn\n" +
-				"/etc/systemd/system/other.service: Masked\n/run/systemd/system/service.d/a.conf: AdditionalDropIn\n/run/systemd/transient/web.service: Overridden"))
-			Expect(w.reason()).To(ContainSubstring("remove it on the host"))
-			Expect(w.calls).To(BeEmpty())
-		})
-
-		It("still finds one kind if the question about another fails", func() {
-			w := begin()
-			w.dropIns, w.enablement["web.service"] = []string{"/run/systemd/system/web.service.d/a.conf"}, update.Disabled
-			w.fails["is-enabled"] = errors.New("exit status 1")
-			Expect(w.run()).To(Succeed())
-			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(ContainSubstring("/run/systemd/system/web.service.d/a.conf: AdditionalDropIn"))
-		})
-
-		It("is found at once where a unit appears later: all directories of units are watched", func() {
-			w := begin()
-			for _, directory := range ignition.UnitDirectories {
-				Expect(w.watched).To(ContainElements(directory+"/os.service", directory+"/os.service.d/", directory+"/service.d/"))
-			}
-		})
-
-		It("reports it by hand, and what is masked", func() {
-			w := begin()
-			for _, name := range []string{"web.service", "web.service.d/", "multi-user.target.wants/web.service", "other.service"} {
-				Expect(w.watched).To(ContainElement("/etc/systemd/system/" + name))
-			}
-			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Disabled, update.Enabled, []string{"other.service"}
-			Expect(w.run()).To(Succeed())
-			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/systemd/system/os.service: Enablement\n" +
-				"/etc/systemd/system/other.service: Masked\n/etc/systemd/system/web.service: Enablement"))
-			Expect(w.state()).To(HavePrefix("Degraded "))
-			Expect(w.calls).To(BeEmpty())
-			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Enabled, update.Disabled, nil
-			Expect(w.run()).To(Succeed())
-			Expect(w.state()).To(HavePrefix("Done "))
-		})
-
-		It("repairs it with the actions of the policy, and leaves masks", func() {
-			w := begin(repairs)
-			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Disabled, update.Enabled, []string{"other.service"}
-			Expect(w.run()).To(Succeed())
-			Expect(w.enablement).To(And(HaveKeyWithValue("web.service", update.Enabled), HaveKeyWithValue("os.service", update.Disabled)))
-			Expect(w.calls).To(Equal([]string{"stop os.service", "daemon-reload", "restart web.service", "start os.service"}), "os.service only if something wants it")
-			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/systemd/system/other.service: Masked"))
-			Expect(w.reason()).To(ContainSubstring("remove it on the host"))
-		})
-
-		It("does not take what was changed by hand for what was there before Poolboot, if a repair fails", func() {
-			w := begin(repairs)
-			w.enablement["web.service"] = update.Disabled
-			w.fails["restart web.service"] = errors.New("exit status 1")
-			Expect(w.run()).To(Succeed())
-			Expect(w.enablement).To(HaveKeyWithValue("web.service", update.Enabled))
-		})
-
-		It("goes on if systemctl does not answer", func() {
-			w := begin()
-			w.fails["is-enabled"] = errors.New("exit status 1")
-			Expect(w.run()).To(Succeed())
-			Expect(w.state()).To(HavePrefix("Done "))
-		})
 	})
 
 	It("is done with a link whose target does not exist, and reports another target", func() {

@@ -1,11 +1,9 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // fresh returns what a new host has with an assignment.
@@ -160,40 +157,6 @@ var _ = Describe("An update", func() {
 		Expect(w.run()).To(Succeed())
 		Expect(w.calls[0]).To(Equal("stop web.service"))
 		Expect(w.steps).To(ContainElement("after stop web.service"))
-	})
-
-	It("starts a unit that it adds, and stops one that it masks or disables, without restarting it", func() {
-		config := withFiles()
-		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Service]", true), unit("other.service", "[Service]", true)}
-		quiet := func(a *assignment.Assignment) {
-			for _, name := range []string{"other.service", "new.service"} {
-				a.Policy.Units[name] = rule(update.Action{Type: update.None})
-			}
-		}
-		w := newWorld()
-		w.install(w.assign("rendered-a", config, quiet))
-		Expect(w.run()).To(Succeed())
-		changed := withFiles()
-		changed.Ignition.Systemd.Units = []types.Unit{{Name: "web.service", Mask: ptr.To(true)}, unit("other.service", "[Service]", false), unit("new.service", "[Service]", true)}
-		second := w.offer(w.assign("rendered-b", changed, quiet))
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + second))
-		Expect(w.calls).To(Equal([]string{"stop other.service web.service", "daemon-reload", "start new.service other.service web.service"}))
-	})
-
-	It("that reboots stops a unit before it removes the user as whom it runs, and reboots also if that fails", func() {
-		for _, err := range []error{nil, errors.New("it hangs")} {
-			config := withFiles()
-			config.Ignition.Systemd.Units = []types.Unit{unit("app.service", "[Service]\nUser=app", true)}
-			config.Ignition.Passwd.Users = []types.PasswdUser{{Name: "app"}}
-			w := installed(config)
-			w.fails["stop app.service"] = err
-			second := w.offer(w.assign("rendered-b", withFiles()))
-			Expect(w.run()).To(Succeed())
-			Expect(w.state()).To(Equal("Done " + second))
-			Expect(w.steps).To(ContainElements("before stop app.service", "before accounts app"))
-			Expect(slices.Index(w.steps, "before stop app.service")).To(BeNumerically("<", slices.Index(w.steps, "before accounts app")))
-		}
 	})
 
 	It("prepares all its operations before the first one", func() {
