@@ -122,8 +122,8 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 	return "", nil
 }
 
-// whyNotReady returns why the Node does not count as Ready, "" if it does. A kubelet that ends again and again renews the
-// lease with each start, and its Node stays Ready: so systemd is asked, too.
+// whyNotReady returns why the Node does not count as Ready, "" if it does. A kubelet that ends again and again renews
+// the lease with each start, and its Node stays Ready: so systemd is asked, too.
 func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passed time.Duration) string {
 	why := a.whyNotReported(ctx, node, u, passed)
 	switch kubelet, err := a.kubeletProblem(ctx); {

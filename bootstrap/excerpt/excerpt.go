@@ -1,5 +1,5 @@
-// Package excerpt shortens texts for people, such as the reasons of conditions. It cuts between words: half a name, such
-// as that of a unit or an image, is another name.
+// Package excerpt shortens texts for people, such as the reasons of conditions. It cuts between words: half a name,
+// such as that of a unit or an image, is another name.
 package excerpt
 
 import (

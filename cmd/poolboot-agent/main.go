@@ -71,7 +71,8 @@ func run(ctx context.Context, arguments []string) int {
 		fmt.Fprint(os.Stderr, usage)
 		return 2
 	}
-	// The journal of the host adds the time. It has what programs wrote before they failed, which is not part of reports.
+	// The journal of the host adds the time. It has what programs wrote before they failed, which is not part of
+	// reports.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: func(_ []string, attribute slog.Attr) slog.Attr {
 		if attribute.Key == slog.TimeKey {
 			return slog.Attr{}

@@ -1,9 +1,9 @@
 // Package command runs programs of the host, such as systemctl and useradd, with a time limit, limited output, and
 // without the environment of the agent. It knows nothing of what the programs do.
 //
-// Arguments are visible to every user of the host, and are part of errors: pass secrets by standard input. What a program
-// writes is not part of errors: it can have secrets, such as the address of a repository with a password, or the output
-// of a script, and errors are reported to the cluster. Detail adds it for the log of the host.
+// Arguments are visible to every user of the host, and are part of errors: pass secrets by standard input. What a
+// program writes is not part of errors: it can have secrets, such as the address of a repository with a password, or
+// the output of a script, and errors are reported to the cluster. Detail adds it for the log of the host.
 package command
 
 import (

@@ -204,9 +204,9 @@ func (s *Service) logging(see func(agent.Node)) func(agent.Node) {
 	}
 }
 
-// loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at units. A try that fails because
-// something happened does not make the next one later: a host whose Node changes often would wait for minutes after a
-// short outage.
+// loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at units. A
+// try that fails because something happened does not make the next one later: a host whose Node changes often would
+// wait for minutes after a short outage.
 func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest, changes *watcher) error {
 	nodes.follow(a.See)
 	failures, isDue := 0, true

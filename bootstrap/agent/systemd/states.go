@@ -21,7 +21,8 @@ const failingStates = "failed,auto-restart,auto-restart-queued,bad-setting,error
 // maxWaiting is the maximum number of jobs that are asked for what they wait for.
 const maxWaiting = 100
 
-// Failing returns the names of the units that failed, that systemd is about to start again, or whose files it can't use.
+// Failing returns the names of the units that failed, that systemd is about to start again, or whose files it can't
+// use.
 func (m Manager) Failing(ctx context.Context) ([]string, error) {
 	output, err := m.Runner.Run(ctx, systemctl, "list-units", "--state="+failingStates, "--plain", "--no-legend", "--no-pager", "--full")
 	if err != nil {
