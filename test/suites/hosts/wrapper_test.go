@@ -248,6 +248,14 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		Expect(h.Run(ctx, "mount", "-t", "tmpfs", "of-the-host", "/mnt")).To(BeEmpty())
 		Expect(mounts(h.mainPID(ctx, ignition.KubeletUnit))).To(ContainSubstring("of-the-host"))
 		Expect(h.Run(ctx, "umount", "/mnt")).To(BeEmpty())
+
+		By("creating the first network namespace on the host")
+		const enterAll = "for n in $(ls /run/netns); do nsenter --net=/run/netns/$n true || exit; echo ${n%%-*}; done"
+		Expect(h.Run(ctx, nsenter, kubens, "sh", "-c", enterAll)).To(Equal("cni\n"), "that of the Pod")
+		Expect(h.Run(ctx, "ip", "netns", "add", "host")).To(BeEmpty())
+		Expect(h.Run(ctx, nsenter, kubens, "sh", "-c", enterAll)).To(Equal("cni\nhost\n"))
+		Expect(h.Run(ctx, "ip", "netns", "delete", "host")).To(BeEmpty())
+		Expect(h.Run(ctx, nsenter, kubens, "sh", "-c", enterAll)).To(Equal("cni\n"))
 	}, SpecTimeout(2*time.Minute))
 
 	It("changes on a running host with the predicted restart of the kubelet, and nothing else", func(ctx SpecContext) {
