@@ -67,6 +67,8 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restar
 		switch action.Type {
 		case update.DaemonReload:
 			run = units.DaemonReload
+		case update.Stop:
+			run = func(ctx context.Context) error { return units.Stop(ctx, action.Unit) }
 		case update.Reload:
 			run = func(ctx context.Context) error { return units.Reload(ctx, action.Unit) }
 		case update.Restart:

@@ -58,6 +58,8 @@ type wrappedHost struct {
 	*runningHost
 	ran    poolv1.MachineConfigPool
 	config poolv1.MachineConfig
+	// others are more MachineConfigs of the pool.
+	others []poolv1.MachineConfig
 }
 
 // ofPool returns another MachineConfig of the pool.
@@ -72,12 +74,12 @@ func (h *wrappedHost) ofPool(name string, config map[string]any) poolv1.MachineC
 func (h *wrappedHost) render(wrapper ...string) string {
 	GinkgoHelper()
 	h.ran.Spec.KubeletWrapper = wrapper
-	rendered, err := pool.Render(h.ran.Spec.PoolRole, []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}, []poolv1.MachineConfig{h.config,
+	rendered, err := pool.Render(h.ran.Spec.PoolRole, []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}, append([]poolv1.MachineConfig{h.config,
 		h.ofPool("51-ran-host", map[string]any{
 			"storage": files(file(hangingWrapper, 0o755, "#!/bin/sh\nexec sleep infinity\n")),
 			// On a machine, systemd does this. In namespaces, it leaves it to what created them.
 			"systemd": units(unit("shared.service", "[Unit]", "Before=kubens.service", "[Service]", "Type=oneshot", "RemainAfterExit=yes",
-				"ExecStart=mount --make-rshared /", "[Install]", "RequiredBy=kubens.service"))})})
+				"ExecStart=mount --make-rshared /", "[Install]", "RequiredBy=kubens.service"))})}, h.others...))
 	Expect(err).NotTo(HaveOccurred())
 	h.configs++
 	name := fmt.Sprint("rendered-", h.configs)
@@ -298,4 +300,6 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		Entry("because it ends without it", ends, "/usr/bin/true", SpecTimeout(3*time.Minute)),
 		Entry("because it hangs", "the kubelet has not reported", hangingWrapper, SpecTimeout(3*time.Minute)),
 	)
+
+	describePinning(func() *wrappedHost { return h }, "/usr/bin/nice", "--adjustment=5", nsenter, kubens)
 })
