@@ -9,6 +9,7 @@ import (
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -80,6 +81,8 @@ func (a *Agent) runActions(ctx context.Context, actions []update.Action) (restar
 		switch action.Type {
 		case update.DaemonReload:
 			run = units.DaemonReload
+		case update.Stop: // of a unit that the kubelet needs: Units stops no others with it
+			run = func(ctx context.Context) error { return units.Stop(ctx, ignition.KubeletUnit, action.Unit) }
 		case update.Reload:
 			run = func(ctx context.Context) error { return units.Reload(ctx, action.Unit) }
 		case update.Restart:

@@ -152,8 +152,8 @@ func (a *Agent) applyFiles(ctx context.Context, u *hostUpdate) error {
 	return a.Files.Apply(changes, u.overwrites())
 }
 
-// groupsOf returns operations in their order, in groups of neighbors that have the same executor. Those of files are all
-// in one group.
+// groupsOf returns operations in their order, in groups of neighbors that have the same executor. Those of files are
+// all in one group.
 func groupsOf(operations []update.Operation) (groups [][]update.Operation) {
 	for i, operation := range operations {
 		if i > 0 && executorOf(operation.Kind) == executorOf(operations[i-1].Kind) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -73,6 +74,9 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 	for i := range storage.Files {
 		if f := &storage.Files[i]; isDrifted[path.Clean(f.Path)] {
 			f.Mode = otherMode(f.Mode)
+			if path.Dir(f.Path) == ignition.KubeletConfigDirectory {
+				f.Contents = types.Resource{} // what the kubelet does depends on them
+			}
 		}
 	}
 	for i := range storage.Directories {

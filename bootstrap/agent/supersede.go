@@ -8,9 +8,9 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 )
 
-// supersedeAfter is how long an update is carried out, and then verified, before another revision takes its place. It is
-// counted from the change or the boot of the host. A host that works is soon verified: to undo its update would cost a
-// reboot more. A host that should return to what it had before does not wait.
+// supersedeAfter is how long an update is carried out, and then verified, before another revision takes its place. It
+// is counted from the change or the boot of the host. A host that works is soon verified: to undo its update would cost
+// a reboot more. A host that should return to what it had before does not wait.
 const supersedeAfter = time.Minute
 
 // supersedes reports whether a Node names another revision than that of the update in progress. A repair ends before:

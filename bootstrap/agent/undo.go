@@ -211,7 +211,8 @@ func (a *Agent) undoFiles() error {
 }
 
 // undoActions makes units use the previous configuration again, unless the host is about to boot with it. All actions
-// are tried. If the update has not come to its actions, only units that it stopped are restarted. What the reboot of the host would not change is added to why the update failed, and is no error.
+// are tried. If the update has not come to its actions, only units that it stopped are restarted. What the reboot of
+// the host would not change is added to why the update failed, and is no error.
 func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
 	if u.plan.Reboots() && a.Clock.BootID() != a.journal.FirstBoot {
 		return nil

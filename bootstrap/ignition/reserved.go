@@ -68,6 +68,9 @@ const (
 	AgentUnit = OwnUnitPrefix + "agent.service"
 	// RegisterUnit pre-registers the Node before the kubelet starts, at every boot.
 	RegisterUnit = OwnUnitPrefix + "register.service"
+	// CheckpointsUnit removes the kubelet's checkpoints of CPUs and memory before the kubelet first starts in a boot,
+	// or after the unit was stopped. To stop the unit stops the kubelet first.
+	CheckpointsUnit = OwnUnitPrefix + "checkpoints.service"
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"
 	// KubeletCommandVariable is the variable with the kubelet's path and its flags for joining, which WrapperDropin
@@ -165,7 +168,7 @@ var examplePaths = func() []string {
 // OwnUnits are Poolboot's units on hosts.
 var OwnUnits = []string{
 	OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service",
-	AgentUnit, RegisterUnit,
+	AgentUnit, RegisterUnit, CheckpointsUnit,
 }
 
 // UnitDirectories are the directories of system units, the one that takes precedence first, see systemd.unit(5).

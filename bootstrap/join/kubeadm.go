@@ -32,7 +32,8 @@ func kubeadmJoin(join *bootstrapv1.KubeadmJoin, reg registration.Registration) (
 	config.Storage.Files = append(config.Storage.Files, newFile(ignition.KubeadmJoinPath, 0o600, joinConfig))
 	config.Systemd.Units = append(config.Systemd.Units,
 		// kubeadm starts the kubelet, but after a reboot only an enabled unit starts
-		withDropin(newEnabledUnit(ignition.KubeletUnit, nil), append(requiresCheck(), wantsDependencies()...)), dependenciesTarget(),
+		withDropin(newEnabledUnit(ignition.KubeletUnit, nil), slices.Concat(requiresCheck(), wantsDependencies(), followsCheckpoints())),
+		dependenciesTarget(), newUnit(ignition.CheckpointsUnit, checkpointsUnit()),
 		newEnabledUnit("poolboot-join.service", joinUnit(join.Path())))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
 	return withCheck(config, ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath), nil

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -35,7 +36,8 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 		newFile(ignition.ClusterCAPath, 0o644, cl.CA),
 		newFile(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
-		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())), dependenciesTarget())
+		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())),
+		dependenciesTarget(), newUnit(ignition.CheckpointsUnit, checkpointsUnit()))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
 	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath), nil
 }
@@ -72,7 +74,8 @@ func kubeletCommand(kubeletPath string) string {
 
 func kubeletUnit(kubeletPath string) []*unit.UnitOption {
 	command := kubeletCommand(kubeletPath) + " $" + ignition.KubeletArgsVariable
-	return append(append(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), append(requiresCheck(), wantsDependencies()...)...),
+	unitOptions := slices.Concat(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), requiresCheck(), wantsDependencies(), followsCheckpoints())
+	return append(unitOptions,
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),
 		unit.NewUnitOption("Service", "Restart", "always"),

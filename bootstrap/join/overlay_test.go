@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	kubeadmv1beta4 "sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/types/upstreamv1beta4"
@@ -132,6 +133,23 @@ var _ = Describe("The overlay of a machine", func() {
 				`"current-context":"a","users":[{"name":"a","user":{"token":"`+secret+`"}}]}`)),
 			"/etc/kubernetes/bootstrap-kubelet.conf: the kubeconfig has no bootstrap token"),
 	)
+
+	It("removes the checkpoints of the kubelet before the kubelet first starts in a boot, and after the kubelet stops with the unit", func() {
+		for _, choose := range []func(){func() {}, useKubeadm} {
+			choose()
+			Expect(unitText(overlay(), "poolboot-checkpoints.service")).To(And(ContainSubstring("\nType=oneshot\nRemainAfterExit=yes\n"),
+				ContainSubstring("\nExecStart=/usr/bin/rm -f /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state\n")))
+			for _, unit := range overlay().Systemd.Units {
+				if unit.Name == "kubelet.service" {
+					text := ptr.Deref(unit.Contents, "")
+					for _, dropin := range unit.Dropins {
+						text += *dropin.Contents
+					}
+					Expect(text).To(ContainSubstring("\nWants=poolboot-checkpoints.service\nAfter=poolboot-checkpoints.service\nPartOf=poolboot-checkpoints.service\n"))
+				}
+			}
+		}
+	})
 
 	It("overwrites the files of the image", func() {
 		for _, choose := range []func(){func() {}, useKubeadm} {

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// ActionType is the type of an action. The API has the same types.
+// ActionType is the type of an action. The API has the same types but Stop, which no policy of a pool can have.
 type ActionType string
 
 // Types of actions.
 const (
 	None         ActionType = "None"
 	DaemonReload ActionType = "DaemonReload"
+	Stop         ActionType = "Stop"
 	Reload       ActionType = "Reload"
 	Restart      ActionType = "Restart"
 	Drain        ActionType = "Drain"
@@ -21,7 +22,7 @@ const (
 // Action is what a host does after a part of its configuration changed.
 type Action struct {
 	Type ActionType `json:"type"`
-	// Unit is the unit of Reload and Restart.
+	// Unit is the unit of Stop, Reload and Restart.
 	Unit string `json:"unit,omitempty"`
 	// IfExists means that a host without the unit skips the action. Otherwise the action fails on such a host.
 	IfExists bool `json:"ifExists,omitempty"`
@@ -60,8 +61,20 @@ func isOfType(t ActionType) func(Action) bool {
 	return func(a Action) bool { return a.Type == t }
 }
 
-// combine returns the actions after all changes, in order. Reboot replaces all others, and None is there only if there
-// is no other. As in OpenShift, an action that several changes need is there several times.
+// step orders actions: the Node is drained first, and what is stopped then is started by the others.
+func (a Action) step() int {
+	switch a.Type {
+	case Drain:
+		return 0
+	case Stop:
+		return 1
+	}
+	return 2
+}
+
+// combine returns the actions after all changes, in the order of their steps and of the changes. Reboot replaces all
+// others, and None is there only if there is no other. As in OpenShift, an action that several changes need is there
+// several times.
 func combine(changes []Change) []Action {
 	var actions []Action
 	for _, change := range changes {
@@ -74,5 +87,6 @@ func combine(changes []Change) []Action {
 	if len(actions) == 0 {
 		return []Action{{Type: None}}
 	}
+	slices.SortStableFunc(actions, func(a, b Action) int { return a.step() - b.step() })
 	return actions
 }

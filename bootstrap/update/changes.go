@@ -27,8 +27,11 @@ const (
 // findChanges returns the entries that differ, with their actions: what always requires a reboot, then paths, units,
 // and users.
 func findChanges(before, after Config, policy Policy) (changes []Change) {
+	pinned := findPinningChange(before.Ignition, after.Ignition)
 	add := func(kind Kind, name string, because Rule) {
-		changes = append(changes, Change{Entry: Entry{kind, name}, Actions: because.Actions, Reason: because.Reason})
+		entry := Entry{kind, name}
+		because = pinned.ruleFor(entry, because)
+		changes = append(changes, Change{Entry: entry, Actions: because.Actions, Reason: because.Reason})
 	}
 	for _, field := range []struct {
 		kind    Kind

@@ -58,6 +58,8 @@ type wrappedHost struct {
 	*runningHost
 	ran    poolv1.MachineConfigPool
 	config poolv1.MachineConfig
+	// others are more MachineConfigs of the pool.
+	others []poolv1.MachineConfig
 }
 
 // ofPool returns another MachineConfig of the pool.
@@ -72,12 +74,12 @@ func (h *wrappedHost) ofPool(name string, config map[string]any) poolv1.MachineC
 func (h *wrappedHost) render(wrapper ...string) string {
 	GinkgoHelper()
 	h.ran.Spec.KubeletWrapper = wrapper
-	rendered, err := pool.Render(h.ran.Spec.PoolRole, []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}, []poolv1.MachineConfig{h.config,
+	rendered, err := pool.Render(h.ran.Spec.PoolRole, []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}, append([]poolv1.MachineConfig{h.config,
 		h.ofPool("51-ran-host", map[string]any{
 			"storage": files(file(hangingWrapper, 0o755, "#!/bin/sh\nexec sleep infinity\n")),
 			// On a machine, systemd does this. In namespaces, it leaves it to what created them.
 			"systemd": units(unit("shared.service", "[Unit]", "Before=kubens.service", "[Service]", "Type=oneshot", "RemainAfterExit=yes",
-				"ExecStart=mount --make-rshared /", "[Install]", "RequiredBy=kubens.service"))})})
+				"ExecStart=mount --make-rshared /", "[Install]", "RequiredBy=kubens.service"))})}, h.others...))
 	Expect(err).NotTo(HaveOccurred())
 	h.configs++
 	name := fmt.Sprint("rendered-", h.configs)
@@ -248,6 +250,14 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		Expect(h.Run(ctx, "mount", "-t", "tmpfs", "of-the-host", "/mnt")).To(BeEmpty())
 		Expect(mounts(h.mainPID(ctx, ignition.KubeletUnit))).To(ContainSubstring("of-the-host"))
 		Expect(h.Run(ctx, "umount", "/mnt")).To(BeEmpty())
+
+		By("creating the first network namespace on the host")
+		const enterAll = "for n in $(ls /run/netns); do nsenter --net=/run/netns/$n true || exit; echo ${n%%-*}; done"
+		Expect(h.Run(ctx, nsenter, kubens, "sh", "-c", enterAll)).To(Equal("cni\n"), "that of the Pod")
+		Expect(h.Run(ctx, "ip", "netns", "add", "host")).To(BeEmpty())
+		Expect(h.Run(ctx, nsenter, kubens, "sh", "-c", enterAll)).To(Equal("cni\nhost\n"))
+		Expect(h.Run(ctx, "ip", "netns", "delete", "host")).To(BeEmpty())
+		Expect(h.Run(ctx, nsenter, kubens, "sh", "-c", enterAll)).To(Equal("cni\n"))
 	}, SpecTimeout(2*time.Minute))
 
 	It("changes on a running host with the predicted restart of the kubelet, and nothing else", func(ctx SpecContext) {
@@ -290,4 +300,6 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		Entry("because it ends without it", ends, "/usr/bin/true", SpecTimeout(3*time.Minute)),
 		Entry("because it hangs", "the kubelet has not reported", hangingWrapper, SpecTimeout(3*time.Minute)),
 	)
+
+	describePinning(func() *wrappedHost { return h }, "/usr/bin/nice", "--adjustment=5", nsenter, kubens)
 })

@@ -69,6 +69,7 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 	configs := []poolv1.MachineConfig{config}
 	setWrappers(configs, nil, remark)
 	moveKubeletDropins(&configs[0], remark)
+	shareNetworkNamespaces(&configs[0], remark)
 	wrong := cleanKubeletDropins(&configs[0], remark)
 	warnWithoutEffect(&configs[0], nil, runtimeCRIO, remark)
 	config = configs[0]

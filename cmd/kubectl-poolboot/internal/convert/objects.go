@@ -40,6 +40,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	wrongDropins := map[string]field.ErrorList{} // by the names of MachineConfigs
 	for i := range configs {
 		moveKubeletDropins(&configs[i], remark)
+		shareNetworkNamespaces(&configs[i], remark)
 		wrongDropins[configs[i].Name] = cleanKubeletDropins(&configs[i], remark)
 		warnWithoutEffect(&configs[i], pools, containerRuntime, remark)
 	}

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"os"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -9,6 +11,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // telcoDropin has the command by which telco hosts start a service in a mount namespace.
@@ -130,6 +133,41 @@ spec:
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(r.Out).To(MatchRegexp(`ExecStartPre=.*modprobe sctp.*\n +EnvironmentFile=/etc/my-execstart.env\n +Environment="KUBELET_EXTRA_ARGS=--v=4"\n +\[Unit\]`))
 		Expect(r.ErrOut).To(And(ContainSubstring("ExecStartPre of its drop-in 90-container-mount-namespace.conf of kubelet.service is kept"), ContainSubstring("EnvironmentFile of its drop-in")))
+	})
+
+	It("makes the unit that keeps the mount namespace share the network namespaces of Pods, as that in the documentation", func() {
+		namespace := func(before string) string {
+			return `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-ran, labels: {machineconfiguration.openshift.io/role: worker}}
+spec:
+  config:
+    ignition: {version: 3.2.0}
+    systemd:
+      units:
+      - name: container-mount-namespace.service
+        contents: |
+          [Service]
+          Type=oneshot
+          RemainAfterExit=yes
+          RuntimeDirectory=container-mount-namespace
+          Environment=BIND_POINT=%t/container-mount-namespace/mnt
+          ExecStartPre=touch ${BIND_POINT}
+` + before + `          ExecStart=unshare --mount=${BIND_POINT} --propagation slave mount --make-rshared /
+          ExecStop=umount -R ${RUNTIME_DIRECTORY}
+`
+		}
+		r := converting(clitest.OpenShiftWorker, namespace(""))
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(r.ErrOut).To(Equal(`note: MachineConfig "50-ran": spec.config.systemd.units[0].contents: container-mount-namespace.service first makes /run/netns a mount: ` +
+			`otherwise, the first "ip netns add" on a host hides the network namespaces of its Pods from the kubelet` + "\n"))
+		Expect(r.Out).To(MatchRegexp(`ExecStartPre=touch \S+\n +` + regexp.QuoteMeta(sharesNetworkNamespaces) + `\n +ExecStart=unshare`))
+		documented, err := os.ReadFile(sourcetree.Path("docs", "pools.md"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(documented)).To(MatchRegexp(regexp.QuoteMeta(sharesNetworkNamespaces) + `\n.*\n +ExecStart=.*unshare`))
+
+		By("leaving a unit that does so already")
+		Expect(converting(clitest.OpenShiftWorker, namespace("          "+sharesNetworkNamespaces+"\n")).ErrOut).To(BeEmpty())
 	})
 
 	It("refuses commands that it does not know, and names one that no pool gets", func() {

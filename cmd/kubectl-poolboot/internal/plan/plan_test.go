@@ -86,6 +86,16 @@ Reboot:   no
 			`{"possible":true,"reasons":[],"stop":["nightly.timer"],"actions":[{"type":"DaemonReload"}],"drain":false,"reboot":false}`))
 	})
 
+	It("says that a change of what the kubelet pins drains the Node, and what the host does", func() {
+		section := strings.Replace(newFile(`contents: {source: "data:,cpuManagerPolicy:%20static"}`), "/etc/a", "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", 1)
+		Expect(clitest.ExpectSuccess(planning("{}", section))).To(And(HaveSuffix(`
+Possible: yes
+Actions:  Drain, Stop poolboot-checkpoints.service, Restart kubelet.service
+Drain:    yes
+Reboot:   no
+`), ContainSubstring("it changes cpuManagerPolicy, so the kubelet must start without its checkpoints of CPUs and memory")))
+	})
+
 	It("prints no contents and no password", func() {
 		secret := newFile(`mode: 0600, contents: {source: "data:,swordfish"}}]}, passwd: {users: [{name: core, passwordHash: swordfish`)
 		for _, args := range [][]string{nil, {"-o", "json"}, {"-o", "yaml"}} {
