@@ -247,6 +247,9 @@ func (g *guard) checkContents(place, name string, resource types.Resource) []byt
 // checkFile checks the contents of a file, depending on its purpose.
 func (g *guard) checkFile(place, name string, data []byte) {
 	unit, dropin := unitAt(name)
+	if isUnitName(unit) && (dropin == "" || path.Ext(dropin) == ".conf") {
+		g.checkInstall(place, unit, name, string(data))
+	}
 	if made, of := quadletUnit(name); made != "" {
 		unit, dropin = made, of
 	}
