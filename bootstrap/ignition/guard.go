@@ -13,7 +13,7 @@ import (
 )
 
 // maxUnpackedBytes is the maximum number of decompressed bytes that Guard reads from one configuration.
-const maxUnpackedBytes = 16 << 20
+const maxUnpackedBytes = 8 << 20
 
 // maxRefusals is the maximum number of refused entries that are described.
 const maxRefusals = 100

@@ -102,9 +102,9 @@ var _ = Describe("A configuration that is expensive to check", func() {
 		Entry("about duplicate keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3001, func(int) string { return `"files":[]` })+`}}`, "; and 2900 more problems"),
 	)
 
-	It("has at most 16 MiB of contents after decompression, and 2 MiB of which the links are read", func() {
+	It("has at most 8 MiB of contents after decompression, and 2 MiB of which the links are read", func() {
 		packed := func(path string) string {
-			return fmt.Sprintf(`{"path":%q,"contents":{"compression":"gzip","source":%q}}`, path, zipped(strings.Repeat("d /opt/a\n", 1<<20)))
+			return fmt.Sprintf(`{"path":%q,"contents":{"compression":"gzip","source":%q}}`, path, zipped(strings.Repeat("d /opt/a\n", 600_000)))
 		}
 		Expect(ignition.Guard(parse(storage("files", packed("/opt/a")+","+packed("/opt/b"))))).To(MatchError("storage.files[1].contents: /opt/b: the contents are too large to be checked after decompression: make them smaller"))
 		Expect(ignition.Guard(parse(storage("files", packed("/etc/tmpfiles.d/a.conf"))))).To(MatchError(HavePrefix(exhausted)))

@@ -46,10 +46,10 @@ func BenchmarkHostile(b *testing.B) {
 	const whole = pool.MaxSize - 1024
 	packed := &bytes.Buffer{}
 	writer := gzip.NewWriter(packed)
-	_, _ = writer.Write(bytes.Repeat([]byte("KUBELET_ \"quoted\" hostname --no\\de # text\n"), 380_000))
+	_, _ = writer.Write(bytes.Repeat([]byte("KUBELET_ \"quoted\" hostname --no\\de # text\n"), 190_000))
 	_ = writer.Close()
 	for _, of := range []struct{ name, document string }{
-		{"links", documentOf("storage", "links", listOf(80_000, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d","target":"/opt"}`, i) }))},
+		{"links", documentOf("storage", "links", listOf(70_000, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d","target":"/opt"}`, i) }))},
 		{"files", documentOf("storage", "files", listOf(whole, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d"}`, i) }))},
 		{"paths", documentOf("storage", "files", listOf(whole, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%s%d"}`, strings.Repeat("a/", 2000), i) }))},
 		{"units", documentOf("systemd", "units", listOf(whole, func(i int) string {
