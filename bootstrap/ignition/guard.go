@@ -46,8 +46,8 @@ func (e *GuardError) Error() string {
 // Guard refuses a user's configuration that would change the Node's name, labels, taints or credential: reserved paths,
 // Poolboot's and the kubelet's units, kubelet flags and settings that identify the Node, kernel arguments with the same
 // effect, and references to other configurations, which can't be checked. Reserved lists them. It also refuses what
-// Ignition would detect only on the host: paths that no host can create, and what CheckContents and CheckParents refuse. It
-// returns nil or a *GuardError with every such entry.
+// Ignition would detect only on the host: paths that no host can create, and what CheckContents and CheckParents
+// refuse. It returns nil or a *GuardError with every such entry.
 //
 // Guard only checks what the configuration contains. Users who can write MachineConfigs can run programs on a host, and
 // Guard does not prevent what these do. The API server refuses changes of a Node's labels that a kubelet must not make.

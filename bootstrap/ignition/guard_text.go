@@ -71,8 +71,8 @@ func (g *guard) checkText(place, what string, data []byte) {
 	}
 }
 
-// maxKubeletConfig is the maximum size of a drop-in of the kubelet's configuration, in bytes. All of its fields need much
-// less, and parsing YAML is slow.
+// maxKubeletConfig is the maximum size of a drop-in of the kubelet's configuration, in bytes. All of its fields need
+// much less, and parsing YAML is slow.
 const maxKubeletConfig = 64 << 10
 
 // checkKubeletConfig checks a drop-in of the kubelet's configuration.

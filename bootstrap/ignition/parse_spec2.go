@@ -44,8 +44,8 @@ const rootFilesystem = "root"
 // and then to spec 3.
 func parse2[Types any](upgrade func(Types) types2_4.Config) func([]byte) (Config, error) {
 	return func(raw []byte) (Config, error) {
-		// If a value has the wrong type, Ignition's parser of spec 2 falls back to older versions and reports their errors.
-		// So types are checked first.
+		// If a value has the wrong type, Ignition's parser of spec 2 falls back to older versions and reports their
+		// errors. So types are checked first.
 		var document Types
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return Config{}, decodeError(raw, err, reflect.TypeOf(document))

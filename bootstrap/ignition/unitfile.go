@@ -23,8 +23,8 @@ func (d directive) is(name string) bool {
 const unitBlanks = " \t\n\r"
 
 // directivesOf parses the directives of all sections of a unit as systemd does (config_parse in its conf-parser.c): a
-// backslash that is not escaped continues a line, but not a comment, and an empty line ends what is continued. Libraries
-// differ from systemd here.
+// backslash that is not escaped continues a line, but not a comment, and an empty line ends what is continued.
+// Libraries differ from systemd here.
 func directivesOf(contents string) (directives []directive) {
 	section, begin, number := "", 0, 0
 	add := func(text string) {

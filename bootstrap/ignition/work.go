@@ -10,11 +10,11 @@ import (
 
 const (
 	// maxPairs is the maximum number of pairs of entries that Ignition compares when it validates a configuration: each
-	// link with each file, directory and link, and the partitions of each disk with each other. Without a limit, a configuration that fits into an object takes a minute of
-	// processor time wherever it is parsed, also on hosts.
+	// link with each file, directory and link, and the partitions of each disk with each other. Without a limit, a
+	// configuration that fits into an object takes a minute of processor time wherever it is parsed, also on hosts.
 	maxPairs = 4_000_000
-	// maxTemplateBytes is the maximum number of bytes of templates that Ignition reads when it validates a configuration:
-	// a template once for each of its instances that is enabled.
+	// maxTemplateBytes is the maximum number of bytes of templates that Ignition reads when it validates a
+	// configuration: a template once for each of its instances that is enabled.
 	maxTemplateBytes = 10_000_000
 )
 
