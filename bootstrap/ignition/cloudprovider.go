@@ -24,9 +24,10 @@ func FindExternalCloudProvider(c Config) string {
 			return "kernelArguments " + string(argument)
 		}
 	}
+	limit := int64(maxUnpackedBytes)
 	for _, file := range c.Storage.Files {
 		name := cleanPath(file.Path)
-		if !isBelow(name, staticPods) && hasExternalCloudProvider([]byte(strings.Join(readableContents(file), ""))) {
+		if !isBelow(name, staticPods) && hasExternalCloudProvider([]byte(strings.Join(readableContents(file, &limit), ""))) {
 			return "file " + name
 		}
 	}

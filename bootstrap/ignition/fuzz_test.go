@@ -172,10 +172,12 @@ func FuzzGuardText(f *testing.F) {
 	f.Add("/etc/tmpfiles.d/a.conf", "f+ /etc/hostname 0644 - - - a")
 	f.Add("/etc/fstab", "tmpfs /etc/poolboot tmpfs")
 	f.Add("/opt/a", "kubelet --node\"-\"labels \\x2d")
+	f.Add("/etc/systemd/system/a@.service", "[Unit]\n[Install]\nAlso=a@%i.timer \\\n b.socket\nWantedBy=\"c.target\"\nAlias=d@.service\nDefaultInstance=e\n")
 	f.Fuzz(func(t *testing.T, path, text string) {
 		config, err := ignition.Parse([]byte(fileWith(path, text)))
 		if err == nil && ignition.Guard(config) == nil {
 			expectHarmless(t, config)
+			expectInstallable(t, path, text)
 		}
 	})
 }
@@ -226,6 +228,23 @@ func expectHarmless(t *testing.T, config ignition.Config) {
 		for line := range strings.Lines(text) {
 			flag := strings.Index(line, "--node-labels=")
 			if flag >= 0 && !strings.ContainsAny(line[:flag], "#;") && !strings.HasPrefix(text, "\x7fELF") {
+				t.Fatalf("%q passed", line)
+			}
+		}
+	}
+}
+
+// expectInstallable checks again, with a simple comparison, that a unit of only letters and line ends names only units.
+func expectInstallable(t *testing.T, name, text string) {
+	t.Helper()
+	isPlain := !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune("[]=.@\n", r) && (r < 'A' || r > 'z' || r == '\\') })
+	if _, install, has := strings.Cut("\n"+text, "\n[Install]\n"); has && isPlain && path.Ext(name) == ".service" && path.Dir(name) == "/etc/systemd/system" {
+		for line := range strings.Lines(install) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.HasPrefix(line, "[") {
+				return
+			}
+			if named, is := strings.CutPrefix(line, "Also="); is && named != "" && !strings.Contains(named, ".") {
 				t.Fatalf("%q passed", line)
 			}
 		}

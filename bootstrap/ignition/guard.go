@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -12,7 +13,10 @@ import (
 )
 
 // maxUnpackedBytes is the maximum number of decompressed bytes that Guard reads from one configuration.
-const maxUnpackedBytes = 64 << 20
+const maxUnpackedBytes = 8 << 20
+
+// maxRefusals is the maximum number of refused entries that are described.
+const maxRefusals = 100
 
 // GuardError lists the entries of a configuration that Guard refuses.
 type GuardError struct {
@@ -42,8 +46,8 @@ func (e *GuardError) Error() string {
 // Guard refuses a user's configuration that would change the Node's name, labels, taints or credential: reserved paths,
 // Poolboot's and the kubelet's units, kubelet flags and settings that identify the Node, kernel arguments with the same
 // effect, and references to other configurations, which can't be checked. Reserved lists them. It also refuses what
-// Ignition would detect only on the host: paths that no host can create, and contents that CheckContents refuses. It
-// returns nil or a *GuardError with every such entry.
+// Ignition would detect only on the host: paths that no host can create, and what CheckContents and CheckParents
+// refuse. It returns nil or a *GuardError with every such entry.
 //
 // Guard only checks what the configuration contains. Users who can write MachineConfigs can run programs on a host, and
 // Guard does not prevent what these do. The API server refuses changes of a Node's labels that a kubelet must not make.
@@ -66,10 +70,14 @@ type guard struct {
 	remainingBytes int64 // how many more bytes of contents can be decompressed
 	rendered       bool  // whether it is a rendered config
 	redirects      redirects
+	more           int // refused entries that are not described
 }
 
 func (g *guard) check(c Config) error {
 	g.redirects = *redirectsOf(c)
+	if g.redirects.isExhausted() {
+		return errExhausted
+	}
 	g.checkReferences(c.Ignition.Config)
 	g.checkKeys(c)
 	g.checkArguments("kernelArguments.shouldExist", toStrings(c.KernelArguments.ShouldExist))
@@ -79,10 +87,18 @@ func (g *guard) check(c Config) error {
 	g.checkFiles(c.Storage.Files)
 	g.checkLinks(c.Storage.Links)
 	g.checkUnits(c.Systemd.Units)
+	g.checkParents(c)
+	if g.redirects.isExhausted() {
+		return errExhausted
+	}
 	return g.err()
 }
 
 func (g *guard) refuse(place, why string, args ...any) {
+	if len(g.refusals) >= maxRefusals {
+		g.more++
+		return
+	}
 	g.refusals = append(g.refusals, Refusal{Path: place, Why: fmt.Sprintf(why, args...), Through: slices.Clone(g.redirects.followed)})
 }
 
@@ -90,6 +106,9 @@ func (g *guard) refuse(place, why string, args ...any) {
 func (g *guard) err() error {
 	if len(g.refusals) == 0 {
 		return nil
+	}
+	if g.more > 0 {
+		g.refusals[len(g.refusals)-1].Why += fmt.Sprintf("; and %d more entries are refused", g.more)
 	}
 	return &GuardError{Entries: g.refusals}
 }
@@ -120,6 +139,9 @@ func (g *guard) checkFilesystems(filesystems []types.Filesystem) {
 
 // checkPath refuses a path that no host can create.
 func (g *guard) checkPath(place, path string) {
+	if len(path) > maxPathBytes {
+		g.refuse(place, "the path has %d bytes, and Linux allows %d: shorten it", len(path), maxPathBytes)
+	}
 	if strings.Contains(path, "\x00") {
 		g.refuse(place, "%q contains a NUL, which is not valid in a path: leave it out", path)
 	}
@@ -247,6 +269,9 @@ func (g *guard) checkContents(place, name string, resource types.Resource) []byt
 // checkFile checks the contents of a file, depending on its purpose.
 func (g *guard) checkFile(place, name string, data []byte) {
 	unit, dropin := unitAt(name)
+	if isUnitName(unit) && (dropin == "" || path.Ext(dropin) == ".conf") {
+		g.checkInstall(place, unit, name, string(data))
+	}
 	if made, of := quadletUnit(name); made != "" {
 		unit, dropin = made, of
 	}
@@ -273,11 +298,17 @@ func (g *guard) checkFile(place, name string, data []byte) {
 
 func isQuadlet(name string) bool { unit, _ := quadletUnit(name); return unit != "" }
 
-// readableContents returns the contents of a file and what is appended to it, without what is at another URL.
-func readableContents(file types.File) (texts []string) {
+// readableContents returns the contents of a file and what is appended to it, without what is at another URL or larger
+// than the limit, which it reduces by what it returns. The limit is negative if something was larger.
+func readableContents(file types.File, limit *int64) (texts []string) {
 	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
-		if data, err := Contents(part, maxUnpackedBytes); err == nil {
+		data, err := Contents(part, *limit)
+		*limit -= int64(len(data))
+		switch {
+		case err == nil:
 			texts = append(texts, string(data))
+		case errors.Is(err, errTooLarge):
+			*limit = -1
 		}
 	}
 	return texts

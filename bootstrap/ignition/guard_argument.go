@@ -85,11 +85,14 @@ func (g *guard) checkArguments(list string, arguments []string) {
 	}
 }
 
+// kernelQuoting removes quotes and backslashes, and replaces what the kernel treats as a blank.
+var kernelQuoting = strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ")
+
 // findReservedArgument returns the first reserved kernel argument in a string, and its effect. If isPlain, blanks in
 // quotes are part of a word, as in systemd. The kernel, which passes what follows -- to init, knows only double quotes
 // and treats the byte 0xA0 as a blank (next_arg and isspace in its lib/), so -- is refused anywhere.
 func findReservedArgument(arguments string, isPlain bool) (reserved, effect string) {
-	split := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ").Replace(arguments))
+	split := strings.Fields(kernelQuoting.Replace(arguments))
 	for _, argument := range split {
 		if effect := effectOf(argument); effect != "" {
 			return argument, effect

@@ -43,6 +43,9 @@ var _ = Describe("Guard on other spellings", func() {
 			Expect(refused.Entries[0].Path).To(Equal(path))
 			Expect(err).To(MatchError(ContainSubstring(why)))
 		},
+		Entry("a setting after an escaped backslash", dropin("kubelet.service", "[Service]\nEnvironment=A=b\\\\\nExecStart=/bin/true\n"), "systemd.units[0].dropins[0].contents", "ExecStart would start the kubelet without the flags"),
+		Entry("a setting after a backslash and a blank", dropin("kubelet.service", "[Service]\nEnvironment=A=b\\ \nExecStart=/bin/true\n"), "systemd.units[0].dropins[0].contents", "ExecStart would start the kubelet without the flags"),
+		Entry("a setting after a continued line that is empty", dropin("kubelet.service", "[Service]\nEnvironment=A=b\\\n\nExecStart=/bin/true\n"), "systemd.units[0].dropins[0].contents", "ExecStart would start the kubelet without the flags"),
 		Entry("tmpfiles with a question mark", fileWith(tmpfiles, "# a\nw /etc/poolboo?/kubelet.env - - - - A=b"), "storage.files[0].contents", "/etc/tmpfiles.d/a.conf line 2: /etc/poolboo?/kubelet.env can match /etc/poolboot"),
 		Entry("tmpfiles with a star", fileWith(tmpfiles, "r /etc/*/kubelet.env"), "storage.files[0].contents", "line 1: /etc/*/kubelet.env can match"),
 		Entry("tmpfiles with braces that contain slashes", fileWith(tmpfiles, "r /etc/{a,poolboot/kubelet.env}"), "storage.files[0].contents", "can match"),

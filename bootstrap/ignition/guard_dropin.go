@@ -47,7 +47,10 @@ func (g *guard) refuseKubeletDropin(place, unitName, what, contents string) bool
 	}
 	for _, directive := range directives {
 		file := strings.TrimPrefix(directive.value, "-")
-		where, ok := g.redirects.resolve(file)
+		where, ok := "", false
+		if directive.name == "EnvironmentFile" {
+			where, ok = g.redirects.resolve(file)
+		}
 		switch {
 		case strings.HasPrefix(directive.name, "X-"):
 		case directive.name == "Alias":

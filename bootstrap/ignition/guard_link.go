@@ -15,9 +15,31 @@ const maxHops = 40
 // redirects are the links and bind mounts of a configuration. tmpfiles.d can create links too.
 type redirects struct {
 	byPath map[string]redirect
+	// steps are those that resolving took, in units of short path components.
+	steps int
+	// protected are the paths of redirects that lead to a protected path or to a directory above one, in order.
+	protected    []string
+	hasProtected bool // whether protected is known
 	// followed are the places in the document of those that paths were resolved through, since it was last reset.
 	followed []string
 }
+
+const (
+	// maxPathBytes is the maximum length of a path in Linux.
+	maxPathBytes = 4095
+	// maxSteps is the maximum number of steps to resolve the paths of one configuration.
+	maxSteps = 2_000_000
+	// maxRedirectBytes is the maximum size of the files of a configuration that can define links and mounts, after
+	// decompression.
+	maxRedirectBytes = 2 << 20
+)
+
+// errExhausted is the error for a configuration whose paths take too long to be resolved.
+var errExhausted = &GuardError{Entries: []Refusal{{Path: "storage", Why: fmt.Sprintf("its paths lead through more than %d directories and links in all, or its files of tmpfiles.d "+
+	"and its fstab have more than %d bytes, which takes too long to check: use fewer or shorter paths there and in links and mounts", maxSteps, maxRedirectBytes)}}}
+
+// isExhausted reports whether there were more than maxSteps. Nothing is resolved then.
+func (r *redirects) isExhausted() bool { return r.steps > maxSteps }
 
 // redirect leads from one path to another.
 type redirect struct {
@@ -29,6 +51,7 @@ type redirect struct {
 // redirectsOf returns the redirects of a configuration. Contents that can't be read are refused by other checks.
 func redirectsOf(c Config) *redirects {
 	found := &redirects{byPath: map[string]redirect{}}
+	limit := int64(maxRedirectBytes)
 	for i, link := range c.Storage.Links {
 		if link.Target != nil {
 			found.add(link.Path, redirect{target: *link.Target, place: fmt.Sprintf("storage.links[%d]", i)})
@@ -39,7 +62,7 @@ func redirectsOf(c Config) *redirects {
 		if name != fstab && !isTmpfiles(name) && mountPoint(path.Base(name)) == "" {
 			continue
 		}
-		for _, text := range readableContents(file) {
+		for _, text := range readableContents(file, &limit) {
 			found.addFromText(fmt.Sprintf("storage.files[%d]", i), name, text)
 		}
 	}
@@ -52,6 +75,9 @@ func redirectsOf(c Config) *redirects {
 			text += "\n" + ptr.Deref(dropin.Contents, "")
 		}
 		found.addFromText(fmt.Sprintf("systemd.units[%d]", i), "/"+unit.Name, text)
+	}
+	if limit < 0 {
+		found.steps = maxSteps + 1
 	}
 	found.followed = nil
 	return found
@@ -99,10 +125,16 @@ func (r *redirects) resolve(name string) (at string, ok bool) { return r.follow(
 func (r *redirects) resolveMount(name string) (at string, ok bool) { return r.follow(name, true) }
 
 func (r *redirects) follow(name string, isMount bool) (at string, ok bool) {
+	const unit = 64 // bytes of a path that are as expensive as one step
 	at = "/"
 	hops := 0
 	rest := strings.Split(name, "/")
+	r.steps += len(name) / unit
 	for len(rest) > 0 {
+		if r.isExhausted() {
+			return at, false
+		}
+		r.steps += 1 + len(at)/unit
 		part := rest[0]
 		rest = rest[1:]
 		switch part {
@@ -112,7 +144,7 @@ func (r *redirects) follow(name string, isMount bool) (at string, ok bool) {
 			at = path.Dir(at)
 			continue
 		}
-		next := path.Join(at, part)
+		next := strings.TrimSuffix(at, "/") + "/" + part
 		leads, isLink := r.byPath[next]
 		if !isLink || isMount && leads.isBind && len(rest) == 0 {
 			at = next
@@ -128,19 +160,30 @@ func (r *redirects) follow(name string, isMount bool) (at string, ok bool) {
 		if path.IsAbs(leads.target) {
 			at = "/"
 		}
+		r.steps += (len(leads.target) + len(rest)) / unit
 		rest = append(strings.Split(leads.target, "/"), rest...)
 	}
 	return at, true
 }
 
 // reachProtected reports whether a redirect leads to a protected path or to a directory above one.
-func (r *redirects) reachProtected() bool {
+func (r *redirects) reachProtected() bool { return len(r.findProtected()) > 0 }
+
+// findProtected returns the paths of such redirects, in order.
+func (r *redirects) findProtected() []string {
+	if r.hasProtected {
+		return r.protected
+	}
+	before := r.followed
 	for from := range r.byPath {
+		r.followed = nil
 		if at, ok := r.resolve(from); !ok || isProtected(at) || containsReserved(at) || at == "/" {
-			return true
+			r.protected = append(r.protected, from)
 		}
 	}
-	return false
+	r.followed, r.hasProtected = before, true
+	slices.Sort(r.protected)
+	return r.protected
 }
 
 // isProtected reports whether a file is protected: it belongs to Poolboot, or the kubelet or systemd reads it for the

@@ -122,6 +122,9 @@ func tmpfilesLines(text string) (lines []tmpfilesLine) {
 func (g *guard) checkFstab(place, name, text string) {
 	for _, line := range fstabLines(text) {
 		g.redirects.followed = nil
+		if g.redirects.isExhausted() {
+			return
+		}
 		if line.where == "none" || line.where == "swap" {
 			continue
 		}
@@ -144,6 +147,9 @@ const (
 func (g *guard) checkTmpfiles(place, name, text string) {
 	for _, line := range tmpfilesLines(text) {
 		g.redirects.followed = nil
+		if g.redirects.isExhausted() {
+			return
+		}
 		if why := g.checkTmpfilesLine(line); why != "" {
 			g.refuse(place, "%s line %d: %s", name, line.number, why)
 			return
@@ -253,15 +259,10 @@ func (g *guard) findProtectedBelow(directory, prefix string) string {
 	if i := slices.IndexFunc(examplePaths, fits); i >= 0 {
 		return examplePaths[i]
 	}
-	before := g.redirects.followed
-	for from := range g.redirects.byPath {
-		if !fits(from) {
-			continue
-		}
-		g.redirects.followed = slices.Clone(before)
-		if at, ok := g.redirects.resolve(from); !ok || isProtected(at) || containsReserved(at) || at == "/" {
-			return from
-		}
+	redirects, begin := g.redirects.findProtected(), strings.TrimSuffix(directory, "/")+"/"+prefix
+	if i, _ := slices.BinarySearch(redirects, begin); i < len(redirects) && fits(redirects[i]) {
+		_, _ = g.redirects.resolve(redirects[i]) // records what it leads through
+		return redirects[i]
 	}
 	return ""
 }

@@ -71,8 +71,16 @@ func (g *guard) checkText(place, what string, data []byte) {
 	}
 }
 
+// maxKubeletConfig is the maximum size of a drop-in of the kubelet's configuration, in bytes. All of its fields need
+// much less, and parsing YAML is slow.
+const maxKubeletConfig = 64 << 10
+
 // checkKubeletConfig checks a drop-in of the kubelet's configuration.
 func (g *guard) checkKubeletConfig(place, name string, data []byte) {
+	if len(data) > maxKubeletConfig {
+		g.refuse(place, "%s: the file has %d bytes, and at most %d are read: remove what is no setting", name, len(data), maxKubeletConfig)
+		return
+	}
 	var document any
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		why := "a key is no string, or a number is not finite" // in YAML, but not in JSON
@@ -100,7 +108,7 @@ func (g *guard) checkKubeletConfig(place, name string, data []byte) {
 func (g *guard) checkKubeletType(place, name string, data []byte) {
 	const apiVersion, kind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 	var settings map[string]any
-	if yaml.Unmarshal(data, &settings) != nil {
+	if len(data) > maxKubeletConfig || yaml.Unmarshal(data, &settings) != nil {
 		return // checkKubeletConfig refuses it
 	}
 	if settings["apiVersion"] != apiVersion || settings["kind"] != kind {

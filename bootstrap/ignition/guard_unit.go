@@ -3,7 +3,6 @@ package ignition
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -30,6 +29,7 @@ func (g *guard) checkUnits(units []types.Unit) {
 		}
 		if unit.Contents != nil && *unit.Contents != "" {
 			g.checkUnit(place+".contents", unit.Name, *unit.Contents)
+			g.checkInstall(place+".contents", unit.Name, unit.Name, *unit.Contents)
 		}
 		for j, dropin := range unit.Dropins {
 			place := fmt.Sprintf("%s.dropins[%d]", place, j)
@@ -41,6 +41,7 @@ func (g *guard) checkUnits(units []types.Unit) {
 				g.refuseDropin(place+".name", dropin.Name)
 			case dropin.Contents != nil:
 				g.checkDropin(place+".contents", unit.Name, dropin.Name, *dropin.Contents)
+				g.checkInstall(place+".contents", unit.Name, fmt.Sprintf("drop-in %s of %s", dropin.Name, unit.Name), *dropin.Contents)
 			}
 		}
 	}
@@ -97,40 +98,6 @@ func (g *guard) refuseDropin(place, name string) {
 		whose = "that of Poolboot with spec.kubeletWrapper of the MachineConfigPool"
 	}
 	g.refuse(place, "%s would replace %s: use another name", name, whose)
-}
-
-// directive is one line of a unit: Name=value.
-type directive struct{ name, value string }
-
-// is reports whether a directive has a name. A star in the name matches anything.
-func (d directive) is(name string) bool {
-	fits, _ := path.Match(name, d.name)
-	return fits
-}
-
-// unitLine matches a line as systemd splits lines.
-var unitLine = regexp.MustCompile("[^\n\r\x00]+")
-
-// directivesOf parses the directives of all sections of a unit as systemd does: a backslash at the end continues a
-// line, but not a comment. Libraries differ from systemd here.
-func directivesOf(contents string) (directives []directive) {
-	before := ""
-	for _, line := range unitLine.FindAllString(strings.TrimPrefix(contents, "\ufeff"), -1) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
-			continue
-		}
-		line = before + line
-		if part, isContinued := strings.CutSuffix(line, `\`); isContinued {
-			before = part + " "
-			continue
-		}
-		before = ""
-		if name, value, isDirective := strings.Cut(line, "="); isDirective {
-			directives = append(directives, directive{strings.TrimSpace(name), strings.TrimSpace(value)})
-		}
-	}
-	return directives
 }
 
 // hidesReservedFiles reports whether a unit mounts a file system over files of Poolboot.

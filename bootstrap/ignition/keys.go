@@ -57,9 +57,9 @@ func CheckKeys(raw []byte) (warnings []Problem, err error) {
 		}
 	}
 	if len(c.lost) > 0 {
-		return c.warnings, &ParseError{Problems: c.lost}
+		return limitProblems(c.warnings), &ParseError{Problems: limitProblems(c.lost)}
 	}
-	return c.warnings, nil
+	return limitProblems(c.warnings), nil
 }
 
 // keyCheck finds the unknown keys of one document.
@@ -96,8 +96,17 @@ func (c *keyCheck) check(value any, of reflect.Type, at []step) {
 				c.check(value[key], known, inner)
 				continue
 			}
+			isHarmless := configuresNothing(key, value[key])
+			switch {
+			case isHarmless && len(c.warnings) >= maxProblems:
+				c.warnings = append(c.warnings, Problem{}) // is only counted
+				continue
+			case !isHarmless && len(c.lost) >= maxProblems:
+				c.lost = append(c.lost, Problem{})
+				continue
+			}
 			problem := Problem{Path: joinSteps(inner), Message: c.explain(inner)}
-			if configuresNothing(key, value[key]) {
+			if isHarmless {
 				problem.Message = "Ignition " + c.version + " ignores this key, and it has no content that a host would need: remove it"
 				c.warnings = append(c.warnings, problem)
 			} else {

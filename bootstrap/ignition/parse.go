@@ -34,6 +34,9 @@ func parse(raw []byte) (Config, error) {
 			return config, nil
 		}
 	}
+	if err := checkDocument(raw); err != nil {
+		return Config{}, err
+	}
 	version, err := specVersion(raw)
 	if err != nil {
 		return Config{}, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/coreos/vcontext/report"
@@ -56,15 +57,31 @@ func newParseError(path, message string) *ParseError {
 	return &ParseError{Problems: []Problem{{Path: path, Message: message}}}
 }
 
+// maxProblems is the maximum number of problems of one configuration that are described.
+const maxProblems = 100
+
+// limitProblems returns the first problems, and in the last of these how many more there are.
+func limitProblems(problems []Problem) []Problem {
+	if more := len(problems) - maxProblems; more > 0 {
+		problems = slices.Clone(problems[:maxProblems])
+		problems[maxProblems-1].Message += fmt.Sprintf("; and %d more problems", more)
+	}
+	return problems
+}
+
 // fatalProblems converts the fatal entries of a report to problems.
 func fatalProblems(entries report.Report) []Problem {
 	var problems []Problem
 	for _, entry := range entries.Entries {
-		if entry.Kind.IsFatal() {
+		switch {
+		case !entry.Kind.IsFatal():
+		case len(problems) < maxProblems:
 			problems = append(problems, NewProblem(entry))
+		default:
+			problems = append(problems, Problem{}) // is only counted
 		}
 	}
-	return problems
+	return limitProblems(problems)
 }
 
 // NewProblem returns the problem in an entry of a report, with what to do about it.
@@ -100,7 +117,7 @@ func decodeError(raw []byte, err error, of reflect.Type) error {
 			problems = append(problems, Problem{Path: mistake.Path, Message: mistake.Message + hint})
 		}
 		if len(problems) > 0 {
-			return &ParseError{Problems: problems}
+			return &ParseError{Problems: limitProblems(problems)}
 		}
 	}
 	return newParseError("", err.Error())

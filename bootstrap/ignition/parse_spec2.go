@@ -1,6 +1,7 @@
 package ignition
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +11,14 @@ import (
 	"github.com/coreos/ign-converter/translate/v24tov31"
 	converter "github.com/coreos/ign-converter/util"
 	types2_0 "github.com/coreos/ignition/config/v2_0/types"
+	"github.com/coreos/ignition/config/v2_1"
 	types2_1 "github.com/coreos/ignition/config/v2_1/types"
+	"github.com/coreos/ignition/config/v2_2"
 	types2_2 "github.com/coreos/ignition/config/v2_2/types"
-	types2_3 "github.com/coreos/ignition/config/v2_3/types"
+	"github.com/coreos/ignition/config/v2_3"
 	"github.com/coreos/ignition/config/v2_4"
 	types2_4 "github.com/coreos/ignition/config/v2_4/types"
+	validate2 "github.com/coreos/ignition/config/validate"
 	"github.com/coreos/ignition/config/validate/report"
 	types3_1 "github.com/coreos/ignition/v2/config/v3_1/types"
 	"k8s.io/utils/ptr"
@@ -22,28 +26,46 @@ import (
 
 // parserOf2 has the parser of each supported spec version 2.x.
 var parserOf2 = map[string]func([]byte) (Config, error){
-	"2.0.0": parse2[types2_0.Config],
-	"2.1.0": parse2[types2_1.Config],
-	"2.2.0": parse2[types2_2.Config],
-	"2.3.0": parse2[types2_3.Config],
-	"2.4.0": parse2[types2_4.Config],
+	"2.0.0": parse2(from2_0),
+	"2.1.0": parse2(from2_1),
+	"2.2.0": parse2(from2_2),
+	"2.3.0": parse2(v2_4.Translate),
+	"2.4.0": parse2(func(c types2_4.Config) types2_4.Config { return c }),
 }
+
+func from2_0(c types2_0.Config) types2_4.Config { return from2_1(v2_1.TranslateFromV2_0(c)) }
+func from2_1(c types2_1.Config) types2_4.Config { return from2_2(v2_2.TranslateFromV2_1(c)) }
+func from2_2(c types2_2.Config) types2_4.Config { return v2_4.Translate(v2_3.Translate(c)) }
 
 // rootFilesystem is the only filesystem of spec 2 that spec 3 can express: the host's root.
 const rootFilesystem = "root"
 
-// parse2 parses a document of spec 2, whose Go type is Types, and converts it.
-func parse2[Types any](raw []byte) (Config, error) {
-	// If a value has the wrong type, Ignition's parser of spec 2 falls back to older versions and reports their errors.
-	// So types are checked first.
-	var document Types
-	if err := json.Unmarshal(raw, &document); err != nil {
-		return Config{}, decodeError(raw, err, reflect.TypeOf(document))
+// parse2 returns a parser for documents of spec 2, whose Go type is Types, which converts them by upgrade to spec 2.4
+// and then to spec 3.
+func parse2[Types any](upgrade func(Types) types2_4.Config) func([]byte) (Config, error) {
+	return func(raw []byte) (Config, error) {
+		// If a value has the wrong type, Ignition's parser of spec 2 falls back to older versions and reports their
+		// errors. So types are checked first.
+		var document Types
+		if err := json.Unmarshal(raw, &document); err != nil {
+			return Config{}, decodeError(raw, err, reflect.TypeOf(document))
+		}
+		// Ignition's parser of spec 2 reads the document again for each of its values, to know their lines.
+		if entries := validate2.ValidateWithoutSource(reflect.ValueOf(document)); entries.IsFatal() {
+			const maxWork = 20_000_000
+			if bytes.Count(raw, []byte(":"))*len(raw) <= maxWork {
+				if _, located, err := v2_4.Parse(raw); err != nil {
+					return Config{}, spec2Error(raw, located, err)
+				}
+			}
+			return Config{}, spec2Error(nil, entries, errors.New("the document is not valid in its spec version"))
+		}
+		return convert2(upgrade(document))
 	}
-	config, entries, err := v2_4.Parse(raw)
-	if err != nil {
-		return Config{}, spec2Error(raw, entries, err)
-	}
+}
+
+// convert2 converts a valid configuration of spec 2.4.
+func convert2(config types2_4.Config) (Config, error) {
 	if err := checkConvertible(config); err != nil {
 		return Config{}, err
 	}
@@ -92,11 +114,15 @@ func translate(config types2_4.Config) (types3_1.Config, error) {
 	return translated, nil
 }
 
-// spec2Error converts the report of spec 2's parser, which has lines and columns, to problems with paths.
+// spec2Error converts the report of spec 2's parser, which has lines and columns in a document, to problems with paths.
+// Without the document, the problems have no paths.
 func spec2Error(raw []byte, entries report.Report, err error) error {
+	const maxLocated = 10 // each takes a scan of the document
 	var problems []Problem
 	for _, entry := range entries.Entries {
-		if entry.Kind == report.EntryError {
+		if entry.Kind == report.EntryError && (raw == nil || len(problems) >= maxLocated) {
+			problems = append(problems, Problem{Line: int64(entry.Line), Message: withRemedy(entry.Message)})
+		} else if entry.Kind == report.EntryError {
 			offset := offsetAt(raw, entry.Line, entry.Column)
 			problems = append(problems, Problem{Path: pathAt(raw, offset), Line: int64(entry.Line), Message: withRemedy(entry.Message)})
 		}
@@ -104,7 +130,7 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 	if len(problems) == 0 {
 		return newParseError("", err.Error())
 	}
-	return &ParseError{Problems: problems}
+	return &ParseError{Problems: limitProblems(problems)}
 }
 
 // entry is a file, directory or link, and its place in the document.
@@ -168,7 +194,7 @@ func checkConvertible(config types2_4.Config) error {
 		}
 	}
 	if len(problems) > 0 {
-		return &ParseError{Problems: problems}
+		return &ParseError{Problems: limitProblems(problems)}
 	}
 	return nil
 }

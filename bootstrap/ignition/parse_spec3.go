@@ -30,7 +30,7 @@ var readerOf3 = map[string]func([]byte) (Config, bool){
 func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
 	return func(raw []byte) (Config, bool) {
 		var config Types
-		if err := json.Unmarshal(raw, &config); err != nil || !isValid(config) {
+		if err := json.Unmarshal(raw, &config); err != nil || checkWork(reflect.ValueOf(config)) != nil || !isValid(config) {
 			return Config{}, false
 		}
 		return translateConfig(config, translate)

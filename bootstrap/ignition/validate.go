@@ -17,6 +17,9 @@ import (
 // Validate returns a *ParseError if Ignition would refuse the configuration. A configuration that Parse returned is
 // valid; a merged one can be invalid.
 func Validate(c Config) error {
+	if err := checkWork(reflect.ValueOf(c)); err != nil {
+		return err
+	}
 	if isValid(c) {
 		return nil
 	}
@@ -32,6 +35,9 @@ var placeholderUnit = "[Unit]"
 // ValidateMerged is Validate for the result of Merge for valid configurations. It skips the contents of files, units
 // and drop-ins: Merge does not change them.
 func ValidateMerged(c Config) error {
+	if err := checkWork(reflect.ValueOf(c)); err != nil {
+		return err
+	}
 	light := c
 	light.Storage.Files = slices.Clone(c.Storage.Files)
 	for i := range light.Storage.Files {
@@ -53,7 +59,7 @@ func ValidateMerged(c Config) error {
 		return nil
 	}
 	if problems := mergedProblems(light); len(problems) > 0 {
-		return &ParseError{Problems: problems}
+		return &ParseError{Problems: limitProblems(problems)}
 	}
 	return Validate(light)
 }
@@ -108,7 +114,7 @@ type validator interface {
 type rules struct {
 	isValidator bool  // the type implements validator
 	isResource  bool  // the type is a Resource, whose source can be large
-	isSystemd   bool  // the type is Systemd, whose rule is only about unit instances
+	isSystemd   bool  // the type is Systemd, whose rule only warns, and reads a template once for each instance
 	lists       []int // fields that are lists, which must not have duplicates
 	fields      []int // fields with rules in them
 }
@@ -169,7 +175,7 @@ func satisfiesRules(v reflect.Value, place path.ContextPath) bool {
 	if typeRules.isResource {
 		v = withoutDataURL(v)
 	}
-	if typeRules.isValidator && (!typeRules.isSystemd || hasInstances(v)) && v.Interface().(validator).Validate(place).IsFatal() {
+	if typeRules.isValidator && !typeRules.isSystemd && v.Interface().(validator).Validate(place).IsFatal() {
 		return false
 	}
 	entries := 0
@@ -185,16 +191,4 @@ func satisfiesRules(v reflect.Value, place path.ContextPath) bool {
 		}
 	}
 	return true
-}
-
-// hasInstances reports whether any of a configuration's units is an instance of a template. Without one, Ignition's
-// rule would do nothing but compile its regular expression.
-func hasInstances(systemd reflect.Value) bool {
-	units := systemd.FieldByName("Units")
-	for i := range units.Len() {
-		if strings.Contains(units.Index(i).FieldByName("Name").String(), "@") {
-			return true
-		}
-	}
-	return false
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
-	"k8s.io/utils/cpuset"
 	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 )
@@ -141,8 +140,8 @@ func (c *check) checkStrings() {
 			c.refuse(directory.name, directory.value, "must be an absolute path in its shortest form")
 		}
 	}
-	if _, err := cpuset.Parse(c.ReservedSystemCPUs); err != nil {
-		c.refuse("reservedSystemCPUs", c.ReservedSystemCPUs, "must be a list of CPUs, as 0,2-3: %v", err)
+	if why := validateCPUs(c.ReservedSystemCPUs); why != "" {
+		c.refuse("reservedSystemCPUs", c.ReservedSystemCPUs, "must be a list of CPUs, as 0,2-3: %s", why)
 	}
 }
 

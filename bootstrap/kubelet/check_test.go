@@ -3,6 +3,8 @@ package kubelet_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
 var _ = Describe("The values of a kubelet section", func() {
@@ -23,7 +25,12 @@ var _ = Describe("The values of a kubelet section", func() {
 		Entry("an unknown value in enforceNodeAllocatable", `{"enforceNodeAllocatable":["pods","users"]}`, `enforceNodeAllocatable[1]: Unsupported value: "users"`),
 		Entry("a duplicate value in enforceNodeAllocatable", `{"enforceNodeAllocatable":["pods","pods"]}`, `enforceNodeAllocatable[1]: Duplicate value: "pods"`),
 		Entry("a relative directory", `{"podLogsDir":"logs"}`, `podLogsDir: Invalid value: "logs": must be an absolute path in its shortest form`),
-		Entry("an invalid list of CPUs", `{"reservedSystemCPUs":"0-"}`, `reservedSystemCPUs: Invalid value: "0-": must be a list of CPUs, as 0,2-3`),
+		Entry("an invalid list of CPUs", `{"reservedSystemCPUs":"0-"}`, `reservedSystemCPUs: Invalid value: "0-": must be a list of CPUs, as 0,2-3: "0-" is neither a CPU nor a range`),
+		Entry("a range of CPUs in the wrong order", `{"reservedSystemCPUs":"3-2"}`, `reservedSystemCPUs: Invalid value: "3-2": must be a list of CPUs, as 0,2-3: the range "3-2" ends before it begins`),
+		Entry("more CPUs than Linux can have, without a set of all of them", `{"reservedSystemCPUs":"0-4294967295"}`, `reservedSystemCPUs: Invalid value: "0-4294967295": must be a list of CPUs, as 0,2-3: "0-4294967295" has a CPU after 8191`),
+		Entry("a resource that is no memory in reservedMemory", `{"reservedMemory":[{"numaNode":0,"limits":{"cpu":"1"}}]}`, `reservedMemory[0].limits[cpu]: Invalid value: only memory and hugepages-SIZE can be reserved`),
+		Entry("no memory in reservedMemory", `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"0"}}]}`, `reservedMemory[0].limits[memory]: Invalid value: "0": must be more than 0`),
+		Entry("the memory of one NUMA node twice", `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}},{"numaNode":0,"limits":{"memory":"2Gi"}}]}`, `reservedMemory[1].limits[memory]: Invalid value: "2Gi": an earlier item reserves it on the same NUMA node: remove one`),
 
 		Entry("a period that is too long", `{"cpuCFSQuotaPeriod":"2s"}`, `cpuCFSQuotaPeriod: Invalid value: "2s": must be between 1ms and 1s`),
 		Entry("an interval that is too short", `{"containerLogMonitorInterval":"1s"}`, `containerLogMonitorInterval: Invalid value: "1s": must be 3s or more`),
@@ -61,4 +68,35 @@ var _ = Describe("The values of a kubelet section", func() {
 		Entry("a log option whose feature gate is disabled", `{"logging":{"options":{"json":{"splitStream":true}}}}`, "logging.options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"),
 		Entry("vmodule with the log format json", `{"logging":{"format":"json","vmodule":[{"filePattern":"a","verbosity":5}]}}`, "logging.vmodule: Forbidden: is supported only with the format text"),
 	)
+})
+
+var _ = Describe("A static policy of a kubelet section", func() {
+	check := func(raw string, computesReserved bool) []string {
+		section, errs := kubelet.Parse([]byte(whole(raw)), at)
+		Expect(errs).To(BeEmpty())
+		return messagesOf(append(section.Check(at), section.CheckReservations(at, computesReserved)...))
+	}
+
+	DescribeTable("is refused without what the kubelet must reserve for it",
+		func(raw, want string) {
+			Expect(check(raw, false)).To(ConsistOf(HavePrefix("spec.kubeletConfiguration." + want)))
+		},
+		Entry("CPUs", `{"cpuManagerPolicy":"static"}`, `cpuManagerPolicy: Invalid value: "static": the kubelet does not start with it if no CPU is reserved: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`),
+		Entry("more than zero CPUs", `{"cpuManagerPolicy":"static","reservedSystemCPUs":"","systemReserved":{"cpu":"0","memory":"1Gi"},"kubeReserved":{"cpu":"0m"}}`, `cpuManagerPolicy: Invalid value: "static"`),
+		Entry("memory", `{"memoryManagerPolicy":"Static","systemReserved":{"memory":"1Gi"}}`, `memoryManagerPolicy: Invalid value: "Static": the kubelet does not start with it if no memory is reserved: set memory in the limits of reservedMemory`),
+		Entry("memory that is no huge page", `{"memoryManagerPolicy":"Static","reservedMemory":[{"numaNode":0,"limits":{"hugepages-1Gi":"2Gi"}}]}`, `memoryManagerPolicy: Invalid value: "Static"`),
+	)
+
+	DescribeTable("is accepted with it",
+		func(raw string) { Expect(check(raw, false)).To(BeEmpty()) },
+		Entry("CPUs by number", `{"cpuManagerPolicy":"static","reservedSystemCPUs":"0,2-3"}`),
+		Entry("CPUs of the system", `{"cpuManagerPolicy":"static","systemReserved":{"cpu":"500m"}}`),
+		Entry("CPUs of Kubernetes", `{"cpuManagerPolicy":"static","kubeReserved":{"cpu":"1"}}`),
+		Entry("memory", `{"memoryManagerPolicy":"Static","reservedMemory":[{"numaNode":0,"limits":{"memory":"100Mi","hugepages-1Gi":"2Gi"}},{"numaNode":1,"limits":{"memory":"1Gi"}}]}`),
+		Entry("no static policy", `{"cpuManagerPolicy":"none","memoryManagerPolicy":"None"}`),
+	)
+
+	It("is accepted if each host computes what it reserves", func() {
+		Expect(check(`{"cpuManagerPolicy":"static"}`, true)).To(BeEmpty())
+	})
 })

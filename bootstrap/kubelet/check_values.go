@@ -46,6 +46,7 @@ func (c *check) checkQuantities() {
 		}
 		return ""
 	})
+	c.checkReservedMemory()
 	if why := validateQuantity(c.ContainerLogMaxSize); c.ContainerLogMaxSize != "" && why != "" {
 		c.refuse("containerLogMaxSize", c.ContainerLogMaxSize, "%s", why)
 	}

@@ -15,6 +15,7 @@ import (
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `{"maxPods":500,"systemReserved":{"cpu":"1"},"clusterDNS":["10.0.0.1"]}`, `{"maxPods":5,"maxPods":6}`,
 		`{"kind":"KubeletConfiguration","logging":{"flushFrequency":"5s"}}`, `{"providerID":"a"}`, `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}}]}`,
+		`{"cpuManagerPolicy":"static","reservedSystemCPUs":"0,2-3"}`,
 		`{"memoryThrottlingFactor":1e-9,"podPidsLimit":9007199254740993}`, `{"featureGates":{"AllAlpha":true},"evictionHard":{"memory.available":"5%"}}`} {
 		f.Add([]byte(seed))
 		f.Add([]byte(whole(seed)))
@@ -29,7 +30,7 @@ func FuzzParse(f *testing.F) {
 		if len(errs) > 0 {
 			return
 		}
-		for _, err := range section.Check(at) {
+		for _, err := range append(section.Check(at), section.CheckReservations(at, false)...) {
 			if err.Field == "" || err.ErrorBody() == "" {
 				t.Fatalf("%#v says nothing", err)
 			}

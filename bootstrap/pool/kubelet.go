@@ -86,8 +86,15 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 			return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
 		}
 	}
-	if errs := merged.Check(kubeletField); len(errs) > 0 {
-		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(own.Check(kubeletField)) == 0}
+	check := func(section kubelet.Section, of *bool) field.ErrorList {
+		return append(section.Check(kubeletField), section.CheckReservations(kubeletField, ptr.Deref(of, false))...)
+	}
+	computes := p.Spec.AutoSizingReserved
+	if computes == nil && worker != nil {
+		computes = worker.Spec.AutoSizingReserved
+	}
+	if errs := check(merged, computes); len(errs) > 0 {
+		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(check(own.Section, p.Spec.AutoSizingReserved)) == 0}
 	}
 	return append(base, own), nil
 }

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/vincent-petithory/dataurl"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -106,6 +107,8 @@ var _ = Describe("The kubelet section of a pool", func() {
 			`MachineConfigPool "infra": spec.kubeletConfiguration.kind: Unsupported value: "Kubelet": supported values: "KubeletConfiguration"`),
 		Entry("one without apiVersion", worker, withKubelet(infra, `{"kind":"KubeletConfiguration"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.apiVersion: Required value`),
 		Entry("a field that a pool must not set", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.providerID: Forbidden`),
+		Entry("a static policy for CPUs without reserved CPUs", worker, withKubelet(infra, `{"cpuManagerPolicy":"static"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.cpuManagerPolicy: Invalid value: "static"`),
+		Entry("a static policy for memory without reserved memory", worker, withKubelet(infra, `{"memoryManagerPolicy":"Static"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.memoryManagerPolicy: Invalid value: "Static"`),
 		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
 		Entry("that of worker, also if the pool overrides the field", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
 		Entry("the endpoint of the container runtime, empty", worker, withKubelet(infra, `{"containerRuntimeEndpoint":""}`),
@@ -123,6 +126,16 @@ var _ = Describe("The kubelet section of a pool", func() {
 	It("is refused with a note if the error is only with the fields of worker's", func() {
 		_, err := render("infra", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`))
 		Expect(err).To(MatchError(HaveSuffix(" (it inherits fields of the worker pool)")))
+	})
+
+	It("can have a static policy for CPUs that worker reserves, or each host", func() {
+		static := withKubelet(infra, `{"cpuManagerPolicy":"static"}`)
+		Expect(pool.CheckKubelet(&static, ptr.To(withKubelet(worker, `{"kubeReserved":{"cpu":"1"}}`)))).To(Succeed())
+		sizing := worker.DeepCopy()
+		sizing.Spec.AutoSizingReserved = ptr.To(true)
+		Expect(pool.CheckKubelet(&static, sizing)).To(Succeed())
+		static.Spec.AutoSizingReserved = ptr.To(false)
+		Expect(pool.CheckKubelet(&static, sizing)).NotTo(Succeed())
 	})
 
 	It("can depend on a field of worker's", func() {

@@ -183,10 +183,12 @@ func (m *mergedEntries) conflict(path, why string, others []entry) *Conflict {
 
 // distinct returns places without those that are there before.
 func distinct(places []Place) (all []Place) {
+	seen := map[Place]bool{}
 	for _, place := range places {
-		if !slices.Contains(all, place) {
+		if !seen[place] {
 			all = append(all, place)
 		}
+		seen[place] = true
 	}
 	return all
 }

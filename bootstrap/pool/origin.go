@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
@@ -80,7 +79,7 @@ func originsOfIgnition(whole ignition.Config, parts []part) []Origin {
 			before, has := latest[e.slot()]
 			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool, Field: from.field}
 			if has && before.Kind == e.kind {
-				now.Overrides = slices.Concat(before.Overrides, []string{before.MachineConfig})
+				now.Overrides = append(before.Overrides, before.MachineConfig) // nothing else keeps before
 			}
 			latest[e.slot()] = now
 		}

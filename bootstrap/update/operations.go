@@ -51,14 +51,12 @@ func pathOperations(paths []hosttree.Change) (removed, written []Operation) {
 // To disable a unit also disables the instances of a template, and what the unit names with Also. If these units are to
 // stay enabled, they are enabled again at the end, and when the operations are undone.
 func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (disabled, enabled []Operation) {
-	with := map[string]bool{} // disabled with others
-	paths = slices.DeleteFunc(slices.Clone(paths), func(c hosttree.Change) bool { return !strings.HasPrefix(c.Path, hosttree.UnitDirectory+"/") })
+	installs := installChanges(paths)
 	for old, now := range pairs(before, after) {
 		name := keyOf(old, now)
 		from, to := enablementOf(old), enablementOf(now)
-		installs := installChanges(name, paths)
-		hadFile := slices.ContainsFunc(installs, func(c hosttree.Change) bool { return c.From != nil && c.From.Type == hosttree.File })
-		hasFile := slices.ContainsFunc(installs, func(c hosttree.Change) bool { return c.To != nil && c.To.Type == hosttree.File })
+		own, ofTemplate := installs[name], installs[hosttree.TemplateOf(name)]
+		hadFile, hasFile := own.hadFile || ofTemplate.hadFile, own.hasFile || ofTemplate.hasFile
 		if from != Disabled && (to == Disabled || hadFile || hasFile && from == Enabled) {
 			disabled = append(disabled, newEnablement(name, from, Disabled))
 			from = Disabled
@@ -67,16 +65,15 @@ func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (
 			enabled = append(enabled, newEnablement(name, from, to))
 		}
 	}
-	for _, operation := range slices.Concat(disabled, enabled) { // each disables its unit, or does so when it is undone
-		for _, unit := range disabledWith(operation.Name, before, after) {
-			with[unit] = true
-		}
-	}
-	slices.Reverse(disabled) // an instance after its template also when they are undone
+	with := disabledWith(slices.Concat(disabled, enabled), slices.Concat(before, after)) // each disables its unit, or does so when it is undone
+	slices.Reverse(disabled)                                                             // an instance after its template also when they are undone
 	again := func(units []types.Unit, operations []Operation) (result []Operation) {
+		named := map[string]bool{}
+		for _, operation := range operations {
+			named[operation.Name] = true
+		}
 		for _, unit := range units {
-			isNamed := func(o Operation) bool { return o.Name == unit.Name }
-			if with[unit.Name] && enablementOf(&unit) == Enabled && !slices.ContainsFunc(operations, isNamed) {
+			if with[unit.Name] && enablementOf(&unit) == Enabled && !named[unit.Name] {
 				result = append(result, newEnablement(unit.Name, Enabled, Enabled))
 			}
 		}
@@ -85,23 +82,26 @@ func enablementOperations(before, after []types.Unit, paths []hosttree.Change) (
 	return append(again(before, disabled), disabled...), append(enabled, again(after, enabled)...)
 }
 
-// installChanges returns the changes of files that can have the section Install of a unit: its own, that of its
-// template, and drop-ins of both.
-func installChanges(unit string, paths []hosttree.Change) (changes []hosttree.Change) {
-	names := []string{unit}
-	if template := hosttree.TemplateOf(unit); template != "" {
-		names = append(names, template)
-	}
-	for _, name := range names {
-		file := path.Join(hosttree.UnitDirectory, name)
-		for _, change := range paths {
-			isDropIn := path.Dir(change.Path) == file+".d" && path.Ext(change.Path) == ".conf"
-			if change.Path == file || isDropIn && (hasInstall(change.From) || hasInstall(change.To)) {
-				changes = append(changes, change)
-			}
+// installChange is whether a file that can have the section Install of a unit changes: before and after that.
+type installChange struct{ hadFile, hasFile bool }
+
+// installChanges returns the changes of the files that can have the section Install of a unit, by the name of the unit:
+// its own file, and drop-ins. Those of a template are also those of its instances.
+func installChanges(paths []hosttree.Change) map[string]installChange {
+	installs := map[string]installChange{}
+	isFile := func(entry *hosttree.Entry) bool { return entry != nil && entry.Type == hosttree.File }
+	for _, change := range paths {
+		name, isUnit := strings.CutPrefix(change.Path, hosttree.UnitDirectory+"/")
+		if !isUnit {
+			continue
 		}
+		if of, isDropIn := strings.CutSuffix(path.Dir(name), ".d"); isDropIn && path.Ext(name) == ".conf" && (hasInstall(change.From) || hasInstall(change.To)) {
+			name = of
+		}
+		before := installs[name]
+		installs[name] = installChange{before.hadFile || isFile(change.From), before.hasFile || isFile(change.To)}
 	}
-	return changes
+	return installs
 }
 
 // hasInstall reports whether a drop-in has a section Install. It can have one if its contents are not known.
@@ -109,19 +109,29 @@ func hasInstall(dropIn *hosttree.Entry) bool {
 	return dropIn != nil && (dropIn.Contents == nil || strings.Contains(string(dropIn.Contents), "[Install]"))
 }
 
-// disabledWith returns the units that are disabled with one of these names: the instances of a template, and those that
-// its file names with Also.
-func disabledWith(name string, before, after []types.Unit) (units []string) {
-	for _, unit := range slices.Concat(before, after) {
-		if hosttree.TemplateOf(unit.Name) == name {
-			units = append(units, unit.Name)
+// disabledWith returns the units that operations disable together with their own: the instances of a template, and
+// those that the files of a unit or of its template name with Also.
+func disabledWith(operations []Operation, units []types.Unit) map[string]bool {
+	instances, also := map[string][]string{}, map[string][]string{}
+	for _, unit := range units {
+		if template := hosttree.TemplateOf(unit.Name); template != "" {
+			instances[template] = append(instances[template], unit.Name)
 		}
-		if unit.Name != name && unit.Name != hosttree.TemplateOf(name) {
-			continue
-		}
-		units = append(units, installValues(unit, "Also")...)
+		also[unit.Name] = append(also[unit.Name], installValues(unit, "Also")...)
 	}
-	return units
+	with := map[string]bool{}
+	take := func(of map[string][]string, name string) { // each list once
+		for _, unit := range of[name] {
+			with[unit] = true
+		}
+		delete(of, name)
+	}
+	for _, operation := range operations {
+		take(instances, operation.Name)
+		take(also, operation.Name)
+		take(also, hosttree.TemplateOf(operation.Name))
+	}
+	return with
 }
 
 func newEnablement(unit string, before, after Enablement) Operation {

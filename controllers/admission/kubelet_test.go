@@ -38,6 +38,8 @@ var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", fu
 		Entry("an unknown field", newPool("infra", "infra", kubeletConfiguration(`{"maxPod":5}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.maxPod", "no such field"),
 		Entry("a wrong type", newPool("infra", "infra", kubeletConfiguration(`{"maxPods":"5"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.maxPods", "must be a whole number"),
 		Entry("a field that is not for pools", newPool("infra", "infra", kubeletConfiguration(`{"registerWithTaints":[]}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
+		Entry("a static policy without reserved CPUs", newPool("infra", "infra", kubeletConfiguration(`{"cpuManagerPolicy":"static"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.cpuManagerPolicy", "set reservedSystemCPUs"),
+		Entry("a static policy without reserved memory", newPool("infra", "infra", kubeletConfiguration(`{"memoryManagerPolicy":"Static"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.memoryManagerPolicy", "reservedMemory"),
 		Entry("an invalid value in the worker pool", newPool("worker", "worker", kubeletConfiguration(`{"maxPods":-1}`)), newPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
 		Entry("a value that conflicts with that of the worker pool", newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)),
 			newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(it inherits fields of the worker pool)"),

@@ -63,6 +63,10 @@ var _ = Describe("MachineConfig webhook", func() {
 		Entry("Butane that is not YAML", "", "variant: [", "spec.butane"),
 		Entry("a path that Poolboot manages", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/hostname","contents":{"source":"data:,a"}}]}}`, "",
 			"spec.config.storage.files[0].path", "/etc/hostname"),
+		Entry("a file below a file", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/x"},{"path":"/etc/x/y"}]}}`, "",
+			"spec.config.storage.files[1].path", "/etc/x/y is below /etc/x, which is a file"),
+		Entry("a section Install with which no unit is enabled", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\n[Install]\nAlso=other\n"}]}}`, "",
+			"spec.config.systemd.units[0].contents", "a.service line 3: Also=other is not the name of a unit", "write other.service"),
 		Entry("the unit of the kubelet", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/bin/true\n"}]}}`, "",
 			"spec.config.systemd.units[0].contents", "kubelet.service"),
 	)

@@ -171,6 +171,14 @@ spec:
 			" Until then, the pool worker can't be rendered\n"))
 	})
 
+	It("warns of a file of one MachineConfig below that of another", func() {
+		r := converting(clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/x}]}}}`),
+			theirs("50-b", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/x/y}]}}}`))
+		Expect(r.Code).To(BeZero())
+		Expect(r.ErrOut).To(And(HavePrefix(`warning: MachineConfig "50-b": spec.config.storage.files[0].path: together with spec.config.storage.files[0] of MachineConfig "50-a" (`),
+			ContainSubstring(`: /etc/x/y is below /etc/x, which is a file: remove one of them, or change its path`)))
+	})
+
 	It("names objects of kinds that it does not convert", func() {
 		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: big}\n")
 		Expect(r.Code).To(BeZero())
@@ -195,6 +203,10 @@ spec:
 			clitest.OpenShiftWorker, theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/hostname}]}}}`)),
 		Entry("a key that Ignition would ignore", `MachineConfig "50-a": spec.config.storage.files[0].contents.inline: Ignition 3.2.0 does not have this key`,
 			theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /a, contents: {inline: a}}]}}}`)),
+		Entry("a file below a file", `MachineConfig "50-a": spec.config.storage.files[1].path: /etc/x/y is below /etc/x, which is a file`,
+			theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/x}, {path: /etc/x/y}]}}}`)),
+		Entry("a section Install with which no unit is enabled", `MachineConfig "50-a": spec.config.systemd.units[0].contents: a.service line 2: Also=other is not the name of a unit`,
+			theirs("50-a", "worker", `{config: {ignition: {version: 3.2.0}, systemd: {units: [{name: a.service, contents: "[Install]\nAlso=other\n"}]}}}`)),
 		Entry("invalid Ignition", `MachineConfig "50-a": spec.config.ignition.version`, theirs("50-a", "worker", `{config: {ignition: {version: 9.9.9}}}`)),
 		Entry("a pool without a node selector", `MachineConfigPool "infra": spec.nodeSelector: OpenShift selects no Node with an empty selector`,
 			strings.Split(clitest.OpenShiftInfra, "  nodeSelector:")[0]),

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -176,6 +177,7 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, sections map[string]map[string]any) (errs []error) {
 	at := field.NewPath("spec", "kubeletConfig")
 	var worker kubelet.Section
+	var computes *bool // autoSizingReserved of worker
 	for i := range pools {
 		config := of[pools[i].Name]
 		if config == nil || sections[config.Name] == nil {
@@ -186,8 +188,11 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 		own, _ := kubelet.Parse(raw, at) // convertSection returned its errors
 		merged, err := own.MergeOver(worker)
 		utilruntime.Must(err) // both are JSON
-		wrong := append(own.CheckOver(worker, at), merged.Check(at)...)
-		if len(wrong) > 0 && !worker.IsEmpty() && len(own.Check(at)) == 0 {
+		check := func(section kubelet.Section, computes bool) field.ErrorList {
+			return append(section.Check(at), section.CheckReservations(at, computes)...)
+		}
+		wrong := append(own.CheckOver(worker, at), check(merged, ptr.Deref(cmp.Or(config.Spec.AutoSizingReserved, computes), false))...)
+		if len(wrong) > 0 && !worker.IsEmpty() && len(check(own, ptr.Deref(config.Spec.AutoSizingReserved, false))) == 0 {
 			for _, err := range wrong {
 				err.Detail += fmt.Sprintf(" (the pool %s inherits fields of %q from worker)", pools[i].Name, of[poolv1.RoleWorker].Name)
 			}
@@ -196,7 +201,7 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 			errs = append(errs, objects.Refuse(input.OpenShiftKubeletKind.Kind, config.Name, wrong))
 			delete(sections, config.Name)
 		} else if !pool.IsCustom(pools[i].Name) {
-			worker = own
+			worker, computes = own, config.Spec.AutoSizingReserved
 		}
 	}
 	return errs

@@ -15,8 +15,8 @@ import (
 // defaultEvictionHard is what the kubelet reserves for evictions without evictionHard.
 var defaultEvictionHard = resource.MustParse("100Mi")
 
-// warnUnreserved names KubeletConfigs with which kubelets start in OpenShift only because it reserves 500m and 1Gi for
-// the system without any KubeletConfig.
+// warnUnreserved names KubeletConfigs with which kubelets start in OpenShift only because it reserves 1Gi of memory for
+// the system without any KubeletConfig. Nothing is reserved in the image of most hosts, but this is not known here.
 func warnUnreserved(pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, remark func(string, ...any)) {
 	var worker poolv1.MachineConfigPool
 	for _, p := range pools {
@@ -28,15 +28,8 @@ func warnUnreserved(pools []poolv1.MachineConfigPool, of map[string]*input.Kubel
 		if of[p.Name] == nil || ptr.Deref(p.Spec.AutoSizingReserved, ptr.Deref(worker.Spec.AutoSizingReserved, false)) {
 			continue // the pool has what is worker's, or hosts compute what they reserve
 		}
-		warn := func(field, text string, args ...any) {
-			remark("warning: KubeletConfig %q: spec.kubeletConfig."+field+": the kubelets of the pool %s do not start: "+text, append([]any{of[p.Name].Name, p.Name}, args...)...)
-		}
-		if own["cpuManagerPolicy"] == "static" && input.IsEmpty(fields["reservedSystemCPUs"]) && reservedOf(fields, "cpu").IsZero() {
-			warn("cpuManagerPolicy", "static needs reserved CPUs, and only OpenShift's kubelets reserve 500m by default: "+
-				"set reservedSystemCPUs, or cpu in systemReserved, unless the image of the hosts sets it")
-		}
 		numaNodes, _, _ := unstructured.NestedSlice(own, "reservedMemory")
-		reserved, eviction := reservedOf(fields, "memory"), defaultEvictionHard.DeepCopy()
+		reserved, eviction := reservedMemoryOf(fields), defaultEvictionHard.DeepCopy()
 		if hard, isSet := fields["evictionHard"].(map[string]any); isSet {
 			value, _ := hard["memory.available"].(string)
 			if value == "" {
@@ -55,8 +48,9 @@ func warnUnreserved(pools []poolv1.MachineConfigPool, of map[string]*input.Kubel
 			total.Add(quantityAt(of, "limits", "memory"))
 		}
 		if fields["memoryManagerPolicy"] == "Static" && len(numaNodes) > 0 && !total.Equal(*reserved) {
-			warn("reservedMemory", "its memory is %s, and kubeReserved, systemReserved and evictionHard are %s together: in OpenShift, systemReserved is 1Gi by default: "+
-				"set memory in systemReserved, so that both are the same, unless the image of the hosts sets it", total.String(), reserved.String())
+			remark("warning: KubeletConfig %q: spec.kubeletConfig.reservedMemory: the kubelets of the pool %s do not start: its memory is %s, and kubeReserved, "+
+				"systemReserved and evictionHard are %s together: in OpenShift, systemReserved is 1Gi by default: set memory in systemReserved, so that both are the same, "+
+				"unless the image of the hosts sets it", of[p.Name].Name, p.Name, total.String(), reserved.String())
 		}
 	}
 }
@@ -77,11 +71,11 @@ func mergeFields(base, over map[string]any) map[string]any {
 	return merged
 }
 
-// reservedOf returns what kubelets with the fields reserve of a resource.
-func reservedOf(fields map[string]any, resourceName string) *resource.Quantity {
+// reservedMemoryOf returns the memory that kubelets with the fields reserve.
+func reservedMemoryOf(fields map[string]any) *resource.Quantity {
 	sum := &resource.Quantity{}
 	for _, name := range []string{"systemReserved", "kubeReserved"} {
-		sum.Add(quantityAt(fields, name, resourceName))
+		sum.Add(quantityAt(fields, name, "memory"))
 	}
 	return sum
 }

@@ -15,14 +15,17 @@ var _ = Describe("convert, of KubeletConfigs that rely on what OpenShift reserve
 		return r.ErrOut
 	}
 	const static = "cpuManagerPolicy: static, cpuManagerReconcilePeriod: 5s"
-	const noCPUs = `: spec.kubeletConfig.cpuManagerPolicy: the kubelets of the pool infra do not start: static needs reserved CPUs`
 
-	It("warns of a static CPU manager without reserved CPUs, as in OpenShift's documentation", func() {
-		Expect(remarksOf(newKubeletConfig("cpumanager-enabled", "role: infra", "kubeletConfig: {"+static+"}"))).To(HavePrefix(`warning: KubeletConfig "cpumanager-enabled"` + noCPUs))
-		Expect(remarksOf(newKubeletConfig("a", "role: infra", "kubeletConfig: {systemReserved: {cpu: 0m}, "+static+"}"))).To(HavePrefix(`warning: KubeletConfig "a"` + noCPUs))
+	It("refuses a static manager without what it needs, as in OpenShift's documentation", func() {
+		for _, spec := range []string{static, "systemReserved: {cpu: 0m}, " + static} {
+			clitest.ExpectError(runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, infra, newKubeletConfig("cpumanager-enabled", "role: infra", "kubeletConfig: {"+spec+"}")),
+				"--cluster", "infra-1", "-n", "edge"), 1, `KubeletConfig "cpumanager-enabled": spec.kubeletConfig.cpuManagerPolicy: Invalid value: "static": the kubelet does not start with it if no CPU is reserved: set reservedSystemCPUs, or cpu`)
+		}
+		clitest.ExpectError(runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, infra, newKubeletConfig("m", "role: infra", "kubeletConfig: {memoryManagerPolicy: Static}")),
+			"--cluster", "infra-1", "-n", "edge"), 1, `KubeletConfig "m": spec.kubeletConfig.memoryManagerPolicy: Invalid value: "Static": the kubelet does not start with it if no memory is reserved: set memory in the limits of reservedMemory`)
 	})
 
-	DescribeTable("does not warn of a static CPU manager with reserved CPUs",
+	DescribeTable("converts a static CPU manager with reserved CPUs",
 		func(documents ...string) { Expect(remarksOf(documents...)).NotTo(ContainSubstring("do not start")) },
 		Entry("of the system", newKubeletConfig("a", "role: infra", "kubeletConfig: {systemReserved: {cpu: 500m}, "+static+"}")),
 		Entry("of Kubernetes", newKubeletConfig("a", "role: infra", "kubeletConfig: {kubeReserved: {cpu: 500m}, "+static+"}")),

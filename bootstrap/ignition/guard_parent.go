@@ -1,0 +1,117 @@
+package ignition
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+)
+
+// Where Ignition writes units, and the file in which it enables them.
+const (
+	unitDirectory = "/etc/systemd/system"
+	presetPath    = "/etc/systemd/system-preset/" + ignitionPreset
+)
+
+// CheckParents refuses entries for which a host would need a directory where the configuration has something else:
+// Ignition detects this only on the host, which then never boots. Guard includes this. The error is nil or a
+// *GuardError.
+func CheckParents(c Config) error {
+	g := &guard{}
+	g.checkParents(c)
+	return g.err()
+}
+
+// hostPath is what a configuration writes to one path of a host.
+type hostPath struct {
+	key    string // the path with NUL for each slash: in this order, a directory is followed by what is in it
+	place  string // of the entry in the document
+	field  string // in the entry
+	isA    string // what it is if it is no directory, or ""
+	exists bool   // whether it must exist before Ignition writes files: the directory at which a file system is mounted
+}
+
+func (g *guard) checkParents(c Config) {
+	var above []hostPath // what is no directory above the current path, each below the one before
+	for _, current := range hostPathsOf(c) {
+		isAbove := func(p hostPath) bool {
+			return strings.HasPrefix(current.key, p.key) && (len(current.key) > len(p.key) && current.key[len(p.key)] == 0 || current.exists && current.key == p.key)
+		}
+		for len(above) > 0 && !isAbove(above[len(above)-1]) {
+			above = above[:len(above)-1]
+		}
+		switch name := current.path(); {
+		case len(above) > 0:
+			parent := above[len(above)-1]
+			g.redirects.followed = []string{parent.place}
+			if parent.key == current.key {
+				g.refuse(current.place+current.field, "%s must be a directory, but is %s too: remove one of them, or change its path", name, parent.isA)
+			} else {
+				g.refuse(current.place+current.field, "%s is below %s, which is %s: remove one of them, or change its path", name, parent.path(), parent.isA)
+			}
+		case current.isA != "":
+			above = append(above, current)
+		}
+	}
+	g.redirects.followed = nil
+}
+
+func (p hostPath) path() string { return strings.ReplaceAll(p.key, "\x00", "/") }
+
+// hostPathsOf returns the paths that a configuration writes, in the order of their keys. It leaves out symbolic links:
+// Ignition itself refuses what is below them.
+func hostPathsOf(c Config) (paths []hostPath) {
+	add := func(name, place, field, isA string) {
+		paths = append(paths, hostPath{key: strings.ReplaceAll(path.Clean(name), "/", "\x00"), place: place, field: field, isA: isA})
+	}
+	for i, file := range c.Storage.Files {
+		add(file.Path, fmt.Sprintf("storage.files[%d]", i), ".path", "a file")
+	}
+	for i, directory := range c.Storage.Directories {
+		add(directory.Path, fmt.Sprintf("storage.directories[%d]", i), ".path", "")
+	}
+	for i, link := range c.Storage.Links {
+		isA := ""
+		if ptr.Deref(link.Hard, false) {
+			isA = "a hard link"
+		}
+		add(link.Path, fmt.Sprintf("storage.links[%d]", i), ".path", isA)
+	}
+	for i, filesystem := range c.Storage.Filesystems {
+		if at := ptr.Deref(filesystem.Path, ""); at != "" {
+			add(at, fmt.Sprintf("storage.filesystems[%d]", i), ".path", "")
+			paths[len(paths)-1].exists = true
+		}
+	}
+	hasPresets := false
+	for i, unit := range c.Systemd.Units {
+		place := fmt.Sprintf("systemd.units[%d]", i)
+		if isMasked := ptr.Deref(unit.Mask, false); isMasked || ptr.Deref(unit.Contents, "") != "" {
+			add(unitDirectory+"/"+unit.Name, place, ".name", "a unit")
+		}
+		for j, dropin := range unit.Dropins {
+			if dropin.Contents != nil {
+				add(unitDirectory+"/"+unit.Name+".d/"+dropin.Name, fmt.Sprintf("%s.dropins[%d]", place, j), ".name", "a drop-in")
+			}
+		}
+		if unit.Enabled != nil && !hasPresets {
+			hasPresets = true
+			add(presetPath, place, ".enabled", "the file that enables units")
+		}
+	}
+	slices.SortStableFunc(paths, func(a, b hostPath) int {
+		switch order := strings.Compare(a.key, b.key); {
+		case order != 0:
+			return order
+		case a.exists == b.exists:
+			return 0
+		case a.exists:
+			return 1
+		default:
+			return -1
+		}
+	})
+	return paths
+}

@@ -1,0 +1,116 @@
+package ignition_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vincent-petithory/dataurl"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+)
+
+// repeat returns a list of count items.
+func repeat(count int, item func(i int) string) string {
+	items := make([]string, count)
+	for i := range items {
+		items[i] = item(i)
+	}
+	return strings.Join(items, ",")
+}
+
+// Each of these took seconds to minutes of processor time, or all memory, although it fits into an object.
+var _ = Describe("A configuration that is expensive to check", func() {
+	links := func(count int) string {
+		return repeat(count, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d","target":"/opt"}`, i) })
+	}
+
+	DescribeTable("is refused before Ignition compares its links in pairs, and the error names the number, in spec version",
+		func(version string) {
+			list := strings.ReplaceAll(links(50_000), `{"path"`, `{"filesystem":"root","path"`)
+			_, err := ignition.Parse([]byte(`{"ignition":{"version":"` + version + `"},"storage":{"links":[` + list + `]}}`))
+			Expect(err).To(MatchError("storage.links: there are 50000 links, each of which Ignition compares with all 50000 files, directories and links: " +
+				"these are 2500000000 pairs, and at most 4000000 are allowed: remove links, or create them with a file of tmpfiles.d"))
+		},
+		Entry(nil, "2.2.0"), Entry(nil, "3.0.0"), Entry(nil, "3.5.0"), Entry(nil, "3.6.0"),
+	)
+
+	It("is refused before Ignition reads a template for each of many instances, and the error names the number", func() {
+		units := `{"name":"a@.service","contents":"[Unit]` + strings.Repeat(`\nA=b`, 100_000) + `"},` + repeat(1000, func(i int) string { return fmt.Sprintf(`{"name":"a@%d.service","enabled":true}`, i) })
+		_, err := ignition.Parse([]byte(unit(units)))
+		Expect(err).To(MatchError("systemd.units: Ignition reads a template once for each of its instances that is enabled: these are 400006000 bytes, and at most 10000000 are allowed: " +
+			"shorten templates, or remove instances"))
+	})
+
+	It("is refused before Ignition compares partitions in pairs, and the error names the number", func() {
+		_, err := ignition.Parse([]byte(storage("disks", `{"device":"/dev/a","partitions":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"number":%d}`, i+1) })+`]}`)))
+		Expect(err).To(MatchError("storage.disks: Ignition compares the partitions of each disk with each other: these are 9000000 pairs, and at most 4000000 are allowed: remove partitions"))
+	})
+
+	It("is accepted with as many links as are compared in time", func() {
+		config, err := ignition.Parse([]byte(`{"ignition":{"version":"3.5.0"},"storage":{"links":[` + links(2000) + `]}}`))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ignition.Guard(config)).To(Succeed())
+		_, err = ignition.Parse([]byte(`{"ignition":{"version":"3.5.0"},"storage":{"links":[` + links(2001) + `]}}`))
+		Expect(err).To(MatchError(HavePrefix("storage.links: there are 2001 links")))
+	})
+
+	It("is refused if only several configurations together have too many links", func() {
+		config := ignition.Merge(parse(`{"ignition":{"version":"3.5.0"},"storage":{"links":[`+links(2000)+`]}}`), parse(storage("links", `{"path":"/a","target":"b"}`)))
+		Expect(ignition.ValidateMerged(config)).To(MatchError(HavePrefix("storage.links: there are 2001 links")))
+		Expect(ignition.Validate(config)).To(MatchError(HavePrefix("storage.links: there are 2001 links")))
+	})
+
+	const exhausted = "storage: its paths lead through more than 2000000 directories and links in all, or its files of tmpfiles.d and its fstab have more than 2097152 bytes"
+	long := `{"path":"/opt/l","target":"/` + strings.Repeat("a/", 2000) + `"}`
+
+	It("is refused if its paths lead through too many directories and links", func() {
+		Expect(ignition.Guard(parse(`{"ignition":{"version":"3.5.0"},"storage":{"links":[` + long + `],"files":[{"path":"/etc/tmpfiles.d/a.conf","contents":{"source":"` +
+			dataurl.EncodeBytes([]byte(strings.Repeat("d /opt/l/a\n", 5000))) + `"}}]}}`))).To(MatchError(HavePrefix(exhausted)))
+	})
+
+	It("is guarded as a whole if the paths of its links are too long to be resolved", func() {
+		Expect(ignition.HasRedirects(parse(`{"ignition":{"version":"3.5.0"},"storage":{"links":[` + long + "," +
+			repeat(1900, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d","target":"l"}`, i) }) + `]}}`))).To(BeTrue())
+	})
+
+	It("has no path that is longer than Linux allows", func() {
+		Expect(ignition.Guard(parse(storage("links", `{"path":"/l","target":"/`+strings.Repeat("a", 4095)+`"}`)))).To(MatchError("storage.links[0].target: the path has 4096 bytes, and Linux allows 4095: shorten it"))
+	})
+
+	It("has at most 100 refused entries in an error, and their number", func() {
+		config := parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[` + repeat(5000, func(i int) string { return fmt.Sprintf(`{"path":"/etc/poolboot/%d"}`, i) }) + `]}}`)
+		err := ignition.Guard(config).(*ignition.GuardError)
+		Expect(err.Entries).To(HaveLen(100))
+		Expect(err).To(MatchError(HaveSuffix("; and 4900 more entries are refused")))
+	})
+
+	DescribeTable("has at most 100 problems in an error, and their number",
+		func(document, end string) {
+			_, err := ignition.Parse([]byte(document))
+			if err == nil {
+				_, err = ignition.CheckKeys([]byte(document))
+			}
+			Expect(err).To(BeAssignableToTypeOf(&ignition.ParseError{}))
+			Expect(err.(*ignition.ParseError).Problems).To(HaveLen(100))
+			Expect(err).To(MatchError(HaveSuffix(end)))
+		},
+		Entry("about entries", `{"ignition":{"version":"3.5.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"path":"a%d"}`, i) })+`]}}`, "; and 2900 more problems"),
+		Entry("about entries of spec 2", `{"ignition":{"version":"2.2.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"filesystem":"x","path":"/a%d"}`, i) })+`]}}`, "; and 2900 more problems"),
+		Entry("about unknown keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3000, func(i int) string { return fmt.Sprintf(`"a%d":"x"`, i) })+`}}`, "; and 2900 more problems"),
+		Entry("about duplicate keys", `{"ignition":{"version":"3.5.0"},"storage":{`+repeat(3001, func(int) string { return `"files":[]` })+`}}`, "; and 2900 more problems"),
+	)
+
+	It("has at most 8 MiB of contents after decompression, and 2 MiB of which the links are read", func() {
+		packed := func(path string) string {
+			return fmt.Sprintf(`{"path":%q,"contents":{"compression":"gzip","source":%q}}`, path, zipped(strings.Repeat("d /opt/a\n", 600_000)))
+		}
+		Expect(ignition.Guard(parse(storage("files", packed("/opt/a")+","+packed("/opt/b"))))).To(MatchError("storage.files[1].contents: /opt/b: the contents are too large to be checked after decompression: make them smaller"))
+		Expect(ignition.Guard(parse(storage("files", packed("/etc/tmpfiles.d/a.conf"))))).To(MatchError(HavePrefix(exhausted)))
+	})
+
+	It("has no kubelet configuration of more than 64 KiB", func() {
+		Expect(ignition.Guard(parse(fileWith("/etc/kubernetes/kubelet.conf.d/a.conf", kubeletType+strings.Repeat("#", 64<<10))))).To(MatchError(ContainSubstring("at most 65536 are read")))
+	})
+})

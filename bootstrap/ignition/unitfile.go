@@ -1,0 +1,85 @@
+package ignition
+
+import (
+	"iter"
+	"path"
+	"strings"
+)
+
+// directive is one setting of a unit: Name=value.
+type directive struct {
+	section     string // without brackets
+	name, value string
+	line        int // where it begins, counted from 1
+}
+
+// is reports whether a directive has a name. A star in the name matches anything.
+func (d directive) is(name string) bool {
+	fits, _ := path.Match(name, d.name)
+	return fits
+}
+
+// unitBlanks are the blanks that systemd removes around lines, names and values.
+const unitBlanks = " \t\n\r"
+
+// directivesOf parses the directives of all sections of a unit as systemd does (config_parse in its conf-parser.c): a
+// backslash that is not escaped continues a line, but not a comment, and an empty line ends what is continued.
+// Libraries differ from systemd here.
+func directivesOf(contents string) (directives []directive) {
+	section, begin, number := "", 0, 0
+	add := func(text string) {
+		text = strings.Trim(text, unitBlanks)
+		if inner, isHeader := strings.CutPrefix(text, "["); isHeader {
+			section = strings.TrimSuffix(inner, "]")
+		} else if name, value, isDirective := strings.Cut(text, "="); isDirective {
+			directives = append(directives, directive{section, strings.Trim(name, unitBlanks), strings.Trim(value, unitBlanks), begin})
+		}
+	}
+	var continued strings.Builder // the lines before, if they are continued
+	for line := range unitLines(strings.TrimPrefix(contents, "\ufeff")) {
+		number++
+		line = strings.TrimLeft(line, unitBlanks)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		if continued.Len() == 0 {
+			begin = number
+		}
+		if part := strings.TrimRight(line, `\`); (len(line)-len(part))%2 == 1 {
+			continued.WriteString(line[:len(line)-1] + " ")
+			continue
+		}
+		if continued.Len() > 0 {
+			continued.WriteString(line)
+			line = continued.String()
+			continued.Reset()
+		}
+		add(line)
+	}
+	add(continued.String())
+	return directives
+}
+
+// unitLines yields the lines of a text as systemd splits it (read_line in its fileio.c): a line ends with a NUL, a line
+// feed, a carriage return, or several that differ, of which the NUL is the last.
+func unitLines(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for len(text) > 0 {
+			end := strings.IndexAny(text, "\n\r\x00")
+			if end < 0 {
+				yield(text)
+				return
+			}
+			next := end + 1
+			for ; next < len(text) && text[next-1] != 0; next++ {
+				if strings.IndexByte("\n\r\x00", text[next]) < 0 || strings.IndexByte(text[end:next], text[next]) >= 0 {
+					break
+				}
+			}
+			if !yield(text[:end]) {
+				return
+			}
+			text = text[next:]
+		}
+	}
+}

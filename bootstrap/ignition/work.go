@@ -1,0 +1,94 @@
+package ignition
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// maxPairs is the maximum number of pairs of entries that Ignition compares when it validates a configuration: each
+	// link with each file, directory and link, and the partitions of each disk with each other. Without a limit, a
+	// configuration that fits into an object takes a minute of processor time wherever it is parsed, also on hosts.
+	maxPairs = 4_000_000
+	// maxTemplateBytes is the maximum number of bytes of templates that Ignition reads when it validates a
+	// configuration: a template once for each of its instances that is enabled.
+	maxTemplateBytes = 10_000_000
+)
+
+// work counts what Ignition does for a configuration in more than the time that is proportional to its size.
+type work struct{ links, nodes, partitionPairs, templateBytes int }
+
+// problem returns what is too much, or nil.
+func (w work) problem() *Problem {
+	switch {
+	case w.links*w.nodes > maxPairs:
+		return &Problem{Path: "storage.links", Message: fmt.Sprintf("there are %d links, each of which Ignition compares with all %d files, directories and links: "+
+			"these are %d pairs, and at most %d are allowed: remove links, or create them with a file of tmpfiles.d", w.links, w.nodes, w.links*w.nodes, maxPairs)}
+	case w.partitionPairs > maxPairs:
+		return &Problem{Path: "storage.disks", Message: fmt.Sprintf("Ignition compares the partitions of each disk with each other: these are %d pairs, and at most %d are allowed: remove partitions",
+			w.partitionPairs, maxPairs)}
+	case w.templateBytes > maxTemplateBytes:
+		return &Problem{Path: "systemd.units", Message: fmt.Sprintf("Ignition reads a template once for each of its instances that is enabled: "+
+			"these are %d bytes, and at most %d are allowed: shorten templates, or remove instances", w.templateBytes, maxTemplateBytes)}
+	}
+	return nil
+}
+
+// checkWork returns a *ParseError if a configuration of any spec 3 is too much work for Ignition.
+func checkWork(config reflect.Value) error {
+	storage, systemd := config.FieldByName("Storage"), config.FieldByName("Systemd")
+	count := func(list string) int { return storage.FieldByName(list).Len() }
+	w := work{links: count("Links"), nodes: count("Links") + count("Files") + count("Directories")}
+	disks := storage.FieldByName("Disks")
+	for i := range disks.Len() {
+		partitions := disks.Index(i).FieldByName("Partitions").Len()
+		w.partitionPairs += partitions * partitions
+	}
+	units := systemd.FieldByName("Units")
+	sizes, instances := map[string]int{}, map[string]int{}
+	for i := range units.Len() {
+		unit := units.Index(i)
+		name := unit.FieldByName("Name").String()
+		prefix, instance, kind, hasAt := splitUnitName(name)
+		contents, _ := unit.FieldByName("Contents").Interface().(*string)
+		enabled, _ := unit.FieldByName("Enabled").Interface().(*bool)
+		switch {
+		case !hasAt:
+		case instance == "":
+			sizes[name] = len(ptr.Deref(contents, ""))
+		case ptr.Deref(enabled, false):
+			instances[prefix+"@"+kind]++
+		}
+	}
+	for template, count := range instances {
+		w.templateBytes += count * sizes[template]
+	}
+	if problem := w.problem(); problem != nil {
+		return &ParseError{Problems: []Problem{*problem}}
+	}
+	return nil
+}
+
+// checkDocument is checkWork for a document of any spec version, before anything in it is validated.
+func checkDocument(raw []byte) error {
+	var document struct {
+		Storage struct {
+			Files, Directories, Links []json.RawMessage
+			Disks                     []struct{ Partitions []json.RawMessage }
+		}
+		Systemd struct {
+			Units []struct {
+				Name     string
+				Enabled  *bool
+				Contents *string
+			}
+		}
+	}
+	if json.Unmarshal(raw, &document) != nil {
+		return nil //nolint:nilerr // the parser returns it
+	}
+	return checkWork(reflect.ValueOf(document))
+}
