@@ -202,6 +202,7 @@ var _ = Describe("A running host", Ordered, ContinueOnFailure, func() {
 	describeServers(host)
 	describeJournals(host)
 	describeFiles(host)
+	describeUndo(host)
 	describeInterruptions(host)
 	describeKernelArguments(host)
 	describeOtherAgents(host)
