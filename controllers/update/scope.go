@@ -144,9 +144,9 @@ func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded(
 // returns reports whether the target of a host is what it has: its update ends by that.
 func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Current }
 
-// hasBegun reports whether a host is in the update that it was told to begin.
+// hasBegun reports whether the manager has begun an update of the host, and has not undone all of that.
 func (h *host) hasBegun() bool {
-	return h.Progress() == rollout.InUpdate || h.Node != nil && hoststate.IsCordonedByUpdate(h.Node)
+	return h.HasBegun() || h.Node != nil && hoststate.IsCordonedByUpdate(h.Node)
 }
 
 // hasSettled reports whether a host has what is recorded for it and what it was told.
