@@ -91,6 +91,16 @@ func OfPool(
 	return hosts
 }
 
+// NotReplaced returns the hosts that count for those of a pool that are gone and whose replacements have not joined.
+// joined is how many hosts the pool has.
+func NotReplaced(p *poolv1.MachineConfigPool, joined int) []rollout.Host {
+	hosts := make([]rollout.Host, max(int(p.Status.CapacityMachineCount)-joined, 0))
+	for i := range hosts {
+		hosts[i] = rollout.Host{Name: fmt.Sprintf("(not replaced: %d)", i+1), IsUnavailable: true, IsExcluded: true}
+	}
+	return hosts
+}
+
 // IsUnrecorded reports whether a PoolbootConfig is that of a host that has joined, and the record of its Node is lost.
 func IsUnrecorded(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && !record.HasNode(config)
