@@ -90,7 +90,7 @@ func DefaultOptions() Options {
 		ClusterCacheQPS:     100,
 		ClusterCacheBurst:   200,
 		Concurrency: Concurrency{
-			ClusterCache: 10, PoolbootConfig: 10, Boot: 10, Node: 10, Certificate: 10, MachineConfigPool: 10, Enrollment: 10,
+			ClusterCache: 100, PoolbootConfig: 10, Boot: 10, Node: 10, Certificate: 10, MachineConfigPool: 10, Enrollment: 10,
 		},
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -70,7 +71,7 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 		Cache:            workload.CacheOptions(),
 		Client:           workload.ClientOptions(opts.UserAgent, opts.ClusterCacheQPS, opts.ClusterCacheBurst),
 		WatchFilterValue: opts.WatchFilterValue,
-	}, controller.Options{MaxConcurrentReconciles: opts.Concurrency.ClusterCache})
+	}, fairqueue.OptionsForClusters(controller.Options{MaxConcurrentReconciles: opts.Concurrency.ClusterCache}))
 	if err != nil {
 		return fmt.Errorf("cluster cache: %w", err)
 	}

@@ -30,14 +30,14 @@ func Cordon(node *corev1.Node) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.CordonedAnnotation, CordonedByUpdate)
 }
 
-// EndDrain undoes what was done to a Node to drain it for an update. A Node that was cordoned by someone else stays
-// cordoned.
-func EndDrain(node *corev1.Node) {
+// EndUpdate ends what the manager began with a Node for the update of its host. A Node that was cordoned by someone
+// else stays cordoned.
+func EndUpdate(node *corev1.Node) {
 	if IsCordonedByUpdate(node) {
 		node.Spec.Unschedulable = false
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isCordonTaint)
 	}
-	for _, key := range []string{agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
+	for _, key := range []string{agentv1.BegunAnnotation, agentv1.CordonedAnnotation, agentv1.DrainStartedAnnotation, agentv1.DetachStartedAnnotation, agentv1.DrainedAnnotation} {
 		delete(node.Annotations, key)
 	}
 }

@@ -91,6 +91,16 @@ func OfPool(
 	return hosts
 }
 
+// NotReplaced returns the hosts that count for those of a pool that are gone and whose replacements have not joined.
+// joined is how many hosts the pool has.
+func NotReplaced(p *poolv1.MachineConfigPool, joined int) []rollout.Host {
+	hosts := make([]rollout.Host, max(int(p.Status.CapacityMachineCount)-joined, 0))
+	for i := range hosts {
+		hosts[i] = rollout.Host{Name: fmt.Sprintf("(not replaced: %d)", i+1), IsUnavailable: true, IsExcluded: true}
+	}
+	return hosts
+}
+
 // IsUnrecorded reports whether a PoolbootConfig is that of a host that has joined, and the record of its Node is lost.
 func IsUnrecorded(config *bootstrapv1.PoolbootConfig) bool {
 	return config.DeletionTimestamp.IsZero() && record.HasJoined(config) && !record.HasNode(config)
@@ -144,13 +154,29 @@ func (h *Host) Told() string {
 // HasAgent reports whether the host runs an agent, or did when it was told something.
 func (h *Host) HasAgent() bool { return h.Report.Version != "" || h.Desired() != "" }
 
-// Progress returns how far the host is with what it was told.
-func (h *Host) Progress() rollout.Progress { return h.Report.Progress(h.Told()) }
+// HasBegun reports whether the manager has begun an update of the host, which has not ended.
+func (h *Host) HasBegun() bool {
+	return h.Node != nil && h.Node.Annotations[agentv1.BegunAnnotation] != ""
+}
 
-// Stage returns the stage of the update of the host, or "" if it is not being updated. An agent that adopts what its
-// host booted with changes nothing.
+// IsOnlyClaimed reports whether the host reports that it is in an update that the manager has not begun.
+func (h *Host) IsOnlyClaimed() bool {
+	return h.Report.Progress(h.Told()) == rollout.InUpdate && h.Node.Annotations[agentv1.BegunAnnotation] != h.Told()
+}
+
+// Progress returns how far the host is with what it was told. A host in an update that the manager has not begun counts
+// as one that reports nothing: it can be unavailable, and it is not told more than others.
+func (h *Host) Progress() rollout.Progress {
+	if h.IsOnlyClaimed() {
+		return rollout.Unknown
+	}
+	return h.Report.Progress(h.Told())
+}
+
+// Stage returns the stage of the update of the host that the manager has begun, or "" if it is not being updated. An
+// agent that adopts what its host booted with changes nothing.
 func (h *Host) Stage() bootstrapv1.UpdateStage {
-	if progress := h.Progress(); progress != rollout.InUpdate && progress != rollout.Unknown || h.IsAdopting() {
+	if progress := h.Progress(); progress != rollout.InUpdate && progress != rollout.Unknown || !h.HasBegun() || h.IsAdopting() {
 		return ""
 	}
 	switch h.Report.State {
@@ -192,9 +218,12 @@ func (h *Host) WhyCordoned() string {
 }
 
 // CanBeTold reports whether telling the host what is recorded disrupts nothing: it has that revision already, or its
-// agent has adopted nothing yet and has nothing to compare it with.
+// agent has adopted nothing yet and has nothing to compare it with. A host whose Node has registered again, and lost
+// what the agent reported, can be in an update.
 func (h *Host) CanBeTold() bool {
-	return h.Report.IsDone(h.Desired()) || h.Told() == "" && h.Report.Current == "" && h.Report.Version != ""
+	running := h.Config.Status.Update.RunningRevision
+	return h.Report.IsDone(h.Desired()) ||
+		h.Told() == "" && h.Report.Current == "" && h.Report.Version != "" && (running == "" || running == h.Desired())
 }
 
 // IsUntold reports whether the host must be told what is recorded.

@@ -22,6 +22,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -65,7 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.enrollmentsOfCluster), builder.WithPredicates(newOrPaused)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("enrollment", r.enrollmentsOfCluster)).
 		Watches(&bootstrapv1.PoolbootConfig{}, configHandler(mgr.GetClient())).
-		WithOptions(options)
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfEnrollment(r.Client)))
 	all := func(client.Object) bool { return true } // a namespace has few Enrollments
 	return hostpool.Watches(ctx, b, r.Client, &poolv1.EnrollmentList{}, all).Complete(r)
 }

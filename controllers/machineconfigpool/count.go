@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -70,6 +71,8 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 // counts is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
 type counts struct {
 	total, updated, ready, agentless int32
+	// joined are the hosts that rollouts count. notReplaced are those that are missing to the capacity of the pool.
+	joined, notReplaced int32
 	// booting are the Machines that have not joined yet. notInPool are those that have joined and whose Nodes are not
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
@@ -100,6 +103,9 @@ func (s *scope) countMachines() (n counts) {
 			continue
 		}
 		n.total++
+		if hoststate.IsInPool(s.pool.Spec.PoolRole, &s.machines[i]) {
+			n.joined++
+		}
 		if state.agentless {
 			n.agentless++
 		}

@@ -5,7 +5,6 @@
 package machineconfigpool
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r.reportChanges(before, s, created)
 	r.reportRollout(before, s)
-	return ctrl.Result{RequeueAfter: cmp.Or(s.hold.Wait, s.again)}, r.deleteUnused(ctx, s)
+	s.reconcileIn(s.hold.Wait)
+	return ctrl.Result{RequeueAfter: s.again}, r.deleteUnused(ctx, s)
 }
 
 // setOwner makes the Cluster an owner of the pool, so the pool is moved and deleted with it. The Cluster is not the

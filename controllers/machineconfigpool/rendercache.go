@@ -39,6 +39,8 @@ type renderCache struct {
 	// stuckSince is since when no host is updated, while others wait and some could not be updated, in a pool with
 	// failure domains. It is zero otherwise.
 	stuckSince time.Time
+	// smallerSince is since when the pool has fewer Machines than its capacity. It is zero otherwise.
+	smallerSince time.Time
 	// counters identify the counters of the pool.
 	counters metrics.PoolCounters
 }

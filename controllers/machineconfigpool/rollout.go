@@ -123,23 +123,30 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	if s.cache.stuckSince.IsZero() {
 		s.cache.stuckSince = now
 	}
-	s.again = max(stuckPatience-now.Sub(s.cache.stuckSince), 0)
-	return s.again == 0
+	left := stuckPatience - now.Sub(s.cache.stuckSince)
+	s.reconcileIn(left)
+	return left <= 0
 }
 
 // blocking returns the Machines because of which no other host begins an update: they are unavailable, and take all
 // places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
-	isFull := len(n.notInPool)+len(n.held)+len(n.stopped) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.FailureDomainLabel != ""
+	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.FailureDomainLabel != ""
 	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || maintenance.HoldOf(p, time.Now()).Why != "" {
 		return nil
 	}
 	return n.unavailableNames()
 }
 
-// unavailableNames returns the names of the Machines that have joined and are unavailable.
-func (n counts) unavailableNames() []string { return slices.Concat(n.notInPool, n.held) }
+// unavailableNames returns the names of the Machines that have joined and are unavailable, and how many are gone.
+func (n counts) unavailableNames() []string {
+	names := slices.Concat(n.notInPool, n.held)
+	if n.notReplaced > 0 {
+		names = append(names, fmt.Sprintf("%d that are gone and whose replacements have not joined", n.notReplaced))
+	}
+	return names
+}
 
 // blockedMessage names the Machines that block a rollout.
 func (n counts) blockedMessage() string {

@@ -40,7 +40,7 @@ type scope struct {
 	counted counts
 	// hold is why the hosts that wait begin no update, if the status says it.
 	hold maintenance.Hold
-	// again is when the status can change without an event, or 0.
+	// again is after which time the status can change without an event, or 0.
 	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
@@ -52,6 +52,13 @@ type scope struct {
 
 // problem is something that an administrator must correct.
 type problem struct{ reason, message string }
+
+// reconcileIn has the pool reconciled after a time at the latest, if that is more than 0.
+func (s *scope) reconcileIn(wait time.Duration) {
+	if wait > 0 && (s.again == 0 || wait < s.again) {
+		s.again = wait
+	}
+}
 
 // gather reads the objects that the decisions about a pool need.
 func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*scope, error) {

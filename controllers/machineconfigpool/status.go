@@ -21,6 +21,8 @@ func (s *scope) setStatus() {
 	status.Configuration = s.configuration()
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
+	s.setCapacity(n, time.Now())
+	n.notReplaced = status.CapacityMachineCount - n.joined
 	s.counted = n
 	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready
 	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))

@@ -86,6 +86,10 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		}
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s is told what to run as soon as other hosts of the pool allow it%s", h.Node.Name, o.limit())
 	}
+	if h.IsOnlyClaimed() {
+		return isNot(bootstrapv1.UpdateDegradedReason, "the agent of Node %s reports %s for an update to %s that has ended or was not begun, so the Node is not drained. "+
+			"Check whether the host was reset to an earlier state, and change the annotation %s of the PoolbootConfig to apply everything again", h.Node.Name, h.Report.State, runs, bootstrapv1.ForceUpdateAnnotation)
+	}
 	switch h.Progress() {
 	case rollout.InUpdate:
 		return h.inUpdate(o)

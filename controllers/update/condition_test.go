@@ -38,7 +38,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	func(change func(h *host, o *outcome), status metav1.ConditionStatus, reason string, parts ...string) {
 		config, machine, node := newObjects(hostName(0))
 		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", newRevision
-		node.Annotations[agentv1.DesiredAnnotation] = newRevision
+		node.Annotations[agentv1.DesiredAnnotation], node.Annotations[agentv1.BegunAnnotation] = newRevision, newRevision
 		p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 		h := newHost([]poolv1.MachineConfigPool{*p}, config, machine, node)
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
@@ -107,6 +107,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("applying", func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Applying, "restarting chronyd.service"
 	}, metav1.ConditionFalse, "Applying", "restarting chronyd.service"),
+	Entry("an update that was not begun", func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State = oldRevision, agentv1.Draining
+		delete(h.Node.Annotations, agentv1.BegunAnnotation)
+	}, metav1.ConditionFalse, "Degraded", "reports Draining for an update to rendered-worker-2 that has ended or was not begun", "force-update"),
 	Entry("failed", func(h *host, _ *outcome) { h.Report.Current, h.Report.State = oldRevision, agentv1.Degraded },
 		metav1.ConditionFalse, "Degraded", "was undone", "force-update", "journal of poolboot-agent.service"),
 	Entry("not possible", func(h *host, _ *outcome) {

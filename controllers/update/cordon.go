@@ -27,11 +27,12 @@ import (
 // when it deletes a Machine.
 const drainRetry = 20 * time.Second
 
-// mustDrain reports whether the agent waits until its Node is drained. It waits longer while Cluster API works on the
-// Machine.
+// mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun. It
+// waits longer while Cluster API works on the Machine.
 func (h *host) mustDrain() bool {
 	return h.Node != nil && h.MachineWork() == hoststate.NoMachineWork && h.Report.State == agentv1.Draining &&
-		h.Report.Target == h.Desired() && h.Told() == h.Desired() && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired()
+		h.Report.Target == h.Desired() && h.Report.Current != h.Desired() && h.Told() == h.Desired() &&
+		h.Node.Annotations[agentv1.BegunAnnotation] == h.Desired() && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired()
 }
 
 // drainer drains Nodes of one Cluster.
@@ -122,16 +123,16 @@ func (d drainer) finish(ctx context.Context, h *host) error {
 	return d.patch(ctx, h, node)
 }
 
-// conclude ends what drain began, after an update that is complete or was undone. A Node that was cordoned by someone
-// else stays cordoned. With the same write, the Node names the rendered config that its host runs: clusterctl move
-// drops the status, and the annotation replaces it.
+// conclude ends what the manager began with the Node, after an update that is complete or was undone. A Node that was
+// cordoned by someone else stays cordoned. With the same write, the Node names the rendered config that its host runs:
+// clusterctl move drops the status, and the annotation replaces it.
 func (d drainer) conclude(ctx context.Context, h *host) error {
 	if h.Node == nil {
 		return nil
 	}
 	node := h.Node.DeepCopy()
 	if !h.IsDeleting() && (h.Progress() == rollout.Done || h.Progress() == rollout.Failed) {
-		hoststate.EndDrain(node)
+		hoststate.EndUpdate(node)
 	}
 	if h.runsDesired() {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, h.Config.Status.Update.Desired.Name)

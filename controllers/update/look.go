@@ -129,7 +129,8 @@ func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs []bootst
 	if s.hosts, err = r.hostsOfPool(ctx, s, configs, nodes); err != nil {
 		return err
 	}
-	s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts))
+	s.notReplaced = hoststate.NotReplaced(s.pool, len(s.hosts))
+	s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)+len(s.notReplaced))
 	return err
 }
 

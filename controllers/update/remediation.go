@@ -3,6 +3,7 @@ package update
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,13 +24,19 @@ import (
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
 
-// setStage records which stage the update of a host has reached, and since when.
+// stages are the stages in the order of an update.
+var stages = []bootstrapv1.UpdateStage{
+	bootstrapv1.UpdateStarting, bootstrapv1.UpdateDraining, bootstrapv1.UpdateApplying, bootstrapv1.UpdateRebooting, bootstrapv1.UpdateVerifying,
+}
+
+// setStage records which stage the update of a host has reached, and since when. In one update, a stage never returns
+// to an earlier one, as in an undo: otherwise, a host could begin the time of a stage again for as long as it likes.
 func (h *host) setStage(now time.Time) {
 	update, stage := &h.Config.Status.Update, h.Stage()
 	switch {
 	case stage == "":
 		update.Stage, update.StageTime = "", nil
-	case stage != update.Stage || update.StageTime == nil || isFuture(update.StageTime.Time, now):
+	case update.StageTime == nil || isFuture(update.StageTime.Time, now) || slices.Index(stages, stage) > slices.Index(stages, update.Stage):
 		update.Stage, update.StageTime = stage, &metav1.Time{Time: now}
 	}
 }

@@ -19,6 +19,8 @@ type poolScope struct {
 	// hosts are the hosts of the pool. isIncomplete means that the targets of some are not known because of an error.
 	hosts        []*host
 	isIncomplete bool
+	// notReplaced count for hosts that are gone and whose replacements have not joined.
+	notReplaced []rollout.Host
 	// unadoptable has the names of the hosts of which nothing is recorded, and of which it is known that nothing can
 	// be: they are updated like any other. Another host of which nothing is recorded is left alone.
 	unadoptable map[string]bool
@@ -49,7 +51,7 @@ func (s *poolScope) forRollout() []rollout.Host {
 	for _, node := range s.strangers {
 		hosts = append(hosts, rollout.Host{Name: node, Progress: rollout.Unknown, IsExcluded: true})
 	}
-	return hosts
+	return append(hosts, s.notReplaced...)
 }
 
 // next returns the names of the hosts for which their target is recorded now, and those of the pending hosts that can
@@ -144,9 +146,9 @@ func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded(
 // returns reports whether the target of a host is what it has: its update ends by that.
 func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Current }
 
-// hasBegun reports whether a host is in the update that it was told to begin.
+// hasBegun reports whether the manager has begun an update of the host, and has not undone all of that.
 func (h *host) hasBegun() bool {
-	return h.Progress() == rollout.InUpdate || h.Node != nil && hoststate.IsCordonedByUpdate(h.Node)
+	return h.HasBegun() || h.Node != nil && hoststate.IsCordonedByUpdate(h.Node)
 }
 
 // hasSettled reports whether a host has what is recorded for it and what it was told.

@@ -148,6 +148,9 @@ func (r rollouts) record(ctx context.Context, h *host, t target) error {
 			if update.Force = t.force; len(t.force) > maxForce {
 				update.Force = ""
 			}
+			if t.revision != previous {
+				update.Stage, update.StageTime = "", nil
+			}
 		}
 	})
 }
@@ -173,8 +176,9 @@ func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.
 }
 
 // tell tells a host what is recorded for it. Health checks of its Machine are paused before, and a reconcile of the
-// host must not end the pause in between. The Node counts as drained for no other revision than the one that it was
-// drained for.
+// host must not end the pause in between. The same write records on the Node that the update has begun, where
+// clusterctl move keeps it and a kubelet can't change it. The Node counts as drained for no other revision than the one
+// that it was drained for.
 func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	r.telling.Store(h.Config.UID, nil)
 	defer r.telling.Delete(h.Config.UID)
@@ -187,6 +191,10 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
+	delete(node.Annotations, agentv1.BegunAnnotation)
+	if isStart {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.BegunAnnotation, h.Desired())
+	}
 	delete(node.Annotations, agentv1.DrainedAnnotation)
 	delete(node.Annotations, agentv1.DrainStartedAnnotation)
 	delete(node.Annotations, agentv1.DetachStartedAnnotation)

@@ -68,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.poolController, err = ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
 		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
-			predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}, predicate.Funcs{UpdateFunc: isResync}))).
+			predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}, predicate.Funcs{UpdateFunc: isSmaller}, predicate.Funcs{UpdateFunc: isResync}))).
 		// Others inherit from the worker pool.
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(pools),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -80,6 +80,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client))).
 		Build(rollouts{r})
 	return err
+}
+
+// isSmaller selects the updates of a pool that has lost hosts for good: these take no places any longer.
+func isSmaller(e event.UpdateEvent) bool {
+	return e.ObjectNew.(*poolv1.MachineConfigPool).Status.CapacityMachineCount < e.ObjectOld.(*poolv1.MachineConfigPool).Status.CapacityMachineCount
 }
 
 // isResync selects the events of the manager's --sync-period. What the targets of hosts depend on can change without

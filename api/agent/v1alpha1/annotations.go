@@ -9,6 +9,9 @@ const (
 	// DesiredConfigAnnotation is the name of the rendered config of that revision, for people and kubectl poolboot
 	// rollout plan, which decides by it for Nodes in files. No decision of the manager depends on it.
 	DesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-revision-config"
+	// BegunAnnotation is the revision of the update that the manager has told the host to begin. It is absent after the
+	// end of the update. What a host reports about another update drains no Node and pauses no health checks.
+	BegunAnnotation = "pool.cluster.x-k8s.io/begun-revision"
 	// DrainedAnnotation is the revision for which the Node was cordoned and drained. The agent begins an update that
 	// drains only when it is the revision of that update.
 	DrainedAnnotation = "pool.cluster.x-k8s.io/drained-revision"

@@ -96,6 +96,13 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	AgentlessMachineCount *int32 `json:"agentlessMachineCount,omitempty"`
 
+	// capacityMachineCount is the number of hosts that the pool has when all are available: those that have joined, and
+	// those that are gone and whose replacements have not joined. The latter count as unavailable. A Machine that is
+	// gone and not replaced within a minute is left out, and so is one that boots in addition to the others.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	CapacityMachineCount int32 `json:"capacityMachineCount,omitempty"`
+
 	// rollout is the last change of the pool's running hosts to another configuration.
 	// +optional
 	Rollout PoolRollout `json:"rollout,omitempty,omitzero"`

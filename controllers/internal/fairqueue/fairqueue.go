@@ -1,6 +1,7 @@
 // Package fairqueue provides a fair workqueue for controllers that call workload clusters. It schedules requests round
-// robin among Clusters, and within a Cluster round robin among pools. It limits how many requests of a Cluster are in
-// flight, so a Cluster with a slow API server, or with objects that change all the time, cannot occupy all workers.
+// robin among namespaces, within a namespace round robin among Clusters, and within a Cluster round robin among pools.
+// It limits how many requests of a Cluster and of a namespace are in flight. So neither a Cluster with a slow API
+// server, nor a namespace with any number of them, can occupy all workers.
 package fairqueue
 
 import (
@@ -18,18 +19,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// MaxBusyClusters is how many Clusters can have their maximum number of requests in flight before another Cluster has
-// to wait for a worker.
+// MaxBusyClusters is how many Clusters of one namespace can have their maximum number of requests in flight before the
+// other Clusters of the namespace have to wait for a worker, if nothing else is in flight.
 const MaxBusyClusters = 10
 
 // Options returns controller options with a fair queue. MaxConcurrentReconciles of the given options becomes the
-// maximum number of requests that each Cluster can have in flight; the controller gets MaxBusyClusters times as many
-// workers. flowOf is called each time a request is added, so it must not do I/O.
+// maximum number of requests that each Cluster can have in flight. A namespace can have as many requests in flight as
+// there are idle workers, so one namespace occupies half of the workers at most. The controller gets so many workers
+// that this half is MaxBusyClusters Clusters. flowOf is called each time a request is added, so it must not do I/O.
 func Options(options controller.Options, flowOf func(ctrl.Request) Flow) controller.Options {
 	maxInFlight := max(options.MaxConcurrentReconciles, 1)
-	options.MaxConcurrentReconciles = maxInFlight * MaxBusyClusters
+	return withQueue(options, maxInFlight, 2*MaxBusyClusters*maxInFlight, flowOf)
+}
+
+// OptionsForClusters returns controller options with a fair queue for a controller whose requests are Clusters.
+// MaxConcurrentReconciles stays the number of workers, of which a namespace can have as many as are idle, and at least
+// one of two.
+func OptionsForClusters(options controller.Options) controller.Options {
+	return withQueue(options, 1, max(options.MaxConcurrentReconciles, 2), FlowOfCluster)
+}
+
+func withQueue(options controller.Options, maxInFlight, workers int, flowOf func(ctrl.Request) Flow) controller.Options {
+	options.MaxConcurrentReconciles = workers
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-		return newQueue(name, limiter, maxInFlight, flowOf)
+		return newQueue(name, limiter, maxInFlight, workers, flowOf)
 	}
 	return options
 }
@@ -58,10 +71,10 @@ type queue struct {
 
 var _ priorityqueue.PriorityQueue[ctrl.Request] = &queue{}
 
-func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], maxInFlight int, flowOf func(ctrl.Request) Flow) *queue {
+func newQueue(name string, limiter workqueue.TypedRateLimiter[ctrl.Request], maxInFlight, workers int, flowOf func(ctrl.Request) Flow) *queue {
 	s := &scheduler{
-		maxInFlight: maxInFlight, flowOf: flowOf, meter: newMeter(name),
-		requests: map[ctrl.Request]*request{}, clusters: map[client.ObjectKey]*cluster{},
+		maxInFlight: maxInFlight, idle: workers, flowOf: flowOf, meter: newMeter(name),
+		requests: map[ctrl.Request]*request{}, namespaces: map[string]*namespace{},
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return &queue{scheduler: s, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{

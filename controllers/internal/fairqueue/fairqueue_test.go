@@ -38,14 +38,16 @@ func TestFairQueue(t *testing.T) {
 	RunSpecs(t, "Fair queue")
 }
 
-// newRequest returns the i-th request of a pool. flowOf derives the flow from the request.
+// newRequest returns the i-th request of a pool of a Cluster, which is its namespace, or namespace/name. flowOf derives
+// the flow from the request.
 func newRequest(cluster, pool string, i int) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: cluster, Name: fmt.Sprintf("%s/%d", pool, i)}}
 }
 
 func flowOf(r ctrl.Request) fairqueue.Flow {
 	pool, _, _ := strings.Cut(r.Name, "/")
-	return fairqueue.Flow{Cluster: client.ObjectKey{Name: r.Namespace}, Pool: pool}
+	namespace, name, _ := strings.Cut(r.Namespace, "/")
+	return fairqueue.Flow{Cluster: client.ObjectKey{Namespace: namespace, Name: name}, Pool: pool}
 }
 
 // newQueue returns the queue of a controller.
@@ -102,6 +104,35 @@ var _ = Describe("A controller with a fair queue", func() {
 		Eventually(blocked.Load).Should(BeEquivalentTo(slowClusters*maxInFlight), "each Cluster has its maximum in flight")
 		Consistently(maxBlocked.Load, 200*time.Millisecond).Should(BeEquivalentTo(slowClusters * maxInFlight))
 	})
+
+	DescribeTable("reconciles the hosts of all other namespaces at once while no Cluster responds of", func(ctx SpecContext, deadNamespaces, maxBlocked int) {
+		const deadClusters, tenants = 4000, 20
+		var reconciled, blocked atomic.Int64
+		var add func(ctrl.Request)
+		run(ctx, reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			if !strings.HasPrefix(r.Namespace, "dead-") {
+				reconciled.Add(1)
+				return ctrl.Result{}, nil
+			}
+			blocked.Add(1)
+			<-ctx.Done()
+			return ctrl.Result{}, nil
+		}), func(adds func(ctrl.Request)) {
+			add = adds
+			for i := range deadClusters {
+				add(newRequest(fmt.Sprintf("dead-%d/%d", i%deadNamespaces, i), "infra", 0))
+			}
+		})
+		Eventually(blocked.Load).Should(BeNumerically(">=", maxBlocked*9/10))
+		for i := range tenants {
+			add(newRequest(fmt.Sprintf("tenant-%d/edge", i), "infra", 0))
+		}
+		Eventually(reconciled.Load, time.Second).Should(BeEquivalentTo(tenants))
+		Expect(blocked.Load()).To(BeNumerically("<=", maxBlocked))
+	},
+		Entry("one namespace, which has half of the workers", 1, maxInFlight*fairqueue.MaxBusyClusters),
+		Entry("many namespaces, which leave one worker idle at least", 40, 2*maxInFlight*fairqueue.MaxBusyClusters-1),
+	)
 
 	It("reconciles each of 3,500 hosts once, and no host with two workers at a time", func(ctx SpecContext) {
 		var mu sync.Mutex
@@ -189,6 +220,30 @@ var _ = Describe("Queued requests", func() {
 		}
 		Expect(calmRequests).To(Equal(100))
 		Expect(q.Len()).To(Equal(siteSize), "however often they were added")
+	})
+
+	It("of a namespace with one Cluster are scheduled round robin with those of a namespace with a thousand", func() {
+		q := newQueue(maxInFlight)
+		for i := range 1000 {
+			q.Add(newRequest(fmt.Sprintf("many/%d", i), "infra", 0))
+		}
+		for i := range 100 {
+			q.Add(newRequest("one/edge", "infra", i))
+		}
+		Expect(countOf(process(q, 200), "one/edge", "infra")).To(Equal(100))
+		Expect(process(q, 900)).To(HaveLen(900))
+		Expect(q.Len()).To(BeZero())
+	})
+
+	It("of all Clusters of a namespace are scheduled round robin", func() {
+		q := newQueue(maxInFlight)
+		for i := range siteSize {
+			q.Add(newRequest("metal/large", "infra", i))
+		}
+		for i := range 100 {
+			q.Add(newRequest("metal/small", "infra", i))
+		}
+		Expect(countOf(process(q, 200), "metal/small", "infra")).To(Equal(100))
 	})
 
 	It("are queued once, however often they are added", func() {

@@ -42,5 +42,17 @@ func FlowOfPool(pools client.Reader) func(ctrl.Request) Flow {
 	}
 }
 
+// FlowOfEnrollment returns a function that returns the flow of requests for Enrollments. It reads the Enrollments with
+// the given reader, which must be a cache. Requests for deleted Enrollments of a namespace are one flow.
+func FlowOfEnrollment(enrollments client.Reader) func(ctrl.Request) Flow {
+	return func(r ctrl.Request) Flow {
+		e := &poolv1.Enrollment{}
+		if err := enrollments.Get(context.Background(), r.NamespacedName, e, client.UnsafeDisableDeepCopy); err != nil {
+			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
+		}
+		return Flow{Cluster: client.ObjectKey{Namespace: e.Namespace, Name: e.Spec.ClusterName}}
+	}
+}
+
 // FlowOfCluster returns the flow of requests for Clusters.
 func FlowOfCluster(r ctrl.Request) Flow { return Flow{Cluster: r.NamespacedName} }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
@@ -32,6 +33,15 @@ var _ = Describe("The flow of a request", func() {
 		flowOf := fairqueue.FlowOfPool(controllertest.NewClientBuilder(infra).Build())
 		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(infra)})).
 			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}, Pool: "infra"}))
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "metal", Name: "gone"}})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal"}}))
+	})
+
+	It("for an Enrollment is that of its Cluster, or of its namespace if the Enrollment does not exist", func() {
+		workers := &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}, Spec: poolv1.EnrollmentSpec{ClusterName: "edge"}}
+		flowOf := fairqueue.FlowOfEnrollment(controllertest.NewClientBuilder(workers).Build())
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(workers)})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}}))
 		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "metal", Name: "gone"}})).
 			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal"}}))
 	})

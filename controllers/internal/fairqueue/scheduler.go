@@ -6,22 +6,22 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scheduler chooses the next request: round robin among Clusters, then round robin among the pools of the Cluster, then
-// first in, first out. As in every workqueue, a request is queued at most once, and only one worker processes it at a
-// time.
+// scheduler chooses the next request: round robin among namespaces, then round robin among the Clusters of the
+// namespace, then round robin among the pools of the Cluster, then first in, first out. As in every workqueue, a
+// request is queued at most once, and only one worker processes it at a time.
 type scheduler struct {
-	maxInFlight int
+	maxInFlight int // of each Cluster
 	flowOf      func(ctrl.Request) Flow
 	meter       *meter
 
 	mu           sync.Mutex
 	changed      *sync.Cond
+	idle         int // workers without a request
 	requests     map[ctrl.Request]*request
-	clusters     map[client.ObjectKey]*cluster
-	roundRobin   []*cluster // Clusters with queued requests; the first one is next
+	namespaces   map[string]*namespace
+	roundRobin   []*namespace // namespaces with queued requests; the first one is next
 	shuttingDown bool
 }
 
@@ -41,9 +41,17 @@ type request struct {
 	requeueLow bool
 }
 
+// namespace has Clusters with requests that are queued or in flight.
+type namespace struct {
+	name       string
+	inFlight   int
+	clusters   map[string]*cluster
+	roundRobin []*cluster // Clusters with queued requests; the first one is next
+}
+
 // cluster has requests that are queued or in flight.
 type cluster struct {
-	key        client.ObjectKey
+	name       string
 	inFlight   int
 	roundRobin []*pool // pools with queued requests; the first one is next
 }
@@ -93,15 +101,24 @@ func (s *scheduler) enqueue(r *request) {
 	s.changed.Signal()
 }
 
-// poolOf returns the pool of a flow. It adds the pool and its Cluster to the round robin if they are not in it.
+// poolOf returns the pool of a flow. It adds the pool, its Cluster and its namespace to the round robin if they are not
+// in it.
 func (s *scheduler) poolOf(flow Flow) *pool {
-	c := s.clusters[flow.Cluster]
+	n := s.namespaces[flow.Cluster.Namespace]
+	if n == nil {
+		n = &namespace{name: flow.Cluster.Namespace, clusters: map[string]*cluster{}}
+		s.namespaces[n.name] = n
+	}
+	if len(n.roundRobin) == 0 {
+		s.roundRobin = append(s.roundRobin, n)
+	}
+	c := n.clusters[flow.Cluster.Name]
 	if c == nil {
-		c = &cluster{key: flow.Cluster}
-		s.clusters[flow.Cluster] = c
+		c = &cluster{name: flow.Cluster.Name}
+		n.clusters[c.name] = c
 	}
 	if len(c.roundRobin) == 0 {
-		s.roundRobin = append(s.roundRobin, c)
+		n.roundRobin = append(n.roundRobin, c)
 	}
 	if i := slices.IndexFunc(c.roundRobin, func(p *pool) bool { return p.role == flow.Pool }); i >= 0 {
 		return c.roundRobin[i]
@@ -111,8 +128,8 @@ func (s *scheduler) poolOf(flow Flow) *pool {
 	return p
 }
 
-// Get blocks until a Cluster with fewer than maxInFlight requests in flight has a queued request, and returns that
-// request. It returns true after ShutDown.
+// Get blocks until a request is queued of a Cluster with fewer than maxInFlight requests in flight, in a namespace with
+// fewer requests in flight than there are idle workers. It returns that request. It returns true after ShutDown.
 func (s *scheduler) Get() (ctrl.Request, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,31 +137,47 @@ func (s *scheduler) Get() (ctrl.Request, bool) {
 		if s.shuttingDown {
 			return ctrl.Request{}, true
 		}
-		if i := slices.IndexFunc(s.roundRobin, func(c *cluster) bool { return c.inFlight < s.maxInFlight }); i >= 0 {
+		if i := slices.IndexFunc(s.roundRobin, func(n *namespace) bool { return n.inFlight < s.idle && n.next(s.maxInFlight) >= 0 }); i >= 0 {
 			return s.dequeue(i), false
 		}
 		s.changed.Wait()
 	}
 }
 
-// dequeue removes the next request of the Cluster at index i of the round robin, and moves the Cluster and the pool of
-// the request to the end of their round robin.
+// next returns the index in the round robin of the next Cluster with fewer than maxInFlight requests in flight, or -1.
+func (n *namespace) next(maxInFlight int) int {
+	return slices.IndexFunc(n.roundRobin, func(c *cluster) bool { return c.inFlight < maxInFlight })
+}
+
+// dequeue removes the next request of the namespace at index i of the round robin. The namespace, the Cluster and the
+// pool of the request become the last ones of their round robins, or leave them if they have no other request.
 func (s *scheduler) dequeue(i int) ctrl.Request {
-	c := s.roundRobin[i]
-	s.roundRobin = slices.Delete(s.roundRobin, i, i+1)
-	p := c.roundRobin[0]
-	c.roundRobin = slices.Delete(c.roundRobin, 0, 1)
+	n := take(&s.roundRobin, i)
+	c := take(&n.roundRobin, n.next(s.maxInFlight))
+	p := take(&c.roundRobin, 0)
 	r := p.dequeue()
 	if !p.isEmpty() {
 		c.roundRobin = append(c.roundRobin, p)
 	}
 	if len(c.roundRobin) > 0 {
-		s.roundRobin = append(s.roundRobin, c)
+		n.roundRobin = append(n.roundRobin, c)
 	}
+	if len(n.roundRobin) > 0 {
+		s.roundRobin = append(s.roundRobin, n)
+	}
+	s.idle--
+	n.inFlight++
 	c.inFlight++
 	r.queued = false
 	s.meter.take(r.Request)
 	return r.Request
+}
+
+// take removes an item and returns it.
+func take[Item any](items *[]Item, i int) Item {
+	item := (*items)[i]
+	*items = slices.Delete(*items, i, i+1)
+	return item
 }
 
 func (p *pool) dequeue() *request {
@@ -172,7 +205,9 @@ func (p *pool) isEmpty() bool {
 	return len(p.normal) == 0 && len(p.low) == 0
 }
 
-// Done marks a request as no longer in flight. If it was added while it was in flight, it is queued again.
+// Done marks a request as no longer in flight. If it was added while it was in flight, it is queued again. One more
+// idle worker allows two other requests at most, one of its own namespace and one of another. The worker that calls
+// Done gets one of them, and one that waits gets the other.
 func (s *scheduler) Done(done ctrl.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,13 +217,19 @@ func (s *scheduler) Done(done ctrl.Request) {
 	}
 	s.meter.Done(done)
 	delete(s.requests, done)
-	c := s.clusters[r.flow.Cluster]
+	n := s.namespaces[r.flow.Cluster.Namespace]
+	c := n.clusters[r.flow.Cluster.Name]
+	s.idle++
+	n.inFlight--
 	c.inFlight--
 	if r.requeue != nil && !s.shuttingDown {
 		s.enqueue(&request{Request: done, flow: *r.requeue, low: r.requeueLow})
 	}
 	if c.inFlight == 0 && len(c.roundRobin) == 0 {
-		delete(s.clusters, c.key)
+		delete(n.clusters, c.name)
+	}
+	if len(n.clusters) == 0 {
+		delete(s.namespaces, n.name)
 	}
 	s.changed.Signal()
 }

@@ -18,6 +18,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
 )
@@ -118,17 +119,20 @@ var _ = Describe("the ServiceAccounts", func() {
 	It("need the rights that the API server requires for setting owner references", func(ctx SpecContext) {
 		manager := newClientAs(ctx, rights.Manager, nil)
 		namespace := newNamespace(ctx)
+		name, err := pool.NameFor("worker", poolv1.MachineConfigSpec{})
+		Expect(err).NotTo(HaveOccurred())
 		pool := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "edge", PoolRole: "worker"}}
 		Expect(k8sClient.Create(ctx, pool)).To(Succeed())
 		createOwned := func(by client.Client, group schema.GroupVersion, kind string, object client.Object) func() error {
 			object.SetNamespace(namespace)
-			object.SetName("owned")
-			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group.String(), Kind: kind, Name: "owner", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}})
+			object.SetName(name)
+			object.SetLabels(map[string]string{poolv1.RenderedForLabel: "worker"})
+			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group.String(), Kind: kind, Name: name, UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}})
 			return func() error { return by.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll) }
 		}
 		for removed, request := range map[string]func(client.Client) func() error{
 			"poolbootconfigs/finalizers": func(by client.Client) func() error {
-				return createOwned(by, bootstrapv1.GroupVersion, "PoolbootConfig", &corev1.Secret{})
+				return createOwned(by, bootstrapv1.GroupVersion, "PoolbootConfig", &corev1.Secret{Type: clusterv1.ClusterSecretType})
 			},
 			"machineconfigpools/finalizers": func(by client.Client) func() error {
 				return createOwned(by, poolv1.GroupVersion, "MachineConfigPool", &poolv1.MachineConfig{})

@@ -45,7 +45,8 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		return nil, fmt.Errorf("list Nodes of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err)
 	}
 	hosts := hoststate.OfPool(p.Spec.PoolRole, ofCluster, configs.Items, machines.Items, nodes.Items)
-	limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(hosts))
+	notReplaced := hoststate.NotReplaced(p, len(hosts))
+	limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(hosts)+len(notReplaced))
 	if err != nil {
 		return nil, fmt.Errorf("%s: spec.%w", describe(p), err)
 	}
@@ -63,6 +64,9 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		if updated.Reason == bootstrapv1.UpdateWaitingReason && members[i].Progress == rollout.Done && members[i].Desired == members[i].Target {
 			members[i].Target = "another revision"
 		}
+	}
+	for _, gone := range notReplaced {
+		members = append(members, member{Host: gone, isUnavailable: true, place: "its Machine is gone, and its replacement has not joined"})
 	}
 	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel)}, nil
 }

@@ -26,11 +26,12 @@ func theirs(current, desired, state string) string {
 	return fmt.Sprintf("%s: %s, %s: %s, %s: %s", openShiftCurrent, current, openShiftDesired, desired, openShiftState, state)
 }
 
-// ours returns Poolboot's annotations of a host that was told to run a rendered config. The revisions are a and b.
+// ours returns Poolboot's annotations of a host that was told to begin an update to a rendered config. The revisions
+// are a and b.
 func ours(told, config, current, target, state string) string {
 	revision := func(letter string) string { return `"` + strings.Repeat(letter, 64) + `"` }
-	return fmt.Sprintf("pool.cluster.x-k8s.io/desired-revision: %s, pool.cluster.x-k8s.io/desired-revision-config: %s, pool.cluster.x-k8s.io/current-revision: %s, "+
-		"pool.cluster.x-k8s.io/update-revision: %s, pool.cluster.x-k8s.io/update-state: %s, pool.cluster.x-k8s.io/agent-version: v1",
+	return fmt.Sprintf("pool.cluster.x-k8s.io/begun-revision: %[1]s, pool.cluster.x-k8s.io/desired-revision: %[1]s, pool.cluster.x-k8s.io/desired-revision-config: %[2]s, pool.cluster.x-k8s.io/current-revision: %[3]s, "+
+		"pool.cluster.x-k8s.io/update-revision: %[4]s, pool.cluster.x-k8s.io/update-state: %[5]s, pool.cluster.x-k8s.io/agent-version: v1",
 		revision(told), config, revision(current), revision(target), state)
 }
 

@@ -48,6 +48,8 @@ var _ = Describe("plan of files gives the reason", func() {
 		Entry("a state that does not exist", newNode("a", infra, 1, ours("b", "new", "a", "b", "done")),
 			`its annotation pool.cluster.x-k8s.io/update-state is "done": use Done, Draining, Applying, Rebooting, Verifying, Degraded or Unreconcilable`),
 		Entry("no answer", newNode("a", infra, 1, ours("b", "new", "a", "a", "Done")), "it was told what to run, and has not answered"),
+		Entry("an update that was not begun", newNode("a", infra, 1, without(ours("b", "new", "a", "b", "Draining"), "pool.cluster.x-k8s.io/begun-revision")),
+			"it reports Draining for an update that has ended or was not begun"),
 		Entry("a cordoned Node", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))+"spec: {unschedulable: true}\n", "it is cordoned: kubectl uncordon a"),
 		Entry("a Node that was cordoned for the update", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), `pool.cluster.x-k8s.io/cordoned-for-update: "true"`)+
 			"spec: {unschedulable: true}\n", "it is cordoned for its update"),

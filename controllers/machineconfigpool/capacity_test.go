@@ -1,0 +1,47 @@
+package machineconfigpool
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("The capacity of a pool", func() {
+	var s *scope
+	now := time.Now()
+	// after sets the capacity with hosts that have joined, and all Machines, and returns it.
+	after := func(passed time.Duration, joined, total int32) int32 {
+		s.again = 0
+		s.setCapacity(counts{joined: joined, total: total}, now.Add(passed))
+		return s.pool.Status.CapacityMachineCount
+	}
+	BeforeEach(func() {
+		s = &scope{pool: newPool("infra", "infra", 0), cache: &renderCache{}}
+		Expect(after(0, 2, 2)).To(BeEquivalentTo(2))
+	})
+
+	It("stays while a host is replaced, also before Cluster API has created the replacement, until that has joined", func() {
+		Expect(after(0, 1, 1)).To(BeEquivalentTo(2), "the old Machine is gone")
+		Expect(s.again).To(Equal(replacementDelay))
+		Expect(after(30*time.Second, 1, 2)).To(BeEquivalentTo(2), "the new Machine exists")
+		Expect(after(24*time.Hour, 1, 2)).To(BeEquivalentTo(2), "the new host boots")
+		Expect(after(25*time.Hour, 1, 1)).To(BeEquivalentTo(2), "the next attempt to replace it begins")
+		Expect(after(25*time.Hour+time.Second, 2, 2)).To(BeEquivalentTo(2))
+	})
+
+	It("shrinks a minute after a host is gone that is not replaced", func() {
+		Expect(after(0, 1, 1)).To(BeEquivalentTo(2))
+		Expect(after(59*time.Second, 1, 1)).To(BeEquivalentTo(2))
+		Expect(s.again).To(Equal(time.Second))
+		Expect(after(time.Minute, 1, 1)).To(BeEquivalentTo(1))
+		Expect(s.again).To(BeZero())
+	})
+
+	It("does not include hosts that boot for the first time, or in addition to the others", func() {
+		Expect(after(0, 2, 12)).To(BeEquivalentTo(2))
+		Expect(after(time.Hour, 3, 12)).To(BeEquivalentTo(3), "the first of them has joined")
+		s.pool.Status.CapacityMachineCount = 0
+		Expect(after(2*time.Hour, 0, 12)).To(BeZero())
+	})
+})
