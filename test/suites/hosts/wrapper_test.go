@@ -286,7 +286,7 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		Expect(h.mainPID(ctx, "containerd.service")).To(Equal(runtime))
 	}, SpecTimeout(2*time.Minute))
 
-	const ends = ignition.KubeletUnit + " ended, and systemd starts it again:\n"
+	const ends = ignition.KubeletUnit + ": it ended, and systemd starts it again"
 	DescribeTable("that does not start the kubelet is undone, and reported", func(ctx SpecContext, reason string, wrapper ...string) {
 		revision := h.pool.assign(ctx, h.render(wrapper...))
 		Eventually(ctx, h.pool.state(ctx)).Should(Equal("Degraded " + revision))
