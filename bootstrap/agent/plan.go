@@ -108,7 +108,7 @@ func withoutDrift(config update.Config, drift []difference) update.Config {
 	}
 	if len(missing)+len(additional) > 0 {
 		has := without(argumentsOf(config), func(argument string) bool { return slices.Contains(missing, argument) })
-		config.KernelArguments = append(has, additional...)
+		config.KernelArguments = slices.Concat(has, additional)
 	}
 	return config
 }

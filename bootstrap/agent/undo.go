@@ -111,7 +111,7 @@ type undoStep struct {
 // undoSteps returns the steps that undo an update, in their order. The update is nil if it can't be read, with an
 // error: then only files return, of which hostfiles has records.
 func (a *Agent) undoSteps(u *hostUpdate, err error) []undoStep {
-	files := a.simpleStep("files", func(ctx context.Context) error { return a.undoFiles() })
+	files := a.simpleStep("files", func(context.Context) error { return a.undoFiles() })
 	if u == nil {
 		unread := a.simpleStep("everything else", func(context.Context) error { return err })
 		return []undoStep{files, unread}
@@ -221,7 +221,7 @@ func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
 	var failed error
 	for _, action := range u.plan.Undo.Actions {
 		hasStopped := slices.Contains(u.plan.Stop, action.Unit) || slices.Contains(u.plan.Stop, hosttree.TemplateOf(action.Unit))
-		if !a.journal.HasActed && !(action.Type == update.Restart && hasStopped) {
+		if !a.journal.HasActed && (action.Type != update.Restart || !hasStopped) {
 			continue
 		}
 		_, err := a.runActions(ctx, []update.Action{action})

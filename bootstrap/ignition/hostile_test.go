@@ -1,6 +1,7 @@
 package ignition_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -81,8 +82,10 @@ var _ = Describe("A configuration that is expensive to check", func() {
 
 	It("has at most 100 refused entries in an error, and their number", func() {
 		config := parse(`{"ignition":{"version":"3.5.0"},"storage":{"files":[` + repeat(5000, func(i int) string { return fmt.Sprintf(`{"path":"/etc/poolboot/%d"}`, i) }) + `]}}`)
-		err := ignition.Guard(config).(*ignition.GuardError)
-		Expect(err.Entries).To(HaveLen(100))
+		err := ignition.Guard(config)
+		var refused *ignition.GuardError
+		Expect(errors.As(err, &refused)).To(BeTrue())
+		Expect(refused.Entries).To(HaveLen(100))
 		Expect(err).To(MatchError(HaveSuffix("; and 4900 more entries are refused")))
 	})
 
@@ -92,8 +95,9 @@ var _ = Describe("A configuration that is expensive to check", func() {
 			if err == nil {
 				_, err = ignition.CheckKeys([]byte(document))
 			}
-			Expect(err).To(BeAssignableToTypeOf(&ignition.ParseError{}))
-			Expect(err.(*ignition.ParseError).Problems).To(HaveLen(100))
+			var refused *ignition.ParseError
+			Expect(errors.As(err, &refused)).To(BeTrue())
+			Expect(refused.Problems).To(HaveLen(100))
 			Expect(err).To(MatchError(HaveSuffix(end)))
 		},
 		Entry("about entries", `{"ignition":{"version":"3.5.0"},"storage":{"files":[`+repeat(3000, func(i int) string { return fmt.Sprintf(`{"path":"a%d"}`, i) })+`]}}`, "; and 2900 more problems"),

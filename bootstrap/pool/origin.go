@@ -79,7 +79,7 @@ func originsOfIgnition(whole ignition.Config, parts []part) []Origin {
 			before, has := latest[e.slot()]
 			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool, Field: from.field}
 			if has && before.Kind == e.kind {
-				now.Overrides = append(before.Overrides, before.MachineConfig) // nothing else keeps before
+				now.Overrides = append(before.Overrides, before.MachineConfig) //nolint:gocritic // nothing else keeps before
 			}
 			latest[e.slot()] = now
 		}

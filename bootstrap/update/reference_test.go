@@ -230,7 +230,7 @@ func referenceActions(before, after poolv1.MachineConfigSpec, policy poolv1.Disr
 	goes := says(from, "contents") != nil && says(to, "contents") == nil || says(from, "enabled") != nil && says(to, "enabled") == nil
 	var others []string
 	for _, action := range actions {
-		if action != "None" && !(goes && action == "Restart a.service") {
+		if action != "None" && (!goes || action != "Restart a.service") {
 			others = append(others, action)
 		}
 	}

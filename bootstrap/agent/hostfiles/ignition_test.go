@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -317,7 +318,8 @@ var _ = Describe("A host that Ignition installed", func() {
 
 	It("with packages keeps everything that it replaced, also what no package contains: a link of alternatives, an alias, a path through a link", func() {
 		document := []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/alternatives/editor","overwrite":true,"contents":{"source":"data:,x"}},
-			{"path":"/lib/program","overwrite":true,"contents":{"source":"data:,x"}},{"path":"/etc/new","contents":{"source":"data:,x"}}]},
+			{"path":"/lib/program","overwrite":true,"contents":{"source":"data:,x"}},{"path":"/etc/new","contents":{"source":"data:,x"}},
+			{"path":"/usr/local/bin/new","overwrite":true,"contents":{"source":"data:,x"}}]},
 			"systemd":{"units":[{"name":"sshd.service","contents":"[Service]\n"}]}}`)
 		root := newPlainHost()
 		for name, target := range map[string]string{"etc/alternatives/editor": "/usr/bin/nano", "etc/systemd/system/sshd.service": "/usr/lib/systemd/system/ssh.service", "lib": "usr/lib"} {
@@ -333,7 +335,7 @@ var _ = Describe("A host that Ignition installed", func() {
 		Expect(u.Adopt(tree)).To(Succeed())
 		before := snapshot(root)
 		for name := range tree {
-			if name == "/etc/new" {
+			if path.Base(name) == "new" {
 				continue
 			}
 			without := maps.Clone(tree)
@@ -345,8 +347,10 @@ var _ = Describe("A host that Ignition installed", func() {
 		}
 		without := maps.Clone(tree)
 		delete(without, "/etc/new")
+		delete(without, "/usr/local/bin/new")
 		update(u, tree, without)
 		Expect(filepath.Join(root, "etc/new")).NotTo(BeAnExistingFile())
+		Expect(filepath.Join(root, "usr/local/bin/new")).NotTo(BeAnExistingFile(), "it is a directory for the files of a host")
 
 		By("a copy of /etc in the image tells what it had")
 		Expect(os.MkdirAll(filepath.Join(root, "usr/etc/alternatives"), 0o755)).To(Succeed())

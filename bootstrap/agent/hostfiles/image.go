@@ -2,6 +2,7 @@ package hostfiles
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -11,9 +12,22 @@ const (
 	originalEtc     = "usr/etc"
 )
 
+// localDirectories are for the files of a host (FHS: "local" and users' files): images have none there.
+var localDirectories = []string{"home", "opt", "root", "srv", "usr/local"}
+
+// ignitionKeys is the end of the path of the file for SSH keys that only Ignition writes, in the home of a user.
+const ignitionKeys = "/.ssh/authorized_keys.d/ignition"
+
+// isLocal reports whether an image has nothing at a path, because it is for the files of a host or of Ignition.
+func isLocal(real string) bool {
+	return strings.HasSuffix(real, ignitionKeys) ||
+		slices.ContainsFunc(localDirectories, func(directory string) bool { return strings.HasPrefix(real, directory+"/") })
+}
+
 // imageOriginal returns what the image has at a path, as far as a host knows it:
 //   - With /usr/etc, as with OSTree, it is the original of /etc.
 //   - The rest of an OSTree host, /var, has no files in the image, but directories that systemd creates.
+//   - The image has nothing in the directories that are for the files of a host.
 //
 // Nothing else is known. That no package contains a path is no proof: scripts of packages create files, such as the
 // links in /etc/alternatives and the aliases of units, and so do the programs that build images.
@@ -39,6 +53,9 @@ func (u *Updater) imageOriginal(name string) (string, error) {
 		if found, err := u.stat(real); err != nil || !isDirectory(found) {
 			return "", err
 		}
+	}
+	if isLocal(real) {
+		return "", nil
 	}
 	return "", ErrUnknown
 }

@@ -15,7 +15,7 @@ import (
 
 // remote are the types of file systems that can stop answering for ever, besides FUSE: what is behind them is not the
 // kernel of this host.
-var remote = []string{"9p", "afs", "ceph", "cifs", "lustre", "nfs", "nfs4", "smb3"}
+var remote = []string{"9p", "afs", "ceph", "cifs", "lustre", "nfs", "nfs4", "smb3"} //nolint:misspell // the name of a file system
 
 // within are the rules of all paths: they follow no symbolic link, stay below the directory, and enter no mount.
 const within = unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV

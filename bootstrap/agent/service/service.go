@@ -217,7 +217,7 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 		wait, err := a.Step(ctx, node)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was stopped
+			return nil // it was stopped
 		case errors.Is(err, agent.ErrReplaced):
 			return err
 		case err != nil:
@@ -255,7 +255,7 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was stopped
+			return nil // it was stopped
 		}
 	}
 }

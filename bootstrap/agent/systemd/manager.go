@@ -72,7 +72,7 @@ func (m Manager) Stop(ctx context.Context, units ...string) error {
 	if len(active) > 0 {
 		err = m.run(ctx, []string{"stop", "--job-mode=ignore-requirements"}, active...)
 	}
-	if ended := append(failed, active...); len(ended) > 0 {
+	if ended := slices.Concat(failed, active); len(ended) > 0 {
 		_, _ = m.Runner.Run(ctx, systemctl, append([]string{"reset-failed", "--"}, ended...)...) // it fails for a unit that systemd has forgotten
 	}
 	return err

@@ -96,7 +96,7 @@ func describeReboot(plan update.Plan) string {
 	case len(reasons) > 0:
 		return "yes: " + strings.Join(reasons, ", ")
 	}
-	return "no: " + cli.Printable(plan.Steps.Summary())
+	return "no: " + cli.Printable(plan.Summary())
 }
 
 // describeMachine returns the names of a Machine and its Node.
