@@ -163,14 +163,10 @@ func (a *Agent) leave(operation update.Operation, why string) leftEntry {
 // others. It returns those that failed.
 func (a *Agent) undoGroup(ctx context.Context, group []update.Operation) (left []leftEntry) {
 	kind := executorOf(group[0].Kind)
-	if kind == update.ChangePath {
+	if kind == update.ChangePath { // the operations are what follows from the files
 		if err := a.undoFiles(); err != nil {
 			return []leftEntry{{Of: a.journal.Target, Name: "files", Why: shorten(err.Error(), maxLeftWhy)}}
 		}
-		if err := a.carryOut(ctx, group); err != nil { // what follows from files
-			left = append(left, a.leave(group[0], err.Error()))
-		}
-		return left
 	}
 	timeout := undoTimeout
 	if kind == update.ChangeOS {
