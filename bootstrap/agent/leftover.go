@@ -29,10 +29,13 @@ func (e leftEntry) String() string { return strings.TrimSpace(string(e.Kind) + "
 // isLeftOver is the kind of a difference that an undo left over, as for files.
 const isLeftOver = string(hostfiles.NotRestored)
 
-// withLeft adds entries. One that is left over again replaces the earlier one.
+// withLeft adds entries. One that is left over again replaces the earlier one. Kernel arguments have no name, and each
+// update can leave others over.
 func withLeft(entries, added []leftEntry) []leftEntry {
 	entries = without(entries, func(entry leftEntry) bool {
-		return slices.ContainsFunc(added, func(other leftEntry) bool { return other.Kind == entry.Kind && other.Name == entry.Name })
+		return slices.ContainsFunc(added, func(other leftEntry) bool {
+			return other.Kind == entry.Kind && other.Name == entry.Name && (entry.Kind != update.ChangeKernelArguments || other.Of == entry.Of)
+		})
 	})
 	return append(entries, added...)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,5 +26,22 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		w.rebooted, w.fails = nil, map[string]error{}
 		Expect(w.run()).To(Succeed())
 		Expect(w.flags).To(BeFalse())
+	})
+
+	It("kernel arguments that two undos left over are both restored later", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		w.isBroken = func() bool { return strings.HasPrefix(w.read("etc/f"), "b") }
+		w.rebooted = func() { w.fails["arguments "] = failing }
+		for _, argument := range []string{"one", "two"} {
+			config := withFiles("/etc/f", "b"+argument)
+			config.KernelArguments = []string{argument}
+			w.offer(w.assign("rendered-"+argument, config))
+			Expect(w.run()).To(Succeed())
+			Expect(w.node.Annotations[agentv1.StateAnnotation]).To(Equal("Degraded"))
+		}
+		Expect(w.arguments).To(ConsistOf("one", "two"))
+		w.rebooted, w.fails = nil, map[string]error{}
+		Expect(w.run()).To(Succeed())
+		Expect(w.arguments).To(BeEmpty())
 	})
 })
