@@ -75,7 +75,12 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	limited, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	var left []leftEntry
-	for _, operation := range update.Undo(newUpdate(before, after, nil, a.Capabilities).plan.Operations) {
+	u := newUpdate(before, after, nil, a.Capabilities)
+	operations := u.plan.Operations
+	if !u.plan.IsPossible() { // the current configuration can be a later one
+		operations = update.Operations(before.config, after.config)
+	}
+	for _, operation := range update.Undo(operations) {
 		isLeft := func(entry leftEntry) bool {
 			return isOf(entry) && entry.Kind == operation.Kind && entry.Name == operation.Name
 		}

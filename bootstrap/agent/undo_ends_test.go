@@ -1,18 +1,40 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 var _ = Describe("Whatever happens to an undo,", func() {
 	failing := errors.New("exit status 1")
+	quiet := func(a *assignment.Assignment) {
+		for _, name := range []string{"bad.service", "good.service"} {
+			a.Policy.Units[name] = rule(update.Action{Type: update.None})
+		}
+	}
+	// begin returns a host whose update adds a user and a unit, and fails when a unit is reloaded.
+	begin := func(onReload func(*world)) (w *world, second string) {
+		b := withFiles("/etc/reload/f", "b")
+		b.Ignition.Systemd.Units = []types.Unit{unit("bad.service", "[Install]", true)}
+		b.Ignition.Passwd.Users = []types.PasswdUser{{Name: "app"}}
+		w = installed(withFiles("/etc/reload/f", "a"), quiet)
+		second = w.offer(w.assign("rendered-b", b, quiet))
+		w.during = map[string]func(context.Context) error{"reload web.service": func(context.Context) error {
+			onReload(w)
+			return failing
+		}}
+		return w, second
+	}
 
 	It("flags of the kubelet that can't be restored are left over, also among other files", func() {
 		w := installed(withFiles("/etc/reload/f", "a"))
@@ -43,5 +65,21 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		w.rebooted, w.fails = nil, map[string]error{}
 		Expect(w.run()).To(Succeed())
 		Expect(w.arguments).To(BeEmpty())
+	})
+
+	It("what is left over is restored also if another update could not return to the one that left it over", func() {
+		w, _ := begin(func(w *world) { w.fails["accounts app"] = failing })
+		Expect(w.run()).To(Succeed())
+		Expect(w.accounts).To(HaveKey("app"))
+		w.during = nil
+		config := withFiles("/etc/reload/f", "a")
+		config.OS.Image = "image:2"
+		third := w.offer(w.assign("rendered-c", config, quiet))
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, third))
+		Expect(w.reason()).To(ContainSubstring("User app: exit status 1"))
+		w.fails = map[string]error{}
+		Expect(w.run()).To(Succeed())
+		Expect(w.accounts).NotTo(HaveKey("app"))
 	})
 })
