@@ -50,6 +50,19 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		Expect(w.flags).To(BeFalse())
 	})
 
+	It("a host that can't reboot for an update accepts another revision", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		first := w.node.Annotations[agentv1.DesiredAnnotation]
+		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.fails["reboot"] = failing
+		Expect(w.run()).To(MatchError(failing))
+		Expect(w.node.Annotations[agentv1.StateAnnotation]).To(Equal("Rebooting"))
+		w.offered, w.node.Annotations[agentv1.DesiredAnnotation] = first, first
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + first))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	})
+
 	It("kernel arguments that two undos left over are both restored later", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		w.isBroken = func() bool { return strings.HasPrefix(w.read("etc/f"), "b") }
