@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -63,6 +65,22 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		Expect(w.read("etc/f")).To(Equal("a"))
 	})
 
+	It("a file that is left over and ends the agent each time does not hold the host", func() {
+		w, second := begin(func(w *world) {
+			w.during = nil
+			name := filepath.Join(w.directory, "etc/reload/f")
+			Expect(os.Remove(name)).To(Succeed())
+			Expect(os.MkdirAll(filepath.Join(name, "x"), 0o755)).To(Succeed())
+		})
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(ContainSubstring("/etc/reload/f: NotRestored"))
+		w.during, w.killedAt = nil, "before restore what is left over"
+		third := w.offer(w.assign("rendered-c", withFiles("/etc/reload/f", "a", "/etc/none/f", "c")))
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, third))
+	})
+
 	It("kernel arguments that two undos left over are both restored later", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		w.isBroken = func() bool { return strings.HasPrefix(w.read("etc/f"), "b") }
@@ -91,6 +109,25 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		Expect(w.run()).To(Succeed())
 		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, third))
 		Expect(w.reason()).To(ContainSubstring("User app: exit status 1"))
+		w.fails = map[string]error{}
+		Expect(w.run()).To(Succeed())
+		Expect(w.accounts).NotTo(HaveKey("app"))
+	})
+
+	It("what is left over is tried again although the agent was stopped often while it tried that", func() {
+		w, _ := begin(func(w *world) { w.fails["accounts app"] = failing })
+		Expect(w.run()).To(Succeed())
+		Expect(w.accounts).To(HaveKey("app"))
+		w.fails, w.during = map[string]error{}, nil
+		for range maxRetries + 1 {
+			a, stop := w.begin()
+			ctx, cancel := context.WithCancel(GinkgoT().Context())
+			w.fails["accounts app"] = failing
+			a.store.before = func(string) { cancel() }
+			_, err := a.Step(ctx, w.node)
+			Expect(err).To(MatchError(context.Canceled))
+			stop()
+		}
 		w.fails = map[string]error{}
 		Expect(w.run()).To(Succeed())
 		Expect(w.accounts).NotTo(HaveKey("app"))
