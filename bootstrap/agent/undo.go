@@ -70,7 +70,9 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		mayContinue = true
 	}
 	hasBooted := a.Clock.BootID() != a.journal.FirstBoot
-	isIncomplete := len(a.ownLeftOver()) > 0 || len(a.Files.LeftOver()) > 0
+	isIncomplete := len(a.ownLeftOver()) > 0 || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
+		return !slices.Contains(a.journal.FilesLeft, entry.Path)
+	})
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
 		return a.enter(returning, func(j *journal) { j.Boot = a.Clock.BootID() })
 	}
@@ -94,7 +96,7 @@ func (a *Agent) endUndo() (time.Duration, error) {
 		if hasRebooted { // which ended what is not an operation
 			j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return entry.Kind == "" })
 		}
-		j.Target, j.Drift, j.Step, j.Retries = "", nil, 0, 0
+		j.Target, j.Drift, j.Step, j.Retries, j.FilesLeft = "", nil, 0, 0, nil
 		if j.Failed.IsSuperseded {
 			j.Failed = nil
 		}

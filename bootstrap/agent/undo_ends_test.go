@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -12,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -36,6 +38,9 @@ var _ = Describe("Whatever happens to an undo,", func() {
 			return failing
 		}}
 		return w, second
+	}
+	reboots := func(w *world) int {
+		return len(slices.DeleteFunc(slices.Clone(w.calls), func(call string) bool { return call != "reboot" }))
 	}
 
 	It("flags of the kubelet that can't be restored are left over, also among other files", func() {
@@ -79,6 +84,16 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		third := w.offer(w.assign("rendered-c", withFiles("/etc/reload/f", "a", "/etc/none/f", "c")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, third))
+	})
+
+	It("another update that is undone completely does not reboot the host because of what an earlier one left over", func() {
+		w, _ := begin(func(w *world) { w.left = []hostfiles.LeftOver{{Path: "/mnt/f", Why: "something is mounted there"}} })
+		Expect(w.run()).To(Succeed())
+		Expect(reboots(w)).To(Equal(1))
+		third := w.offer(w.assign("rendered-c", withFiles("/etc/reload/f", "c"), quiet))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + third))
+		Expect(reboots(w)).To(Equal(1))
 	})
 
 	It("kernel arguments that two undos left over are both restored later", func() {
