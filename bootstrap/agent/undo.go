@@ -93,9 +93,16 @@ func (a *Agent) endUndo() (time.Duration, error) {
 	a.retriedAt = 0
 	hasRebooted := a.journal.Phase == returning
 	return a.enter(idle, func(j *journal) {
-		if hasRebooted { // which ended what is not an operation
-			j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return entry.Kind == "" })
+		// A reboot ended what is not an operation. After a repair, which does not reboot, it is a part of why that failed.
+		isOperation := func(entry leftEntry) bool { return entry.Kind != "" }
+		failed := *j.Failed
+		for _, entry := range without(j.LeftOver, isOperation) {
+			if !hasRebooted {
+				failed.Why = shorten(failed.Why+"\nAfter the update was undone: "+entry.String()+": "+entry.Why, agentv1.MaxReason)
+			}
 		}
+		j.Failed = &failed
+		j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return !isOperation(entry) })
 		j.Target, j.Drift, j.Step, j.Retries, j.FilesLeft = "", nil, 0, 0, nil
 		if j.Failed.IsSuperseded {
 			j.Failed = nil

@@ -57,6 +57,19 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		Expect(w.flags).To(BeFalse())
 	})
 
+	It("what the undo of a repair could not restart is not left over for ever", func() {
+		w := installed(withFiles("/etc/restart/f", "a"), repairs)
+		w.write("etc/restart/f", "by hand")
+		w.fails["restart kubelet.service"] = failing
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(HavePrefix("Degraded "))
+		w.fails = map[string]error{}
+		w.write("etc/restart/f", "a")
+		w.boot()
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(HavePrefix("Done "))
+	})
+
 	It("a host that can't reboot for an update accepts another revision", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		first := w.node.Annotations[agentv1.DesiredAnnotation]
