@@ -50,6 +50,12 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	a.reportUndo()
+	isUnread := func(entry leftEntry) bool { return entry.Of == a.journal.Target && entry.Name == everythingElse }
+	if a.journal.Step > 0 && (u == nil) != slices.ContainsFunc(a.journal.LeftOver, isUnread) { // the steps are others than before
+		if _, err := a.enter(undoing, func(j *journal) { j.Step, j.LeftOver = 0, without(j.LeftOver, isUnread) }); err != nil {
+			return now, err
+		}
+	}
 	steps := a.undoSteps(u, err)
 	for a.journal.Step < len(steps) {
 		var left []leftEntry
@@ -110,6 +116,9 @@ func (a *Agent) endUndo() (time.Duration, error) {
 	})
 }
 
+// everythingElse is what is left over of an update that can't be read, besides files.
+const everythingElse = "everything else"
+
 // undoStep is a step of an undo.
 type undoStep struct {
 	run func(ctx context.Context) []leftEntry
@@ -122,8 +131,8 @@ type undoStep struct {
 func (a *Agent) undoSteps(u *hostUpdate, err error) []undoStep {
 	files := a.simpleStep("files", func(ctx context.Context) error { return a.undoFiles() })
 	if u == nil {
-		unread := a.simpleStep("everything else", func(context.Context) error { return err })
-		return []undoStep{files, unread}
+		unread := a.simpleStep(everythingElse, func(context.Context) error { return err })
+		return []undoStep{unread, files}
 	}
 	steps := []undoStep{a.simpleStep("units that the update added", func(ctx context.Context) error { return a.stopUnits(ctx, u.plan.Undo.Stop) })}
 	for _, group := range groupsOf(update.Undo(u.plan.Operations)) {

@@ -70,6 +70,18 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		Expect(w.state()).To(HavePrefix("Done "))
 	})
 
+	It("documents that are lost in the middle of it end in a reboot, as at its beginning", func() {
+		w, second := begin(func(w *world) { w.killedAt = "before accounts app" })
+		_, _ = w.runOne()
+		w.killedAt = ""
+		Expect(w.enablement).NotTo(HaveKey("bad.service"), "the undo has begun")
+		Expect(os.Remove(filepath.Join(w.directory, "var/lib/poolboot/agent", second+renderedEnding))).To(Succeed())
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.read("etc/reload/f")).To(Equal("a"))
+		Expect(reboots(w)).To(Equal(1))
+	})
+
 	It("a host that can't reboot for an update accepts another revision", func() {
 		w := installed(withFiles("/etc/f", "a"))
 		first := w.node.Annotations[agentv1.DesiredAnnotation]
