@@ -206,6 +206,9 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if a.requestedAt != 0 && a.Clock.Uptime()-a.requestedAt < rebootTimeout {
 		return rebootTimeout, nil
 	}
+	if a.journal.Phase == rebooting && supersedes(node, a.journal) { // it can be that the host does not reboot at all
+		return a.supersede()
+	}
 	if a.journal.Phase == returning {
 		a.report.set(a.journal.Failed.Of, agentv1.Rebooting, "the host returns to its previous configuration: "+a.journal.Failed.Why)
 	} else if u, err := a.loadUpdate(); err == nil { // the reboot does not depend on what is reported

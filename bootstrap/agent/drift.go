@@ -156,7 +156,6 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 	if !a.isDue && uptime-a.checkedAt < checkInterval {
 		return nil
 	}
-	a.retryFiles()
 	if err := a.retryIfLeft(ctx); err != nil {
 		return err
 	}

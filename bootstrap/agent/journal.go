@@ -83,6 +83,8 @@ type journal struct {
 	// tries to restore it that have not ended.
 	LeftOver []leftEntry `json:"leftOver,omitempty"`
 	Retries  int         `json:"retries,omitempty"`
+	// FilesLeft are the paths that were left over before the update in progress: its undo does not reboot for them.
+	FilesLeft []string `json:"filesLeft,omitempty"`
 	// SingleKeysFile is set if Ignition wrote SSH keys to ~/.ssh/authorized_keys on this host.
 	SingleKeysFile bool `json:"singleKeysFile,omitempty"`
 	// RefusedProgram is a program that did not work on this host.

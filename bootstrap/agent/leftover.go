@@ -29,10 +29,13 @@ func (e leftEntry) String() string { return strings.TrimSpace(string(e.Kind) + "
 // isLeftOver is the kind of a difference that an undo left over, as for files.
 const isLeftOver = string(hostfiles.NotRestored)
 
-// withLeft adds entries. One that is left over again replaces the earlier one.
+// withLeft adds entries. One that is left over again replaces the earlier one. Kernel arguments have no name, and each
+// update can leave others over.
 func withLeft(entries, added []leftEntry) []leftEntry {
 	entries = without(entries, func(entry leftEntry) bool {
-		return slices.ContainsFunc(added, func(other leftEntry) bool { return other.Kind == entry.Kind && other.Name == entry.Name })
+		return slices.ContainsFunc(added, func(other leftEntry) bool {
+			return other.Kind == entry.Kind && other.Name == entry.Name && (entry.Kind != update.ChangeKernelArguments || other.Of == entry.Of)
+		})
 	})
 	return append(entries, added...)
 }
@@ -72,7 +75,12 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	limited, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	var left []leftEntry
-	for _, operation := range update.Undo(newUpdate(before, after, nil, a.Capabilities).plan.Operations) {
+	u := newUpdate(before, after, nil, a.Capabilities)
+	operations := u.plan.Operations
+	if !u.plan.IsPossible() { // the current configuration can be a later one
+		operations = update.Operations(before.config, after.config)
+	}
+	for _, operation := range update.Undo(operations) {
 		isLeft := func(entry leftEntry) bool {
 			return isOf(entry) && entry.Kind == operation.Kind && entry.Name == operation.Name
 		}
@@ -87,29 +95,40 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	return err
 }
 
-// retryIfLeft tries again what earlier undos left over, apart from files, after a start and once an hour, unless that
-// interrupted the agent too often.
+// retryIfLeft tries again what earlier undos left over: files with each check, and the rest after a start and once an
+// hour, unless that interrupted the agent too often.
 func (a *Agent) retryIfLeft(ctx context.Context) error {
 	uptime := a.Clock.Uptime()
-	isDue := a.retriedAt == 0 || uptime-a.retriedAt >= checkInterval
-	if len(a.journal.LeftOver) == 0 || !isDue || a.journal.Retries >= maxRetries {
+	isDue := len(a.journal.LeftOver) > 0 && (a.retriedAt == 0 || uptime-a.retriedAt >= checkInterval)
+	if !isDue && len(a.Files.LeftOver()) == 0 {
+		a.retryFiles() // it can have slots to remove
+		return nil
+	}
+	if a.journal.Retries >= maxRetries {
 		return nil
 	}
 	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries++ }); err != nil {
 		return err
 	}
-	revisions := a.journal.keptRevisions()
+	a.retryFiles()
+	var revisions []string
+	if isDue {
+		revisions = a.journal.keptRevisions()
+	}
 	slices.Sort(revisions)
 	for _, of := range slices.Compact(revisions) {
 		if err := a.retryLeftOver(ctx, of); err != nil {
 			a.Log.Error("what an undo left over could not be restored", "error", err)
 		}
 	}
+	// An agent that is stopped was not interrupted by this.
+	_, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries = 0 })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	a.retriedAt = uptime
-	_, err := a.enter(a.journal.Phase, func(j *journal) { j.Retries = 0 })
+	if isDue {
+		a.retriedAt = uptime
+	}
 	return err
 }
 

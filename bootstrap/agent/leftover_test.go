@@ -78,13 +78,15 @@ var _ = Describe("An update and its undo always end:", func() {
 
 	It("a path that is left over reboots the host once, and does not keep it from another update", func() {
 		w, _, second := begin()
-		w.fails["reload web.service"] = errors.New("exit status 1")
-		w.left = []hostfiles.LeftOver{{Path: "/mnt/f", Why: "something is mounted there"}}
+		w.during = map[string]func(context.Context) error{"reload web.service": func(context.Context) error {
+			w.left = []hostfiles.LeftOver{{Path: "/mnt/f", Why: "something is mounted there"}}
+			return errors.New("exit status 1")
+		}}
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Degraded " + second))
 		Expect(w.reason()).To(ContainSubstring("/mnt/f: something is mounted there"))
 		Expect(strings.Count(strings.Join(w.calls, "\n"), "reboot")).To(Equal(1))
-		w.fails = map[string]error{}
+		w.during = nil
 		third := w.offer(w.assign("rendered-c", withFiles("/etc/none/f", "c")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.read("etc/none/f")).To(Equal("c"))

@@ -94,11 +94,15 @@ func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Durat
 		a.report = before
 		return now, err
 	}
+	var filesLeft []string
+	for _, entry := range a.Files.LeftOver() {
+		filesLeft = append(filesLeft, entry.Path)
+	}
 	return a.enter(applying, func(j *journal) {
 		*j = journal{
 			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift,
 			FirstBoot: a.Clock.BootID(), Boot: a.Clock.BootID(), Heartbeat: node.Heartbeat,
-			Failed: j.Failed, LeftOver: j.LeftOver, Retries: j.Retries, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
+			Failed: j.Failed, LeftOver: j.LeftOver, Retries: j.Retries, FilesLeft: filesLeft, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
 		}
 	})
 }

@@ -50,6 +50,12 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	a.reportUndo()
+	isUnread := func(entry leftEntry) bool { return entry.Of == a.journal.Target && entry.Name == everythingElse }
+	if a.journal.Step > 0 && (u == nil) != slices.ContainsFunc(a.journal.LeftOver, isUnread) { // the steps are others than before
+		if _, err := a.enter(undoing, func(j *journal) { j.Step, j.LeftOver = 0, without(j.LeftOver, isUnread) }); err != nil {
+			return now, err
+		}
+	}
 	steps := a.undoSteps(u, err)
 	for a.journal.Step < len(steps) {
 		var left []leftEntry
@@ -70,7 +76,9 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		mayContinue = true
 	}
 	hasBooted := a.Clock.BootID() != a.journal.FirstBoot
-	isIncomplete := len(a.ownLeftOver()) > 0 || len(a.Files.LeftOver()) > 0
+	isIncomplete := len(a.ownLeftOver()) > 0 || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
+		return !slices.Contains(a.journal.FilesLeft, entry.Path)
+	})
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
 		return a.enter(returning, func(j *journal) { j.Boot = a.Clock.BootID() })
 	}
@@ -91,15 +99,25 @@ func (a *Agent) endUndo() (time.Duration, error) {
 	a.retriedAt = 0
 	hasRebooted := a.journal.Phase == returning
 	return a.enter(idle, func(j *journal) {
-		if hasRebooted { // which ended what is not an operation
-			j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return entry.Kind == "" })
+		// A reboot ended what is not an operation. After a repair, which does not reboot, it is a part of why that failed.
+		isOperation := func(entry leftEntry) bool { return entry.Kind != "" }
+		failed := *j.Failed
+		for _, entry := range without(j.LeftOver, isOperation) {
+			if !hasRebooted {
+				failed.Why = shorten(failed.Why+"\nAfter the update was undone: "+entry.String()+": "+entry.Why, agentv1.MaxReason)
+			}
 		}
-		j.Target, j.Drift, j.Step, j.Retries = "", nil, 0, 0
+		j.Failed = &failed
+		j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return !isOperation(entry) })
+		j.Target, j.Drift, j.Step, j.Retries, j.FilesLeft = "", nil, 0, 0, nil
 		if j.Failed.IsSuperseded {
 			j.Failed = nil
 		}
 	})
 }
+
+// everythingElse is what is left over of an update that can't be read, besides files.
+const everythingElse = "everything else"
 
 // undoStep is a step of an undo.
 type undoStep struct {
@@ -113,8 +131,8 @@ type undoStep struct {
 func (a *Agent) undoSteps(u *hostUpdate, err error) []undoStep {
 	files := a.simpleStep("files", func(context.Context) error { return a.undoFiles() })
 	if u == nil {
-		unread := a.simpleStep("everything else", func(context.Context) error { return err })
-		return []undoStep{files, unread}
+		unread := a.simpleStep(everythingElse, func(context.Context) error { return err })
+		return []undoStep{unread, files}
 	}
 	steps := []undoStep{a.simpleStep("units that the update added", func(ctx context.Context) error { return a.stopUnits(ctx, u.plan.Undo.Stop) })}
 	for _, group := range groupsOf(update.Undo(u.plan.Operations)) {
@@ -163,14 +181,10 @@ func (a *Agent) leave(operation update.Operation, why string) leftEntry {
 // others. It returns those that failed.
 func (a *Agent) undoGroup(ctx context.Context, group []update.Operation) (left []leftEntry) {
 	kind := executorOf(group[0].Kind)
-	if kind == update.ChangePath {
+	if kind == update.ChangePath { // the operations are what follows from the files
 		if err := a.undoFiles(); err != nil {
 			return []leftEntry{{Of: a.journal.Target, Name: "files", Why: shorten(err.Error(), maxLeftWhy)}}
 		}
-		if err := a.carryOut(ctx, group); err != nil { // what follows from files
-			left = append(left, a.leave(group[0], err.Error()))
-		}
-		return left
 	}
 	timeout := undoTimeout
 	if kind == update.ChangeOS {

@@ -29,6 +29,10 @@ func New(before, after Config, policy Policy, can Capabilities) Plan {
 	return plan
 }
 
+// Operations returns the operations from one configuration to another, also if no host can be updated like that: some of
+// them can be carried out.
+func Operations(before, after Config) []Operation { return findOperations(before, after) }
+
 // Desired returns the operations that lead any host to a configuration. The states after them hold on every host with
 // the configuration, and running them corrects a host that differs. Like every update, they change no disks.
 func Desired(config Config) []Operation {
