@@ -39,6 +39,8 @@ type carrying struct {
 	journal journal
 	began   time.Time
 	cancel  context.CancelFunc
+	// timer checks again when the update has lasted long enough.
+	timer *time.Timer
 }
 
 // begin returns a context that ends when the Node names another revision than the update. Call done after the work.
@@ -64,14 +66,17 @@ func (c *carrying) check(node Node) {
 		return
 	}
 	if wait := supersedeAfter - time.Since(c.began); wait > 0 && !returns(node, c.journal) {
-		time.AfterFunc(wait, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.seen != nil {
-				node = *c.seen
-			}
-			c.check(node)
-		})
+		if c.timer == nil {
+			c.timer = time.AfterFunc(wait, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.timer = nil
+				if c.seen != nil {
+					node = *c.seen
+				}
+				c.check(node)
+			})
+		}
 		return
 	}
 	c.cancel()

@@ -99,7 +99,8 @@ func (a *Agent) endUndo() (time.Duration, error) {
 	a.retriedAt = 0
 	hasRebooted := a.journal.Phase == returning
 	return a.enter(idle, func(j *journal) {
-		// A reboot ended what is not an operation. After a repair, which does not reboot, it is a part of why that failed.
+		// A reboot ended what is not an operation. After a repair, which does not reboot, it is a part of why that
+		// failed.
 		isOperation := func(entry leftEntry) bool { return entry.Kind != "" }
 		failed := *j.Failed
 		for _, entry := range without(j.LeftOver, isOperation) {

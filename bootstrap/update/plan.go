@@ -29,8 +29,8 @@ func New(before, after Config, policy Policy, can Capabilities) Plan {
 	return plan
 }
 
-// Operations returns the operations from one configuration to another, also if no host can be updated like that: some of
-// them can be carried out.
+// Operations returns the operations from one configuration to another, also if no host can be updated like that: some
+// of them can be carried out.
 func Operations(before, after Config) []Operation { return findOperations(before, after) }
 
 // Desired returns the operations that lead any host to a configuration. The states after them hold on every host with

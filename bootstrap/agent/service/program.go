@@ -153,8 +153,8 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 	if err != nil {
 		return err
 	}
-	if installed != p.SHA512 {
-		return nil // another one replaced it already: the next start runs that one
+	if installed == now.SHA512 {
+		return nil // it replaced the running one already, and the next start runs it
 	}
 	last, err := p.readTrial()
 	if err != nil {
@@ -172,8 +172,10 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 	if err := p.remove(p.name(previousEnding)); err != nil {
 		return err
 	}
-	if err := p.Root.Link(p.name(""), p.name(previousEnding)); err != nil {
-		return err
+	if installed == p.SHA512 { // and not something else that somebody put there
+		if err := p.Root.Link(p.name(""), p.name(previousEnding)); err != nil {
+			return err
+		}
 	}
 	if err := p.writeTrial(now); err != nil {
 		return err

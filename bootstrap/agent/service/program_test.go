@@ -111,6 +111,14 @@ var _ = Describe("Another program", func() {
 		Expect(tried).To(Equal([]string{"new"}))
 	})
 
+	It("replaces a damaged one, which does not become the previous one", func() {
+		old := running()
+		Expect(os.WriteFile(filepath.Join(directory, "bin/agent"), []byte("damaged"), 0o755)).To(Succeed())
+		Expect(old.Replace(context.Background(), []byte("new"))).To(Succeed())
+		Expect(files()).To(Equal([]string{"agent", "agent.trial"}))
+		Expect(contents("bin/agent")).To(Equal("new"))
+	})
+
 	It("starts although its starts can't be counted, as on a full disk", func() {
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(os.MkdirAll(filepath.Join(directory, "bin/agent.trial.tmp/in the way"), 0o755)).To(Succeed())
