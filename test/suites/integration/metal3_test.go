@@ -115,6 +115,7 @@ var _ = Describe("A host that Metal3", func() {
 			bmh.Status.Provisioning.State, bmh.Status.PoweredOn = state, false
 			Expect(lab.ManagementClient.Status().Patch(ctx, bmh, client.MergeFrom(before))).To(Succeed())
 		}
+		image := bmh.Spec.Image
 		patch(ctx, bmh, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image = nil })
 		setState(bmov1alpha1.StateDeprovisioning)
 		Expect(hosts.PowerOff(ctx, bmh)).To(Succeed())
@@ -124,6 +125,7 @@ var _ = Describe("A host that Metal3", func() {
 			return apierrors.IsNotFound(lab.WorkloadClient.Get(ctx, client.ObjectKeyFromObject(node), &corev1.Node{}))
 		}).Should(BeTrue())
 		setState(bmov1alpha1.StateAvailable)
+		patch(ctx, bmh, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image = image }) // Metal3 sets it only when it chooses a host
 		patch(ctx, metal3Machine, func(m *infrav1.Metal3Machine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
 		waitForConfiguration(ctx, t, config)
 		expectBootedOn(ctx, t, config, t.HostName(0))
