@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/ignition/v2/config/v3_5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
@@ -237,10 +237,18 @@ func (p *hostPool) predicted(before, after string, active []string) (actions []s
 			expected[action.String()] = true
 		}
 	}
-	for _, old := range from.Ignition.Systemd.Units {
-		stays := slices.ContainsFunc(to.Ignition.Systemd.Units, func(u types.Unit) bool { return u.Name == old.Name && (u.Contents != nil || u.Mask != nil && *u.Mask) })
-		if old.Contents != nil && !stays && slices.Contains(active, old.Name) {
-			expected["Stop "+old.Name] = true
+	if len(plan.Stop)+len(plan.Start) > 0 {
+		expected["DaemonReload"] = true
+	}
+	for _, unit := range active {
+		if slices.Contains(plan.Stop, unit) || slices.Contains(plan.Stop, hosttree.TemplateOf(unit)) {
+			expected["Stop "+unit] = true
+		}
+	}
+	for _, unit := range plan.Start {
+		if slices.Contains(watchedUnits, unit) && !slices.Contains(active, unit) {
+			delete(expected, "Restart "+unit) // it does not run yet
+			expected["Start "+unit] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(expected)), plan.Reboots()
