@@ -60,7 +60,7 @@ func randomConfig(chance *rand.Rand, isInstalled, isLast bool) map[string]any {
 		written = append(written, file(ignition.PoolKubeletPath, 0o644,
 			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: "+one("100", "110")+"\n"))
 	}
-	for _, path := range []string{"/var/lib/pool", "/etc/deep", "/srv/empty"} {
+	for _, path := range []string{"/usr/local/lib/pool", "/etc/deep", "/srv/empty"} {
 		if isOneOf(2) {
 			directories = append(directories, owned(map[string]any{"path": path, "mode": []int{0o700, 0o755, 0o1777}[chance.IntN(3)]}))
 		}
@@ -115,8 +115,8 @@ var ofOneHost = regexp.MustCompile(`^/etc/(machine-id|\.ignition-result\.json|(g
 
 // listing prints a line for each path in the directories that configurations write to, with type, mode, owner, number
 // of names and target, and then the hashes of files.
-const listing = `cd / && find /etc /opt /srv /home /root /usr/local /var/lib/pool -type l -printf '%p %y %l\n' -o -type d -printf '%p %y %m %U:%G\n' -o -printf '%p %y %m %U:%G %n\n' 2>/dev/null
-find /etc /opt /srv /home /root /usr/local /var/lib/pool -type f -exec sha256sum {} + 2>/dev/null | while read -r sum path; do echo "$path contents $sum"; done; true`
+const listing = `cd / && find /etc /opt /srv /home /root /usr/local -type l -printf '%p %y %l\n' -o -type d -printf '%p %y %m %U:%G\n' -o -printf '%p %y %m %U:%G\n' 2>/dev/null
+find /etc /opt /srv /home /root /usr/local -type f -exec sha256sum {} + 2>/dev/null | while read -r sum path; do echo "$path contents $sum"; done; [ ! /etc/hard -ef /etc/none ] || echo /etc/hard is /etc/none; true`
 
 // configuredState returns everything on a running host that its configuration decides: files, and the units as systemd
 // sees them, by name.
