@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // describeUndo has the specs about updates that fail and whose entries can't simply be taken back.
@@ -49,5 +51,9 @@ func describeUndo(host func() *runningHost) {
 		Entry("and mounts something over a file of the configuration, which takes a reboot",
 			unit("a.service", "[Unit]", "Before=web.service", "[Service]", "Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/mount --bind /etc/hostname /etc/none/f", "[Install]", "WantedBy=multi-user.target"), nil,
 			none, SpecTimeout(6*time.Minute)),
+		Entry("and adds a user whose home exists and belongs to root, which takes a reboot, after which the kubelet does not start",
+			map[string]any{"name": ignition.KubeletUnit, "dropins": []map[string]any{{"name": "broken.conf", "contents": "[Service]\nExecStartPre=/bin/false\n"}}},
+			map[string]any{"name": "app", "homeDir": "/opt"},
+			prints("no user, root\n", "echo $(id -u app 2>/dev/null || echo no user), $(stat -c %U /opt)"), SpecTimeout(6*time.Minute)),
 	)
 }
