@@ -205,6 +205,8 @@ func (h *Host) UnavailableReason() bootstrapv1.UnavailableReason {
 		return bootstrapv1.UnavailableMachineChanging
 	case h.Node != nil && h.Node.Spec.Unschedulable && !IsCordonedByUpdate(h.Node):
 		return bootstrapv1.UnavailableCordoned
+	case h.Report.IsKubeletFailing():
+		return bootstrapv1.UnavailableKubeletFailing
 	}
 	return ""
 }
@@ -245,12 +247,16 @@ func (h *Host) IsExcluded() bool {
 	return h.IsUnrecorded || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
-// ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known.
+// ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known. A host whose
+// kubelet fails after its update counts as one whose update failed: others wait, and what corrects it comes to it.
 func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string) rollout.Host {
 	in := rollout.Host{
 		Name: h.Name(), Desired: h.Desired(), Target: target, Progress: h.Progress(),
 		IsPending: h.IsUntold() && !h.CanBeTold(), IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded() || h.IsAdopting(),
 		IsLast: IsToBeReplaced(h.Machine),
+	}
+	if in.Progress == rollout.Done && h.Report.IsKubeletFailing() {
+		in.Progress = rollout.Failed
 	}
 	if h.Node != nil {
 		in.Domain, in.Zone = h.Node.Labels[p.Spec.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]

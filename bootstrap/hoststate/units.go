@@ -3,9 +3,11 @@ package hoststate
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // FailingUnit is a unit of systemd that the host needs and that does not do its work.
@@ -37,6 +39,11 @@ func failingUnitsOf(annotation string) (units []FailingUnit) {
 		}
 	}
 	return units
+}
+
+// IsKubeletFailing reports whether the agent says that the kubelet does not run, or ends again and again.
+func (r Report) IsKubeletFailing() bool {
+	return slices.ContainsFunc(r.FailingUnits, func(unit FailingUnit) bool { return unit.Name == ignition.KubeletUnit })
 }
 
 // DescribeFailingUnits says which units that the host needs do not do their work, and what to do, "" if there are none.

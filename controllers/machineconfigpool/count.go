@@ -77,7 +77,7 @@ type counts struct {
 	// Ready in the pool. Together, they are the unavailable Machines.
 	booting, notInPool []string
 	// held are those whose Nodes are Ready and that are unavailable anyway, each with the reason. They take places of
-	// maxUnavailable, and begin no update. heldWaiting is how many of them wait for one.
+	// maxUnavailable. heldWaiting is how many of them wait for an update and do not begin it.
 	held        []string
 	heldWaiting int
 	// outdated are the Machines that have joined and run another configuration than the pool renders. outdatedHosts are
@@ -124,7 +124,7 @@ func (s *scope) countMachines() (n counts) {
 				n.stopped = append(n.stopped, name)
 			default:
 				n.waiting = append(n.waiting, name)
-				if state.unavailable != "" {
+				if state.unavailable != "" && state.unavailable != bootstrapv1.UnavailableKubeletFailing {
 					n.heldWaiting++
 				}
 			}

@@ -273,6 +273,7 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutBlockedReason), "no other host waits")
 	},
 		Entry("because it is cordoned", bootstrapv1.UnavailableCordoned, "uncordon those"),
+		Entry("because its kubelet fails", bootstrapv1.UnavailableKubeletFailing, "uncordon those that are cordoned, wait until Cluster API has completed what it does to the others, or correct them"),
 		Entry("because Cluster API works on its Machine", bootstrapv1.UnavailableMachineChanging, "uncordon those that are cordoned, wait until Cluster API"),
 	)
 

@@ -49,7 +49,7 @@ type UpdateStatus struct {
 	StageTime *metav1.Time `json:"stageTime,omitempty"`
 
 	// unavailableReason is why the host takes a place of the pool's maxUnavailable although its Node is Ready and the
-	// host is not being updated. Such a host begins no update.
+	// host is not being updated. Such a host begins no update, except if its kubelet fails.
 	// +optional
 	UnavailableReason UnavailableReason `json:"unavailableReason,omitempty"`
 
@@ -72,7 +72,7 @@ type UpdateStatus struct {
 
 // UnavailableReason is why a host is unavailable although its Node is Ready.
 //
-// +kubebuilder:validation:Enum=Cordoned;MachineChanging
+// +kubebuilder:validation:Enum=Cordoned;MachineChanging;KubeletFailing
 type UnavailableReason string
 
 const (
@@ -80,6 +80,9 @@ const (
 	UnavailableCordoned UnavailableReason = "Cordoned"
 	// UnavailableMachineChanging means that Cluster API deletes or remediates the Machine, or updates it in place.
 	UnavailableMachineChanging UnavailableReason = "MachineChanging"
+	// UnavailableKubeletFailing means that the agent of the host reports that the kubelet does not run, or ends again
+	// and again. Each start keeps the Node Ready for a while.
+	UnavailableKubeletFailing UnavailableReason = "KubeletFailing"
 )
 
 // UpdateStage is a stage of the update of a running host.

@@ -59,6 +59,8 @@ func describePlace(m *rollout.Host, h *hoststate.Host) string {
 		return describeCordoned(h.Node)
 	case m.Progress == rollout.Failed && h.Report.State == agentv1.Unreconcilable:
 		return "its update is not possible on a running host: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
+	case m.Progress == rollout.Failed && h.Progress() == rollout.Done:
+		return h.Report.DescribeFailingUnits()
 	case m.Progress == rollout.Failed:
 		return "its update failed: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
 	case m.IsPending:
