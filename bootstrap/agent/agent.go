@@ -47,10 +47,11 @@ const (
 const maxProgramTries = 5
 
 // maxStarts is how often an update may begin to change the host, and maxBoots is how often the host may boot while it
-// is verified: an update that makes the host crash is undone.
+// is verified: an update that makes the host crash is undone. maxReboots is how often a reboot is requested.
 const (
-	maxStarts = 3
-	maxBoots  = 3
+	maxStarts  = 3
+	maxBoots   = 3
+	maxReboots = 8
 )
 
 // Options are what an Agent depends on.
@@ -304,7 +305,7 @@ func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
 	if err := a.undoFiles(); err != nil {
 		return now, err
 	}
-	if err := a.loadCurrent(ctx, node); err != nil {
+	if err := a.loadCurrent(ctx); err != nil {
 		return now, err
 	}
 	if err := a.checkIfDue(ctx); err != nil {

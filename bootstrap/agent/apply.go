@@ -56,7 +56,7 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 	case err != nil:
 		return a.fail("%v", err)
 	case u.plan.Reboots():
-		return a.enter(rebooting, func(j *journal) { j.Boot = a.Clock.BootID() })
+		return a.enter(rebooting, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
 	}
 	return a.enter(acting, func(j *journal) { j.Boot, j.ChangedAt = a.Clock.BootID(), a.Clock.Uptime() })
 }
@@ -209,12 +209,22 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if a.journal.Phase == rebooting && supersedes(node, a.journal) { // it can be that the host does not reboot at all
 		return a.supersede()
 	}
+	if a.journal.Reboots >= maxReboots {
+		why := fmt.Sprintf("the host has not rebooted, although that was requested %d times", maxReboots)
+		if a.journal.Phase == returning {
+			return a.endUndo(append(slices.Clone(a.journal.UndoErrors), why+": reboot it")...)
+		}
+		return a.fail("%s", why)
+	}
 	if a.journal.Phase == returning {
 		a.report.set(a.journal.Failed.Of, agentv1.Rebooting, "the host returns to its previous configuration: "+a.journal.Failed.Why)
 	} else if u, err := a.loadUpdate(); err == nil { // the reboot does not depend on what is reported
 		a.report.setUpdate(u, agentv1.Rebooting)
 	}
 	_ = a.publish(ctx, node) // the reboot does not depend on the API server
+	if _, err := a.enter(a.journal.Phase, func(j *journal) { j.Reboots++ }); err != nil {
+		return now, err
+	}
 	if err := a.do(ctx, "reboot", a.Executors.Rebooter.Reboot); err != nil {
 		return now, err
 	}

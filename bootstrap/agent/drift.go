@@ -74,18 +74,19 @@ func argumentsOf(config update.Config) []string {
 	return ignition.SplitArguments(config.KernelArguments)
 }
 
-// loadCurrent reads what is needed of the current configuration. If its documents are lost, it downloads them again if
-// the host should have that configuration.
-func (a *Agent) loadCurrent(ctx context.Context, node Node) error {
+// loadCurrent reads what is needed of the current configuration. If its documents are lost, it downloads them again.
+func (a *Agent) loadCurrent(ctx context.Context) error {
 	if a.current != nil && a.current.revision == a.journal.Current {
 		return nil
 	}
 	t, err := a.load(a.journal.Current)
 	if errors.Is(err, errDocument) {
-		if node.Annotations[agentv1.DesiredAnnotation] != a.journal.Current {
-			return fmt.Errorf("%w: %s", err, startOver)
-		}
-		t, err = a.fetch(ctx, a.journal.Current)
+		limited, cancel := context.WithTimeout(ctx, downloadTimeout)
+		defer cancel()
+		t, err = a.fetch(limited, a.journal.Current)
+	}
+	if errors.Is(err, assignment.ErrOtherRevision) || errors.Is(err, ErrRefused) {
+		return fmt.Errorf("documents of the current configuration are lost: %w: %s", err, startOver)
 	}
 	if err != nil {
 		return err

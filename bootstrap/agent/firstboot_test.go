@@ -99,10 +99,10 @@ var _ = Describe("A host with damaged files of Poolboot", func() {
 		}
 	})
 
-	It("downloads its documents again, and says what to do if they are not available any more", func() {
+	DescribeTable("downloads its documents again, also if it should have another configuration", func(lost string, isOldServed bool) {
 		w := installed(withFiles("/etc/f", "a"))
 		forget := func() {
-			names, err := filepath.Glob(filepath.Join(w.directory, "var/lib/poolboot/agent/*.rendered"))
+			names, err := filepath.Glob(filepath.Join(w.directory, "var/lib/poolboot/agent", lost))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(names).NotTo(BeEmpty())
 			for _, name := range names {
@@ -113,9 +113,21 @@ var _ = Describe("A host with damaged files of Poolboot", func() {
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(HavePrefix("Done "))
 		forget()
-		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
-		Expect(w.run()).To(MatchError(And(ContainSubstring("was changed there"), ContainSubstring("restart poolboot-agent.service"))))
+		if !isOldServed {
+			delete(w.rendered, "rendered-a")
+		}
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		if isOldServed && lost == "*.rendered" {
+			Expect(w.run()).To(Succeed())
+			Expect(w.state()).To(Equal("Done " + second))
+			return
+		}
+		Expect(w.run()).To(MatchError(ContainSubstring("restart poolboot-agent.service")))
 		Expect(w.reason()).To(ContainSubstring("restart poolboot-agent.service"))
 		Expect(w.read("etc/f")).To(Equal("a"))
-	})
+	},
+		Entry("if the rendered config is lost", "*.rendered", true),
+		Entry("and says what to do if the assignment is lost, which only the host has", "*.assignment", true),
+		Entry("and says what to do if the config server does not have the rendered config any more", "*.rendered", false),
+	)
 })

@@ -75,11 +75,17 @@ type journal struct {
 	Heartbeat time.Time `json:"heartbeat,omitzero"`
 	// HasActed is set before the first unit is reloaded or restarted.
 	HasActed bool `json:"hasActed,omitempty"`
+	// Reboots counts the requests for the reboot of the phase.
+	Reboots int `json:"reboots,omitempty"`
 	// Step counts the steps of an undo that have ended.
 	Step int `json:"step,omitempty"`
+	// IsUnread is set if the documents of the update that is undone can't be read: then only files return.
+	IsUnread bool `json:"isUnread,omitempty"`
+	// UndoErrors are what failed in the undo besides operations, such as units that did not stop. A reboot ends that.
+	UndoErrors []string `json:"undoErrors,omitempty"`
 	// Failed is the update that is undone, or that was undone last. It is not tried again.
 	Failed *failure `json:"failed,omitempty"`
-	// LeftOver is what undos could not restore, apart from files, of which hostfiles has a record. Retries counts the
+	// LeftOver are the operations that undos could not carry out. Of files, hostfiles has a record. Retries counts the
 	// tries to restore it that have not ended.
 	LeftOver []leftEntry `json:"leftOver,omitempty"`
 	Retries  int         `json:"retries,omitempty"`
@@ -171,7 +177,7 @@ func (j *journal) check() string {
 		return "failed does not fit the phase"
 	case slices.ContainsFunc(j.LeftOver, func(entry leftEntry) bool { return !isRevision(entry.Of) }):
 		return "leftOver names no revision"
-	case j.ChangedAt < 0 || j.VerifiedSince < 0 || j.Starts < 0 || j.Boots < 0 || j.Step < 0 || j.Retries < 0:
+	case j.ChangedAt < 0 || j.VerifiedSince < 0 || j.Starts < 0 || j.Boots < 0 || j.Reboots < 0 || j.Step < 0 || j.Retries < 0:
 		return "it has a negative number"
 	}
 	return ""

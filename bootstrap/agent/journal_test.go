@@ -137,19 +137,6 @@ var _ = Describe("The journal", func() {
 			Expect(info.Mode().Perm()&0o077).To(BeZero(), name)
 		}
 	})
-
-	It("names documents that were changed, and the agent downloads them again", func() {
-		w := newWorld()
-		first := w.install(w.assign("rendered-a", withFiles("/etc/f", "a")))
-		Expect(w.run()).To(Succeed())
-		w.write("var/lib/poolboot/agent/"+first+renderedEnding, "{}")
-		Expect(w.run()).To(Succeed())
-		Expect(w.state()).To(Equal("Done " + first))
-		w.write("var/lib/poolboot/agent/"+first+renderedEnding, "{}")
-		w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
-		Expect(w.run()).To(MatchError(errDocument))
-		Expect(w.read("etc/f")).To(Equal("a"))
-	})
 })
 
 func FuzzParseJournal(f *testing.F) {

@@ -10,12 +10,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// leftEntry is what the undo of an update could not restore: an operation, or something else if Kind is empty, such as
-// units that did not stop, which the reboot after the undo ends.
+// leftEntry is an operation that the undo of an update could not carry out.
 type leftEntry struct {
 	// Of is the revision whose update was undone. Its documents stay, so that the operation can be repeated.
 	Of   string               `json:"of"`
-	Kind update.OperationKind `json:"kind,omitempty"`
+	Kind update.OperationKind `json:"kind"`
 	Name string               `json:"name,omitempty"`
 	Why  string               `json:"why"`
 }
@@ -63,7 +62,7 @@ func (a *Agent) retryFiles() {
 // retryLeftOver tries again to restore what the undo of a revision left over, apart from files, to what the current
 // configuration says. It records what is still left over.
 func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
-	isOf := func(entry leftEntry) bool { return entry.Of == of && entry.Kind != "" }
+	isOf := func(entry leftEntry) bool { return entry.Of == of }
 	if !slices.ContainsFunc(a.journal.LeftOver, isOf) {
 		return nil
 	}

@@ -32,7 +32,7 @@ func (a *Agent) fail(format string, args ...any) (time.Duration, error) {
 
 func (a *Agent) beginUndo(why failure) (time.Duration, error) {
 	a.unread = 0
-	return a.enter(undoing, func(j *journal) { j.Starts, j.Step, j.Failed = 0, 0, &why })
+	return a.enter(undoing, func(j *journal) { j.Starts, j.Reboots, j.Failed = 0, 0, &why })
 }
 
 // undo returns to the configuration before the update. It always ends: each step is tried, what fails is tried once
@@ -43,26 +43,18 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return now, err
 	}
-	u, err := a.loadUpdate()
-	if err != nil && !errors.Is(err, errDocument) {
-		if a.unread++; a.unread < maxUnread {
-			return now, err
-		}
+	u, err := a.loadUndone()
+	if err != nil {
+		return now, err
 	}
 	a.reportUndo()
-	isUnread := func(entry leftEntry) bool { return entry.Of == a.journal.Target && entry.Name == everythingElse }
-	if a.journal.Step > 0 && (u == nil) != slices.ContainsFunc(a.journal.LeftOver, isUnread) { // the steps are others than before
-		if _, err := a.enter(undoing, func(j *journal) { j.Step, j.LeftOver = 0, without(j.LeftOver, isUnread) }); err != nil {
-			return now, err
-		}
-	}
-	steps := a.undoSteps(u, err)
+	steps := a.undoSteps(u)
 	for a.journal.Step < len(steps) {
-		var left []leftEntry
-		if step := steps[a.journal.Step]; mayContinue {
-			left = step.run(ctx)
+		step, left, err := steps[a.journal.Step], []leftEntry(nil), error(nil)
+		if mayContinue {
+			left, err = a.runStep(ctx, step)
 		} else {
-			left = step.leave(fmt.Sprintf("it interrupted the agent %d times", maxStarts+1))
+			left, err = a.omit(step, fmt.Errorf("it interrupted the agent %d times", maxStarts+1))
 		}
 		if ctx.Err() != nil {
 			return now, ctx.Err()
@@ -70,19 +62,47 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		for _, entry := range left {
 			a.Log.Error("an entry could not be restored", "entry", entry.String(), "error", entry.Why)
 		}
-		if _, err := a.enter(undoing, func(j *journal) { j.Step, j.Starts, j.LeftOver = j.Step+1, 0, withLeft(j.LeftOver, left) }); err != nil {
+		if _, err := a.enter(undoing, func(j *journal) {
+			j.Step, j.Starts, j.LeftOver = j.Step+1, 0, withLeft(j.LeftOver, left)
+			if err != nil {
+				a.Log.Error("a step of the undo failed", "step", step.what, "error", err)
+				j.UndoErrors = append(slices.Clone(j.UndoErrors), shorten(step.what+": "+err.Error(), maxLeftWhy))
+			}
+		}); err != nil {
 			return now, err
 		}
 		mayContinue = true
 	}
 	hasBooted := a.Clock.BootID() != a.journal.FirstBoot
-	isIncomplete := len(a.ownLeftOver()) > 0 || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
+	isIncomplete := u == nil || len(a.journal.UndoErrors) > 0 || len(a.ownLeftOver()) > 0 || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
 		return !slices.Contains(a.journal.FilesLeft, entry.Path)
 	})
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
-		return a.enter(returning, func(j *journal) { j.Boot = a.Clock.BootID() })
+		return a.enter(returning, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
 	}
-	return a.endUndo()
+	return a.endUndo(a.journal.UndoErrors...)
+}
+
+// loadUndone returns the update that is undone, nil if its documents can't be read. That is recorded, and stays so.
+func (a *Agent) loadUndone() (*hostUpdate, error) {
+	if a.journal.IsUnread {
+		return nil, nil
+	}
+	u, err := a.loadUpdate()
+	if err == nil {
+		return u, nil
+	}
+	if a.unread++; !errors.Is(err, errDocument) && a.unread < maxUnread {
+		return nil, err
+	}
+	a.Log.Error("only files are restored, because the update can't be read", "error", err)
+	_, err = a.enter(undoing, func(j *journal) {
+		failed := *j.Failed
+		failed.Why = shorten(failed.Why+"\nOnly files were restored, because the update can't be read: "+err.Error()+
+			". Users, units and kernel arguments that it added can be left over: remove them, or replace the host.", agentv1.MaxReason)
+		j.IsUnread, j.Step, j.Failed = true, 0, &failed
+	})
+	return nil, err
 }
 
 func (a *Agent) reportUndo() {
@@ -93,109 +113,89 @@ func (a *Agent) reportUndo() {
 	a.report.set(a.journal.Target, agentv1.Applying, text+a.journal.Failed.Why)
 }
 
-// endUndo ends the update. What is still left over is tried again with the next check of the host.
-func (a *Agent) endUndo() (time.Duration, error) {
+// endUndo ends the update. The problems are added to why the update failed. What is still left over is tried again with
+// the next check of the host.
+func (a *Agent) endUndo(problems ...string) (time.Duration, error) {
 	a.CheckSoon()
 	a.retriedAt = 0
-	hasRebooted := a.journal.Phase == returning
 	return a.enter(idle, func(j *journal) {
-		// A reboot ended what is not an operation. After a repair, which does not reboot, it is a part of why that
-		// failed.
-		isOperation := func(entry leftEntry) bool { return entry.Kind != "" }
 		failed := *j.Failed
-		for _, entry := range without(j.LeftOver, isOperation) {
-			if !hasRebooted {
-				failed.Why = shorten(failed.Why+"\nAfter the update was undone: "+entry.String()+": "+entry.Why, agentv1.MaxReason)
-			}
+		for _, problem := range problems {
+			failed.Why = shorten(failed.Why+"\nAfter the update was undone: "+problem, agentv1.MaxReason)
 		}
-		j.Failed = &failed
-		j.LeftOver = without(j.LeftOver, func(entry leftEntry) bool { return !isOperation(entry) })
-		j.Target, j.Drift, j.Step, j.Retries, j.FilesLeft = "", nil, 0, 0, nil
-		if j.Failed.IsSuperseded {
+		*j = journal{Phase: idle, Current: j.Current, Failed: &failed, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
+		if failed.IsSuperseded {
 			j.Failed = nil
 		}
 	})
 }
 
-// everythingElse is what is left over of an update that can't be read, besides files.
-const everythingElse = "everything else"
-
-// undoStep is a step of an undo.
+// undoStep is a step of an undo: operations of one executor, or something else that it runs.
 type undoStep struct {
-	run func(ctx context.Context) []leftEntry
-	// leave returns what is left over if the step is omitted.
-	leave func(why string) []leftEntry
+	what       string
+	operations []update.Operation
+	run        func(ctx context.Context) error
 }
 
-// undoSteps returns the steps that undo an update, in their order. The update is nil if it can't be read, with an
-// error: then only files return, of which hostfiles has records.
-func (a *Agent) undoSteps(u *hostUpdate, err error) []undoStep {
-	files := a.simpleStep("files", func(context.Context) error { return a.undoFiles() })
+// undoSteps returns the steps that undo an update, in their order. The update is nil if it can't be read: then only
+// files return, of which hostfiles has records.
+func (a *Agent) undoSteps(u *hostUpdate) []undoStep {
+	files := undoStep{what: "files", run: func(context.Context) error { return a.undoFiles() }}
 	if u == nil {
-		unread := a.simpleStep(everythingElse, func(context.Context) error { return err })
-		return []undoStep{unread, files}
+		return []undoStep{files}
 	}
-	steps := []undoStep{a.simpleStep("units that the update added", func(ctx context.Context) error { return a.stopUnits(ctx, u.plan.Undo.Stop) })}
+	steps := []undoStep{{what: "units that the update added", run: func(ctx context.Context) error { return a.stopUnits(ctx, u.plan.Undo.Stop) }}}
 	for _, group := range groupsOf(update.Undo(u.plan.Operations)) {
-		steps = append(steps, undoStep{
-			run: func(ctx context.Context) []leftEntry { return a.undoGroup(ctx, group) },
-			leave: func(why string) (left []leftEntry) {
-				for _, operation := range group {
-					left = append(left, a.leave(operation, why))
-				}
-				return left
-			},
-		})
+		if executorOf(group[0].Kind) == update.ChangePath { // the operations are what follows from the files
+			steps = append(steps, files)
+		}
+		steps = append(steps, undoStep{what: "operations", operations: group})
 	}
 	return append(steps,
 		files, // also if the update changes files only because it is forced
-		a.simpleStep("units", func(ctx context.Context) error { return a.undoActions(ctx, u) }),
-		a.simpleStep("the second try", func(ctx context.Context) error {
+		undoStep{what: "units", run: func(ctx context.Context) error { return a.undoActions(ctx, u) }},
+		undoStep{what: "the second try", run: func(ctx context.Context) error {
 			a.retryFiles()
-			if err := a.retryLeftOver(ctx, a.journal.Target); err != nil {
-				a.Log.Error("what is left over could not be restored", "error", err)
-			}
-			return nil
-		}),
+			return a.retryLeftOver(ctx, a.journal.Target)
+		}},
 	)
 }
 
-// simpleStep returns a step that is left over as a whole if it fails.
-func (a *Agent) simpleStep(what string, run func(ctx context.Context) error) undoStep {
-	leave := func(why string) []leftEntry { return []leftEntry{{Of: a.journal.Target, Name: what, Why: why}} }
-	return undoStep{
-		run: func(ctx context.Context) []leftEntry {
-			if err := run(ctx); err != nil {
-				return leave(err.Error())
-			}
-			return nil
-		},
-		leave: leave,
+// runStep carries out a step. It returns the operations that are left over, or why the step failed.
+func (a *Agent) runStep(ctx context.Context, step undoStep) ([]leftEntry, error) {
+	if step.run != nil {
+		return nil, step.run(ctx)
 	}
+	return a.undoGroup(ctx, step.operations), nil
 }
 
-func (a *Agent) leave(operation update.Operation, why string) leftEntry {
-	return leftEntry{a.journal.Target, operation.Kind, operation.Name, shorten(why, maxLeftWhy)}
+// omit returns what is left over of a step that is not carried out.
+func (a *Agent) omit(step undoStep, why error) (left []leftEntry, _ error) {
+	if step.run != nil {
+		return nil, why
+	}
+	for _, operation := range step.operations {
+		left = append(left, a.leave(operation, why))
+	}
+	return left, nil
+}
+
+func (a *Agent) leave(operation update.Operation, why error) leftEntry {
+	return leftEntry{a.journal.Target, operation.Kind, operation.Name, shorten(why.Error(), maxLeftWhy)}
 }
 
 // undoGroup carries out the operations of one executor, each by itself, so that one that fails does not hold the
 // others. It returns those that failed.
 func (a *Agent) undoGroup(ctx context.Context, group []update.Operation) (left []leftEntry) {
-	kind := executorOf(group[0].Kind)
-	if kind == update.ChangePath { // the operations are what follows from the files
-		if err := a.undoFiles(); err != nil {
-			return []leftEntry{{Of: a.journal.Target, Name: "files", Why: shorten(err.Error(), maxLeftWhy)}}
-		}
-	}
 	timeout := undoTimeout
-	if kind == update.ChangeOS {
+	if group[0].Kind == update.ChangeOS {
 		timeout = operationTimeout
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for _, operation := range group {
 		if err := a.undoOperation(limited, operation); err != nil {
-			left = append(left, a.leave(operation, err.Error()))
+			left = append(left, a.leave(operation, err))
 		}
 	}
 	return left

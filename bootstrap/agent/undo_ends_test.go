@@ -95,6 +95,33 @@ var _ = Describe("Whatever happens to an undo,", func() {
 		Expect(w.read("etc/f")).To(Equal("a"))
 	})
 
+	It("a host that never reboots for an update has what it had before", func() {
+		w := installed(withFiles("/etc/f", "a"))
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/f", "b")))
+		w.fails["reboot"] = failing
+		for range maxReboots {
+			Expect(w.run()).To(MatchError(failing))
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(ContainSubstring("the host has not rebooted, although that was requested 8 times"))
+		Expect(w.read("etc/f")).To(Equal("a"))
+	})
+
+	It("a host that never reboots after it accepts another revision", func() {
+		w, second := begin(func(w *world) { w.fails["accounts app"], w.fails["reboot"] = failing, failing })
+		for range maxReboots {
+			Expect(w.run()).To(MatchError(failing))
+		}
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Degraded " + second))
+		Expect(w.reason()).To(And(ContainSubstring("requested 8 times: reboot it"), ContainSubstring("User app: exit status 1")))
+		third := w.offer(w.assign("rendered-c", withFiles("/etc/reload/f", "a", "/etc/none/f", "c")))
+		w.during = nil
+		Expect(w.run()).To(Succeed())
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, third))
+	})
+
 	It("a file that is left over and ends the agent each time does not hold the host", func() {
 		w, second := begin(func(w *world) {
 			w.during = nil
