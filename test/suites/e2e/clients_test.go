@@ -20,6 +20,7 @@ import (
 	"github.com/vincent-petithory/dataurl"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -38,17 +39,19 @@ import (
 // the returned function is called.
 func assignPausedHost(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) (resume func()) {
 	GinkgoHelper()
+	machine := &infrav1.Metal3Machine{}
+	key := client.ObjectKey{Namespace: t.Namespace, Name: t.Machine(ctx, config).Spec.InfrastructureRef.Name}
+	Expect(lab.ManagementClient.Get(ctx, key, machine)).To(Succeed())
 	host := &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: t.HostName(0), Annotations: map[string]string{bmov1alpha1.PausedAnnotation: ""}},
 		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
-			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+			Image:    &bmov1alpha1.Image{URL: machine.Spec.Image.URL, Checksum: machine.Spec.Image.Checksum, ChecksumType: bmov1alpha1.ChecksumType(machine.Spec.Image.ChecksumType)},
+			UserData: &corev1.SecretReference{Name: config.Name},
+			BMC:      bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
 	}
 	t.Create(ctx, host)
 	host.Status.OperationalStatus, host.Status.Provisioning.State = bmov1alpha1.OperationalStatusOK, bmov1alpha1.StateProvisioning
 	Expect(lab.ManagementClient.Status().Update(ctx, host)).To(Succeed())
-	machine := &infrav1.Metal3Machine{}
-	key := client.ObjectKey{Namespace: t.Namespace, Name: t.Machine(ctx, config).Spec.InfrastructureRef.Name}
-	Expect(lab.ManagementClient.Get(ctx, key, machine)).To(Succeed())
 	before := machine.DeepCopy()
 	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.HostAnnotation, t.Namespace+"/"+host.Name)
 	Expect(lab.ManagementClient.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())

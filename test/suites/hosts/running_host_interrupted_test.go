@@ -141,8 +141,10 @@ func describeKernelArguments(host func() *runningHost) {
 		By("booting with a boot loader that ignores them")
 		writeFile(ctx, h.Host, "/boot/is-broken", "")
 		h.pool.kernelArguments = []string{"audit=1", "debug"}
+		began := time.Now()
 		revision = h.assign(ctx, h.config("ignored"))
 		Eventually(ctx, h.pool.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Degraded " + revision))
+		AddReportEntry("until the host was as before", fmt.Sprintf("%.0f s", time.Since(began).Seconds()))
 		Expect(h.reason(ctx)()).To(ContainSubstring("booted without the kernel arguments audit=1 debug"))
 		h.expectText(ctx, "after")
 		Expect(readFile(ctx, h.Host, "/boot/arguments")).To(Equal("quiet audit=1 mitigations=off\n"))

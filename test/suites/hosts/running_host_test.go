@@ -72,7 +72,7 @@ func newRunningHost(ctx context.Context) *runningHost {
 	h := &runningHost{pool: newHostPool(ctx, rack)}
 	h.pool.policy = func(policy *update.Policy) {
 		rule := func(actions ...update.Action) update.Rule { return update.Rule{Actions: actions, Reason: "a spec"} }
-		policy.Paths["/opt"] = rule(update.Action{Type: update.None})
+		policy.Paths["/opt"], policy.Paths["/etc/alternatives"] = rule(update.Action{Type: update.None}), rule(update.Action{Type: update.None})
 		policy.Units["a.service"], policy.Units["b.service"] = rule(update.Action{Type: update.DaemonReload}), rule(update.Action{Type: update.DaemonReload})
 		policy.Paths["/etc/drained"] = rule(update.Action{Type: update.Drain})
 		policy.Paths["/etc/reloaded"] = rule(update.Action{Type: update.Reload, Unit: "web.service"})

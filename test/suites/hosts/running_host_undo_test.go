@@ -51,9 +51,40 @@ func describeUndo(host func() *runningHost) {
 		Entry("and mounts something over a file of the configuration, which takes a reboot",
 			unit("a.service", "[Unit]", "Before=web.service", "[Service]", "Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/mount --bind /etc/hostname /etc/none/f", "[Install]", "WantedBy=multi-user.target"), nil,
 			none, SpecTimeout(6*time.Minute)),
+		Entry("and adds a user who moves the directory of the SSH keys, links to it, and makes a file of 1 PiB",
+			unit("a.service", "[Service]", "User=app", `ExecStart=/bin/sh -ec "cd && mv .ssh ssh && ln -s ssh .ssh && truncate -s 1P big; exec sleep infinity"`, "[Install]", "WantedBy=multi-user.target"),
+			map[string]any{"name": "app", "sshAuthorizedKeys": []string{"ssh-ed25519 AAAA"}},
+			prints("no user\n", "id -u app 2>/dev/null || echo no user"), SpecTimeout(6*time.Minute)),
 		Entry("and adds a user whose home exists and belongs to root, which takes a reboot, after which the kubelet does not start",
 			map[string]any{"name": ignition.KubeletUnit, "dropins": []map[string]any{{"name": "broken.conf", "contents": "[Service]\nExecStartPre=/bin/false\n"}}},
 			map[string]any{"name": "app", "homeDir": "/opt"},
 			prints("no user, root\n", "echo $(id -u app 2>/dev/null || echo no user), $(stat -c %U /opt)"), SpecTimeout(6*time.Minute)),
 	)
+	It("gives back what entries replaced in the image, when they end and when that is undone", func(ctx SpecContext) {
+		h := host()
+		const link = "/etc/alternatives/iptables"
+		ofImage := h.Run(ctx, "readlink", link)
+		replacing := func(text string) map[string]any {
+			config := h.config(text)
+			config["storage"].(map[string]any)["links"] = []map[string]any{{"path": link, "target": "/bin/true", "overwrite": true}}
+			return config
+		}
+		h.expectDone(ctx, h.assign(ctx, replacing("replaced")), "replaced")
+		Expect(h.Run(ctx, "readlink", link)).To(Equal("/bin/true\n"))
+		h.expectDone(ctx, h.assign(ctx, h.config("ended")), "ended")
+		Expect(h.Run(ctx, "readlink", link)).To(Equal(ofImage))
+
+		By("undoing the end of the entry")
+		h.expectDone(ctx, h.assign(ctx, replacing("replaced")), "replaced")
+		broken := h.configWith(unit("web.service", "[Unit]", "StartLimitIntervalSec=0", "[Service]", "Type=exec", "ExecStartPre=/bin/false", "ExecStart=/bin/sleep infinity", "Environment=TEXT=broken",
+			"[Install]", "WantedBy=multi-user.target"), "broken")
+		began := time.Now()
+		revision := h.assign(ctx, broken)
+		Eventually(ctx, h.pool.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Degraded " + revision))
+		AddReportEntry("until the host was as before", fmt.Sprintf("%.0f s", time.Since(began).Seconds()))
+		h.expectOnly(ctx, "replaced")
+		Expect(h.Run(ctx, "readlink", link)).To(Equal("/bin/true\n"))
+		h.expectDone(ctx, h.assign(ctx, h.config("ended")), "ended")
+		Expect(h.Run(ctx, "readlink", link)).To(Equal(ofImage))
+	}, SpecTimeout(8*time.Minute))
 }
