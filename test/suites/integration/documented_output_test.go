@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
@@ -102,8 +103,13 @@ var _ = Describe("The documented output", func() {
 		s.waitForServed(ctx)
 		s.expectOutput(ctx, blocks["boots"])
 
-		By("making the Node Ready")
+		By("making the Node Ready, with an agent that has what it is told")
 		makeNodeReady(ctx, s.Tenant, s.infra)
+		Expect(setNode(ctx, s.infra.Status.NodeRef.Name, func(node *corev1.Node) { node.Annotations[agentv1.AgentAnnotation] = "v0.1.0" })).To(Succeed())
+		running, stop := context.WithCancel(context.Background())
+		DeferCleanup(stop)
+		go agent(running, s.infra.Status.NodeRef.Name)
+		Eventually(ctx, s.Condition(s.infra, bootstrapv1.UpdatedCondition)).Should(HavePrefix("True Done"))
 		Eventually(ctx, func() []corev1.Taint { return s.Node(ctx, s.infra).Spec.Taints }).Should(BeEmpty())
 		Eventually(ctx, func(ctx context.Context) (bool, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
