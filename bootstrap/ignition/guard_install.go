@@ -5,28 +5,59 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 )
 
 // Settings of the section Install.
 const (
+	SettingAlso            = "Also"
+	SettingDefaultInstance = "DefaultInstance"
 	settingAlias           = "Alias"
-	settingAlso            = "Also"
-	settingDefaultInstance = "DefaultInstance"
 )
 
 // installSettings are the settings of the section Install, with the type of the units that each usually names.
 var installSettings = map[string]string{
-	settingAlias: "", "WantedBy": ".target", "RequiredBy": ".target", "UpheldBy": ".target", settingAlso: ".service", settingDefaultInstance: "",
+	settingAlias: "", "WantedBy": ".target", "RequiredBy": ".target", "UpheldBy": ".target", SettingAlso: ".service", SettingDefaultInstance: "",
 }
 
 // aliasTypes are the types of units for which systemd does not ignore Alias.
 var aliasTypes = []string{".service", ".socket", ".target", ".device", ".timer", ".path"}
 
+// InstallValues returns the values of a setting of the section Install in the file and the drop-ins of a unit, without
+// those that systemd refuses.
+func InstallValues(unit types.Unit, setting string) (values []string) {
+	contents := []*string{unit.Contents}
+	for _, dropin := range unit.Dropins {
+		contents = append(contents, dropin.Contents)
+	}
+	for _, text := range contents {
+		if !hasInstall(ptr.Deref(text, "")) {
+			continue
+		}
+		for _, d := range directivesOf(*text) {
+			if d.section != "Install" || d.name != setting {
+				continue
+			}
+			for _, value := range strings.Fields(d.value) {
+				if expanded, ok := expandInstall(value, unit.Name); ok {
+					values = append(values, expanded)
+				}
+			}
+		}
+	}
+	return values
+}
+
+// hasInstall reports whether contents can have a section Install.
+func hasInstall(contents string) bool { return strings.Contains(contents, "[Install]") }
+
 // checkInstall refuses a section Install with which systemctl fails to enable or disable a unit. If Also or
 // DefaultInstance is malformed, systemd enables no unit at all at the first boot. It also refuses settings that systemd
 // ignores, because they have no effect. The rules are those of install.c in systemd 252, tried with systemctl.
 func (g *guard) checkInstall(place, unitName, what, contents string) {
-	if !strings.Contains(contents, "[Install]") {
+	if !hasInstall(contents) {
 		return
 	}
 	for _, d := range directivesOf(contents) {
@@ -52,7 +83,7 @@ func checkInstallSetting(unitName string, d directive) string {
 	}
 	prefix, _, kind, hasAt := splitUnitName(unitName)
 	switch {
-	case d.name == settingDefaultInstance:
+	case d.name == SettingDefaultInstance:
 		if value, ok := expandInstall(d.value, unitName); hasAt && (!ok || !isInstanceName(value)) {
 			return fmt.Sprintf("DefaultInstance=%s is not the name of an instance, and systemd could not enable any unit: use letters, digits and :-_.\\ only", d.value)
 		}
@@ -61,7 +92,7 @@ func checkInstallSetting(unitName string, d directive) string {
 		return "" // systemd ignores it
 	}
 	names := strings.Fields(d.value)
-	if d.name != settingAlso { // of which systemd does not remove quotes
+	if d.name != SettingAlso { // of which systemd does not remove quotes
 		var isClosed bool
 		if names, isClosed = unquotedFields(d.value); !isClosed {
 			return fmt.Sprintf("a quote in %s is not closed, and systemd ignores the line: close it", d.name)

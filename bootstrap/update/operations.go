@@ -13,9 +13,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// findOperations returns what changes a host, in a safe order: owners exist while their files do; a unit is disabled
-// while its old file is there, and enabled when the new one is; what becomes active with the next boot is last.
-func findOperations(before, after Config) []Operation {
+// Operations returns what changes a host, in a safe order: owners exist while their files do; a unit is disabled while
+// its old file is there, and enabled when the new one is; what becomes active with the next boot is last. There are
+// some also if no host can be updated like that.
+func Operations(before, after Config) []Operation {
 	from, to := before.Ignition, after.Ignition
 	paths := hosttree.Changes(hosttree.New(from), hosttree.New(to))
 	removed, written := pathOperations(paths)
@@ -117,7 +118,7 @@ func disabledWith(operations []Operation, units []types.Unit) map[string]bool {
 		if template := hosttree.TemplateOf(unit.Name); template != "" {
 			instances[template] = append(instances[template], unit.Name)
 		}
-		also[unit.Name] = append(also[unit.Name], installValues(unit, "Also")...)
+		also[unit.Name] = append(also[unit.Name], ignition.InstallValues(unit, ignition.SettingAlso)...)
 	}
 	with := map[string]bool{}
 	take := func(of map[string][]string, name string) { // each list once

@@ -23,20 +23,16 @@ func New(before, after Config, policy Policy, can Capabilities) Plan {
 	plan := Plan{Changes: findChanges(before, after, policy)}
 	plan.Obstacles = append(findObstacles(before, after), missingTools(plan.Changes, can)...)
 	if plan.IsPossible() {
-		plan.Operations = findOperations(before, after)
+		plan.Operations = Operations(before, after)
 		plan.Changes, plan.Steps, plan.Undo = findSteps(before, after, plan.Changes)
 	}
 	return plan
 }
 
-// Operations returns the operations from one configuration to another, also if no host can be updated like that: some
-// of them can be carried out.
-func Operations(before, after Config) []Operation { return findOperations(before, after) }
-
 // Desired returns the operations that lead any host to a configuration. The states after them hold on every host with
 // the configuration, and running them corrects a host that differs. Like every update, they change no disks.
 func Desired(config Config) []Operation {
-	return findOperations(Config{OS: OperatingSystem{KernelType: config.OS.KernelType}}, config)
+	return Operations(Config{OS: OperatingSystem{KernelType: config.OS.KernelType}}, config)
 }
 
 // IsPossible reports whether a running host can change to the configuration.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -82,7 +81,7 @@ func unitStates(config ignition.Config) map[string]unitState {
 	for _, unit := range config.Systemd.Units {
 		switch enablementOf(&unit) {
 		case Enabled:
-			for _, name := range append(installValues(unit, "Also"), enabledAs(unit)) {
+			for _, name := range append(ignition.InstallValues(unit, ignition.SettingAlso), enabledAs(unit)) {
 				set(name, func(s *unitState) { s.isEnabled = true })
 			}
 		case Disabled:
@@ -95,24 +94,10 @@ func unitStates(config ignition.Config) map[string]unitState {
 // enabledAs returns the name of the unit that is enabled: of a template, that is its default instance.
 func enabledAs(unit types.Unit) string {
 	prefix, suffix, isTemplate := strings.Cut(unit.Name, "@.")
-	if instances := installValues(unit, "DefaultInstance"); isTemplate && len(instances) > 0 {
+	if instances := ignition.InstallValues(unit, ignition.SettingDefaultInstance); isTemplate && len(instances) > 0 {
 		return prefix + "@" + instances[len(instances)-1] + "." + suffix
 	}
 	return unit.Name
-}
-
-// installValues returns the values of a key of section Install of a unit and its drop-ins.
-func installValues(unit types.Unit, key string) (values []string) {
-	texts := []string{ptr.Deref(unit.Contents, "")}
-	for _, dropIn := range unit.Dropins {
-		texts = append(texts, ptr.Deref(dropIn.Contents, ""))
-	}
-	for line := range strings.Lines(strings.Join(texts, "\n")) {
-		if name, value, _ := strings.Cut(line, "="); strings.TrimSpace(name) == key {
-			values = append(values, strings.Fields(value)...)
-		}
-	}
-	return values
 }
 
 // transition is how units differ between two configurations.
