@@ -8,13 +8,15 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 const (
 	// UnitDirectory has the units and drop-ins that Ignition writes.
-	UnitDirectory = "/etc/systemd/system"
+	UnitDirectory = ignition.UnitDirectory
 	// PresetPath is the file in which Ignition enables and disables units.
-	PresetPath = "/etc/systemd/system-preset/20-ignition.preset"
+	PresetPath = ignition.PresetPath
 )
 
 // addUnits adds units and drop-ins, masks, and the presets that enable and disable units.

@@ -9,10 +9,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Where Ignition writes units, and the file in which it enables them.
 const (
-	unitDirectory = "/etc/systemd/system"
-	presetPath    = "/etc/systemd/system-preset/" + ignitionPreset
+	// UnitDirectory has the units and drop-ins that Ignition writes.
+	UnitDirectory = "/etc/systemd/system"
+	// PresetPath is the file in which Ignition enables and disables units.
+	PresetPath = "/etc/systemd/system-preset/" + ignitionPreset
 )
 
 // CheckParents refuses entries for which a host would need a directory where the configuration has something else:
@@ -89,16 +90,16 @@ func hostPathsOf(c Config) (paths []hostPath) {
 	for i, unit := range c.Systemd.Units {
 		place := fmt.Sprintf("systemd.units[%d]", i)
 		if isMasked := ptr.Deref(unit.Mask, false); isMasked || ptr.Deref(unit.Contents, "") != "" {
-			add(unitDirectory+"/"+unit.Name, place, ".name", "a unit")
+			add(UnitDirectory+"/"+unit.Name, place, ".name", "a unit")
 		}
 		for j, dropin := range unit.Dropins {
 			if dropin.Contents != nil {
-				add(unitDirectory+"/"+unit.Name+".d/"+dropin.Name, fmt.Sprintf("%s.dropins[%d]", place, j), ".name", "a drop-in")
+				add(UnitDirectory+"/"+unit.Name+".d/"+dropin.Name, fmt.Sprintf("%s.dropins[%d]", place, j), ".name", "a drop-in")
 			}
 		}
 		if unit.Enabled != nil && !hasPresets {
 			hasPresets = true
-			add(presetPath, place, ".enabled", "the file that enables units")
+			add(PresetPath, place, ".enabled", "the file that enables units")
 		}
 	}
 	slices.SortStableFunc(paths, func(a, b hostPath) int {

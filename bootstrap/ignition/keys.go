@@ -96,21 +96,12 @@ func (c *keyCheck) check(value any, of reflect.Type, at []step) {
 				c.check(value[key], known, inner)
 				continue
 			}
-			isHarmless := configuresNothing(key, value[key])
-			switch {
-			case isHarmless && len(c.warnings) >= maxProblems:
-				c.warnings = append(c.warnings, Problem{}) // is only counted
-				continue
-			case !isHarmless && len(c.lost) >= maxProblems:
-				c.lost = append(c.lost, Problem{})
-				continue
-			}
-			problem := Problem{Path: joinSteps(inner), Message: c.explain(inner)}
-			if isHarmless {
-				problem.Message = "Ignition " + c.version + " ignores this key, and it has no content that a host would need: remove it"
-				c.warnings = append(c.warnings, problem)
+			if configuresNothing(key, value[key]) {
+				addProblem(&c.warnings, func() Problem {
+					return Problem{Path: joinSteps(inner), Message: "Ignition " + c.version + " ignores this key, and it has no content that a host would need: remove it"}
+				})
 			} else {
-				c.lost = append(c.lost, problem)
+				addProblem(&c.lost, func() Problem { return Problem{Path: joinSteps(inner), Message: c.explain(inner)} })
 			}
 		}
 	}

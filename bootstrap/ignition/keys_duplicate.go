@@ -42,10 +42,8 @@ func duplicateKeys(raw []byte) (problems []Problem) {
 				folded := foldCase(in.key)
 				if first, given := in.keys[folded]; !given {
 					in.keys[folded] = in.key
-				} else if !isComment(in.key) && len(problems) < maxProblems {
-					problems = append(problems, duplicateKey(first, open))
 				} else if !isComment(in.key) {
-					problems = append(problems, Problem{}) // is only counted
+					addProblem(&problems, func() Problem { return duplicateKey(first, open) })
 				}
 				continue
 			}

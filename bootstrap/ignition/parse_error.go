@@ -69,16 +69,21 @@ func limitProblems(problems []Problem) []Problem {
 	return problems
 }
 
+// addProblem adds a problem, which is only counted if there are many.
+func addProblem(problems *[]Problem, describe func() Problem) {
+	problem := Problem{}
+	if len(*problems) < maxProblems {
+		problem = describe()
+	}
+	*problems = append(*problems, problem)
+}
+
 // fatalProblems converts the fatal entries of a report to problems.
 func fatalProblems(entries report.Report) []Problem {
 	var problems []Problem
 	for _, entry := range entries.Entries {
-		switch {
-		case !entry.Kind.IsFatal():
-		case len(problems) < maxProblems:
-			problems = append(problems, NewProblem(entry))
-		default:
-			problems = append(problems, Problem{}) // is only counted
+		if entry.Kind.IsFatal() {
+			addProblem(&problems, func() Problem { return NewProblem(entry) })
 		}
 	}
 	return limitProblems(problems)

@@ -22,9 +22,6 @@ const (
 	checkSumsPath   = ignition.OwnDirectory + "/check.sha256"
 )
 
-// unitDirectory is the directory to which Ignition writes units and drop-ins.
-const unitDirectory = "/etc/systemd/system"
-
 // maxFileSize is a size in bytes that no file of an overlay reaches.
 const maxFileSize = 1 << 20
 
@@ -87,10 +84,10 @@ func checksumsOf(config ignition.Config) ([]byte, error) {
 	}
 	for _, u := range config.Systemd.Units {
 		if u.Contents != nil {
-			add(path.Join(unitDirectory, u.Name), []byte(*u.Contents))
+			add(path.Join(ignition.UnitDirectory, u.Name), []byte(*u.Contents))
 		}
 		for _, dropin := range u.Dropins {
-			add(path.Join(unitDirectory, u.Name+".d", dropin.Name), []byte(ptr.Deref(dropin.Contents, "")))
+			add(path.Join(ignition.UnitDirectory, u.Name+".d", dropin.Name), []byte(ptr.Deref(dropin.Contents, "")))
 		}
 	}
 	return []byte(sums.String()), nil
