@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
-// maxTrouble is the maximum size of an error of Metal3 in a message, in runes. Those of Ironic can have whole logs.
+// maxTrouble is the maximum size of an error of Metal3 in a message, in bytes. Those of Ironic can have whole logs.
 const maxTrouble = 1000
 
 // Trouble returns why Metal3 does not get on with a BareMetalHost, as Metal3 reports it, and "" if it reports nothing.
@@ -21,61 +23,48 @@ func Trouble(bmh *bmov1alpha1.BareMetalHost) string {
 	status := bmh.Status
 	is := fmt.Sprintf("BareMetalHost %s is %s", klog.KObj(bmh), status.Provisioning.State)
 	isInstalled := status.Provisioning.State == bmov1alpha1.StateProvisioned || status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned
-	switch text := []rune(strings.Join(strings.Fields(status.ErrorMessage), " ")); {
-	case len(text) == 0 && status.ErrorType == "" && (status.ErrorCount == 0 || isInstalled):
-		return ""
-	case len(text) == 0 && status.ErrorType == "":
+	switch text := strings.Join(strings.Fields(status.ErrorMessage), " "); {
+	case text != "" || status.ErrorType != "":
+		return fmt.Sprintf("%s and has a %s: %s", is, status.ErrorType, excerpt.Of(text, maxTrouble))
+	case status.ErrorCount > 0 && !isInstalled:
 		return fmt.Sprintf("%s after %d failed attempts", is, status.ErrorCount)
-	case len(text) > maxTrouble:
-		return fmt.Sprintf("%s and has a %s: %s…", is, status.ErrorType, string(text[:maxTrouble]))
-	default:
-		return fmt.Sprintf("%s and has a %s: %s", is, status.ErrorType, string(text))
 	}
+	return ""
 }
 
-// DeploymentSecrets returns the Secrets without which Metal3 does not deploy a BareMetalHost, by the fields that name
-// them, except the data Secret of its PoolbootConfig. It returns none for a host that is deployed, because Metal3 does
-// not read them any more. A deleted Machine can leave them on a host that it releases.
-func DeploymentSecrets(bmh *bmov1alpha1.BareMetalHost, dataSecret string) map[string]*corev1.SecretReference {
+// MissingSecrets returns what to do about each Secret that does not exist and without which Metal3 does not deploy a
+// BareMetalHost: Metal3 reports these only in the log of the baremetal-operator. A deleted Machine can leave them on a
+// host that it releases. The data Secret of its PoolbootConfig is left out. needsSome reports whether the host needs
+// any, because no watch reports that one is deleted. A host that is deployed needs none: Metal3 does not read them any
+// more.
+func MissingSecrets(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost, dataSecret string) (missing []string, needsSome bool, err error) {
 	switch bmh.Status.Provisioning.State {
 	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned, bmov1alpha1.StateDeprovisioning,
 		bmov1alpha1.StatePoweringOffBeforeDelete, bmov1alpha1.StateDeleting:
-		return nil
+		return nil, false, nil
 	}
-	secrets := map[string]*corev1.SecretReference{}
-	for field, ref := range map[string]*corev1.SecretReference{
-		"spec.userData": bmh.Spec.UserData, "spec.metaData": bmh.Spec.MetaData, "spec.networkData": bmh.Spec.NetworkData,
-	} {
-		isData := field == "spec.userData" && ref != nil && ref.Name == dataSecret && (ref.Namespace == "" || ref.Namespace == bmh.Namespace)
-		if ref != nil && ref.Name != "" && !isData {
-			secrets[field] = ref
+	remedy := "set it to Secret " + dataSecret // without user data, Metal3 installs the host without a configuration
+	for _, field := range []struct {
+		name string
+		ref  *corev1.SecretReference
+	}{{"userData", bmh.Spec.UserData}, {"metaData", bmh.Spec.MetaData}, {"networkData", bmh.Spec.NetworkData}} {
+		if field.name != "userData" {
+			remedy = "create the Secret, or remove spec." + field.name
 		}
-	}
-	return secrets
-}
-
-// MissingSecrets returns what to do about each of the DeploymentSecrets that does not exist, in the order of the
-// fields. Metal3 reports these only in the log of the baremetal-operator.
-func MissingSecrets(ctx context.Context, c client.Reader, bmh *bmov1alpha1.BareMetalHost, dataSecret string) (missing []string, err error) {
-	secrets := DeploymentSecrets(bmh, dataSecret)
-	for _, field := range []string{"spec.userData", "spec.metaData", "spec.networkData"} {
-		ref := secrets[field]
-		if ref == nil {
+		isData := field.name == "userData" && field.ref != nil && field.ref.Name == dataSecret && (field.ref.Namespace == "" || field.ref.Namespace == bmh.Namespace)
+		if field.ref == nil || field.ref.Name == "" || isData {
 			continue
 		}
-		exists, err := SecretExists(ctx, c, bmh, ref)
+		needsSome = true
+		exists, err := SecretExists(ctx, c, bmh, field.ref)
 		if err != nil {
-			return nil, err
-		}
-		remedy := "create the Secret, or remove " + field
-		if field == "spec.userData" { // without it, Metal3 installs the host without a configuration
-			remedy = "set it to Secret " + dataSecret
+			return nil, true, err
 		}
 		if !exists {
-			missing = append(missing, fmt.Sprintf("%s of BareMetalHost %s is Secret %s, which does not exist: %s", field, klog.KObj(bmh), ref.Name, remedy))
+			missing = append(missing, fmt.Sprintf("spec.%s of BareMetalHost %s is Secret %s, which does not exist: %s", field.name, klog.KObj(bmh), field.ref.Name, remedy))
 		}
 	}
-	return missing, nil
+	return missing, needsSome, nil
 }
 
 // SecretExists reports whether a Secret exists that the spec of a BareMetalHost names. It reads only metadata. It looks

@@ -73,14 +73,11 @@ func (r *Reconciler) findTrouble(ctx context.Context, s *scope) (string, ctrl.Re
 	if trouble := host.Trouble(bmh); trouble != "" {
 		found = append(found, trouble)
 	}
-	if len(host.DeploymentSecrets(bmh, s.config.Status.DataSecretName)) > 0 {
-		missing, err := host.MissingSecrets(ctx, r.APIReader, bmh, s.config.Status.DataSecretName)
-		if err != nil {
-			return "", result, err
-		}
-		found, result.RequeueAfter = append(found, missing...), secretsInterval
+	missing, needsSome, err := host.MissingSecrets(ctx, r.APIReader, bmh, s.config.Status.DataSecretName)
+	if needsSome {
+		result.RequeueAfter = secretsInterval
 	}
-	return strings.Join(found, "; "), result, nil
+	return strings.Join(append(found, missing...), "; "), result, err
 }
 
 // checkUserData returns an error if the host will never send a request: baremetal-operator gives no user data to a host

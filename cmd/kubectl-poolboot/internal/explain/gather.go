@@ -184,7 +184,7 @@ func (g *gatherer) readMetal3(ctx context.Context, s *subject) {
 		return
 	}
 	var err error
-	if s.missingSecrets, err = host.MissingSecrets(ctx, g.source, s.bmh, s.config.Status.DataSecretName); err != nil {
+	if s.missingSecrets, _, err = host.MissingSecrets(ctx, g.source, s.bmh, s.config.Status.DataSecretName); err != nil {
 		s.addUnseen("Secrets of BareMetalHost "+s.bmh.Name, err)
 	}
 	if s.clusterObject == nil {
