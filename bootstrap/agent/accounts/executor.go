@@ -23,8 +23,8 @@ type Executor struct {
 
 // Prepare records how the users and groups of an update are now, before any part of the update is carried out. Without
 // it, an operation that is undone but was not carried out can't be told from one of a user that Ignition changed.
-func (e Executor) Prepare(ctx context.Context, operations []update.Operation) error {
-	_, err := e.remember(ctx, operations)
+func (e Executor) Prepare(_ context.Context, operations []update.Operation) error {
+	_, err := e.remember(operations)
 	return err
 }
 
@@ -34,7 +34,7 @@ func (e Executor) Prepare(ctx context.Context, operations []update.Operation) er
 // If that is not known, because Ignition changed it when the host was installed, the copy of the image in /usr/etc
 // tells. On a host without this copy, the user stays, without a password, and the group stays.
 func (e Executor) Apply(ctx context.Context, operations []update.Operation) error {
-	known, err := e.remember(ctx, operations)
+	known, err := e.remember(operations)
 	if err != nil {
 		return err
 	}

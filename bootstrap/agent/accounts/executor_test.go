@@ -151,13 +151,7 @@ var _ = Describe("Users and groups of a running host", func() {
 
 	It("are created completely after useradd was interrupted", func() {
 		create := userChange("new", "", `{"passwordHash": "$6$new"}`)
-		Expect(executor(root).Prepare(context.Background(), []update.Operation{create})).To(Succeed())
-		passwd, err := os.OpenFile(filepath.Join(root, "etc/passwd"), os.O_APPEND|os.O_WRONLY, 0)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = passwd.WriteString("new:x:1501:1501::/home/new:/bin/sh\n")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(passwd.Close()).To(Succeed())
-		Expect(os.Mkdir(filepath.Join(root, "home/new"), 0o755)).To(Succeed())
+		interruptUseradd(root, `echo "new:x:1501:1501::/home/new:/bin/sh" >>/etc/passwd && mkdir /home/new`, create)
 		apply(create)
 		Expect(line(root, "shadow", "new")).To(Equal("new:$6$new"))
 		Expect(line(root, "group", "new")).NotTo(BeEmpty())
@@ -175,12 +169,7 @@ var _ = Describe("Users and groups of a running host", func() {
 		Expect(run(root, "stat", "--format=%U:%G %a", "/opt")).To(Equal(before))
 
 		By("interrupting useradd")
-		useradd := filepath.Join(root, "usr/sbin/useradd")
-		Expect(os.Rename(useradd, useradd+".real")).To(Succeed())
-		Expect(os.WriteFile(useradd, []byte("#!/bin/sh\nuseradd.real \"$@\"\n[ \"$1\" = --defaults ]\n"), 0o755)).To(Succeed())
-		Expect(executor(root).Apply(context.Background(), []update.Operation{create})).NotTo(Succeed())
-		Expect(line(root, "passwd", "new")).NotTo(BeEmpty())
-		Expect(os.Rename(useradd+".real", useradd)).To(Succeed())
+		interruptUseradd(root, `useradd.real "$@"`, create)
 		apply(create)
 		Expect(run(root, "stat", "--format=%U:%G %a", "/opt")).To(Equal(before))
 	})
@@ -217,3 +206,14 @@ var _ = Describe("Users and groups of a running host", func() {
 		Expect(executor(root).Apply(context.Background(), nil)).To(MatchError(ContainSubstring(accounts.RecordPath)))
 	})
 })
+
+// interruptUseradd carries out an operation with a useradd that does only a part of its work, and fails.
+func interruptUseradd(root, part string, operation update.Operation) {
+	GinkgoHelper()
+	useradd := filepath.Join(root, "usr/sbin/useradd")
+	Expect(os.Rename(useradd, useradd+".real")).To(Succeed())
+	Expect(os.WriteFile(useradd, []byte("#!/bin/sh\nif [ \"$1\" = --defaults ]; then exec useradd.real \"$@\"; fi\n"+part+"\nexit 1\n"), 0o755)).To(Succeed())
+	Expect(executor(root).Apply(context.Background(), []update.Operation{operation})).NotTo(Succeed())
+	Expect(line(root, "passwd", operation.Name)).NotTo(BeEmpty())
+	Expect(os.Rename(useradd+".real", useradd)).To(Succeed())
+}

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,7 +47,7 @@ type groupRecord struct {
 }
 
 // remember records how users and groups are before Poolboot changes them, and returns all records.
-func (e Executor) remember(ctx context.Context, operations []update.Operation) (*records, error) {
+func (e Executor) remember(operations []update.Operation) (*records, error) {
 	known, err := e.load()
 	if err != nil {
 		return nil, err
@@ -63,9 +62,6 @@ func (e Executor) remember(ctx context.Context, operations []update.Operation) (
 			}
 			r.Original, err = e.user(name)
 			known.Users[name] = r
-			if configured := operation.After.User; err == nil && r.Original == nil && configured != nil {
-				r.HadHome, err = e.hasHome(ctx, configured)
-			}
 		case operation.Kind == update.ChangeGroup && operation.Before.Group == nil && (known.Groups[name] == nil || known.Groups[name].Released):
 			r := &groupRecord{}
 			if old := known.Groups[name]; old != nil {
