@@ -54,19 +54,18 @@ func (m Manager) Stop(ctx context.Context, units ...string) error {
 	if len(patterns) == 0 {
 		return nil
 	}
-	output, err := m.Runner.Run(ctx, systemctl, append([]string{"list-units", "--all", "--plain", "--no-legend", "--no-pager", "--full", "--"}, patterns...)...)
+	rows, err := m.list(ctx, "list-units", append([]string{"--all", "--"}, patterns...)...)
 	if err != nil {
 		return err
 	}
 	var active, failed []string
-	for line := range strings.Lines(string(output)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) < 3 || fields[2] == "inactive":
-		case fields[2] == "failed":
-			failed = append(failed, fields[0])
+	for _, row := range rows {
+		switch row[2] {
+		case "inactive":
+		case "failed":
+			failed = append(failed, row[0])
 		default:
-			active = append(active, fields[0])
+			active = append(active, row[0])
 		}
 	}
 	if len(active) > 0 {
@@ -81,8 +80,8 @@ func (m Manager) Stop(ctx context.Context, units ...string) error {
 // Start starts those units that something active wants or requires, all at the same time, as a boot does. It leaves out
 // others, and units that do not exist or are masked.
 func (m Manager) Start(ctx context.Context, units ...string) error {
-	units = slices.DeleteFunc(slices.Clone(units), func(unit string) bool { return strings.Contains(unit, "@.") })
-	loaded, err := m.show(ctx, units, "Id", "LoadState", "WantedBy", "RequiredBy", "UpheldBy")
+	units = withoutTemplates(units)
+	loaded, err := m.show(ctx, units, "LoadState", "WantedBy", "RequiredBy", "UpheldBy")
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (m Manager) Start(ctx context.Context, units ...string) error {
 // also returns units that are masked, and not by the configuration. All are sorted. configured has the paths of the
 // configuration. Templates are left out: systemd loads instances only.
 func (m Manager) Overrides(ctx context.Context, units []string, configured map[string]bool) (dropIns, files, masked []string, err error) {
-	units = slices.DeleteFunc(slices.Clone(units), func(unit string) bool { return strings.Contains(unit, "@.") })
+	units = withoutTemplates(units)
 	loaded, err := m.show(ctx, units, "LoadState", "FragmentPath", "DropInPaths")
 	if err != nil {
 		return nil, nil, nil, err
@@ -177,10 +176,8 @@ func (m Manager) cancel(unit string) (waitsFor []string) {
 	ctx, stop := context.WithTimeout(context.Background(), cancelTimeout)
 	defer stop()
 	waitsFor, _ = m.waitsFor(ctx, unit)
-	if job, err := m.Runner.Run(ctx, systemctl, "show", "--property=Job", "--value", "--", unit); err == nil {
-		if id := strings.TrimSpace(string(job)); id != "" && id != "0" {
-			_, _ = m.Runner.Run(ctx, systemctl, "cancel", "--", id)
-		}
+	if shown, err := m.show(ctx, []string{unit}, "Job"); err == nil && len(shown) > 0 && shown[0].number("Job") > 0 {
+		_, _ = m.Runner.Run(ctx, systemctl, "cancel", "--", shown[0]["Job"])
 	}
 	return waitsFor
 }
@@ -188,17 +185,11 @@ func (m Manager) cancel(unit string) (waitsFor []string) {
 // Exists reports whether systemd finds a file of the unit, or of its template. A masked unit counts as one that does
 // not exist: it can't be started.
 func (m Manager) Exists(ctx context.Context, unit string) (bool, error) {
-	state, err := m.Runner.Run(ctx, systemctl, "show", "--property=LoadState", "--value", "--", unit)
-	if err != nil {
+	shown, err := m.show(ctx, []string{unit}, "LoadState")
+	if err != nil || len(shown) == 0 {
 		return false, err
 	}
-	switch text := strings.TrimSpace(string(state)); text {
-	case "not-found", "masked":
-		return false, nil
-	case "":
-		return false, fmt.Errorf("systemd does not tell the state of %s: check with systemctl status %s", unit, unit)
-	}
-	return true, nil
+	return shown[0]["LoadState"] != "not-found" && shown[0]["LoadState"] != "masked", nil
 }
 
 // Reboot requests an ordinary reboot: services are stopped first. It returns when the request is accepted.

@@ -24,17 +24,12 @@ const maxWaiting = 100
 // Failing returns the names of the units that failed, that systemd is about to start again, or whose files it can't
 // use.
 func (m Manager) Failing(ctx context.Context) ([]string, error) {
-	output, err := m.Runner.Run(ctx, systemctl, "list-units", "--state="+failingStates, "--plain", "--no-legend", "--no-pager", "--full")
-	if err != nil {
-		return nil, err
-	}
+	rows, err := m.list(ctx, "list-units", "--state="+failingStates)
 	var units []string
-	for line := range strings.Lines(string(output)) {
-		if fields := strings.Fields(line); len(fields) > 0 {
-			units = append(units, fields[0])
-		}
+	for _, row := range rows {
+		units = append(units, row[0])
 	}
-	return units, nil
+	return units, err
 }
 
 // States returns the states of units, in their order, with one call of systemctl. It ignores templates.
@@ -98,15 +93,13 @@ func (m Manager) failedDependencies(ctx context.Context, unit string) (failed []
 // waitsFor returns the units with running jobs for which the job of a unit waits: those after which it starts, and
 // those after which these start.
 func (m Manager) waitsFor(ctx context.Context, unit string) ([]string, error) {
-	output, err := m.Runner.Run(ctx, systemctl, "list-jobs", "--no-legend", "--no-pager", "--full")
+	jobs, err := m.list(ctx, "list-jobs")
 	if err != nil {
 		return nil, err
 	}
 	isWaiting := map[string]bool{}
-	for line := range strings.Lines(string(output)) {
-		if fields := strings.Fields(line); len(fields) >= 4 { // number, unit, type, state
-			isWaiting[fields[1]] = fields[3] == "waiting"
-		}
+	for _, job := range jobs { // number, unit, type, state
+		isWaiting[job[1]] = job[3] == "waiting"
 	}
 	if !isWaiting[unit] {
 		return nil, nil
@@ -157,9 +150,28 @@ func (p properties) number(name string) int {
 	return number
 }
 
-// show returns properties of units, in the order of the units. Their values have no line breaks.
+// list returns the rows of a list of systemctl. Each has four columns or more.
+func (m Manager) list(ctx context.Context, verb string, arguments ...string) (rows [][]string, _ error) {
+	output, err := m.Runner.Run(ctx, systemctl, append([]string{verb, "--plain", "--no-legend", "--no-pager", "--full"}, arguments...)...)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(output)) {
+		if row := strings.Fields(line); len(row) >= 4 {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// withoutTemplates leaves out templates: systemd loads only their instances.
+func withoutTemplates(units []string) []string {
+	return slices.DeleteFunc(slices.Clone(units), func(unit string) bool { return strings.Contains(unit, "@.") })
+}
+
+// show returns properties of units, in the order of the units, without templates. Their values have no line breaks.
 func (m Manager) show(ctx context.Context, units []string, names ...string) (all []properties, _ error) {
-	units = slices.DeleteFunc(slices.Clone(units), func(unit string) bool { return strings.Contains(unit, "@.") })
+	units = withoutTemplates(units)
 	if len(units) == 0 {
 		return nil, nil // without a unit, systemctl shows the properties of systemd itself
 	}
