@@ -4,10 +4,8 @@
 package service
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,16 +13,12 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/apiserver"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/configserver"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -66,72 +60,6 @@ type Service struct {
 
 	// unitInterval is the time between two looks at the units of the host, by default unitInterval.
 	unitInterval time.Duration
-}
-
-// connection is how the agent reaches the servers.
-type connection struct {
-	node    string
-	server  kubelet.APIServer
-	cluster *apiserver.Client
-	source  *configserver.Client
-	// settings is the file of settings that source was created with.
-	settings []byte
-}
-
-// connect returns the connection. The error is kubelet.ErrNotJoined if the host has not joined yet.
-func (s *Service) connect() (*connection, error) {
-	host := kubelet.Host{Root: s.Root}
-	certificate, err := host.Certificate()
-	if err != nil {
-		return nil, err
-	}
-	c := &connection{}
-	if c.node, err = kubelet.NodeName(certificate); err != nil {
-		return nil, err
-	}
-	if c.server, err = host.APIServer(); err != nil {
-		return nil, err
-	}
-	c.cluster = apiserver.New(c.server, c.node, host.Certificate)
-	if c.settings, err = s.readSettings(); err == nil {
-		c.source, err = configServer(c.settings, host.Certificate)
-	}
-	if err != nil {
-		return c, &settingsError{err}
-	}
-	return c, nil
-}
-
-// settingsError means that the settings are missing or damaged. The connection to the API server does not need them.
-type settingsError struct{ err error }
-
-func (e *settingsError) Error() string {
-	return "the agent can't reach the config server: " + e.err.Error() + ": write the file again, or replace the host"
-}
-func (e *settingsError) Unwrap() error { return e.err }
-
-func (s *Service) readSettings() ([]byte, error) {
-	return s.Root.ReadFile(strings.TrimPrefix(assignment.SettingsPath, "/"))
-}
-
-// errOtherSettings means that an update changed how the config server is reached.
-var errOtherSettings = errors.New(assignment.SettingsPath + " changed: the agent starts again")
-
-// checkSettings returns errOtherSettings if the settings are not those of the connection any more. Settings that can't
-// be read are a difference that the agent reports.
-func (s *Service) checkSettings(c *connection) error {
-	if now, err := s.readSettings(); err != nil || bytes.Equal(now, c.settings) {
-		return nil //nolint:nilerr // the agent goes on with the settings that it has
-	}
-	return errOtherSettings
-}
-
-func configServer(raw []byte, certificate func() (*tls.Certificate, error)) (*configserver.Client, error) {
-	settings, err := assignment.ReadSettings(raw)
-	if err != nil {
-		return nil, err
-	}
-	return configserver.New(settings, certificate)
 }
 
 // Run runs the agent until the context ends. It returns agent.ErrReplaced if its program was replaced, and other errors
@@ -189,19 +117,28 @@ func (s *Service) Run(ctx context.Context) error {
 	return err
 }
 
-// logging returns a function that logs whether the Node is known when that changes, and why not.
-func (s *Service) logging(see func(agent.Node)) func(agent.Node) {
-	last := agent.Node{Known: true}
-	return func(node agent.Node) {
-		switch {
-		case !node.Known && node.Problem != last.Problem:
-			s.Log.Warn("the agent can't read its Node from the API server", "error", node.Problem)
-		case node.Known && !last.Known:
-			s.Log.Info("the agent reads its Node again")
-		}
-		last = node
-		see(node)
+// Check does what a start of the agent does, as far as that changes nothing: it reads everything, and reaches both
+// servers. It is for a program that is to replace the running one.
+func (s *Service) Check(ctx context.Context) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
 	}
+	if err := hostfiles.CheckJournal(s.Root, hostfiles.Options{}); err != nil {
+		return err
+	}
+	if err := agent.CheckState(s.Root, StateDirectory); err != nil {
+		return err
+	}
+	if _, err := c.cluster.Renewed(ctx); err != nil {
+		return fmt.Errorf("read from the API server: %w", err)
+	}
+	document, err := c.source.Assignment(ctx)
+	if err != nil {
+		return fmt.Errorf("download the assignment: %w", err)
+	}
+	_, err = assignment.Read(document)
+	return err
 }
 
 // loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at units. A
@@ -270,41 +207,6 @@ func retryAfter(failures int) time.Duration {
 	return wait/2 + rand.N(wait/2)
 }
 
-// waitForJoin returns the connection once the host has joined its cluster.
-func (s *Service) waitForJoin(ctx context.Context) (*connection, error) {
-	for isLogged := false; ; isLogged = true {
-		c, err := s.connect()
-		if !errors.Is(err, kubelet.ErrNotJoined) {
-			return c, err
-		}
-		if !isLogged {
-			s.Log.Info("the agent waits until the host has joined its cluster", "reason", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(joinInterval):
-		}
-	}
-}
-
-// waitAfter waits after the watch failed. If the kubelet's API server is another one since, the agent must start again.
-func (s *Service) waitAfter(ctx context.Context, cancel context.CancelCauseFunc, c *connection, failures int) {
-	if failures%failuresBeforeRestart == 0 {
-		now, err := kubelet.Host{Root: s.Root}.APIServer()
-		if err == nil && (now.URL.String() != c.server.URL.String() || !now.CAs.Equal(c.server.CAs)) {
-			cancel(errors.New("the API server in the kubelet's kubeconfig changed: the agent starts again"))
-			return
-		}
-	}
-	timer := time.NewTimer(retryAfter(failures))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 // reportOnly reports why the agent can't work, and changes nothing, until the context ends. Errors that another start
 // can solve are returned.
 func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, problem error) error {
@@ -346,30 +248,6 @@ func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, 
 	}
 }
 
-// Check does what a start of the agent does, as far as that changes nothing: it reads everything, and reaches both
-// servers. It is for a program that is to replace the running one.
-func (s *Service) Check(ctx context.Context) error {
-	c, err := s.connect()
-	if err != nil {
-		return err
-	}
-	if err := hostfiles.CheckJournal(s.Root, hostfiles.Options{}); err != nil {
-		return err
-	}
-	if err := agent.CheckState(s.Root, StateDirectory); err != nil {
-		return err
-	}
-	if _, err := c.cluster.Renewed(ctx); err != nil {
-		return fmt.Errorf("read from the API server: %w", err)
-	}
-	document, err := c.source.Assignment(ctx)
-	if err != nil {
-		return fmt.Errorf("download the assignment: %w", err)
-	}
-	_, err = assignment.Read(document)
-	return err
-}
-
 // releaseMemory returns memory to the host after work that needed much.
 func releaseMemory() {
 	var stats runtime.MemStats
@@ -377,39 +255,4 @@ func releaseMemory() {
 	if stats.HeapSys-stats.HeapReleased > idleMemory {
 		debug.FreeOSMemory()
 	}
-}
-
-// latest is the Node as it was seen last. changed has a value after it changed.
-type latest struct {
-	mu      sync.Mutex
-	node    agent.Node
-	see     func(agent.Node)
-	changed chan struct{}
-}
-
-func newLatest() *latest { return &latest{changed: make(chan struct{}, 1), see: func(agent.Node) {}} }
-
-// follow calls a function with the Node now and whenever it is seen.
-func (l *latest) follow(see func(agent.Node)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.see = see
-	see(l.node)
-}
-
-func (l *latest) set(node agent.Node) {
-	l.mu.Lock()
-	l.node = node
-	l.see(node)
-	l.mu.Unlock()
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (l *latest) get() agent.Node {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.node
 }
