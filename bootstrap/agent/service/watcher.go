@@ -208,15 +208,6 @@ func (w *watcher) lookAgain() (isChanged bool) {
 // directories returns the names that matter in the directories of the paths that exist now, nil for all.
 func (w *watcher) directories(lookup *hostfiles.Lookup) map[string]map[string]bool {
 	names := map[string]map[string]bool{}
-	add := func(directory, name string) {
-		if all, exists := names[directory]; exists && all == nil {
-			return
-		}
-		if names[directory] == nil {
-			names[directory] = map[string]bool{}
-		}
-		names[directory][name] = true
-	}
 	isThere := map[string]bool{}
 	for _, watched := range w.paths {
 		directory, name := filepath.Split(filepath.Join(w.root.Name(), watched))
@@ -236,11 +227,15 @@ func (w *watcher) directories(lookup *hostfiles.Lookup) map[string]map[string]bo
 			}
 			directory, name = filepath.Dir(directory), filepath.Base(directory)
 		}
-		if name == "" {
+		matter, exists := names[directory]
+		switch {
+		case name == "":
 			names[directory] = nil
-			continue
+		case !exists:
+			names[directory] = map[string]bool{name: true}
+		case matter != nil:
+			matter[name] = true
 		}
-		add(directory, name)
 	}
 	return names
 }
