@@ -36,8 +36,8 @@ type facts struct {
 	// needed are objects that must be moved, of kinds that clusterctl may not read, and referrers what refers to them.
 	needed    []client.Object
 	referrers map[types.UID]string
-	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorValidates is true when the
-	// webhooks of the latter have failurePolicy Fail.
+	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorValidates is true when
+	// the webhooks of the latter have failurePolicy Fail.
 	ironic, operator  []appsv1.Deployment
 	operatorValidates bool
 	// poolboot are the Deployments of Poolboot.
