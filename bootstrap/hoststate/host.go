@@ -91,10 +91,14 @@ func OfPool(
 	return hosts
 }
 
+// maxNotReplaced is the maximum number of hosts that NotReplaced returns, more than a pool has: users who can write the
+// status of a pool can set its capacity to any number.
+const maxNotReplaced = 10_000
+
 // NotReplaced returns the hosts that count for those of a pool that are gone and whose replacements have not joined.
 // joined is how many hosts the pool has.
 func NotReplaced(p *poolv1.MachineConfigPool, joined int) []rollout.Host {
-	hosts := make([]rollout.Host, max(int(p.Status.CapacityMachineCount)-joined, 0))
+	hosts := make([]rollout.Host, min(max(int(p.Status.CapacityMachineCount)-joined, 0), maxNotReplaced))
 	for i := range hosts {
 		hosts[i] = rollout.Host{Name: fmt.Sprintf("(not replaced: %d)", i+1), IsUnavailable: true, IsExcluded: true}
 	}

@@ -1,11 +1,13 @@
 package ignition
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -61,6 +63,14 @@ func (g *guard) checkParents(c Config) {
 
 func (p hostPath) path() string { return strings.ReplaceAll(p.key, "\x00", "/") }
 
+// homeOf returns the home directory of a user, as long as the host has no other default.
+func homeOf(user types.PasswdUser) string {
+	if user.Name == "root" {
+		return "/root"
+	}
+	return cmp.Or(ptr.Deref(user.HomeDir, ""), "/home/"+user.Name)
+}
+
 // hostPathsOf returns the paths that a configuration writes, in the order of their keys. It leaves out symbolic links:
 // Ignition itself refuses what is below them.
 func hostPathsOf(c Config) (paths []hostPath) {
@@ -84,6 +94,11 @@ func hostPathsOf(c Config) (paths []hostPath) {
 		if at := ptr.Deref(filesystem.Path, ""); at != "" {
 			add(at, fmt.Sprintf("storage.filesystems[%d]", i), ".path", "")
 			paths[len(paths)-1].exists = true
+		}
+	}
+	for i, user := range c.Passwd.Users { // Ignition writes keys before files
+		if len(user.SSHAuthorizedKeys) > 0 {
+			add(homeOf(user)+"/.ssh/authorized_keys", fmt.Sprintf("passwd.users[%d]", i), ".sshAuthorizedKeys", "")
 		}
 	}
 	hasPresets := false

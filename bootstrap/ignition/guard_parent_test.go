@@ -31,6 +31,10 @@ var _ = Describe("A configuration that needs a directory where it has something 
 			"storage.filesystems[0].path: /var/x must be a directory, but is a file too"),
 		Entry("a file system below a file", `"storage":{"files":[{"path":"/var/x"}],"filesystems":[{"device":"/dev/a","format":"xfs","path":"/var/x/y"}]}`,
 			"storage.filesystems[0].path: /var/x/y is below /var/x, which is a file"),
+		Entry("a file where SSH keys are", `"storage":{"files":[{"path":"/home/a/.ssh"}]},"passwd":{"users":[{"name":"a","sshAuthorizedKeys":["x"]}]}`,
+			"passwd.users[0].sshAuthorizedKeys: /home/a/.ssh/authorized_keys is below /home/a/.ssh, which is a file"),
+		Entry("a file as the home directory of a user with SSH keys", `"storage":{"files":[{"path":"/srv/a"}]},"passwd":{"users":[{"name":"a","homeDir":"/srv/a","sshAuthorizedKeys":["x"]}]}`,
+			"passwd.users[0].sshAuthorizedKeys: /srv/a/.ssh/authorized_keys is below /srv/a, which is a file"),
 	)
 
 	DescribeTable("is not one with",
@@ -43,6 +47,7 @@ var _ = Describe("A configuration that needs a directory where it has something 
 			"links":[{"path":"/etc/systemd/system/multi-user.target.wants/a.service","target":"/etc/systemd/system/a.service"}]},
 			"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Unit]","dropins":[{"name":"1.conf","contents":"[Unit]"}]}]}`),
 		Entry("files in a file system", `"storage":{"directories":[{"path":"/var/x"}],"files":[{"path":"/var/x/y"}],"filesystems":[{"device":"/dev/a","format":"xfs","path":"/var/x"}]}`),
+		Entry("a file of SSH keys beside those of the user", `"storage":{"files":[{"path":"/home/a/.ssh/authorized_keys"}]},"passwd":{"users":[{"name":"a","sshAuthorizedKeys":["x"]}]}`),
 		Entry("a unit without contents", `"storage":{"directories":[{"path":"/etc/systemd/system/a.service.d"}]},"systemd":{"units":[{"name":"a.service","mask":false,"contents":""}]}`),
 	)
 })

@@ -10,6 +10,7 @@ import (
 	"github.com/vincent-petithory/dataurl"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 )
 
 // repeat returns a list of count items.
@@ -113,6 +114,57 @@ var _ = Describe("A configuration that is expensive to check", func() {
 		Expect(ignition.Guard(parse(storage("files", packed("/opt/a")+","+packed("/opt/b"))))).To(MatchError("storage.files[1].contents: /opt/b: the contents are too large to be checked after decompression: make them smaller"))
 		Expect(ignition.Guard(parse(storage("files", packed("/etc/tmpfiles.d/a.conf"))))).To(MatchError(HavePrefix(exhausted)))
 	})
+
+	DescribeTable("is refused before Ignition's own parser reads too many values, and the error names the number, if",
+		func(version, entry string) {
+			const count = 10_001
+			list := repeat(count, func(i int) string { return fmt.Sprintf(entry, i) })
+			_, err := ignition.Parse([]byte(`{"ignition":{"version":"` + version + `"},"storage":{"files":[` + list + `]}}`))
+			Expect(err).To(MatchError(MatchRegexp("^the document has [0-9]{5} values, and only 20000 are read of one that is not valid, .*: split it into several")))
+		},
+		Entry("its paths are relative", "3.5.0", `{"path":"a%d"}`),
+		Entry("its modes have special bits", "3.5.0", `{"path":"/opt/%d","mode":2048}`),
+		Entry("it is of an old spec version", "2.2.0", `{"filesystem":"root","path":"/opt/%d"}`),
+		Entry("it is of spec version 3.1", "3.1.0", `{"path":"/opt/%d"}`),
+		Entry("it is of the newest spec version", "3.6.0", `{"path":"/opt/%d"}`),
+	)
+
+	It("has as many values as fit into an object if it is valid and of a common spec version", func() {
+		_, err := ignition.Parse([]byte(storage("files", repeat(20_000, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d"}`, i) }))))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("does not count what is in texts as values", func() {
+		_, err := ignition.Parse([]byte(`{"ignition":{"version":"3.6.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\n` + strings.Repeat(`A=\"{[,\n`, 30_000) + `"}]}}`))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	DescribeTable("is refused before Butane translates it, and the error names the number, with",
+		func(document, want string) {
+			_, err := butane.Parse("variant: fcos\nversion: 1.5.0\n" + document)
+			Expect(err).To(MatchError(MatchRegexp("^" + want + "$")))
+		},
+		Entry("many entries", "storage:\n  files:\n"+strings.Repeat("  - path: /opt/a\n", 4000),
+			"there are 120[0-9]{2} keys and values after aliases are replaced, and at most 10000 are allowed: split the document into several"),
+		Entry("aliases of aliases", "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n",
+			"there are 1[0-9]{4} keys and values after aliases are replaced, and at most 10000 are allowed: split the document into several"),
+		Entry("many aliases of a large text", "a: &a "+strings.Repeat("a", 100_000)+"\nb: ["+strings.Repeat("*a,", 30)+"]\n",
+			"keys and values have 31000[0-9]{2} bytes after aliases are replaced, and at most 2097152 are allowed: use fewer aliases"),
+		Entry("many mirrored disks", "boot_device:\n  mirror:\n    devices: ["+strings.Repeat("/dev/a,", 101)+"]\n",
+			"boot_device.mirror.devices: there are 101 disks, and at most 100 are mirrored: remove disks"),
+	)
+
+	DescribeTable("has at most 100 problems of Butane in an error, and their number, which the API server joins in much more time",
+		func(document string) {
+			_, err := butane.Parse("variant: fcos\nversion: 1.5.0\n" + document)
+			var refused *ignition.ParseError
+			Expect(errors.As(err, &refused)).To(BeTrue())
+			Expect(refused.Problems).To(HaveLen(100))
+			Expect(err).To(MatchError(MatchRegexp("; and [0-9]{3,4} more problems$")))
+		},
+		Entry("about entries", "systemd:\n  units:\n"+strings.Repeat("  - name: a\n    name_: b\n", 1000)),
+		Entry("about types", "storage:\n  files:\n"+strings.Repeat("  - path: [1]\n", 1000)),
+	)
 
 	It("has no kubelet configuration of more than 64 KiB", func() {
 		Expect(ignition.Guard(parse(fileWith("/etc/kubernetes/kubelet.conf.d/a.conf", kubeletType+strings.Repeat("#", 64<<10))))).To(MatchError(ContainSubstring("at most 65536 are read")))

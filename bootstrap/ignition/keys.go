@@ -57,9 +57,9 @@ func CheckKeys(raw []byte) (warnings []Problem, err error) {
 		}
 	}
 	if len(c.lost) > 0 {
-		return limitProblems(c.warnings), &ParseError{Problems: limitProblems(c.lost)}
+		return LimitProblems(c.warnings), &ParseError{Problems: LimitProblems(c.lost)}
 	}
-	return limitProblems(c.warnings), nil
+	return LimitProblems(c.warnings), nil
 }
 
 // keyCheck finds the unknown keys of one document.

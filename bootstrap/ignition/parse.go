@@ -37,6 +37,9 @@ func parse(raw []byte) (Config, error) {
 	if err := checkDocument(raw); err != nil {
 		return Config{}, err
 	}
+	if err := checkValues(raw); err != nil {
+		return Config{}, err
+	}
 	version, err := specVersion(raw)
 	if err != nil {
 		return Config{}, err

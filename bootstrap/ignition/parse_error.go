@@ -60,8 +60,9 @@ func newParseError(path, message string) *ParseError {
 // maxProblems is the maximum number of problems of one configuration that are described.
 const maxProblems = 100
 
-// limitProblems returns the first problems, and in the last of these how many more there are.
-func limitProblems(problems []Problem) []Problem {
+// LimitProblems returns the first 100 problems, and in the last of these how many more there are. The API server joins
+// the errors of an object in more than the time that is proportional to their number.
+func LimitProblems(problems []Problem) []Problem {
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = slices.Clone(problems[:maxProblems])
 		problems[maxProblems-1].Message += fmt.Sprintf("; and %d more problems", more)
@@ -86,7 +87,7 @@ func fatalProblems(entries report.Report) []Problem {
 			addProblem(&problems, func() Problem { return NewProblem(entry) })
 		}
 	}
-	return limitProblems(problems)
+	return LimitProblems(problems)
 }
 
 // NewProblem returns the problem in an entry of a report, with what to do about it.
@@ -122,7 +123,7 @@ func decodeError(raw []byte, err error, of reflect.Type) error {
 			problems = append(problems, Problem{Path: mistake.Path, Message: mistake.Message + hint})
 		}
 		if len(problems) > 0 {
-			return &ParseError{Problems: limitProblems(problems)}
+			return &ParseError{Problems: LimitProblems(problems)}
 		}
 	}
 	return newParseError("", err.Error())

@@ -130,7 +130,7 @@ func spec2Error(raw []byte, entries report.Report, err error) error {
 	if len(problems) == 0 {
 		return newParseError("", err.Error())
 	}
-	return &ParseError{Problems: limitProblems(problems)}
+	return &ParseError{Problems: LimitProblems(problems)}
 }
 
 // entry is a file, directory or link, and its place in the document.
@@ -194,7 +194,7 @@ func checkConvertible(config types2_4.Config) error {
 		}
 	}
 	if len(problems) > 0 {
-		return &ParseError{Problems: limitProblems(problems)}
+		return &ParseError{Problems: LimitProblems(problems)}
 	}
 	return nil
 }

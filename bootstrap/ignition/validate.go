@@ -59,7 +59,7 @@ func ValidateMerged(c Config) error {
 		return nil
 	}
 	if problems := mergedProblems(light); len(problems) > 0 {
-		return &ParseError{Problems: limitProblems(problems)}
+		return &ParseError{Problems: LimitProblems(problems)}
 	}
 	return Validate(light)
 }

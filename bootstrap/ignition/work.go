@@ -16,7 +16,38 @@ const (
 	// maxTemplateBytes is the maximum number of bytes of templates that Ignition reads when it validates a
 	// configuration: a template once for each of its instances that is enabled.
 	maxTemplateBytes = 10_000_000
+	// maxParsedValues is the maximum number of values of a document that Ignition's own parser reads: it takes up to
+	// 0.1 ms for each.
+	maxParsedValues = 20_000
 )
+
+// checkValues returns a *ParseError if a document has too many values for Ignition's own parser, which reads it if it
+// is not valid, or not of a common spec version.
+func checkValues(raw []byte) error {
+	if count := countValues(raw); count > maxParsedValues {
+		return newParseError("", fmt.Sprintf("the document has %d values, and only %d are read of one that is not valid, has special bits in a mode, or is not of a spec version from 3.2.0 to 3.5.0: "+
+			"split it into several, or use spec version 3.5.0 and find the mistake with a part of it", count, maxParsedValues))
+	}
+	return nil
+}
+
+// countValues returns about how many values a JSON document has, without those that are keys.
+func countValues(raw []byte) (count int) {
+	inString := false
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			inString = !inString
+		case '\\':
+			i++ // outside of strings, the document is malformed
+		case ',', '{', '[':
+			if !inString {
+				count++
+			}
+		}
+	}
+	return count
+}
 
 // work counts what Ignition does for a configuration in more than the time that is proportional to its size.
 type work struct{ links, nodes, partitionPairs, templateBytes int }

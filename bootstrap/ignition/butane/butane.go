@@ -60,7 +60,7 @@ func ParseMachineConfig(text, folder string) ([]byte, error) { return translate(
 
 // translate translates a Butane configuration to Ignition or, of VariantOpenShift, to a MachineConfig.
 func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
-	if err := refuseMore(text); err != nil {
+	if err := checkDocuments(text); err != nil {
 		return nil, err
 	}
 	translated, entries, err := butane.TranslateBytes([]byte(text), common.TranslateBytesOptions{
@@ -81,19 +81,23 @@ func translate(text, folder string, onlyIgnition bool) ([]byte, error) {
 	}
 	switch {
 	case len(problems) > 0:
-		return nil, &ignition.ParseError{Problems: problems}
+		return nil, &ignition.ParseError{Problems: ignition.LimitProblems(problems)}
 	case err != nil:
 		return nil, explain(text, err)
 	}
 	return translated, nil
 }
 
-// refuseMore refuses documents after the first one, which Butane does not read. Empty ones are no loss.
-func refuseMore(text string) error {
+// checkDocuments refuses what is too much work for Butane, and documents after the first one, which Butane does not
+// read. Empty ones are no loss.
+func checkDocuments(text string) error {
 	documents := yaml.NewDecoder(strings.NewReader(text))
 	var document yaml.Node
 	if documents.Decode(&document) != nil {
 		return nil //nolint:nilerr // Butane reports it.
+	}
+	if err := checkSize(&document); err != nil {
+		return err
 	}
 	for {
 		err := documents.Decode(&document)

@@ -85,6 +85,7 @@ func explainYAML(detail string) *ignition.ParseError {
 		problem.Message = explainType(problem.Message)
 		all.Problems = append(all.Problems, problem)
 	}
+	all.Problems = ignition.LimitProblems(all.Problems)
 	return all
 }
 
