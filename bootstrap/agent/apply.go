@@ -212,7 +212,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if a.journal.Reboots >= maxReboots {
 		why := fmt.Sprintf("the host has not rebooted, although that was requested %d times", maxReboots)
 		if a.journal.Phase == returning {
-			return a.endUndo(append(slices.Clone(a.journal.UndoErrors), why+": reboot it")...)
+			return a.endUndo(append(a.undoProblems(), why+": reboot it")...)
 		}
 		return a.fail("%s", why)
 	}
@@ -250,7 +250,5 @@ func (a *Agent) commit() (time.Duration, error) {
 	}
 	a.current, a.retriedAt = nil, 0
 	a.CheckSoon()
-	return a.enter(idle, func(j *journal) {
-		*j = journal{Phase: idle, Current: target, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
-	})
+	return a.enter(idle, func(j *journal) { *j = j.settled(target) })
 }

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 )
 
 // phase is how far the agent is.
@@ -81,8 +83,9 @@ type journal struct {
 	Step int `json:"step,omitempty"`
 	// IsUnread is set if the documents of the update that is undone can't be read: then only files return.
 	IsUnread bool `json:"isUnread,omitempty"`
-	// UndoErrors are what failed in the undo besides operations, such as units that did not stop. A reboot ends that.
-	UndoErrors []string `json:"undoErrors,omitempty"`
+	// UndoErrors are the errors of steps of the undo besides those of operations, by what they restore, such as units
+	// that did not stop. A reboot ends that.
+	UndoErrors map[string]string `json:"undoErrors,omitempty"`
 	// Failed is the update that is undone, or that was undone last. It is not tried again.
 	Failed *failure `json:"failed,omitempty"`
 	// LeftOver are the operations that undos could not carry out. Of files, hostfiles has a record. Retries counts the
@@ -97,12 +100,24 @@ type journal struct {
 	RefusedProgram *failure `json:"refusedProgram,omitempty"`
 }
 
+// settled returns the journal of a host that has a configuration, and no update in progress.
+func (j *journal) settled(current string) journal {
+	return journal{Phase: idle, Current: current, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
+}
+
 // failure is something that failed, by its revision or hash, and why.
 type failure struct {
 	Of  string `json:"of"`
 	Why string `json:"why"`
 	// IsSuperseded is set if an update is undone because the host should run another revision. It can be tried again.
 	IsSuperseded bool `json:"isSuperseded,omitempty"`
+}
+
+// with returns the failure with a text after the reason.
+func (f *failure) with(text string) *failure {
+	more := *f
+	more.Why = shorten(f.Why+text, agentv1.MaxReason)
+	return &more
 }
 
 // journalVersion is the version of the format of the journal.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,10 +64,14 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 			a.Log.Error("an entry could not be restored", "entry", entry.String(), "error", entry.Why)
 		}
 		if _, err := a.enter(undoing, func(j *journal) {
-			j.Step, j.Starts, j.LeftOver = j.Step+1, 0, withLeft(j.LeftOver, left)
+			j.Step, j.Starts, j.LeftOver, j.UndoErrors = j.Step+1, 0, withLeft(j.LeftOver, left), maps.Clone(j.UndoErrors)
+			delete(j.UndoErrors, step.what) // of an earlier try
 			if err != nil {
 				a.Log.Error("a step of the undo failed", "step", step.what, "error", err)
-				j.UndoErrors = append(slices.Clone(j.UndoErrors), shorten(step.what+": "+err.Error(), maxLeftWhy))
+				if j.UndoErrors == nil {
+					j.UndoErrors = map[string]string{}
+				}
+				j.UndoErrors[step.what] = shorten(err.Error(), maxLeftWhy)
 			}
 		}); err != nil {
 			return now, err
@@ -80,7 +85,15 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
 		return a.enter(returning, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
 	}
-	return a.endUndo(a.journal.UndoErrors...)
+	return a.endUndo(a.undoProblems()...)
+}
+
+// undoProblems returns the errors of the undo besides those of operations, for people.
+func (a *Agent) undoProblems() (problems []string) {
+	for _, what := range slices.Sorted(maps.Keys(a.journal.UndoErrors)) {
+		problems = append(problems, what+": "+a.journal.UndoErrors[what])
+	}
+	return problems
 }
 
 // loadUndone returns the update that is undone, nil if its documents can't be read. That is recorded, and stays so.
@@ -96,12 +109,9 @@ func (a *Agent) loadUndone() (*hostUpdate, error) {
 		return nil, err
 	}
 	a.Log.Error("only files are restored, because the update can't be read", "error", err)
-	_, err = a.enter(undoing, func(j *journal) {
-		failed := *j.Failed
-		failed.Why = shorten(failed.Why+"\nOnly files were restored, because the update can't be read: "+err.Error()+
-			". Users, units and kernel arguments that it added can be left over: remove them, or replace the host.", agentv1.MaxReason)
-		j.IsUnread, j.Step, j.Failed = true, 0, &failed
-	})
+	why := "\nOnly files were restored, because the update can't be read: " + err.Error() +
+		". Users, units and kernel arguments that it added can be left over: remove them, or replace the host."
+	_, err = a.enter(undoing, func(j *journal) { j.IsUnread, j.Step, j.Failed = true, 0, j.Failed.with(why) })
 	return nil, err
 }
 
@@ -119,13 +129,13 @@ func (a *Agent) endUndo(problems ...string) (time.Duration, error) {
 	a.CheckSoon()
 	a.retriedAt = 0
 	return a.enter(idle, func(j *journal) {
-		failed := *j.Failed
+		failed := j.Failed
 		for _, problem := range problems {
-			failed.Why = shorten(failed.Why+"\nAfter the update was undone: "+problem, agentv1.MaxReason)
+			failed = failed.with("\nAfter the update was undone: " + problem)
 		}
-		*j = journal{Phase: idle, Current: j.Current, Failed: &failed, LeftOver: j.LeftOver, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram}
-		if failed.IsSuperseded {
-			j.Failed = nil
+		*j = j.settled(j.Current)
+		if !failed.IsSuperseded {
+			j.Failed = failed
 		}
 	})
 }
@@ -156,7 +166,10 @@ func (a *Agent) undoSteps(u *hostUpdate) []undoStep {
 		undoStep{what: "units", run: func(ctx context.Context) error { return a.undoActions(ctx, u) }},
 		undoStep{what: "the second try", run: func(ctx context.Context) error {
 			a.retryFiles()
-			return a.retryLeftOver(ctx, a.journal.Target)
+			if err := a.retryLeftOver(ctx, a.journal.Target); err != nil { // it stays left over
+				a.Log.Error("what is left over could not be restored", "error", err)
+			}
+			return nil
 		}},
 	)
 }
@@ -249,7 +262,9 @@ func (a *Agent) undoActions(ctx context.Context, u *hostUpdate) error {
 	failed = errors.Join(failed, a.startUnits(ctx, unitsToStart(u.plan.Undo)))
 	if failed != nil && ctx.Err() == nil {
 		a.Log.Error("an action failed after the update was undone", "error", failed)
-		a.journal.Failed.Why = shorten(a.journal.Failed.Why+"\nAfter the update was undone: "+failed.Error(), agentv1.MaxReason)
+		if _, err := a.enter(undoing, func(j *journal) { j.Failed = j.Failed.with("\nAfter the update was undone: " + failed.Error()) }); err != nil {
+			return err
+		}
 	}
 	return left
 }

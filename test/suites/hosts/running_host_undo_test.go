@@ -63,7 +63,8 @@ func describeUndo(host func() *runningHost) {
 	It("gives back what entries replaced in the image, when they end and when that is undone", func(ctx SpecContext) {
 		h := host()
 		const link = "/etc/alternatives/iptables"
-		ofImage := h.Run(ctx, "readlink", link)
+		ofImage, err := h.Run(ctx, "readlink", link)
+		Expect(err).NotTo(HaveOccurred())
 		replacing := func(text string) map[string]any {
 			config := h.config(text)
 			config["storage"].(map[string]any)["links"] = []map[string]any{{"path": link, "target": "/bin/true", "overwrite": true}}
