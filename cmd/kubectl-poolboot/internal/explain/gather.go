@@ -180,10 +180,24 @@ func (g *gatherer) readHost(ctx context.Context, s *subject) (err error) {
 
 // readMetal3 reads what else Metal3 depends on. Files do not contain it.
 func (g *gatherer) readMetal3(ctx context.Context, s *subject) {
-	if g.source.InFiles || s.bmh == nil {
+	var err error
+	switch {
+	case g.source.InFiles:
+		return
+	case s.bmh != nil:
+		s.trouble = host.Trouble(s.bmh)
+	case record.HostKindOf(s.config) == record.BareMetalHost: // it is not being provisioned
+		bmh := &bmov1alpha1.BareMetalHost{}
+		key := client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Spec.Host.BareMetalHostName}
+		if err = g.source.Get(ctx, key, bmh); err == nil {
+			s.trouble = host.Trouble(bmh)
+		} else if !apierrors.IsNotFound(err) {
+			s.addUnseen("BareMetalHost "+key.Name, err)
+		}
+		return
+	default:
 		return
 	}
-	var err error
 	if s.missingSecrets, _, err = host.MissingSecrets(ctx, g.source, s.bmh, s.config.Status.DataSecretName); err != nil {
 		s.addUnseen("Secrets of BareMetalHost "+s.bmh.Name, err)
 	}

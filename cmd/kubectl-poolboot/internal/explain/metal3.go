@@ -10,11 +10,8 @@ import (
 
 // addMetal3Tasks adds what a person has to do because Metal3 does not get on with the host.
 func (b *bootReport) addMetal3Tasks(s *subject) {
-	if s.bmh == nil {
-		return
-	}
-	if trouble := host.Trouble(s.bmh); trouble != "" {
-		b.Todo = append(b.Todo, trouble+". Metal3 tries again by itself: if it fails again, check the BMC and the console of the host, its image, and the log of the baremetal-operator")
+	if s.trouble != "" {
+		b.Todo = append(b.Todo, s.trouble+". Metal3 tries again by itself: if it fails again, check the BMC and the console of the host, its image, and the log of the baremetal-operator")
 	}
 	b.Todo = append(b.Todo, s.missingSecrets...)
 }

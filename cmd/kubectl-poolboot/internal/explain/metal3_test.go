@@ -86,6 +86,19 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		Expect(explained()).To(BeEmpty(), "an installed host needs no Secrets, and what failed before does not matter")
 	})
 
+	It("prints the error of a BareMetalHost without a Machine that is not being provisioned", func() {
+		free := &bmov1alpha1.BareMetalHost{ObjectMeta: meta("rack1-u12")}
+		free.Status.Provisioning.State = bmov1alpha1.StateAvailable
+		free.Status.ErrorType, free.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "BMC unreachable"
+		config.OwnerReferences = nil
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}
+		config.Status.NodeRef.Name = "rack1-u12"
+		to := clitest.NewFakeConnection([]string{infra, clitest.Pool("infra-1", "worker")}, config, free)
+		to.Own = clitest.NewFakeClientBuilder().Build()
+		r := clitest.RunOn(to, New, "explain", "node", "rack1-u12")
+		Expect(r.Out).To(ContainSubstring("BareMetalHost edge/rack1-u12 is available and has a power management error: BMC unreachable. Metal3 tries again"), r.ErrOut)
+	})
+
 	It("never advises to remove user data, because Metal3 would install the host without a configuration", func() {
 		bmh.Spec.UserData = &corev1.SecretReference{Name: "gone"}
 		Expect(explained()).To(ConsistOf("spec.userData of BareMetalHost edge/rack1-u12 is Secret gone, which does not exist: set it to Secret " + config.Name))

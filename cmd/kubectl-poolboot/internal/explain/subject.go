@@ -39,6 +39,8 @@ type subject struct {
 	// hardware are the facts of the host's hardware, hardwareFrom where they were found.
 	hardware     *bmov1alpha1.HardwareDetails
 	hardwareFrom string
+	// trouble is why Metal3 does not get on with the BareMetalHost, as it reports it.
+	trouble string
 	// missingSecrets are the Secrets that Metal3 needs to deploy the host and that do not exist, each with what to do.
 	missingSecrets []string
 	// labelSync is Metal3's own sync of labels to the Node.

@@ -50,7 +50,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	case record.IsMachineless(config):
 		h.Host = config.Spec.Host.NodeName
 	}
-	hasConfig := h.Current != "" && h.Current == h.Desired
+	hasConfig := h.runsDesired()
 	if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil {
 		h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, updategate.Resolve(c.Message, p)
 		// What failed with an earlier config can work with this one.
@@ -71,6 +71,9 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	}
 	return h
 }
+
+// runsDesired reports whether the host runs what its pool hands out.
+func (h hostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }
 
 // isSame reports whether everything that is printed of a host is the same.
 func (h hostStatus) isSame(other hostStatus) bool {

@@ -86,14 +86,18 @@ func (o *statusOptions) newTable() *hostTable {
 
 // summary is the state of a rollout.
 type summary struct {
-	pool    *poolv1.MachineConfigPool
-	hosts   []hostStatus
-	updated int
+	pool  *poolv1.MachineConfigPool
+	hosts []hostStatus
+	// running hosts run what the pool hands out. updated ones are complete, too.
+	running, updated int
 }
 
 func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
 	s := summary{pool: p, hosts: hosts}
 	for _, h := range hosts {
+		if h.runsDesired() {
+			s.running++
+		}
 		if h.isUpdated {
 			s.updated++
 		}
@@ -113,7 +117,7 @@ func (s summary) print(o *statusOptions) error {
 }
 
 func (s summary) String() string {
-	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.updated, len(s.hosts), s.pool.Status.Configuration.Name)
+	text := fmt.Sprintf("%s: %d of %d hosts run %s", describe(s.pool), s.running, len(s.hosts), s.pool.Status.Configuration.Name)
 	switch {
 	case !s.pool.Status.Configuration.IsDefined():
 		text = describe(s.pool) + ": it hands out no rendered config yet"

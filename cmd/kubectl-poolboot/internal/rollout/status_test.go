@@ -32,6 +32,13 @@ var _ = Describe("status", func() {
 		Expect(r.Code).To(BeZero())
 	})
 
+	It("counts a host that runs what the pool hands out although its units fail", func() {
+		r := newSite(nil, newHost("a", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UnitsFailingReason, "web.service: it failed")).run("status", "infra")
+		Expect(r.ErrOut).To(ContainSubstring("1 of 1 hosts run rendered-infra-1\n"))
+		Expect(r.ErrOut).To(ContainSubstring("error: PoolbootConfig edge/a-config: UnitsFailing: web.service: it failed"))
+		Expect(r.Code).To(Equal(1))
+	})
+
 	It("does not call a host updated that the manager has not looked at since the pool hands out another config", func() {
 		r := newSite(nil, newHost("a", oldConfig, oldConfig, metav1.ConditionTrue, "Done", "Node a runs "+oldConfig)).run("status", "infra")
 		Expect(words(r.Out)[1]).To(HavePrefix("bmh-a a Waiting rendered-infra-0 rendered-infra-1"))
