@@ -40,6 +40,16 @@ func fileOf(path, contents string) string {
 	return fmt.Sprintf(`{"path":%q,"contents":{"source":%q}}`, path, dataurl.EncodeBytes([]byte(contents)))
 }
 
+// butaneFiles returns Butane with a number of files.
+func butaneFiles(number int) string {
+	text := &strings.Builder{}
+	text.WriteString("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n")
+	for i := range number {
+		fmt.Fprintf(text, "    - path: /opt/%d\n      mode: 0644\n", i)
+	}
+	return text.String()
+}
+
 // BenchmarkHostile measures the processor time of the webhook for the largest MachineConfigs that it accepts, each of
 // another shape that a user can choose. "cpu-ms/op" is without the API server.
 func BenchmarkHostile(b *testing.B) {
@@ -61,10 +71,16 @@ func BenchmarkHostile(b *testing.B) {
 		{"continued", documentOf("systemd", "units", `{"name":"a.mount","contents":`+strconv.Quote("[Mount]\nWhere=/a\nA="+strings.Repeat("\\\n", whole/5)+"b\n")+`}`)},
 		{"tmpfiles", documentOf("storage", "files", fileOf("/etc/tmpfiles.d/a.conf", strings.Repeat("d /opt/a/b\n", whole/15)))},
 		{"gzip", documentOf("storage", "files", `{"path":"/opt/a","contents":{"compression":"gzip","source":"`+dataurl.EncodeBytes(packed.Bytes())+`"}}`)},
+		{"old-spec", strings.Replace(documentOf("storage", "files", listOf(200_000, func(i int) string { return fmt.Sprintf(`{"filesystem":"root","path":"/opt/%05d"}`, i) })), "3.5.0", "2.2.0", 1)},
+		{"butane", butaneFiles(1600)},
 		{"keys", documentOf("passwd", "users", `{"name":"a","sshAuthorizedKeys":[`+listOf(whole, func(i int) string { return fmt.Sprintf(`"a%d"`, i) })+`]}`)},
 	} {
 		b.Run(of.name, func(b *testing.B) {
-			config := &poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: []byte(of.document)}}}
+			spec := poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: []byte(of.document)}}
+			if !strings.HasPrefix(of.document, "{") {
+				spec = poolv1.MachineConfigSpec{Butane: of.document}
+			}
+			config := &poolv1.MachineConfig{Spec: spec}
 			start := processorTime(b)
 			for b.Loop() {
 				if _, errs := validation.MachineConfig(config); len(errs) > 0 {
