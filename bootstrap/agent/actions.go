@@ -20,7 +20,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 		return now, err
 	}
 	if !mayContinue {
-		return a.fail("it was interrupted %d times while units were restarted", maxStarts+1)
+		return a.fail(fmt.Errorf("it was interrupted %d times while units were restarted", maxStarts+1))
 	}
 	work, done := a.carrying.begin(ctx, node, a.journal)
 	defer done()
@@ -30,7 +30,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	u, err := a.loadUpdate()
 	switch {
 	case errors.Is(err, errDocument):
-		return a.fail("%v", err)
+		return a.fail(err)
 	case err != nil:
 		return now, err
 	}
@@ -54,7 +54,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	case work.Err() != nil:
 		return a.supersede()
 	case err != nil:
-		return a.fail("%v%s", err, a.failingUnits(ctx))
+		return a.fail(fmt.Errorf("%w%s", err, a.failingUnits(ctx)))
 	}
 	if u.isRepair() || len(u.plan.Operations) == 0 {
 		return a.enter(committing, nil) // a repair does not depend on the cluster, nor does what changes nothing

@@ -33,7 +33,7 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 		return now, err
 	}
 	if !mayContinue {
-		return a.fail("it was interrupted %d times while the host was changed", maxStarts+1)
+		return a.fail(fmt.Errorf("it was interrupted %d times while the host was changed", maxStarts+1))
 	}
 	work, done := a.carrying.begin(ctx, node, a.journal)
 	defer done()
@@ -41,7 +41,7 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 	switch {
 	case work.Err() != nil: // before anything else
 	case errors.Is(err, errDocument):
-		return a.fail("%v", err)
+		return a.fail(err)
 	case err != nil:
 		return now, err
 	default:
@@ -54,7 +54,7 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 	case work.Err() != nil:
 		return a.supersede()
 	case err != nil:
-		return a.fail("%v", err)
+		return a.fail(err)
 	case u.plan.Reboots():
 		return a.enter(rebooting, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
 	}
@@ -210,11 +210,11 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 		return a.supersede()
 	}
 	if a.journal.Reboots >= maxReboots {
-		why := fmt.Sprintf("the host has not rebooted, although that was requested %d times", maxReboots)
+		why := fmt.Errorf("the host has not rebooted, although that was requested %d times", maxReboots)
 		if a.journal.Phase == returning {
-			return a.endUndo(append(a.undoProblems(), why+": reboot it")...)
+			return a.endUndo(append(a.undoProblems(), why.Error()+": reboot it")...)
 		}
-		return a.fail("%s", why)
+		return a.fail(why)
 	}
 	if a.journal.Phase == returning {
 		a.report.set(a.journal.Failed.Of, agentv1.Rebooting, "the host returns to its previous configuration: "+a.journal.Failed.Why)

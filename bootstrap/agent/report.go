@@ -115,18 +115,6 @@ func (a *Agent) changed(node Node) map[string]*string {
 	return changed
 }
 
-// logDetails logs the errors among arguments, with what programs wrote before they failed, and returns where that is if
-// there is some. It can have secrets, and is not part of what is reported.
-func (a *Agent) logDetails(args []any) (where string) {
-	for _, arg := range args {
-		if err, isError := arg.(error); isError {
-			a.Log.Error("a step of the update failed", "error", err)
-			where = cmp.Or(where, whereDetailsAre(err))
-		}
-	}
-	return where
-}
-
 // whereDetailsAre returns where it is what programs wrote before they failed, "" if no error of a program has that.
 func whereDetailsAre(err error) string {
 	if command.Detail(err) == err.Error() {

@@ -25,10 +25,9 @@ const (
 )
 
 // fail begins to undo the update.
-func (a *Agent) fail(format string, args ...any) (time.Duration, error) {
-	why := shorten(strings.TrimSpace(fmt.Sprintf(format, args...)+a.logDetails(args)), agentv1.MaxReason)
-	a.Log.Error("the update failed and is undone", "revision", a.journal.Target, "reason", why)
-	return a.beginUndo(failure{Of: a.journal.Target, Why: why})
+func (a *Agent) fail(err error) (time.Duration, error) {
+	a.Log.Error("the update failed and is undone", "revision", a.journal.Target, "error", err)
+	return a.beginUndo(failure{Of: a.journal.Target, Why: shorten(strings.TrimSpace(err.Error()+whereDetailsAre(err)), agentv1.MaxReason)})
 }
 
 func (a *Agent) beginUndo(why failure) (time.Duration, error) {

@@ -31,7 +31,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 	a.continued = false
 	if boot := a.Clock.BootID(); boot != a.journal.Boot {
 		if a.journal.Boots >= maxBoots {
-			return a.fail("the host booted %d times before its Node was Ready for long enough", maxBoots+1)
+			return a.fail(fmt.Errorf("the host booted %d times before its Node was Ready for long enough", maxBoots+1))
 		}
 		return a.enter(verifying, func(j *journal) { j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots = boot, 0, a.Clock.Uptime(), j.Boots+1 })
 	}
@@ -49,7 +49,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		u, err = a.loadUpdate()
 		switch {
 		case errors.Is(err, errDocument):
-			return a.fail("%v", err)
+			return a.fail(err)
 		case err != nil:
 			return now, err
 		}
@@ -61,7 +61,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		case err != nil: // it is asked again
 			why = "what the host booted is not known: " + err.Error()
 		case whyNot != "":
-			return a.fail("%s", whyNot)
+			return a.fail(errors.New(whyNot))
 		default:
 			a.ready.hasBooted = true
 		}
@@ -83,7 +83,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		if why == "" {
 			why = "the Node was not Ready for long enough"
 		}
-		return a.fail("the update was not complete within %s: %s%s", u.after.ReadyDeadline(), why, a.failingUnits(ctx))
+		return a.fail(fmt.Errorf("the update was not complete within %s: %s%s", u.after.ReadyDeadline(), why, a.failingUnits(ctx)))
 	}
 	wait := min(deadline, minReady, untilSuperseded)
 	if why != "" {
