@@ -53,10 +53,9 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 		return field.ErrorList{field.Invalid(nodeSelector, field.OmitValueType{}, err.Error())}
 	}
 	errs := validateSelectorLabels(own, p.Spec.PoolRole, nodeSelector)
-	all := append(slices.Clone(others), *p)
 	var conflict *pool.ConflictError
 	var reported []string // roles of other pools
-	switch decision, err := pool.Decide(own, all); {
+	switch decision, err := pool.Decide(own, append(slices.Clone(others), *p)); {
 	case errors.As(err, &conflict):
 		reported = conflict.Roles
 		errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
@@ -73,7 +72,8 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 		if err != nil || slices.Contains(reported, other.Spec.PoolRole) {
 			continue // with err, the error is in the other pool
 		}
-		decision, err := pool.Decide(otherLabels, all)
+		// A third pool changes nothing about these two.
+		decision, err := pool.Decide(otherLabels, []poolv1.MachineConfigPool{other, *p})
 		if decision.Role == p.Spec.PoolRole || errors.As(err, &conflict) && slices.Contains(conflict.Roles, p.Spec.PoolRole) {
 			errs = append(errs, field.Invalid(nodeSelector, field.OmitValueType{}, fmt.Sprintf(
 				"it also selects the Nodes of MachineConfigPool %s (role %s): select a label that they do not have", other.Name, other.Spec.PoolRole)))
