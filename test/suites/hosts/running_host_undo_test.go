@@ -33,6 +33,9 @@ func describeUndo(host func() *runningHost) {
 		if user != nil {
 			config["passwd"] = map[string]any{"users": []map[string]any{user}}
 		}
+		usual := h.pool.readyDeadlineSeconds
+		h.pool.readyDeadlineSeconds = 30
+		DeferCleanup(func() { h.pool.readyDeadlineSeconds = usual })
 		began := time.Now()
 		revision := h.assign(ctx, config)
 		Eventually(ctx, h.pool.state(ctx)).WithTimeout(3 * time.Minute).Should(Equal("Degraded " + revision))
