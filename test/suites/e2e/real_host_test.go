@@ -267,7 +267,8 @@ var _ = Describe("Real hosts of a pool, which join by kubelet and by kubeadm,", 
 				restart(g)
 			})
 			each(func(g *gateway) {
-				Eventually(ctx, g.registrations).Should(BeNumerically(">", registered[g]), "the kubelet has registered again")
+				// systemd waits 90 s for a container that is being created when the host reboots.
+				Eventually(ctx, g.registrations).WithTimeout(4*time.Minute).Should(BeNumerically(">", registered[g]), "the kubelet has registered again")
 				Eventually(ctx, func() *corev1.Node { return t.Node(ctx, g.config) }).Should(And(Satisfy(util.IsNodeReady), HaveField("Spec.Taints", BeEmpty()),
 					Satisfy(func(node *corev1.Node) bool {
 						return (node.Status.NodeInfo.BootID == before[g].Status.NodeInfo.BootID) == (what == "kubelet")
@@ -276,7 +277,7 @@ var _ = Describe("Real hosts of a pool, which join by kubelet and by kubeadm,", 
 				Eventually(ctx, g.Joined).Should(BeTrue(), "the sentinel file")
 			})
 		}
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(8*time.Minute))
 
 	It("are Ready although a unit that nothing requires failed, which systemctl shows", func(ctx SpecContext) {
 		each(func(g *gateway) {
