@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -103,6 +104,42 @@ func delegate(path string) error {
 		}
 	}
 	return nil
+}
+
+// thawDying thaws a control group of v1 while the first process of a host is ending, until exited is closed. With v1, the
+// kernel does not kill a frozen process, and waits for it. A container stays frozen if its runtime is killed at a bad
+// moment.
+func thawDying(all []hierarchy, name string, first int, exited <-chan struct{}) {
+	for {
+		select {
+		case <-exited:
+			return
+		case <-time.After(time.Second):
+		}
+		if !isExiting(first) {
+			continue
+		}
+		for _, h := range all {
+			_ = filepath.WalkDir(filepath.Join(h.path, name), func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.Name() == "freezer.state" {
+					_ = os.WriteFile(path, []byte("THAWED"), 0o644)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// isExiting reports whether a process is ending, by its flag PF_EXITING.
+func isExiting(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ") // after the name of the program
+	fields := strings.Fields(rest)
+	if len(fields) < 7 {
+		return false
+	}
+	flags, _ := strconv.ParseUint(fields[6], 10, 64)
+	return flags&0x4 != 0
 }
 
 // removeTimeout is the time in which the kernel must release the groups of killed processes.

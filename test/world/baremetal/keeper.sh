@@ -10,6 +10,7 @@ for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	for group in $*; do
 		[ -d "$group" ] || continue
 		left=1
+		find "$group" -name freezer.state | while read -r state; do echo THAWED 2>/dev/null >"$state"; done
 		find "$group" -name cgroup.procs | xargs -r cat 2>/dev/null | xargs -r kill -9 2>/dev/null
 		find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
 	done

@@ -110,7 +110,10 @@ func (p *power) boot() (reboot bool, err error) {
 	defer stop()
 	go func() { plugged <- h.connect(p.ctx, command.Process.Pid, boots, stdin) }()
 	problem := p.readSteps(steps)
+	exited := make(chan struct{})
+	go thawDying(h.rack.all, group, command.Process.Pid, exited)
 	_ = command.Wait() // the exit status is in ProcessState
+	close(exited)
 	p.setFirst(nil)
 	plugErr := errors.Join(<-plugged, h.disconnect(p.ctx, boots))
 	if p.ctx.Err() != nil {
