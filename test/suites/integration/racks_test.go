@@ -79,4 +79,4 @@ var _ = It("Labels of BareMetalHosts provide the racks: their Nodes have them fr
 	}
 	Expect(order).To(Equal([]string{"r1", "r1", "r2", "r2"}))
 	Expect(maxUnavailableOf(history, nodes)).To(Equal(2), "the hosts of a rack are updated at the same time")
-}, SpecTimeout(3*time.Minute))
+}, SpecTimeout(6*time.Minute))
