@@ -106,9 +106,9 @@ func delegate(path string) error {
 	return nil
 }
 
-// thawDying thaws a control group of v1 while the first process of a host is ending, until exited is closed. With v1, the
-// kernel does not kill a frozen process, and waits for it. A container stays frozen if its runtime is killed at a bad
-// moment.
+// thawDying thaws a control group of v1 while the first process of a host is ending, until exited is closed. With v1,
+// the kernel does not kill a frozen process, and waits for it. A container stays frozen if its runtime is killed at a
+// bad moment.
 func thawDying(all []hierarchy, name string, first int, exited <-chan struct{}) {
 	for {
 		select {
