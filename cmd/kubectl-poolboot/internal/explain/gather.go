@@ -178,14 +178,16 @@ func (g *gatherer) readHost(ctx context.Context, s *subject) (err error) {
 	return err
 }
 
-// readMetal3 reads what else Metal3 depends on. Files do not contain it.
+// readMetal3 reads the trouble of Metal3 with the host, and what else Metal3 depends on, which files do not contain.
 func (g *gatherer) readMetal3(ctx context.Context, s *subject) {
 	var err error
+	if s.bmh != nil {
+		s.trouble = host.Trouble(s.bmh)
+	}
 	switch {
 	case g.source.InFiles:
 		return
 	case s.bmh != nil:
-		s.trouble = host.Trouble(s.bmh)
 	case record.HostKindOf(s.config) == record.BareMetalHost: // it is not being provisioned
 		bmh := &bmov1alpha1.BareMetalHost{}
 		key := client.ObjectKey{Namespace: s.config.Namespace, Name: s.config.Spec.Host.BareMetalHostName}
