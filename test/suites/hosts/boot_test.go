@@ -75,8 +75,9 @@ var _ = Describe("A host in namespaces", Ordered, func() {
 		Expect(h.PowerOn(ctx)).To(Succeed())
 		second := waitForBoot(ctx, h)
 		By("freezing a process, which the kernel does not kill with control groups of v1")
-		Expect(h.Run(ctx, "sh", "-ec", "group=/sys/fs/cgroup/freezer/frozen; [ -d ${group%/*} ] || exit 0; mkdir $group; "+
-			"sleep infinity >/dev/null 2>&1 & echo $! >$group/cgroup.procs; echo FROZEN >$group/freezer.state")).To(BeEmpty())
+		// Nothing that is frozen, maybe before it executes sleep, holds the output of this command.
+		Expect(h.Run(ctx, "sh", "-ec", "exec >/dev/null 2>&1; group=/sys/fs/cgroup/freezer/frozen; [ -d ${group%/*} ] || exit 0; "+
+			"mkdir $group; sleep infinity & echo $! >$group/cgroup.procs; echo FROZEN >$group/freezer.state")).To(BeEmpty())
 		Expect(h.Reset(ctx)).To(Succeed())
 		waitForAnotherBoot(ctx, h, second)
 		Expect(h.Run(ctx, "cat", "/var/lib/stateful")).To(Equal("started\nstopped\nstarted\nstarted\n"))
