@@ -18,11 +18,11 @@ import (
 // change. For kinds that the manager does not change otherwise, the policy manager-storage-migration in config/rbac
 // enforces that.
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,verbs=patch,resourceNames=poolbootconfigs.bootstrap.cluster.x-k8s.io;poolbootconfigtemplates.bootstrap.cluster.x-k8s.io;enrollments.pool.cluster.x-k8s.io;machineconfigpools.pool.cluster.x-k8s.io;machineconfigs.pool.cluster.x-k8s.io
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,verbs=patch,resourceNames=poolbootconfigs.bootstrap.cluster.x-k8s.io;poolbootconfigtemplates.bootstrap.cluster.x-k8s.io;enrollments.poolboot.io;machineconfigpools.poolboot.io;machineconfigs.poolboot.io
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs;poolbootconfigtemplates,verbs=get;list;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status;machineconfigpools/status,verbs=patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status;machineconfigpools/status,verbs=patch
 
 // MigrationPhases are the valid values of Options.SkipCRDMigrationPhases.
 var MigrationPhases = []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}

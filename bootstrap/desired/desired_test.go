@@ -72,7 +72,7 @@ func newInput(joinType bootstrapv1.JoinType) desired.Input {
 		Rendered: assignment.Rendered{Name: "rendered-infra-1", SHA512: strings.Repeat("a", 128)},
 		Registration: registration.Registration{
 			Name: "infra-x7k2p", ProviderID: "metal3://metal/rack1-u12/infra-m3m",
-			Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra"},
+			Labels: map[string]string{"node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra"},
 			Taints: []corev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}},
 		},
 		Cluster: join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("the cluster's CA\n")},

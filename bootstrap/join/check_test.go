@@ -34,7 +34,7 @@ func newCheckedHost(kubeadm bool) *checkedHost {
 	}
 	config, err := join.Machine{
 		Config: &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: chosen}}},
-		Registration: registration.Registration{Name: "infra-0", Labels: map[string]string{"node.cluster.x-k8s.io/pool": "infra"},
+		Registration: registration.Registration{Name: "infra-0", Labels: map[string]string{"poolboot.io/pool": "infra"},
 			Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
 		Cluster: join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("CA\n")},
 	}.Overlay(join.Credential{ID: "abc123", Secret: secret})

@@ -48,12 +48,12 @@ var _ = Describe("The overlay of a machine", func() {
 			ProviderID: "metal3://metal/rack1-u12/infra-m3m",
 			Labels: map[string]string{
 				"node-role.kubernetes.io/infra": "",
-				"node.cluster.x-k8s.io/pool":    "infra",
+				"poolboot.io/pool":    "infra",
 				"metal3.io/uuid":                "3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11",
 			},
 			Taints: []corev1.Taint{
 				{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
-				{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
+				{Key: "poolboot.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
 			},
 		}
 		cluster = join.Cluster{Name: "edge", Server: "https://edge.example.com:6443", CA: []byte("the cluster's CA\n")}
@@ -223,7 +223,7 @@ var _ = Describe("The overlay of a machine", func() {
 				Taints:    registered.Taints,
 				KubeletExtraArgs: []kubeadmv1beta4.Arg{
 					{Name: "config-dir", Value: "/etc/kubernetes/kubelet.conf.d"},
-					{Name: "node-labels", Value: "node.cluster.x-k8s.io/pool=infra"},
+					{Name: "node-labels", Value: "poolboot.io/pool=infra"},
 					{Name: "provider-id", Value: "metal3://metal/rack1-u12/infra-m3m"},
 				},
 				IgnorePreflightErrors: append([]string{"Swap"}, secondTry...),

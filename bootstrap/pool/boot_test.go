@@ -168,7 +168,7 @@ var _ = Describe("ForBoot", func() {
 		Entry("a Machine of the worker pool", "create it", without("worker")),
 		Entry("a Machine with an inline data Secret", "delete the Machine: a new Machine replaces it. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels",
 			inline, record("edge"), secretOnRecord, without("edge")),
-		Entry("a BareMetalHost", "or name another role in the annotation pool.cluster.x-k8s.io/pool-role of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
+		Entry("a BareMetalHost", "or name another role in the annotation poolboot.io/pool-role of BareMetalHost rack1-u12", spec("nowhere"), func(b *pool.Boot) {
 			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}
 		}),
 		Entry("a host that enrolled", "and its Node, and enroll the host with a token for another pool", spec("nowhere"), func(b *pool.Boot) {

@@ -25,7 +25,7 @@ var _ = Describe("The names that belong to a PoolbootConfig", func() {
 	})
 
 	DescribeTable("are on the Node that was pre-registered for it", func(annotation string, found, its bool) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pool.cluster.x-k8s.io/poolbootconfig": annotation}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"poolboot.io/poolbootconfig": annotation}}}
 		_, ok := record.ConfigOfNode(node)
 		Expect([]bool{ok, record.IsNodeOf(node, config)}).To(Equal([]bool{found, its}))
 	},

@@ -29,7 +29,7 @@ func AddTaints(node *corev1.Node, taints []corev1.Taint) {
 }
 
 // DeclareTaints adds the taints that the pool of a Node declares, each taint once, and lists them in the annotation
-// pool.cluster.x-k8s.io/applied-taints. A listed taint that the Node lacks was removed by a user, and is not added
+// poolboot.io/applied-taints. A listed taint that the Node lacks was removed by a user, and is not added
 // again. A taint that is no longer declared leaves the list. If it is declared again, also by another pool to which the
 // Node moves, it is added again.
 func DeclareTaints(node *corev1.Node, declared []corev1.Taint) {

@@ -18,18 +18,18 @@ import (
 )
 
 // ownPrefix is the prefix of the keys of Poolboot's own labels and annotations on Nodes.
-const ownPrefix = "pool.cluster.x-k8s.io/"
+const ownPrefix = "poolboot.io/"
 
 // Guard returns a ValidatingAdmissionPolicy and its binding, both with the given name, for the workload cluster that
 // has these pools. The policy prevents kubelets (the group system:nodes) from changing data of Nodes that Poolboot or
-// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels, and its own annotations apart
+// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels (also that of the pool), and its own annotations apart
 // from the reports of agents, the annotations of Cluster API, the label metal3.io/uuid, the providerID, owner
 // references and finalizers. NodeRestriction protects only a part of these, such as role labels, and it protects
 // taints. A kubelet can add a label that it detects, such as kubernetes.io/arch, but it cannot change the value.
 //
 // The result does not depend on the order of the pools.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
-	keep := []string{poolv1.NodePoolLabel, poolv1.NodeMetal3UUIDLabel}
+	keep := []string{poolv1.NodeMetal3UUIDLabel}
 	keepReported := []string{corev1.LabelOSStable} // Windows Nodes are in no pool
 	for _, p := range pools {
 		for _, key := range pool.SelectorKeys(p) {

@@ -47,12 +47,12 @@ var _ = Describe("The policy that guards Nodes", func() {
 	It("does not depend on the order of the pools", func() {
 		a, b := selecting("gpu", "example.com/gpu", "example.com/site"), selecting("storage", "example.com/site", "example.com/disks")
 		Expect(text(a, b)).To(And(Equal(text(b, a)), ContainSubstring(
-			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid","node.cluster.x-k8s.io/pool"]`)))
+			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid","poolboot.io/pool"]`)))
 	})
 
 	It("lets a kubelet add the labels that it detects, also when a pool selects by them", func() {
 		Expect(text(selecting("arm", "kubernetes.io/arch"))).To(And(
-			ContainSubstring(`["metal3.io/uuid","node.cluster.x-k8s.io/pool"].filter(k, variables`),
+			ContainSubstring(`["metal3.io/uuid","poolboot.io/pool"].filter(k, variables`),
 			ContainSubstring(`["kubernetes.io/arch","kubernetes.io/os"].filter(k, k in variables.labelsBefore && `)))
 	})
 
@@ -101,7 +101,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 			func(n *corev1.Node) { n.Annotations[clusterv1.LabelsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.LabelsFromMachineAnnotation),
 		Entry("the list of annotations that Cluster API can remove",
 			func(n *corev1.Node) {
-				n.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = "pool.cluster.x-k8s.io/poolbootconfig"
+				n.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = "poolboot.io/poolbootconfig"
 			}, clusterv1.AnnotationsFromMachineAnnotation),
 		Entry("the list of taints that Cluster API can remove",
 			func(n *corev1.Node) { n.Annotations[clusterv1.TaintsFromMachineAnnotation] = "example.com/gpu" }, clusterv1.TaintsFromMachineAnnotation),

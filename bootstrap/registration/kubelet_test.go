@@ -23,10 +23,10 @@ var _ = Describe("The kubelet flags of a registration", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(registration.KubeletArgs()).To(Equal([]string{
 			"--hostname-override=infra-x7k2p",
-			"--node-labels=example.com/rack=r1,node.cluster.x-k8s.io/pool=infra,topology.kubernetes.io/zone=z1",
+			"--node-labels=example.com/rack=r1,poolboot.io/pool=infra,topology.kubernetes.io/zone=z1",
 			"--provider-id=metal3://metal/rack1-u12/infra-m3m",
 			"--register-with-taints=infra=reserved:NoSchedule,node.cluster.x-k8s.io/uninitialized=:NoSchedule," +
-				"pool.cluster.x-k8s.io/unassigned=:NoSchedule",
+				"poolboot.io/unassigned=:NoSchedule",
 		}))
 	})
 
@@ -43,7 +43,7 @@ var _ = Describe("The kubelet flags of a registration", func() {
 
 	DescribeTable("contain a label only if a kubelet accepts it",
 		func(key string, may bool) { Expect(registration.KubeletCanSet(key)).To(Equal(may)) },
-		Entry(nil, "node.cluster.x-k8s.io/pool", true),
+		Entry(nil, "poolboot.io/pool", true),
 		Entry(nil, "metal3.io/uuid", true),
 		Entry(nil, "example.com/rack", true),
 		Entry(nil, "rack", true),

@@ -90,7 +90,7 @@ func (s sourcedValues) taints() (taints []corev1.Taint, sources map[string][]str
 	return taints, sources
 }
 
-// AppliedTaints returns the value of the annotation pool.cluster.x-k8s.io/applied-taints for the taints that a pool
+// AppliedTaints returns the value of the annotation poolboot.io/applied-taints for the taints that a pool
 // declares. It is empty if the pool declares none.
 func AppliedTaints(declared []corev1.Taint) string {
 	taints := make([]string, len(declared))

@@ -51,7 +51,7 @@ var _ = Describe("The registration of a Node", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Labels).To(Equal(map[string]string{
 			"node-role.kubernetes.io/infra": "",
-			"node.cluster.x-k8s.io/pool":    "infra",
+			"poolboot.io/pool":    "infra",
 			"metal3.io/uuid":                hostUID,
 			"kubernetes.io/hostname":        "infra-x7k2p",
 			"kubernetes.io/os":              "linux",
@@ -88,9 +88,9 @@ var _ = Describe("The registration of a Node", func() {
 		Expect(got.Name).To(Equal("infra-x7k2p"))
 		Expect(got.ProviderID).To(Equal("metal3://metal/rack1-u12/infra-m3m"))
 		Expect(got.Annotations).To(Equal(map[string]string{
-			"pool.cluster.x-k8s.io/poolbootconfig": "metal/infra-boot",
-			"pool.cluster.x-k8s.io/current-config": in.RenderedConfig,
-			"pool.cluster.x-k8s.io/desired-config": in.RenderedConfig,
+			"poolboot.io/poolbootconfig": "metal/infra-boot",
+			"poolboot.io/current-config": in.RenderedConfig,
+			"poolboot.io/desired-config": in.RenderedConfig,
 		}))
 	})
 
@@ -115,7 +115,7 @@ var _ = Describe("The registration of a Node", func() {
 		Expect(got.Labels).To(Equal(map[string]string{
 			"node-role.kubernetes.io/infra":             "",
 			"node-role.kubernetes.io/worker":            "",
-			"node.cluster.x-k8s.io/pool":                "infra",
+			"poolboot.io/pool":                "infra",
 			"metal3.io/uuid":                            hostUID,
 			"example.com/tier":                          "edge",
 			"example.com/rack":                          "r1",
@@ -177,9 +177,9 @@ var _ = Describe("The registration of a Node", func() {
 			{Key: "infra", Value: "now", Effect: corev1.TaintEffectNoExecute},
 			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
-			{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "poolboot.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
 		}))
-		Expect(got.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/applied-taints", registration.AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints))))
+		Expect(got.Annotations).To(HaveKeyWithValue("poolboot.io/applied-taints", registration.AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints))))
 	})
 
 	It("returns a Node for pre-registration that is not Ready", func() {
@@ -218,8 +218,8 @@ var _ = Describe("The registration of a Node", func() {
 			`MachineConfigPool metal/edge-infra spec.nodeLabels ("edge")`,
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("core")`),
 		Entry("the Machine and the role of the pool",
-			func() { in.MachineLabels = map[string]string{"node.cluster.x-k8s.io/pool": "worker"} },
-			"node.cluster.x-k8s.io/pool",
+			func() { in.MachineLabels = map[string]string{"poolboot.io/pool": "worker"} },
+			"poolboot.io/pool",
 			`MachineConfigPool metal/edge-infra spec.poolRole ("infra")`, `Machine metadata.labels ("worker")`),
 		Entry("the PoolbootConfig and the UID of the host",
 			func() { in.Config.Spec.NodeLabels = map[string]string{"metal3.io/uuid": "another"} },
@@ -257,7 +257,7 @@ var _ = Describe("The registration of a Node", func() {
 			func() {
 				in.Pool.Spec.NodeTaints = []nodev1.Taint{
 					{Key: poolv1.NodeUnassignedTaint, Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
-			}, "pool.cluster.x-k8s.io/unassigned:NoSchedule",
+			}, "poolboot.io/unassigned:NoSchedule",
 			`Poolboot ("")`, `MachineConfigPool metal/edge-infra spec.nodeTaints ("mine")`),
 	)
 

@@ -50,7 +50,7 @@ metadata: {name: NAME}
 spec:
   machineConfigPoolSelector: {matchLabels: {pools.operator.machineconfiguration.openshift.io/worker: ""}}`,
 	"Pool": `---
-apiVersion: pool.cluster.x-k8s.io/v1alpha1
+apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
 metadata:
   name: NAME

@@ -32,7 +32,7 @@ func newRoot(streams genericiooptions.IOStreams, connect func() input.Connection
 	cmd.Long = `Ask files what Poolboot would do, without a cluster; only diff, explain, rollout, boots, move-check and render --live read
 the management cluster, and only rollout pause, resume and retry change it. For hosts without a Machine, enroll prints Enrollments with their tokens, and pointer the Ignition of such a host.
 
-Files hold MachineConfigPools and MachineConfigs of pool.cluster.x-k8s.io/v1alpha1, of
+Files hold MachineConfigPools and MachineConfigs of poolboot.io/v1alpha1, of
 machineconfiguration.openshift.io/v1, or of both, as YAML or JSON, with any number of documents and lists. Objects of
 other kinds are ignored with a note. OpenShift's pools "master" and "control-plane" are left out: control plane machines
 are in no pool of Poolboot.`

@@ -47,7 +47,7 @@ var _ = Describe("MachineConfig webhook", func() {
 	DescribeTable("refuses what would fail on the host, and names the field",
 		func(ignition, butane, fieldPath string, words ...string) {
 			_, err := webhook.ValidateCreate(ctx(), machineConfig("50-infra", ignition, butane))
-			Expect(err).To(MatchError(ContainSubstring(`MachineConfig.pool.cluster.x-k8s.io "50-infra" is invalid`)))
+			Expect(err).To(MatchError(ContainSubstring(`MachineConfig.poolboot.io "50-infra" is invalid`)))
 			Expect(err).To(beRefusedAt(fieldPath, words...))
 		},
 		Entry("an unknown version", `{"ignition":{"version":"9.9.0"}}`, "", "spec.config.ignition.version", "9.9.0"),

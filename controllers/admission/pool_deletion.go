@@ -24,7 +24,7 @@ import (
 // maxNames is the maximum number of names in a message.
 const maxNames = 10
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools;machineconfigs,verbs=get;list
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools;machineconfigs,verbs=get;list
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list

@@ -45,7 +45,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		err := deletion(newPool("infra", "infra"), cluster(), machine("infra-b", "c1", "infra"), machine("infra-a", "c1", "infra"), machine("plain", "c1", "worker"))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 		Expect(err).To(MatchError(And(ContainSubstring("2 Machine(s)"), ContainSubstring("infra-a, infra-b;"), Not(ContainSubstring("plain")),
-			ContainSubstring("labels of another pool"), ContainSubstring("pool.cluster.x-k8s.io/force-delete=true"))))
+			ContainSubstring("labels of another pool"), ContainSubstring("poolboot.io/force-delete=true"))))
 	})
 
 	It("is refused while a Machine without a recorded pool would boot into it", func() {

@@ -37,9 +37,9 @@ import (
 // nodesRetry is when Nodes that could not be read are read again. A new connection triggers a reconcile sooner.
 const nodesRetry = 30 * time.Second
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments,verbs=list;watch;patch;delete
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=enrollments/status,verbs=patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status,verbs=patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch

@@ -36,13 +36,13 @@ import (
 
 const (
 	// reportingController is the reporting controller of events.
-	reportingController = "poolboot.cluster.x-k8s.io/foreignnode-controller"
+	reportingController = "poolboot.io/foreignnode-controller"
 
 	// watchName identifies the watch on Nodes in the manager.
 	watchName = "foreignnode-nodes"
 )
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 
 // Reconciler reconciles Clusters. It checks all Nodes of a Cluster that Poolboot did not boot.

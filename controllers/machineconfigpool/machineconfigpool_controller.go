@@ -30,10 +30,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/status,verbs=patch
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigpools/finalizers,verbs=update
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools/status,verbs=patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools/finalizers,verbs=update
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list

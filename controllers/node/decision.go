@@ -182,7 +182,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 	}
 	registration.AddLabels(node, declared)
 	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
-	setPoolLabel(node, role, f.machine)
+	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, role)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	if p.Status.Configuration.IsDefined() {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
@@ -237,7 +237,7 @@ func restore(node *corev1.Node, f facts) error {
 		removeOutdatedLabels(node, declared, f)
 	}
 	registration.AddLabels(node, declared)
-	setPoolLabel(node, p.Spec.PoolRole, f.machine)
+	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, p.Spec.PoolRole)
 	registration.AddLabels(node, f.config.Spec.NodeLabels)
 	registration.AddLabels(node, f.config.Status.DerivedNodeLabels)
 	if ref := f.config.Status.HostRef; ref.IsDefined() {
@@ -365,12 +365,4 @@ func derivedLabels(node *corev1.Node, f facts) map[string]string {
 		}
 	}
 	return derived
-}
-
-// setPoolLabel sets the label that names the pool, unless the Machine has this label: then Cluster API writes it, and
-// two writers would overwrite each other.
-func setPoolLabel(node *corev1.Node, role string, machine *clusterv1.Machine) {
-	if machine == nil || !metav1.HasLabel(machine.ObjectMeta, poolv1.NodePoolLabel) {
-		metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, role)
-	}
 }

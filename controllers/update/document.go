@@ -20,7 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
-// +kubebuilder:rbac:groups=pool.cluster.x-k8s.io,resources=machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
 

@@ -117,7 +117,7 @@ func TestNoKeyIsWrittenOutsideOfTheAPI(t *testing.T) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 				if value, err := strconv.Unquote(literal.Value); err == nil && strings.Contains(value, ".cluster.x-k8s.io/") && slices.Contains(keys, value) ||
-					regexp.MustCompile(`^pool\.cluster\.x-k8s\.io/[a-z0-9-]+$`).MatchString(value) {
+					regexp.MustCompile(`^poolboot\.io/[a-z0-9-]+$`).MatchString(value) {
 					t.Errorf("%s: %q: use a constant of api/", path, value)
 				}
 			}

@@ -5,52 +5,52 @@ package v1alpha1
 // Annotations of a Node that the manager writes.
 const (
 	// DesiredAnnotation is the revision of the assignment that the host should have.
-	DesiredAnnotation = "pool.cluster.x-k8s.io/desired-revision"
+	DesiredAnnotation = "poolboot.io/desired-revision"
 	// DesiredConfigAnnotation is the name of the rendered config of that revision, for people and kubectl poolboot
 	// rollout plan, which decides by it for Nodes in files. No decision of the manager depends on it.
-	DesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-revision-config"
+	DesiredConfigAnnotation = "poolboot.io/desired-revision-config"
 	// BegunAnnotation is the revision of the update that the manager has told the host to begin. It is absent after the
 	// end of the update. What a host reports about another update drains no Node and pauses no health checks.
-	BegunAnnotation = "pool.cluster.x-k8s.io/begun-revision"
+	BegunAnnotation = "poolboot.io/begun-revision"
 	// DrainedAnnotation is the revision for which the Node was cordoned and drained. The agent begins an update that
 	// drains only when it is the revision of that update.
-	DrainedAnnotation = "pool.cluster.x-k8s.io/drained-revision"
+	DrainedAnnotation = "poolboot.io/drained-revision"
 	// DrainStartedAnnotation is the time at which the manager began to drain the Node (RFC 3339).
-	DrainStartedAnnotation = "pool.cluster.x-k8s.io/drain-started"
+	DrainStartedAnnotation = "poolboot.io/drain-started"
 	// DetachStartedAnnotation is the time at which the manager began to wait until the volumes of the Pods that left
 	// the Node are detached (RFC 3339).
-	DetachStartedAnnotation = "pool.cluster.x-k8s.io/detach-started"
+	DetachStartedAnnotation = "poolboot.io/detach-started"
 	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
 	// is without it, and stays cordoned after the update.
-	CordonedAnnotation = "pool.cluster.x-k8s.io/cordoned-for-update"
+	CordonedAnnotation = "poolboot.io/cordoned-for-update"
 	// WithdrawnAnnotation is the resource version at which the host of the Node could have been told to begin an
 	// update, and was not. It only makes sure that the Node has another version now.
-	WithdrawnAnnotation = "pool.cluster.x-k8s.io/update-withdrawn"
+	WithdrawnAnnotation = "poolboot.io/update-withdrawn"
 )
 
 // Annotations of a Node that the agent writes. They are claims of the host: root on the host can write anything. The
 // name of the config that the host runs is not among them: the manager knows which config a revision has.
 const (
 	// CurrentAnnotation is the revision of the assignment that the host has: the last one that was committed.
-	CurrentAnnotation = "pool.cluster.x-k8s.io/current-revision"
+	CurrentAnnotation = "poolboot.io/current-revision"
 	// TargetAnnotation is the revision that StateAnnotation and ReasonAnnotation are about.
-	TargetAnnotation = "pool.cluster.x-k8s.io/update-revision"
+	TargetAnnotation = "poolboot.io/update-revision"
 	// StateAnnotation is a State.
-	StateAnnotation = "pool.cluster.x-k8s.io/update-state"
+	StateAnnotation = "poolboot.io/update-state"
 	// ReasonAnnotation says why the host is in that state, for people, in at most MaxReason bytes.
-	ReasonAnnotation = "pool.cluster.x-k8s.io/update-reason"
+	ReasonAnnotation = "poolboot.io/update-reason"
 	// EffectAnnotation is the revision of the last update that the agent began, a space, and the strongest thing that
 	// it does to the host for it: None, Reload, Restart or Reboot.
-	EffectAnnotation = "pool.cluster.x-k8s.io/update-effect"
+	EffectAnnotation = "poolboot.io/update-effect"
 	// DriftAnnotation lists what differs from the configuration, for people, in at most MaxReason bytes: paths and
 	// kinds of differences, never contents. It is absent if nothing differs.
-	DriftAnnotation = "pool.cluster.x-k8s.io/drift"
+	DriftAnnotation = "poolboot.io/drift"
 	// FailingUnitsAnnotation lists the units that the host needs and that do not do their work, for people, in at most
 	// MaxReason bytes: a line for each, with the name of the unit, a colon, a space, and what systemd says about it. It
 	// is absent if there is none. It has no lines of logs: these can have secrets, and stay on the host.
-	FailingUnitsAnnotation = "pool.cluster.x-k8s.io/failing-units"
+	FailingUnitsAnnotation = "poolboot.io/failing-units"
 	// AgentAnnotation is the version of the agent.
-	AgentAnnotation = "pool.cluster.x-k8s.io/agent-version"
+	AgentAnnotation = "poolboot.io/agent-version"
 )
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.

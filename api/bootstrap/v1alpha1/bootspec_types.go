@@ -34,7 +34,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.nodeNameSource) || self.nodeNameSource != 'Host'",message="Host needs configSource.type Server: with Inline the Node's name is fixed before a host is chosen",fieldPath=".nodeNameSource",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.poolRetention) || self.poolRetention != 'Host'",message="Host needs configSource.type Server: with Inline the pool is fixed before a host is chosen",fieldPath=".poolRetention",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || has(self.poolRole) && self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('poolboot.io/pool' in self.nodeLabels) || has(self.poolRole) && self.nodeLabels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['poolboot.io/pool']",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
 type BootSpec struct {
 	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels
@@ -62,7 +62,7 @@ type BootSpec struct {
 
 	// poolRetention defines how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as
 	// the Machine exists; the pool of its replacement is decided again. Host also keeps it on the BareMetalHost, in the
-	// annotation pool.cluster.x-k8s.io/retained-pool: the next Machine on that host whose poolRetention is Host boots
+	// annotation poolboot.io/retained-pool: the next Machine on that host whose poolRetention is Host boots
 	// into that pool, regardless of its poolRole and labels. The annotation follows a Node that is relabeled to another
 	// pool. Host requires configSource.type Server. Defaults to Machine.
 	// +optional
@@ -134,7 +134,7 @@ type ConfigSource struct {
 type ServerSource struct {
 	// tokenBinding defines from which addresses the host's token is accepted. Any accepts it from any address.
 	// HostAddresses accepts it only from the addresses of the BareMetalHost: those that inspection found, and those in
-	// its annotation pool.cluster.x-k8s.io/addresses. Requests from other addresses, and all requests while no address
+	// its annotation poolboot.io/addresses. Requests from other addresses, and all requests while no address
 	// is known, are answered with an error after which the host retries. Use HostAddresses with Metal3, where hosts
 	// boot with the addresses that inspection found and the config server sees these addresses. Defaults to Any. The
 	// token of a host that enrolled is always bound to the address that it enrolled from.

@@ -10,26 +10,26 @@ const (
 	// PointerIDAnnotation is the last part of the URL in the host's pointer: the UID that the Machine had when its
 	// data Secret was created. Without a Machine it is the UID of the PoolbootConfig. For a host that enrolled, it
 	// consists of the Enrollment's name and the host's name.
-	PointerIDAnnotation = "pool.cluster.x-k8s.io/pointer-id"
+	PointerIDAnnotation = "poolboot.io/pointer-id"
 
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and
 	// UID, in hex. It is removed when the token is revoked.
-	TokenHashAnnotation = "pool.cluster.x-k8s.io/token-sha256"
+	TokenHashAnnotation = "poolboot.io/token-sha256"
 
 	// TokenUIDAnnotation is the UID that the hash is bound to: that of the PoolbootConfig or, for a host that enrolled,
 	// that of the Secret with the enrollment token. If it is the UID of an earlier object, for example after clusterctl
 	// move, no token is accepted until the manager has bound the hash to the new UID.
-	TokenUIDAnnotation = "pool.cluster.x-k8s.io/token-uid"
+	TokenUIDAnnotation = "poolboot.io/token-uid"
 
 	// TokenStateAnnotation is the TokenState of a token that the config server no longer accepts. It is absent while
 	// the token can be used.
-	TokenStateAnnotation = "pool.cluster.x-k8s.io/token-state"
+	TokenStateAnnotation = "poolboot.io/token-state"
 
 	// RotateTokenAnnotation requests a new token, with any value. Poolboot removes it when the token was rotated.
-	RotateTokenAnnotation = "pool.cluster.x-k8s.io/rotate-token"
+	RotateTokenAnnotation = "poolboot.io/rotate-token"
 
 	// TokenRotatedAnnotation is the time at which the token was last rotated (RFC 3339).
-	TokenRotatedAnnotation = "pool.cluster.x-k8s.io/token-rotated"
+	TokenRotatedAnnotation = "poolboot.io/token-rotated"
 )
 
 // TokenState is why a host's token is no longer accepted. A token with an unknown state is not accepted either.
@@ -44,7 +44,7 @@ const (
 )
 
 // CredentialIDAnnotation is on inline data Secrets and overlay Secrets and holds the ID of the join credential in them.
-const CredentialIDAnnotation = "pool.cluster.x-k8s.io/credential-id"
+const CredentialIDAnnotation = "poolboot.io/credential-id"
 
 // Keys of data Secrets and the value of the second, from the contract of Cluster API and from what Cluster API Provider
 // Metal3 reads.
@@ -59,7 +59,7 @@ const (
 
 // DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It
 // is metadata of the Secret itself, so that a crash or clusterctl move can't separate it from the content.
-const DataSecretPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
+const DataSecretPoolAnnotation = "poolboot.io/pool-role"
 
 // Overlay Secrets hold the configuration of one machine. They are created in the config server's namespace when the
 // host requests its configuration.
@@ -68,17 +68,17 @@ const (
 	OverlayNamePrefix = "overlay-"
 
 	// OverlayLabel is on every overlay Secret; its value is the UID of the PoolbootConfig.
-	OverlayLabel = "pool.cluster.x-k8s.io/overlay-for"
+	OverlayLabel = "poolboot.io/overlay-for"
 
 	// OverlayExpiresAnnotation is the time at which the join credential in the overlay expires (RFC 3339).
-	OverlayExpiresAnnotation = "pool.cluster.x-k8s.io/expires"
+	OverlayExpiresAnnotation = "poolboot.io/expires"
 
 	// OverlayConfigurationAnnotation names the rendered config that the host boots with.
-	OverlayConfigurationAnnotation = "pool.cluster.x-k8s.io/configuration"
+	OverlayConfigurationAnnotation = "poolboot.io/configuration"
 
 	// OverlayAgentAnnotation is the SHA-512 in hex of the agent's program that the overlay names. It is absent if the
 	// overlay names none. A config server that does not have this program does not serve the overlay.
-	OverlayAgentAnnotation = "pool.cluster.x-k8s.io/agent-sha512"
+	OverlayAgentAnnotation = "poolboot.io/agent-sha512"
 
 	// OverlayKey is the key of the overlay in the Secret: Ignition, encoded as in the answer to the host (a data URL of
 	// a gzip file).
@@ -91,7 +91,7 @@ const (
 	AssignmentNamePrefix = "assignment-"
 
 	// AssignmentLabel is on every assignment Secret; its value is the UID of the PoolbootConfig.
-	AssignmentLabel = "pool.cluster.x-k8s.io/assignment-for"
+	AssignmentLabel = "poolboot.io/assignment-for"
 
 	// AssignmentKey is the key of the assignment, and AssignmentClientCAKey that of the PEM bundle that verifies the
 	// client certificates of the Cluster's kubelets.
@@ -100,7 +100,7 @@ const (
 )
 
 // ForceUpdateAnnotation is on a PoolbootConfig. When its value changes, the host applies its configuration again.
-const ForceUpdateAnnotation = "pool.cluster.x-k8s.io/force-update"
+const ForceUpdateAnnotation = "poolboot.io/force-update"
 
 // Condition types of a PoolbootConfig.
 const (

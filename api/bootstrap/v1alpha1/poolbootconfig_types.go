@@ -25,7 +25,7 @@ type PoolbootConfigSpec struct {
 type HostType string
 
 const (
-	// HostTypeBareMetalHost is a BareMetalHost whose annotation pool.cluster.x-k8s.io/pool-role requests a pool.
+	// HostTypeBareMetalHost is a BareMetalHost whose annotation poolboot.io/pool-role requests a pool.
 	HostTypeBareMetalHost HostType = "BareMetalHost"
 	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known.
 	HostTypeEnrollment HostType = "Enrollment"
@@ -50,7 +50,7 @@ type HostWithoutMachine struct {
 	NodeName string `json:"nodeName,omitempty"`
 
 	// bareMetalHostName is the name of the BareMetalHost, in the same namespace, whose annotation
-	// pool.cluster.x-k8s.io/pool-role requests the pool. It is immutable.
+	// poolboot.io/pool-role requests the pool. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -19,7 +19,7 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	DesiredRevision string `json:"desiredRevision,omitempty"`
 
-	// force is the value of the annotation pool.cluster.x-k8s.io/force-update that desiredRevision includes. While the
+	// force is the value of the annotation poolboot.io/force-update that desiredRevision includes. While the
 	// annotation has another value, the host was not told yet to apply its configuration again.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

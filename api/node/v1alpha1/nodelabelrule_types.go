@@ -37,7 +37,7 @@ type NodeLabelRule struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a label key, such as example.com/rack"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node-role.kubernetes.io/')",message="it is a role label, by which pools select their Nodes. Facts of a host must not move it into another pool: use another key",reason=FieldValueForbidden
-	// +kubebuilder:validation:XValidation:rule="!(self in ['node.cluster.x-k8s.io/pool', 'metal3.io/uuid'])",message="Poolboot sets this label, to the role of the Node's pool or the UID of its BareMetalHost: use another key",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="!(self in ['poolboot.io/pool', 'metal3.io/uuid'])",message="Poolboot sets this label, to the role of the Node's pool or the UID of its BareMetalHost: use another key",reason=FieldValueForbidden
 	// +kubebuilder:validation:XValidation:rule="!(self in ['kubernetes.io/hostname', 'kubernetes.io/os', 'kubernetes.io/arch'])",message="the kubelet sets this label: use another key",reason=FieldValueForbidden
 	Key string `json:"key,omitempty"`
 

@@ -10,7 +10,7 @@ type Taint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a taint key, such as example.com/dedicated"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['pool.cluster.x-k8s.io/unassigned', 'node.cluster.x-k8s.io/uninitialized', 'node.cluster.x-k8s.io/outdated-revision'])",message="Poolboot or Cluster API adds and removes this taint: leave it out",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="!(self in ['poolboot.io/unassigned', 'node.cluster.x-k8s.io/uninitialized', 'node.cluster.x-k8s.io/outdated-revision'])",message="Poolboot or Cluster API adds and removes this taint: leave it out",reason=FieldValueForbidden
 	Key string `json:"key,omitempty"`
 
 	// value is the value of the taint, in the format of a label value. If it is not set, the value is empty.

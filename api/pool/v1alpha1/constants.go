@@ -11,11 +11,11 @@ const (
 
 	// NodePoolLabel is the role of the pool that a Node is in. Poolboot maintains it. No decision depends on it,
 	// because a kubelet can set it on its own Node.
-	NodePoolLabel = "node.cluster.x-k8s.io/pool"
+	NodePoolLabel = "poolboot.io/pool"
 
 	// NodeUnassignedTaint (effect NoSchedule) stays on a Node until its kubelet is Ready and it has every label of its
 	// pool.
-	NodeUnassignedTaint = "pool.cluster.x-k8s.io/unassigned"
+	NodeUnassignedTaint = "poolboot.io/unassigned"
 
 	// NodeMetal3UUIDLabel holds the UID of the BareMetalHost behind a Node. Cluster API's Metal3 provider finds the
 	// Node of a Metal3Machine by it.
@@ -23,17 +23,17 @@ const (
 
 	// NodeConfigAnnotation names the PoolbootConfig for which a Node was pre-registered, as <namespace>/<name>.
 	// Poolboot does not manage Nodes without it.
-	NodeConfigAnnotation = "pool.cluster.x-k8s.io/poolbootconfig"
+	NodeConfigAnnotation = "poolboot.io/poolbootconfig"
 
 	// NodeCurrentConfigAnnotation names the rendered config that the host of a Node runs.
-	NodeCurrentConfigAnnotation = "pool.cluster.x-k8s.io/current-config"
+	NodeCurrentConfigAnnotation = "poolboot.io/current-config"
 
 	// NodeDesiredConfigAnnotation names the rendered config that a Node should run: that of its pool.
-	NodeDesiredConfigAnnotation = "pool.cluster.x-k8s.io/desired-config"
+	NodeDesiredConfigAnnotation = "poolboot.io/desired-config"
 
 	// NodeAppliedTaintsAnnotation lists the taints of its pool that were added to a Node, as <key>=<value>:<effect>,
 	// separated by commas. Each is added once: a user removed a taint that is listed but not on the Node.
-	NodeAppliedTaintsAnnotation = "pool.cluster.x-k8s.io/applied-taints"
+	NodeAppliedTaintsAnnotation = "poolboot.io/applied-taints"
 )
 
 // Reasons of events about Nodes that Poolboot did not boot, in their own cluster.
@@ -59,24 +59,24 @@ const EventNodesUnguarded = "NodesUnguarded"
 // HostRetainedPoolAnnotation is on a BareMetalHost and records the pool for its next Machine, as
 // <Cluster>/<role>/<identity of the Cluster>. Poolboot writes it for Machines with poolRetention: Host. Without it the
 // pool of the next Machine is decided again. It is metadata because clusterctl move drops status.
-const HostRetainedPoolAnnotation = "pool.cluster.x-k8s.io/retained-pool"
+const HostRetainedPoolAnnotation = "poolboot.io/retained-pool"
 
 // ClusterIdentityAnnotation is on every MachineConfigPool and distinguishes its Cluster from every other one, also from
 // an earlier Cluster with the same name. It is the UID that the Cluster had when its first pool was rendered. Poolboot
 // writes it. Unlike the Cluster's UID, it survives clusterctl move.
-const ClusterIdentityAnnotation = "pool.cluster.x-k8s.io/cluster-identity"
+const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 
 // Annotations by which a user requests that a BareMetalHost without a Machine boots into a pool. Both are required.
 const (
 	// HostPoolAnnotation is the role of the MachineConfigPool, which must have a hostTemplateRef.
-	HostPoolAnnotation = "pool.cluster.x-k8s.io/pool-role"
+	HostPoolAnnotation = "poolboot.io/pool-role"
 	// HostClusterAnnotation is the name of the pool's Cluster, in the host's namespace.
-	HostClusterAnnotation = "pool.cluster.x-k8s.io/cluster"
+	HostClusterAnnotation = "poolboot.io/cluster"
 )
 
 // HostAddressesAnnotation is on a BareMetalHost, or on the PoolbootConfig of a host without a BareMetalHost. It lists
 // addresses, separated by commas, that the host has in addition to those that its inspection found.
-const HostAddressesAnnotation = "pool.cluster.x-k8s.io/addresses"
+const HostAddressesAnnotation = "poolboot.io/addresses"
 
 // Reasons of events about a BareMetalHost that requests a pool. Other events have the reason why the pool takes no
 // hosts, or a reason of the condition UserDataSet.
@@ -101,10 +101,10 @@ const (
 // ForceDeleteAnnotation with the value "true" allows the deletion of a MachineConfigPool in which Machines are recorded
 // or from which other pools inherit. Machines that have not booted then wait for a pool. Nodes keep their labels and
 // are in the pool that these labels select then.
-const ForceDeleteAnnotation = "pool.cluster.x-k8s.io/force-delete"
+const ForceDeleteAnnotation = "poolboot.io/force-delete"
 
 // RenderedForLabel is on every rendered config and is the name of the pool that it was rendered for.
-const RenderedForLabel = "pool.cluster.x-k8s.io/rendered-for"
+const RenderedForLabel = "poolboot.io/rendered-for"
 
 // RenderedNamePrefix is the prefix of the names of rendered configs. Other MachineConfigs must not have it.
 const RenderedNamePrefix = "rendered-"

@@ -7,7 +7,7 @@ import (
 
 // EnrollmentTokenType is the type of Secrets that hold an enrollment token. Poolboot reads no Secret of another type
 // for an Enrollment.
-const EnrollmentTokenType corev1.SecretType = "pool.cluster.x-k8s.io/enrollment-token"
+const EnrollmentTokenType corev1.SecretType = "poolboot.io/enrollment-token"
 
 // EnrollmentTokenKey is the key of the token in a Secret of EnrollmentTokenType: 32 to 512 characters that are valid in
 // a bearer token. 256 random bits are recommended.
@@ -83,7 +83,7 @@ type EnrollmentSpec struct {
 
 // TokenSecretReference names a Secret of EnrollmentTokenType in the Enrollment's namespace.
 type TokenSecretReference struct {
-	// name is the Secret's name. The Secret must be of type pool.cluster.x-k8s.io/enrollment-token and have the key
+	// name is the Secret's name. The Secret must be of type poolboot.io/enrollment-token and have the key
 	// token: 32 to 512 random characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -1,10 +1,10 @@
-// Package v1alpha1 holds the kinds of the group pool.cluster.x-k8s.io: machine configs and the pools that collect them,
+// Package v1alpha1 holds the kinds of the group poolboot.io: machine configs and the pools that collect them,
 // as OpenShift's Machine Config Operator knows them, for any Cluster API cluster, and enrollments, by which pools admit
 // hosts that Cluster API does not manage. It holds types and constants only: what they mean is decided in
 // bootstrap/pool, what they cause in controllers.
 //
 // +kubebuilder:object:generate=true
-// +groupName=pool.cluster.x-k8s.io
+// +groupName=poolboot.io
 package v1alpha1
 
 import (
@@ -15,7 +15,7 @@ import (
 
 var (
 	// GroupVersion is the group and version of the kinds in this package.
-	GroupVersion = schema.GroupVersion{Group: "pool.cluster.x-k8s.io", Version: "v1alpha1"}
+	GroupVersion = schema.GroupVersion{Group: "poolboot.io", Version: "v1alpha1"}
 
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 

@@ -85,7 +85,7 @@ type MachineConfigSpec struct {
 // +kubebuilder:resource:path=machineconfigs,scope=Namespaced,shortName=pbmconf,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
-// +kubebuilder:printcolumn:name="RenderedFor",type=string,JSONPath=`.metadata.labels.pool\.cluster\.x-k8s\.io/rendered-for`
+// +kubebuilder:printcolumn:name="RenderedFor",type=string,JSONPath=`.metadata.labels.poolboot\.io/rendered-for`
 // +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfig struct {

@@ -14,7 +14,7 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="(has(self.minReadySeconds) ? self.minReadySeconds : 10) < (has(self.readyDeadlineSeconds) ? self.readyDeadlineSeconds : 1200)",message="it must be longer than minReadySeconds: set a later deadline, or fewer minReadySeconds",fieldPath=".readyDeadlineSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('node.cluster.x-k8s.io/pool' in self.nodeLabels) || self.nodeLabels['node.cluster.x-k8s.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['node.cluster.x-k8s.io/pool']",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('poolboot.io/pool' in self.nodeLabels) || self.nodeLabels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['poolboot.io/pool']",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
 	// +required
@@ -25,7 +25,7 @@ type MachineConfigPoolSpec struct {
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// poolRole is the pool's name within its cluster, as in the labels node-role.kubernetes.io/<role> and
-	// node.cluster.x-k8s.io/pool=<role> of its Nodes, and in the spec.poolRole of PoolbootConfigs. The role "worker" is
+	// poolboot.io/pool=<role> of its Nodes, and in the spec.poolRole of PoolbootConfigs. The role "worker" is
 	// the pool that every other pool of the cluster inherits from.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -175,8 +175,8 @@ type MachineConfigPoolSpec struct {
 	Architecture Architecture `json:"architecture,omitempty"`
 
 	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
-	// present an enrollment token, and BareMetalHosts with the annotations pool.cluster.x-k8s.io/pool-role: <role> and
-	// pool.cluster.x-k8s.io/cluster: <Cluster>. If it is not set, only Machines can boot into the pool.
+	// present an enrollment token, and BareMetalHosts with the annotations poolboot.io/pool-role: <role> and
+	// poolboot.io/cluster: <Cluster>. If it is not set, only Machines can boot into the pool.
 	// +optional
 	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
 

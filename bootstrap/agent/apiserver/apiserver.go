@@ -87,7 +87,7 @@ type node struct {
 }
 
 // annotationPrefix is that of the annotations in api/agent/v1alpha1.
-const annotationPrefix = "pool.cluster.x-k8s.io/"
+const annotationPrefix = "poolboot.io/"
 
 // seen returns what the agent knows of a Node.
 func (n *node) seen() agent.Node {

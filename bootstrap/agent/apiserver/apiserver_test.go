@@ -31,7 +31,7 @@ func TestAPIServer(t *testing.T) {
 }
 
 func nodeJSON(version, ready, desired string) string {
-	return fmt.Sprintf(`{"kind":"Node","metadata":{"name":"edge-7","resourceVersion":%q,"annotations":{"pool.cluster.x-k8s.io/desired-revision":%q,"other":"x"}},`+
+	return fmt.Sprintf(`{"kind":"Node","metadata":{"name":"edge-7","resourceVersion":%q,"annotations":{"poolboot.io/desired-revision":%q,"other":"x"}},`+
 		`"status":{"images":[{"names":["big"]}],"conditions":[{"type":"Ready","status":%q,"message":"m","lastHeartbeatTime":"2026-01-02T03:04:05Z"}]}}`, version, desired, ready)
 }
 
@@ -126,11 +126,11 @@ var _ = Describe("The watch of the Node", func() {
 			stream(time.Minute, event("MODIFIED", nodeJSON("2", "False", "a")), event("BOOKMARK", `{"kind":"Node","metadata":{"resourceVersion":"3"}}`), event("MODIFIED", nodeJSON("4", "True", "b"))))
 		seen := watch(client)
 		want := agent.Node{Known: true, Ready: true, ReadyMessage: "m", Heartbeat: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-			Annotations: map[string]string{"pool.cluster.x-k8s.io/desired-revision": "a"}}
+			Annotations: map[string]string{"poolboot.io/desired-revision": "a"}}
 		Eventually(seen).Should(Receive(Equal(want)))
 		want.Ready = false
 		Eventually(seen).Should(Receive(Equal(want)))
-		want.Ready, want.Annotations = true, map[string]string{"pool.cluster.x-k8s.io/desired-revision": "b"}
+		want.Ready, want.Annotations = true, map[string]string{"poolboot.io/desired-revision": "b"}
 		Eventually(seen).Should(Receive(Equal(want)))
 		Expect(fake.seen()).To(Equal([]string{"GET /api/v1/nodes/edge-7? ", "GET /api/v1/nodes?1 "}))
 	})
@@ -149,7 +149,7 @@ var _ = Describe("The watch of the Node", func() {
 			send(200, nodeJSON("9", "True", "b")))
 		seen := watch(client)
 		Eventually(seen).Should(Receive())
-		Eventually(seen).Should(Receive(HaveField("Annotations", HaveKeyWithValue("pool.cluster.x-k8s.io/desired-revision", "b"))))
+		Eventually(seen).Should(Receive(HaveField("Annotations", HaveKeyWithValue("poolboot.io/desired-revision", "b"))))
 		Eventually(fake.seen).Should(HaveLen(4))
 		Expect(fake.seen()[3]).To(Equal("GET /api/v1/nodes?9 "))
 	})
@@ -162,7 +162,7 @@ var _ = Describe("The watch of the Node", func() {
 		Eventually(seen).Should(Receive(&unknown))
 		Expect(unknown.Known).To(BeFalse())
 		Expect(unknown.Problem).To(ContainSubstring(problem))
-		Expect(unknown.Annotations).To(HaveKeyWithValue("pool.cluster.x-k8s.io/desired-revision", "a"))
+		Expect(unknown.Annotations).To(HaveKeyWithValue("poolboot.io/desired-revision", "a"))
 		Eventually(seen).Should(Receive(HaveField("Known", true)))
 	},
 		Entry("after a refusal", send(403, `{"kind":"Status","message":"nodes is forbidden"}`), "403 Forbidden: nodes is forbidden"),
@@ -205,7 +205,7 @@ var _ = Describe("A report", func() {
 		fake, client := begin(send(200, "{}"), send(422, `{"message":"testing value failed"}`))
 		Expect(client.Accept(context.Background(), "r", map[string]*string{"a/b": ptr.To("x"), "c": nil})).To(Succeed())
 		Expect(fake.seen()).To(Equal([]string{"PATCH /api/v1/nodes/edge-7? application/json-patch+json"}))
-		Expect(fake.bodies[0]).To(MatchJSON(`[{"op":"test","path":"/metadata/annotations/pool.cluster.x-k8s.io~1desired-revision","value":"r"},
+		Expect(fake.bodies[0]).To(MatchJSON(`[{"op":"test","path":"/metadata/annotations/poolboot.io~1desired-revision","value":"r"},
 			{"op":"add","path":"/metadata/annotations/a~1b","value":"x"},{"op":"remove","path":"/metadata/annotations/c"}]`))
 		Expect(client.Accept(context.Background(), "r", nil)).To(MatchError(ContainSubstring("422 Unprocessable Entity: testing value failed")))
 	})

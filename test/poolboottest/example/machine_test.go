@@ -87,7 +87,7 @@ var _ = Describe("A MachineConfig", func() {
 		err := c.Create(ctx, &poolv1.MachineConfig{ObjectMeta: meta("51-infra"), Spec: poolv1.MachineConfigSpec{Butane: "variant: none"}})
 		Expect(err).To(Satisfy(apierrors.IsInvalid))
 		Expect(err).To(MatchError(And(
-			ContainSubstring(`admission webhook "validation.machineconfig.pool.cluster.x-k8s.io" denied the request`), ContainSubstring("spec.butane"))))
+			ContainSubstring(`admission webhook "validation.machineconfig.poolboot.io" denied the request`), ContainSubstring("spec.butane"))))
 	})
 })
 

@@ -91,7 +91,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a role that is too long", `spec: {poolRole: `+strings.Repeat("a", 64)+`}`, "spec.poolRole", "63"),
 		Entry("the role of the control plane", `spec: {poolRole: control-plane}`, "spec.poolRole", "control plane machines can't be in a pool"),
 		Entry("the old role of the control plane", `spec: {poolRole: master}`, "spec.poolRole", "control plane machines can't be in a pool"),
-		Entry("the pool's label with another role", `spec: {nodeLabels: {node.cluster.x-k8s.io/pool: infra}}`, "spec."+poolLabel, "leave it out"),
+		Entry("the pool's label with another role", `spec: {nodeLabels: {poolboot.io/pool: infra}}`, "spec."+poolLabel, "leave it out"),
 		Entry("an invalid Cluster name", `spec: {clusterName: a..b.-c}`, "spec.clusterName", "lowercase RFC 1123 subdomain"),
 		Entry("an empty selector of MachineConfigs", `spec: {machineConfigSelector: {}}`, "spec.machineConfigSelector", "leave it out"),
 		Entry("a selector of MachineConfigs with empty fields", `spec: {machineConfigSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.machineConfigSelector", "leave it out"),

@@ -12,7 +12,7 @@ import (
 
 // Pools, PoolbootConfigs and templates have the same fields for Nodes, with the same rules.
 
-const poolLabel = "nodeLabels[node.cluster.x-k8s.io/pool]"
+const poolLabel = "nodeLabels[poolboot.io/pool]"
 
 func newLabel(key, value string) string { return fmt.Sprintf("nodeLabels: {%q: %q}", key, value) }
 
@@ -39,7 +39,7 @@ var validNodeFields = []TableEntry{
 	Entry("the longest label", newLabel(strings.Repeat("a", 253)+"/"+strings.Repeat("a", 63), strings.Repeat("b", 63))),
 	Entry("the maximum number of labels", "nodeLabels: {"+newKeys(64)+"}"),
 	Entry("a role's label", newLabel("node-role.kubernetes.io/edge", "")),
-	Entry("the pool's label", `{poolRole: edge, nodeLabels: {node.cluster.x-k8s.io/pool: edge}}`),
+	Entry("the pool's label", `{poolRole: edge, nodeLabels: {poolboot.io/pool: edge}}`),
 	Entry("a taint", newTaint("example.com/dedicated", "edge", "NoSchedule")),
 	Entry("a taint without a value", `nodeTaints: [{key: dedicated, effect: NoExecute}]`),
 	Entry("a taint with two effects", `nodeTaints: [{key: dedicated, effect: NoExecute}, {key: dedicated, effect: NoSchedule}]`),

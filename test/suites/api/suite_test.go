@@ -76,7 +76,7 @@ metadata: {name: edge-x7k2p}
 spec: {join: {type: Kubelet}}
 `,
 	"Enrollment": `
-apiVersion: pool.cluster.x-k8s.io/v1alpha1
+apiVersion: poolboot.io/v1alpha1
 kind: Enrollment
 metadata: {name: edge}
 spec:
@@ -88,13 +88,13 @@ spec:
   tokenSecretRef: {name: edge-token}
 `,
 	"MachineConfig": `
-apiVersion: pool.cluster.x-k8s.io/v1alpha1
+apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
 metadata: {name: 51-edge}
 spec: {kernelArguments: [quiet]}
 `,
 	"MachineConfigPool": `
-apiVersion: pool.cluster.x-k8s.io/v1alpha1
+apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
 metadata: {name: edge}
 spec: {clusterName: infra-1, poolRole: edge}

@@ -108,7 +108,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		Entry("removing the name of its pool", func(n *corev1.Node) { delete(n.Labels, poolv1.NodePoolLabel) }, policy, poolv1.NodePoolLabel),
 		Entry("an operating system that belongs to no pool", label(corev1.LabelOSStable, "windows"), policy, corev1.LabelOSStable),
 		Entry("another server's UID", label(poolv1.NodeMetal3UUIDLabel, "0"), policy, poolv1.NodeMetal3UUIDLabel),
-		Entry("a label of Poolboot", label("pool.cluster.x-k8s.io/new", ""), policy, "pool.cluster.x-k8s.io/new"),
+		Entry("a label of Poolboot", label("poolboot.io/new", ""), policy, "poolboot.io/new"),
 		Entry("the PoolbootConfig that it was created for", annotation(poolv1.NodeConfigAnnotation, "default/other"), policy, poolv1.NodeConfigAnnotation),
 		Entry("removing the PoolbootConfig that it was created for", func(n *corev1.Node) { delete(n.Annotations, poolv1.NodeConfigAnnotation) }, policy, poolv1.NodeConfigAnnotation),
 		Entry("the rendered config that it booted with", annotation(poolv1.NodeCurrentConfigAnnotation, "rendered-gpu-0"), policy, poolv1.NodeCurrentConfigAnnotation),

@@ -47,7 +47,7 @@ var _ = Describe("A host that joins with kubeadm", func() {
 		expectBornInPool(ctx, t, config, history)
 
 		node := t.Node(ctx, config)
-		Expect(node.Labels).To(And(HaveKey("node-role.kubernetes.io/infra"), HaveKeyWithValue("node.cluster.x-k8s.io/pool", "infra"),
+		Expect(node.Labels).To(And(HaveKey("node-role.kubernetes.io/infra"), HaveKeyWithValue("poolboot.io/pool", "infra"),
 			HaveKeyWithValue("metal3.io/uuid", config.Status.HostRef.UID)))
 		Expect(node.Spec.ProviderID).To(HavePrefix("metal3://" + t.Namespace + "/" + config.Status.HostRef.Name + "/"))
 		Expect(node.Spec.Taints).To(ContainElement(reservedTaint))
@@ -58,7 +58,7 @@ var _ = Describe("A host that joins with kubeadm", func() {
 			And(ContainSubstring("ActiveState=active\n"), ContainSubstring("Result=success\n")))
 		Expect(machine.Journal(ctx, "--unit=poolboot-join.service")).To(ContainSubstring("This node has joined the cluster"))
 		Expect(readHostFile(config, "/var/lib/kubelet/kubeadm-flags.env")).To(And(
-			ContainSubstring("node.cluster.x-k8s.io/pool=infra"), ContainSubstring("--provider-id="+node.Spec.ProviderID),
+			ContainSubstring("poolboot.io/pool=infra"), ContainSubstring("--provider-id="+node.Spec.ProviderID),
 			ContainSubstring("infra=reserved:NoSchedule")), "these flags restore them when the Node is deleted and registers again")
 	})
 

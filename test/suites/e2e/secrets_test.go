@@ -80,7 +80,7 @@ var _ = Describe("Secrets", func() {
 
 		By("running kubectl poolboot")
 		changed := filepath.Join(GinkgoT().TempDir(), "change.yaml")
-		Expect(os.WriteFile(changed, fmt.Appendf(nil, `{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"52-password","labels":{"role":"infra"}},
+		Expect(os.WriteFile(changed, fmt.Appendf(nil, `{"apiVersion":"poolboot.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"52-password","labels":{"role":"infra"}},
 			"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/password","mode":384,"contents":{"source":"data:,another"}}]}}}}`), 0o600)).To(Succeed())
 		for _, command := range []string{
 			"boots", "boots -o wide", "boots -o json", "diff -f " + changed,

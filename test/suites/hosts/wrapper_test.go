@@ -196,9 +196,9 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 		Expect(h.Run(ctx, "systemctl", "show", "--property=Result,ActiveState", "poolboot-check.service")).
 			To(And(ContainSubstring("Result=success"), ContainSubstring("ActiveState=active")))
 		Expect(h.Run(ctx, "sh", "-c", "tr '\\0' ' ' </proc/"+h.mainPID(ctx, ignition.KubeletUnit)+"/cmdline")).
-			To(And(HavePrefix("/usr/bin/kubelet --config="), ContainSubstring(" --node-labels="), ContainSubstring("node.cluster.x-k8s.io/pool=ran")))
+			To(And(HavePrefix("/usr/bin/kubelet --config="), ContainSubstring(" --node-labels="), ContainSubstring("poolboot.io/pool=ran")))
 		node := h.ready(ctx)(Default)
-		Expect(node.Labels).To(And(HaveKeyWithValue("node-role.kubernetes.io/ran", ""), HaveKeyWithValue("node.cluster.x-k8s.io/pool", "ran")))
+		Expect(node.Labels).To(And(HaveKeyWithValue("node-role.kubernetes.io/ran", ""), HaveKeyWithValue("poolboot.io/pool", "ran")))
 
 		By("reserving resources by the size of the host")
 		cpus := node.Status.Capacity.Cpu().Value()

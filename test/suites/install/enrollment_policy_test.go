@@ -82,7 +82,7 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 					}).Should(refused, "%s patches them to %s with %s", who, what, kind)
 				}
 			}
-			applied := []byte(`{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"Enrollment","metadata":{"name":"edge","namespace":"` + namespace + `"},"spec":{"admitted":["edge-7"]}}`)
+			applied := []byte(`{"apiVersion":"poolboot.io/v1alpha1","kind":"Enrollment","metadata":{"name":"edge","namespace":"` + namespace + `"},"spec":{"admitted":["edge-7"]}}`)
 			Expect(by.Patch(ctx, e.DeepCopy(), client.RawPatch(types.ApplyPatchType, applied), client.DryRunAll, client.ForceOwnership, client.FieldOwner("gitops"))).To(refused, who)
 		}
 		Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())

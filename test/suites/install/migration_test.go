@@ -185,7 +185,7 @@ var _ = Describe("Objects in another version", Ordered, func() {
 		}).Should(ContainElements(
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io", Verb: "patch"},
 			rights.Right{Where: rights.All, Resource: "customresourcedefinitions.apiextensions.k8s.io/status", Verb: "patch"},
-			rights.Right{Where: rights.All, Resource: "machineconfigs.pool.cluster.x-k8s.io", Verb: "patch"},
+			rights.Right{Where: rights.All, Resource: "machineconfigs.poolboot.io", Verb: "patch"},
 			rights.Right{Where: rights.All, Resource: "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io", Verb: "get"},
 			rights.Right{Where: rights.All, Resource: "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io", Verb: "patch"},
 		))
@@ -221,7 +221,7 @@ var _ = Describe("The manager's right to patch objects that it migrates", func()
 			},
 		}
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		Expect(k8sClient.Get(ctx, client.ObjectKey{Name: "machineconfigs.pool.cluster.x-k8s.io"}, crd)).To(Succeed())
+		Expect(k8sClient.Get(ctx, client.ObjectKey{Name: "machineconfigs.poolboot.io"}, crd)).To(Succeed())
 		objects := []client.Object{crd}
 		for _, object := range createAllKinds(ctx, newNamespace(ctx)) {
 			switch object.(type) {

@@ -92,7 +92,7 @@ var _ = Describe("The commands in the documentation", func() {
 		}
 		Eventually(ctx, updated).Should(HaveField("Status", metav1.ConditionTrue))
 		shell := &terminal{dir: GinkgoT().TempDir()}
-		shell.write("change.yaml", `apiVersion: pool.cluster.x-k8s.io/v1alpha1
+		shell.write("change.yaml", `apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
 metadata: {name: 51-infra, labels: {role: infra}}
 spec:

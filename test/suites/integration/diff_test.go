@@ -70,7 +70,7 @@ var _ = Describe("kubectl poolboot", func() {
 		config := t.Config(ctx, "infra")
 		waitForConfiguration(ctx, t, config)
 		shell := &terminal{dir: GinkgoT().TempDir()}
-		shell.write("change.yaml", `apiVersion: pool.cluster.x-k8s.io/v1alpha1
+		shell.write("change.yaml", `apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
 metadata: {name: 51-infra, labels: {role: infra}}
 spec:

@@ -64,7 +64,7 @@ var _ = Describe("The documentation", func() {
 			shell.run(ctx, "kubectl poolboot convert --skip-refused --cluster edge -n "+t.Namespace+" -f "+dump[1]+" > edge.yaml")
 			applied := shell.run(ctx, "kubectl apply --dry-run=server --validate=strict -f edge.yaml")
 			Expect(shell.code).To(BeZero(), applied)
-			Expect(applied).To(ContainSubstring("machineconfigpool.pool.cluster.x-k8s.io/worker created (server dry run)"))
+			Expect(applied).To(ContainSubstring("machineconfigpool.poolboot.io/worker created (server dry run)"))
 		}
 	})
 })

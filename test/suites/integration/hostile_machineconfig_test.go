@@ -39,7 +39,7 @@ func postMachineConfig(ctx context.Context, namespace, spec string) (code int, a
 	GinkgoHelper()
 	web, err := rest.HTTPClientFor(lab.Management.Config)
 	Expect(err).NotTo(HaveOccurred())
-	body := `{"apiVersion":"pool.cluster.x-k8s.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"hostile","labels":{"role":"infra"}},"spec":` + spec + `}`
+	body := `{"apiVersion":"poolboot.io/v1alpha1","kind":"MachineConfig","metadata":{"name":"hostile","labels":{"role":"infra"}},"spec":` + spec + `}`
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/apis/%s/namespaces/%s/machineconfigs", lab.Management.Config.Host,
 		poolv1.GroupVersion, namespace), strings.NewReader(body))
 	Expect(err).NotTo(HaveOccurred())

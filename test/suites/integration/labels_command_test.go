@@ -32,7 +32,7 @@ var _ = Describe("kubectl poolboot labels", func() {
 		}
 		Expect(json.Unmarshal([]byte(output), &answer)).To(Succeed(), output)
 		Expect(answer.Labels).To(Equal(map[string]string{
-			"node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra", "example.com/tier": "infra", corev1.LabelOSStable: "linux",
+			"node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra", "example.com/tier": "infra", corev1.LabelOSStable: "linux",
 		}))
 		Expect(answer.Taints).To(HaveLen(3))
 

@@ -151,7 +151,7 @@ var _ = Describe("A boot", func() {
 		By("creating no event, because there was no problem")
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		Expect(shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)).To(ContainSubstring("No events found"))
-		Expect(shell.run(ctx, "kubectl events --for machineconfigpool.pool.cluster.x-k8s.io/"+t.Pool("infra").Name+" -n "+t.Namespace)).NotTo(ContainSubstring("error"))
+		Expect(shell.run(ctx, "kubectl events --for machineconfigpool.poolboot.io/"+t.Pool("infra").Name+" -n "+t.Namespace)).NotTo(ContainSubstring("error"))
 		Expect(shell.code).To(BeZero())
 	})
 

@@ -49,7 +49,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(infra.Spec.PausedConfiguration.Name).To(Equal(current))
 		manifest := func(paused bool, more string) string {
 			path := filepath.Join(GinkgoT().TempDir(), "infra.yaml")
-			Expect(os.WriteFile(path, fmt.Appendf(nil, "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPool\n"+
+			Expect(os.WriteFile(path, fmt.Appendf(nil, "apiVersion: poolboot.io/v1alpha1\nkind: MachineConfigPool\n"+
 				"metadata: {name: infra, namespace: %s}\nspec: {paused: %t, %s clusterName: %s, poolRole: infra}\n", t.Namespace, paused, more, infra.Spec.ClusterName), 0o600)).To(Succeed())
 			return path
 		}

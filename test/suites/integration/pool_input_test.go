@@ -15,7 +15,7 @@ import (
 
 // formatPool returns the YAML of a pool. more is indented as fields of its spec.
 func formatPool(name, cluster, role string, more ...string) string {
-	return fmt.Sprintf(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+	return fmt.Sprintf(`apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
 metadata: {name: %s}
 spec:

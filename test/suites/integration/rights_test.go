@@ -19,7 +19,7 @@ func isTestedByInstall(r rights.Right) bool {
 		return true
 	case "events":
 		return r.Where == rights.Own
-	case "machineconfigpools.pool.cluster.x-k8s.io", "enrollments.pool.cluster.x-k8s.io":
+	case "machineconfigpools.poolboot.io", "enrollments.poolboot.io":
 		return r.Verb == "delete"
 	}
 	return strings.HasSuffix(r.Resource, "/finalizers")
@@ -30,11 +30,11 @@ func isTestedByInstall(r rights.Right) bool {
 // other client has written them since the storage version changed.
 func isTestedByMigration(r rights.Right) bool {
 	switch r.Resource {
-	case "customresourcedefinitions.apiextensions.k8s.io", "customresourcedefinitions.apiextensions.k8s.io/status", "machineconfigs.pool.cluster.x-k8s.io":
+	case "customresourcedefinitions.apiextensions.k8s.io", "customresourcedefinitions.apiextensions.k8s.io/status", "machineconfigs.poolboot.io":
 		return r.Verb == "patch"
 	case "poolbootconfigtemplates.bootstrap.cluster.x-k8s.io":
 		return r.Verb == "get" || r.Verb == "patch"
-	case "enrollments.pool.cluster.x-k8s.io":
+	case "enrollments.poolboot.io":
 		return r.Verb == "get"
 	}
 	return false

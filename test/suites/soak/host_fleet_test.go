@@ -137,7 +137,7 @@ func (m *machine) check(config ignition.Config) error {
 		}
 	}
 	env, err := fetch.File(config, ignition.KubeletEnvPath)
-	if err != nil || !strings.Contains(env, "--hostname-override="+m.config.Name+" ") || !strings.Contains(env, "node.cluster.x-k8s.io/pool="+m.role) {
+	if err != nil || !strings.Contains(env, "--hostname-override="+m.config.Name+" ") || !strings.Contains(env, "poolboot.io/pool="+m.role) {
 		wrong = append(wrong, fmt.Errorf("%s is %q: %w", ignition.KubeletEnvPath, env, errors.Join(errUnexpectedContent, err)))
 	}
 	if _, err := fetch.File(config, ignition.BootstrapKubeconfigPath); err != nil {

@@ -29,7 +29,7 @@ const (
 type Right struct {
 	// Where is All, Own, or a namespace in a workload cluster.
 	Where string
-	// Resource has the format of kubectl auth can-i: machineconfigs.pool.cluster.x-k8s.io/status.
+	// Resource has the format of kubectl auth can-i: machineconfigs.poolboot.io/status.
 	Resource string
 	Verb     string
 }

@@ -75,7 +75,7 @@ spec:
 
 // Pool returns Poolboot's pool of a role, of a cluster, that selects the MachineConfigs labeled with the role.
 func Pool(cluster, role string) string {
-	return `apiVersion: pool.cluster.x-k8s.io/v1alpha1
+	return `apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
 metadata:
   name: ` + role + `
@@ -90,7 +90,7 @@ spec:
 
 // Config returns Poolboot's MachineConfig, labeled for a role, with a spec in YAML's flow style.
 func Config(name, role, spec string) string {
-	return `apiVersion: pool.cluster.x-k8s.io/v1alpha1
+	return `apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
 metadata:
   name: ` + name + `

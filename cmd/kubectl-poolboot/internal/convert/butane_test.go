@@ -33,7 +33,7 @@ storage:
 	}
 
 	It("converts the variant of OpenShift to a whole MachineConfig", func() {
-		Expect(clitest.ExpectSuccess(convert(whole, "-n", "edge"))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+		Expect(clitest.ExpectSuccess(convert(whole, "-n", "edge"))).To(Equal(`apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
 metadata:
   labels:

@@ -20,12 +20,12 @@ var _ = Describe("convert", func() {
 	}
 	// theirs is an OpenShift MachineConfig, labeled for a role, with a spec in YAML's flow style.
 	theirs := func(name, role, spec string) string {
-		return strings.Replace(clitest.Config(name, role, spec), "pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1", 1)
+		return strings.Replace(clitest.Config(name, role, spec), "poolboot.io/v1alpha1", "machineconfiguration.openshift.io/v1", 1)
 	}
 	withSpec := func(pool, field string) string { return strings.Replace(pool, "spec:\n", "spec:\n  "+field+"\n", 1) }
 
 	It("converts a pool and its MachineConfig, and keeps the text where it can", func() {
-		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: pool.cluster.x-k8s.io/v1alpha1
+		Expect(clitest.ExpectSuccess(converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, clitest.OpenShiftInfra51))).To(Equal(`apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
 metadata:
   labels:
@@ -44,7 +44,7 @@ spec:
         mode: 420
         path: /etc/infratest
 ---
-apiVersion: pool.cluster.x-k8s.io/v1alpha1
+apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
 metadata:
   name: worker
@@ -59,7 +59,7 @@ spec:
       node-role.kubernetes.io/worker: ""
   poolRole: worker
 ---
-apiVersion: pool.cluster.x-k8s.io/v1alpha1
+apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
 metadata:
   name: infra
@@ -142,7 +142,7 @@ spec:
 		Entry("a MachineConfig's field", theirs("50-a", "worker", "{fieldOfALaterRelease: quay.io/ext}"),
 			`warning: MachineConfig "50-a": spec.fieldOfALaterRelease is left out: Poolboot does not have this field`),
 		Entry("Butane, which OpenShift's MachineConfig does not have", theirs("50-a", "worker", "{butane: x}"),
-			`warning: MachineConfig "50-a": spec.butane is left out: OpenShift does not have this field, and ignores it: to use it, set the apiVersion pool.cluster.x-k8s.io/v1alpha1`),
+			`warning: MachineConfig "50-a": spec.butane is left out: OpenShift does not have this field, and ignores it: to use it, set the apiVersion poolboot.io/v1alpha1`),
 		Entry("an owner", strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  ownerReferences: [{apiVersion: v1, kind: A, name: a, uid: b}]\n", 1),
 			`note: MachineConfig "51-infra": metadata.ownerReferences is left out: the owner is in the OpenShift cluster, and the garbage collector would delete an object whose owner does not exist`),
 		Entry("a finalizer", strings.Replace(clitest.OpenShiftInfra51, "metadata:\n", "metadata:\n  finalizers: [example.com/a]\n", 1),
@@ -320,7 +320,7 @@ spec:
 		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(r)), &list)).To(Succeed())
 		Expect(list.Kind).To(Equal("List"))
 		Expect(list.Items).To(HaveLen(2))
-		Expect(list.Items[0]).To(And(HaveField("APIVersion", "pool.cluster.x-k8s.io/v1alpha1"), HaveField("Kind", "MachineConfigPool"),
+		Expect(list.Items[0]).To(And(HaveField("APIVersion", "poolboot.io/v1alpha1"), HaveField("Kind", "MachineConfigPool"),
 			HaveField("Metadata.Name", "worker"), HaveField("Metadata.Namespace", "edge")))
 	})
 

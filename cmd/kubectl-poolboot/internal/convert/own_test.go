@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("convert, of objects of Poolboot", func() {
-	const ours = "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: "
+	const ours = "apiVersion: poolboot.io/v1alpha1\nkind: "
 	run := func(documents ...string) clitest.Result {
 		return runPoolboot("convert", "-f", clitest.WriteFile("a.yaml", documents...), "--cluster", "infra-1", "-n", "edge")
 	}

@@ -84,7 +84,7 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(answer.Host).To(Equal("edge/rack1-u12"))
 			Expect(from(answer.Labels)).To(Equal(map[string]string{
 				"node-role.kubernetes.io/infra=":      "Stands MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
-				"node.cluster.x-k8s.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.poolRole",
+				"poolboot.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.poolRole",
 				"example.com/tier=infra":              "Stands MachineConfigPool edge/infra spec.nodeLabels",
 				"example.com/own=yes":                 "Stands PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
 				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.nodeLabelRules",

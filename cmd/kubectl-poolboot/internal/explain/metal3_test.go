@@ -38,7 +38,7 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		metal3Cluster.SetKind("Metal3Cluster")
 		metal3Cluster.SetNamespace("edge")
 		metal3Cluster.SetName("m3c")
-		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m", Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra",
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m", Labels: map[string]string{"node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra",
 			"kubernetes.io/os": "linux", "kubernetes.io/hostname": "infra-x7k2m"}}}
 		infra = clitest.Pool("infra-1", "infra")
 	})

@@ -48,7 +48,7 @@ var _ = Describe("Files", func() {
 			return `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + jsonOf(infra) + "]}]}"
 		}),
 		Entry("a list of one kind", "a.yaml", func() string {
-			return "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPoolList\nitems:\n- metadata: {name: infra}\n  spec: {clusterName: edge, poolRole: infra}\n"
+			return "apiVersion: poolboot.io/v1alpha1\nkind: MachineConfigPoolList\nitems:\n- metadata: {name: infra}\n  spec: {clusterName: edge, poolRole: infra}\n"
 		}),
 	)
 
@@ -169,7 +169,7 @@ var _ = Describe("Files", func() {
 		Entry("Ignition", `{"ignition":{"version":"3.4.0"}}`, "it is Ignition: convert it with kubectl poolboot convert --ignition"),
 		Entry("no name", strings.Replace(clitest.OpenShiftInfra, "name: infra", "", 1), "MachineConfigPool: metadata.name: is missing"),
 		Entry("an unknown field of Poolboot's kinds", infra+"  nodeSelektor: {}\n", `MachineConfigPool "infra": spec.nodeSelektor: there is no such field: correct its name to nodeSelector, or remove it`),
-		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: pool.cluster.x-k8s.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,
+		Entry("an unknown field in an item", "{apiVersion: v1, kind: List, items: ["+`{apiVersion: poolboot.io/v1alpha1, kind: MachineConfig, metadata: {name: a}, spec: {fip: true}}]}`,
 			`item 1: line 13: MachineConfig "a": spec.fip: there is no such field: correct its name to fips, or remove it`),
 		Entry("a value of the wrong type in OpenShift's kinds", strings.Replace(clitest.OpenShiftInfra, `infra: ""`, "infra: [1]", 1), `MachineConfigPool "infra": `),
 		Entry("a pool without a role", strings.Replace(infra, "  poolRole: infra\n", "", 1), "spec.poolRole: is missing"),

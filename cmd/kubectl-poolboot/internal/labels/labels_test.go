@@ -22,10 +22,10 @@ var _ = Describe("kubectl poolboot labels", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`label example.com/rack=r1
 label kubernetes.io/os=linux
 label node-role.kubernetes.io/infra=
-label node.cluster.x-k8s.io/pool=infra
+label poolboot.io/pool=infra
 taint example.com/infra=only:NoExecute
 taint node.cluster.x-k8s.io/uninitialized:NoSchedule
-taint pool.cluster.x-k8s.io/unassigned:NoSchedule
+taint poolboot.io/unassigned:NoSchedule
 `))
 	})
 
@@ -35,16 +35,16 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 		var a answer
 		Expect(json.Unmarshal([]byte(out), &a)).To(Succeed())
 		Expect(a.Labels).To(Equal(map[string]string{
-			"example.com/rack": "r1", "kubernetes.io/os": "linux", "node-role.kubernetes.io/infra": "", "node.cluster.x-k8s.io/pool": "infra"}))
+			"example.com/rack": "r1", "kubernetes.io/os": "linux", "node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra"}))
 		Expect(a.Taints).To(ConsistOf(
 			corev1.Taint{Key: "example.com/infra", Value: "only", Effect: corev1.TaintEffectNoExecute},
 			corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
-			corev1.Taint{Key: "pool.cluster.x-k8s.io/unassigned", Effect: corev1.TaintEffectNoSchedule}))
+			corev1.Taint{Key: "poolboot.io/unassigned", Effect: corev1.TaintEffectNoSchedule}))
 	})
 
 	It("accepts OpenShift's pools", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
-			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel node.cluster.x-k8s.io/pool=infra\n"))
+			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel poolboot.io/pool=infra\n"))
 
 		By("naming the selector that one without must have")
 		clitest.ExpectError(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", strings.Split(clitest.OpenShiftInfra, "spec:")[0]), "--pool", "infra"), 2,
@@ -61,7 +61,7 @@ taint pool.cluster.x-k8s.io/unassigned:NoSchedule
 		Entry("an empty selector", "  nodeSelector: {}", `MachineConfigPool "infra": spec.nodeSelector: is empty and would match nothing: set node-role.kubernetes.io/infra: "" in its matchLabels`),
 		Entry("labels that move the Node out of the pool", "  nodeLabels: {node-role.kubernetes.io/infra: other}", "spec.nodeLabels"),
 		Entry("labels of another pool", `  nodeLabels: {node-role.kubernetes.io/gpu: ""}`, "gpu and infra", "change its nodeSelector or nodeLabels"),
-		Entry("another value of the pool label", "  nodeLabels: {node.cluster.x-k8s.io/pool: other}", "node.cluster.x-k8s.io/pool has different values"),
+		Entry("another value of the pool label", "  nodeLabels: {poolboot.io/pool: other}", "poolboot.io/pool has different values"),
 		Entry("an invalid taint", "  nodeTaints: [{key: a, effect: Never}]", "effect: must be NoSchedule"),
 	)
 

@@ -94,7 +94,7 @@ func newMovable() *movable {
 		"clusters.cluster.x-k8s.io/v1beta2/Cluster": {}, "machines.cluster.x-k8s.io/v1beta2/Machine": {},
 		"metal3machines.infrastructure.cluster.x-k8s.io/v1beta2/Metal3Machine": {},
 		"poolbootconfigs.bootstrap.cluster.x-k8s.io/v1alpha1/PoolbootConfig":   {},
-		"machineconfigpools.pool.cluster.x-k8s.io/v1alpha1/MachineConfigPool":  {clusterctlv1.ClusterctlMoveLabel},
+		"machineconfigpools.poolboot.io/v1alpha1/MachineConfigPool":  {clusterctlv1.ClusterctlMoveLabel},
 		"baremetalhosts.metal3.io/v1alpha1/BareMetalHost":                      {clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel},
 	} {
 		m.define(name, append(labels, clusterctlv1.ClusterctlLabel)...)
@@ -226,7 +226,7 @@ var _ = Describe("move-check", func() {
 			m.free.Spec.BMC.CredentialsName = "bmc"
 			m.more = append(m.more, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "bmc", UID: "bmc"}})
 		}),
-		Entry("pools whose kind clusterctl does not know", Lost, "MachineConfigPool metal/infra", "would not be moved", "kubectl label crd machineconfigpools.pool.cluster.x-k8s.io clusterctl.cluster.x-k8s.io=",
+		Entry("pools whose kind clusterctl does not know", Lost, "MachineConfigPool metal/infra", "would not be moved", "kubectl label crd machineconfigpools.poolboot.io clusterctl.cluster.x-k8s.io=",
 			func(m *movable) { m.definitions["MachineConfigPool"].Labels = nil }),
 		Entry("a template of a MachineHealthCheck that nothing owns", Lost, "Metal3RemediationTemplate metal/reboot", "MachineHealthCheck metal/check refers to it",
 			"kubectl -n metal label metal3remediationtemplate reboot clusterctl.cluster.x-k8s.io/move=", func(m *movable) {
@@ -262,7 +262,7 @@ var _ = Describe("move-check", func() {
 			m.config.Status.Update.DesiredRevision = "revision"
 			m.caThere.Data["tls.crt"] = []byte("other")
 		}),
-		Entry("a target without a kind", Hangs, "CustomResourceDefinition machineconfigpools.pool.cluster.x-k8s.io at the target", "stop halfway", "install its provider", func(m *movable) { delete(m.there, "MachineConfigPool") }),
+		Entry("a target without a kind", Hangs, "CustomResourceDefinition machineconfigpools.poolboot.io at the target", "stop halfway", "install its provider", func(m *movable) { delete(m.there, "MachineConfigPool") }),
 		Entry("a target with an older version of a kind", Hangs, "CustomResourceDefinition machines.cluster.x-k8s.io at the target", "v1beta2 is not served", "later one",
 			func(m *movable) { m.there["Machine"].Spec.Versions[0].Name = "v1beta1" }),
 		Entry("a target whose kinds could not be moved again", Note, "CustomResourceDefinition machines.cluster.x-k8s.io at the target", "lacks the label", "label crd", func(m *movable) { m.there["Machine"].Labels = nil }),

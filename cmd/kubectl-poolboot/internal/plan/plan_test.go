@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	ours    = "pool.cluster.x-k8s.io/v1alpha1"
+	ours    = "poolboot.io/v1alpha1"
 	theirs  = "machineconfiguration.openshift.io/v1"
 	oldName = "rendered-infra-1761d9954d2dd6428aec3e630c5a704b"
 	newName = "rendered-infra-1429fb5c569880ba6d12b53a5dc4d3c9"

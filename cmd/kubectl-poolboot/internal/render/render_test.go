@@ -63,7 +63,7 @@ var _ = Describe("render", func() {
 
 	It("merges kernel arguments, extensions, FIPS, kernel and image of both", func() {
 		theirs := strings.ReplaceAll(clitest.Config("10-a", "worker", "{kernelArguments: [nosmt], extensions: [usbguard], fips: true, kernelType: default, baseOSExtensionsContainerImage: registry.example/extensions:2}"),
-			"pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
+			"poolboot.io/v1alpha1", "machineconfiguration.openshift.io/v1")
 		config := rendering("infra", append(ours, theirs, clitest.Config("05-b", "infra", "{kernelArguments: [quiet], kernelType: realtime, osImageURL: registry.example/os:2}"))...)
 		config.Name, config.Ignition = "", nil
 		Expect(config).To(Equal(rendered{KernelArguments: []string{"nosmt", "quiet"}, Extensions: []string{"usbguard"}, FIPS: true,
@@ -73,7 +73,7 @@ var _ = Describe("render", func() {
 	It("reads Butane in Poolboot's MachineConfig only", func() {
 		butane := clitest.Config("60-b", "infra", `{butane: "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/motd, contents: {inline: hi}}]}\n"}`)
 		Expect(source(rendering("infra", append(ours, butane)...), "/etc/motd")).To(Equal("data:,hi"))
-		butane = strings.ReplaceAll(butane, "pool.cluster.x-k8s.io/v1alpha1", "machineconfiguration.openshift.io/v1")
+		butane = strings.ReplaceAll(butane, "poolboot.io/v1alpha1", "machineconfiguration.openshift.io/v1")
 		Expect(source(rendering("infra", append(ours, butane)...), "/etc/motd")).To(BeEmpty())
 	})
 

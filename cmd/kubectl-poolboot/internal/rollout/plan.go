@@ -56,7 +56,7 @@ With a POOL, the answer is about a pool in the management cluster. Its Nodes are
 kubeconfig Secret.
 
 With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration or, for a pool of
-OpenShift, its spec.configuration. What a Node runs and does is in its annotations: pool.cluster.x-k8s.io/agent-version,
+OpenShift, its spec.configuration. What a Node runs and does is in its annotations: poolboot.io/agent-version,
 desired-revision, desired-revision-config, begun-revision, current-revision, update-revision, update-state and update-reason, or
 machineconfiguration.openshift.io/currentConfig, desiredConfig and state. For Nodes with OpenShift's annotations, the answer is that
 of OpenShift's operator. The objects of update gates are not read: the condition UpdateGatesOpen in the status of the pool says whether

@@ -30,8 +30,8 @@ func theirs(current, desired, state string) string {
 // are a and b.
 func ours(told, config, current, target, state string) string {
 	revision := func(letter string) string { return `"` + strings.Repeat(letter, 64) + `"` }
-	return fmt.Sprintf("pool.cluster.x-k8s.io/begun-revision: %[1]s, pool.cluster.x-k8s.io/desired-revision: %[1]s, pool.cluster.x-k8s.io/desired-revision-config: %[2]s, pool.cluster.x-k8s.io/current-revision: %[3]s, "+
-		"pool.cluster.x-k8s.io/update-revision: %[4]s, pool.cluster.x-k8s.io/update-state: %[5]s, pool.cluster.x-k8s.io/agent-version: v1",
+	return fmt.Sprintf("poolboot.io/begun-revision: %[1]s, poolboot.io/desired-revision: %[1]s, poolboot.io/desired-revision-config: %[2]s, poolboot.io/current-revision: %[3]s, "+
+		"poolboot.io/update-revision: %[4]s, poolboot.io/update-state: %[5]s, poolboot.io/agent-version: v1",
 		revision(told), config, revision(current), revision(target), state)
 }
 

@@ -35,7 +35,7 @@ var _ = Describe("plan of files gives the reason", func() {
 		}
 		return strings.Join(kept, ", ")
 	}
-	const toldConfig, currentConfig = "pool.cluster.x-k8s.io/desired-revision-config", "pool.cluster.x-k8s.io/current-config"
+	const toldConfig, currentConfig = "poolboot.io/desired-revision-config", "poolboot.io/current-config"
 	notReady := strings.NewReplacer(`{type: Ready, status: "True"}`, `{type: Ready, status: Unknown, message: "Kubelet stopped\nposting node status."}`)
 
 	DescribeTable("why a host of Poolboot is left alone", func(node, reason string) {
@@ -44,23 +44,23 @@ var _ = Describe("plan of files gives the reason", func() {
 		Entry("a missing annotation, although it has done what it was told", newNode("a", infra, 1, without(ours("a", "old", "a", "a", "Done"), toldConfig)),
 			"its annotation "+toldConfig+" is missing, so it is not known which config it was told to run: use the Node as kubectl get -o yaml prints it"),
 		Entry("a revision that is none", newNode("a", infra, 1, strings.Replace(ours("b", "new", "a", "b", "Done"), strings.Repeat("a", 64), "v2\\u001b", 1)),
-			`its annotation pool.cluster.x-k8s.io/current-revision is "v2": use a revision, which has 64 hex digits in lower case`),
+			`its annotation poolboot.io/current-revision is "v2": use a revision, which has 64 hex digits in lower case`),
 		Entry("a state that does not exist", newNode("a", infra, 1, ours("b", "new", "a", "b", "done")),
-			`its annotation pool.cluster.x-k8s.io/update-state is "done": use Done, Draining, Applying, Rebooting, Verifying, Degraded or Unreconcilable`),
+			`its annotation poolboot.io/update-state is "done": use Done, Draining, Applying, Rebooting, Verifying, Degraded or Unreconcilable`),
 		Entry("no answer", newNode("a", infra, 1, ours("b", "new", "a", "a", "Done")), "it was told what to run, and has not answered"),
-		Entry("an update that was not begun", newNode("a", infra, 1, without(ours("b", "new", "a", "b", "Draining"), "pool.cluster.x-k8s.io/begun-revision")),
+		Entry("an update that was not begun", newNode("a", infra, 1, without(ours("b", "new", "a", "b", "Draining"), "poolboot.io/begun-revision")),
 			"it reports Draining for an update that has ended or was not begun"),
 		Entry("a cordoned Node", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))+"spec: {unschedulable: true}\n", "it is cordoned: kubectl uncordon a"),
-		Entry("a Node that was cordoned for the update", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), `pool.cluster.x-k8s.io/cordoned-for-update: "true"`)+
+		Entry("a Node that was cordoned for the update", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), `poolboot.io/cordoned-for-update: "true"`)+
 			"spec: {unschedulable: true}\n", "it is cordoned for its update"),
 		Entry("a Node that is not Ready", notReady.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))), "its Node is not Ready: Kubelet stopped posting node status."),
 		Entry("a Node without conditions", strings.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done")), `{type: Ready, status: "True"}`, "", 1),
 			"its Node is not Ready: it has no condition Ready"),
 		Entry("a Node that is being deleted", strings.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done")), "  uid:", "  deletionTimestamp: 2026-01-02T00:00:00Z\n  uid:", 1),
 			"its Node is being deleted"),
-		Entry("a failed update", newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded"), `pool.cluster.x-k8s.io/update-reason: "disk full"`), "its update failed: disk full"),
+		Entry("a failed update", newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded"), `poolboot.io/update-reason: "disk full"`), "its update failed: disk full"),
 		Entry("a failed update without a reason", newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded")), "its update failed: its agent reports no reason"),
-		Entry("an impossible update", newNode("a", infra, 1, ours("b", "new", "a", "b", "Unreconcilable"), "pool.cluster.x-k8s.io/update-reason: fips"),
+		Entry("an impossible update", newNode("a", infra, 1, ours("b", "new", "a", "b", "Unreconcilable"), "poolboot.io/update-reason: fips"),
 			"its update is not possible on a running host: fips"),
 	)
 

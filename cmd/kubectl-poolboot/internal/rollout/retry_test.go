@@ -84,6 +84,6 @@ var _ = Describe("retry", func() {
 		s.live = interceptor.NewClient(s.live, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return errors.New("forbidden")
 		}})
-		clitest.ExpectError(s.run("retry", "infra"), 1, "patch the annotation pool.cluster.x-k8s.io/force-update of PoolbootConfig edge/a-config: forbidden")
+		clitest.ExpectError(s.run("retry", "infra"), 1, "patch the annotation poolboot.io/force-update of PoolbootConfig edge/a-config: forbidden")
 	})
 })

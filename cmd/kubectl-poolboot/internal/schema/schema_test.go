@@ -28,7 +28,7 @@ func validate(t *testing.T, text string) (problems []string) {
 }
 
 func TestValidate(t *testing.T) {
-	const head = "apiVersion: pool.cluster.x-k8s.io/v1alpha1\nkind: MachineConfigPool\n"
+	const head = "apiVersion: poolboot.io/v1alpha1\nkind: MachineConfigPool\n"
 	for name, test := range map[string]struct {
 		text string
 		want []string // in any order; empty if it is valid
