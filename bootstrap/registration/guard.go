@@ -22,10 +22,11 @@ const ownPrefix = "poolboot.io/"
 
 // Guard returns a ValidatingAdmissionPolicy and its binding, both with the given name, for the workload cluster that
 // has these pools. The policy prevents kubelets (the group system:nodes) from changing data of Nodes that Poolboot or
-// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels (also that of the pool), and its own annotations apart
-// from the reports of agents, the annotations of Cluster API, the label metal3.io/uuid, the providerID, owner
-// references and finalizers. NodeRestriction protects only a part of these, such as role labels, and it protects
-// taints. A kubelet can add a label that it detects, such as kubernetes.io/arch, but it cannot change the value.
+// Cluster API relies on: the labels in the selectors of the pools, Poolboot's own labels (also that of the pool), and
+// its own annotations apart from the reports of agents, the annotations of Cluster API, the label metal3.io/uuid, the
+// providerID, owner references and finalizers. NodeRestriction protects only a part of these, such as role labels, and
+// it protects taints. A kubelet can add a label that it detects, such as kubernetes.io/arch, but it cannot change the
+// value.
 //
 // The result does not depend on the order of the pools.
 func Guard(name string, pools []poolv1.MachineConfigPool) []runtime.ApplyConfiguration {
