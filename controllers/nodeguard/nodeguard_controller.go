@@ -127,7 +127,7 @@ func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools 
 			return fmt.Errorf("policy %s: %w", name, err)
 		}
 	}
-	return r.watch(ctx, cluster, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	return r.watch(ctx, cluster, name, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 }
 
 // applyRBAC applies the RBAC objects for joins, if a boot was prepared for the cluster. The boot controller applies
@@ -150,18 +150,18 @@ func (r *Reconciler) applyRBAC(ctx context.Context, cluster client.ObjectKey, w 
 			return err
 		}
 	}
-	return r.watch(ctx, cluster, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+	return r.watch(ctx, cluster, "", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 }
 
-// watch watches the objects of some kinds that Poolboot manages.
-func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey, kinds ...string) error {
+// watch watches the objects of some kinds that Poolboot manages, or those with a name.
+func (r *Reconciler) watch(ctx context.Context, cluster client.ObjectKey, name string, kinds ...string) error {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: "nodeguard"}
 	for _, kind := range kinds {
 		version := rbacv1.SchemeGroupVersion
 		if strings.HasPrefix(kind, "Validating") {
 			version = admissionregistrationv1.SchemeGroupVersion
 		}
-		if err := watch.ManagedObjects(ctx, cluster, version.WithKind(kind)); err != nil {
+		if err := watch.ManagedObjects(ctx, cluster, version.WithKind(kind), name); err != nil {
 			return err
 		}
 	}

@@ -79,12 +79,15 @@ func (w Watch) NodesOfCluster(ctx context.Context, cluster client.ObjectKey, pre
 }
 
 // ManagedObjects watches objects of a kind that Poolboot manages in the workload cluster, and requests a reconcile of
-// the Cluster. Only metadata is cached.
-func (w Watch) ManagedObjects(ctx context.Context, cluster client.ObjectKey, kind schema.GroupVersionKind) error {
+// the Cluster. With a name it watches only that object: a workload cluster with several Cluster objects has one for
+// each of them. Only metadata is cached.
+func (w Watch) ManagedObjects(ctx context.Context, cluster client.ObjectKey, kind schema.GroupVersionKind, name string) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	w.Name += "-" + strings.ToLower(kind.Kind)
-	return w.start(ctx, cluster, object, request(cluster))
+	return w.start(ctx, cluster, object, request(cluster), predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return name == "" || object.GetName() == name
+	}))
 }
 
 // request returns a function that maps every object to a request with this key.

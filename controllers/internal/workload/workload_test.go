@@ -12,10 +12,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -147,6 +149,23 @@ var _ = Describe("A watch on a workload cluster", func() {
 			informer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 		Consistently(c.queue.Len, "100ms").Should(BeZero())
+	})
+
+	It("requests the Cluster for its own policy, and not for that of another Cluster object with the same workload cluster", func() {
+		kind := admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy")
+		cc.informers.Scheme = runtime.NewScheme()
+		cc.informers.Scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+		Expect(watch.ManagedObjects(ctx, edge, kind, "guard.metal.edge")).To(Succeed())
+		policy := func(name string) *metav1.PartialObjectMetadata {
+			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			object.SetGroupVersionKind(kind)
+			return object
+		}
+		informer, err := cc.informers.FakeInformerFor(ctx, policy(""))
+		Expect(err).NotTo(HaveOccurred())
+		informer.Add(policy("guard.metal.another"))
+		Consistently(c.queue.Len, "100ms").Should(BeZero())
+		Expect(requestFor(policy("guard.metal.edge"))).To(Equal("metal/edge"))
 	})
 
 	It("requests the PoolbootConfig whose join credential created a certificate signing request", func() {
