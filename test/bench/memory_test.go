@@ -137,7 +137,7 @@ func startConfigServer(b *testing.B, kubeconfig string) (*process.Process, *serv
 		}
 	}
 	hosts, health := loopback.Address(ports[0]), loopback.Address(ports[1])
-	program, err := process.Launch(dir, filepath.Join(bin, "config-server"), "--kubeconfig="+kubeconfig, "--overlay-namespace="+metav1.NamespaceDefault,
+	program, err := process.Launch(dir, nil, filepath.Join(bin, "config-server"), "--kubeconfig="+kubeconfig, "--overlay-namespace="+metav1.NamespaceDefault,
 		"--external-url=https://"+hosts, "--tls-cert-dir="+dir, "--bind-address="+hosts, "--health-bind-address="+health, "--metrics-bind-address=0")
 	if err != nil {
 		b.Fatal(err)

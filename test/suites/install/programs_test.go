@@ -77,7 +77,7 @@ func startProgram(ctx SpecContext, dir, deployment, health string, replaced ...s
 		args = append(args, strings.ReplaceAll(arg, "$(POD_NAMESPACE)", pod.Namespace))
 	}
 	args = append(append(args, replaced...), "--kubeconfig="+path)
-	program, err := process.Launch(dir, filepath.Join(binDir, filepath.Base(container.Command[0])), args...)
+	program, err := process.Launch(dir, nil, filepath.Join(binDir, filepath.Base(container.Command[0])), args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(program.Stop()).To(Succeed()) })
 	Expect(program.WaitFor(ctx, func(ctx context.Context) error { return checkReady(ctx, health) })).To(Succeed())

@@ -18,77 +18,85 @@ reach() {
 	[ "$1" != "$STOP_AT" ] || exec sleep infinity
 }
 
+# mount_all mounts what its argument lists as /etc/fstab does. One process is much faster than one for each mount.
+mount_all() {
+	echo "$1" >"$DISK/fstab"
+	mount --all --fstab "$DISK/fstab"
+}
+
 # The disk: a layer over the shared root file system. The kernel itself does not crash in a power loss, so nothing must
 # be synced to survive it.
 root=$DISK/root
 rm -rf "$DISK/work/work/incompat"
 mount -t overlay -o "lowerdir=$ROOTFS,upperdir=$DISK/upper,workdir=$DISK/work,volatile" overlay "$root"
-# A container's layers can't be on an overlay themselves.
-mkdir -p "$root/var/lib/containerd"
-mount --bind "$DISK/containerd" "$root/var/lib/containerd"
+programs='' dirs=() files=()
 while read -r program path; do
 	if [ -d "$program" ]; then
-		mkdir -p "$root$path"
+		dirs+=("$root$path")
 	else
-		mkdir -p "$(dirname "$root$path")"
-		touch "$root$path"
+		dirs+=("$root${path%/*}") files+=("$root$path")
 	fi
-	mount --bind -o ro "$program" "$root$path"
+	programs+="$program $root$path none bind,ro"$'\n'
 done <<<"$PROGRAMS"
+mkdir -p "${dirs[@]}"
+touch "${files[@]}"
 
-# The hardware.
+# The programs and the hardware. A container's layers can't be on an overlay themselves.
+mount_all "$programs
+$DISK/containerd $root/var/lib/containerd none bind,X-mount.mkdir
+proc $root/proc proc defaults
+sysfs $root/sys sysfs ro
+tmpfs $root/dev tmpfs mode=755
+devpts $root/dev/pts devpts newinstance,ptmxmode=0666,mode=620,gid=5,X-mount.mkdir
+tmpfs $root/dev/shm tmpfs X-mount.mkdir
+tmpfs $root/run tmpfs mode=755"
 cd "$root"
-mount -t proc proc proc
-mount -t sysfs -o ro sysfs sys
-mount -t tmpfs -o mode=755 tmpfs dev
-mkdir dev/pts dev/shm dev/mqueue
-for device in null zero full random urandom tty; do touch dev/$device; mount --bind /dev/$device dev/$device; done
-mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
+mkdir -p dev/mqueue run/systemd/network run/kernel
+cp --no-dereference /dev/fd /dev/stdin /dev/stdout /dev/stderr dev
 ln -s pts/ptmx dev/ptmx
-ln -s /proc/self/fd dev/fd
-ln -s fd/0 dev/stdin
-ln -s fd/1 dev/stdout
-ln -s fd/2 dev/stderr
-touch dev/console dev/kmsg
-mount --bind "$(readlink proc/$$/fd/1)" dev/console
-mount --bind /dev/null dev/kmsg
-mount -t tmpfs tmpfs dev/shm
-mount -t tmpfs -o mode=755 tmpfs run
-hostname "$NAME"
+touch dev/{null,zero,full,random,urandom,tty,console,kmsg}
+echo "$NAME" >/proc/sys/kernel/hostname
 ip link set lo up
-mkdir -p run/systemd/network
-cat >run/systemd/network/80-eth0.network <<END
-# What the site's DHCP server answers.
+echo "# What the site's DHCP server answers.
 [Match]
 Name=eth0
 [Network]
 Address=$ADDRESS
 Gateway=$GATEWAY
 LinkLocalAddressing=no
-IPv6AcceptRA=no
-END
+IPv6AcceptRA=no" >run/systemd/network/80-eth0.network
 
 # The kernel, which belongs to the machine: the host gets copies of what the kubelet sets, an ID of this boot, and no key
 # that would reboot the machine.
-mount --bind proc/sys proc/sys
-mount -o remount,bind,ro proc/sys
-mount --bind proc/sys/net proc/sys/net
-mount -o remount,bind,rw proc/sys/net
-[ ! -e proc/sysrq-trigger ] || mount --bind /dev/null proc/sysrq-trigger
-mkdir run/kernel
-cat /proc/sys/kernel/random/uuid >run/kernel/boot_id
-mount --bind run/kernel/boot_id proc/sys/kernel/random/boot_id
+read -r boot_id </proc/sys/kernel/random/uuid
+echo "$boot_id" >run/kernel/boot_id
+settings=
 for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
-	cat "/proc/sys/$setting" >"run/kernel/${setting##*/}"
-	mount --bind "run/kernel/${setting##*/}" "proc/sys/$setting"
+	read -r value <"/proc/sys/$setting"
+	echo "$value" >"run/kernel/${setting##*/}"
+	settings+="$root/run/kernel/${setting##*/} $root/proc/sys/$setting none bind"$'\n'
 done
-
+[ ! -e proc/sysrq-trigger ] || settings+="/dev/null $root/proc/sysrq-trigger none bind"
 # The control groups, of which the host sees only its own.
-[[ $CGROUPS == *" cgroup2 /sys/fs/cgroup "* ]] || mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
+groups=
+[[ $CGROUPS == *" cgroup2 /sys/fs/cgroup "* ]] || groups="tmpfs $root/sys/fs/cgroup tmpfs mode=755"$'\n'
 while read -r _ type path options; do
-	mkdir -p "${path#/}"
-	mount -t "$type" ${options:+-o "$options"} cgroup "${path#/}"
+	groups+="cgroup $root$path $type ${options:-defaults},X-mount.mkdir"$'\n'
 done <<<"$CGROUPS"
+mount_all "/dev/null $root/dev/null none bind
+/dev/zero $root/dev/zero none bind
+/dev/full $root/dev/full none bind
+/dev/random $root/dev/random none bind
+/dev/urandom $root/dev/urandom none bind
+/dev/tty $root/dev/tty none bind
+/dev/null $root/dev/kmsg none bind
+$root/proc/sys $root/proc/sys none bind,ro
+$root/proc/sys/net $root/proc/sys/net none bind
+$root/run/kernel/boot_id $root/proc/sys/kernel/random/boot_id none bind
+$settings
+$groups"
+mount --bind "$(readlink proc/$$/fd/1)" dev/console
+mount -o remount,bind,rw proc/sys/net
 cd /
 
 # The initramfs.

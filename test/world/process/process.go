@@ -55,8 +55,9 @@ var launcher = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// Launch starts a program that is killed when this process exits. Its output is in <name>.log in dir.
-func Launch(dir, path string, args ...string) (*Process, error) {
+// Launch starts a program that is killed when this process exits, with variables in addition to those of this process.
+// Its output is in <name>.log in dir.
+func Launch(dir string, env []string, path string, args ...string) (*Process, error) {
 	name := filepath.Base(path)
 	p := &Process{logPath: filepath.Join(dir, name+".log"), exited: make(chan struct{})}
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -65,6 +66,7 @@ func Launch(dir, path string, args ...string) (*Process, error) {
 	}
 	defer log.Close()
 	p.command = exec.Command(path, args...)
+	p.command.Env = append(os.Environ(), env...)
 	p.command.Dir, p.command.Stdout, p.command.Stderr = dir, log, log
 	// In its own process group it is not interrupted by the terminal's Ctrl-C before the programs that use it.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

@@ -24,7 +24,7 @@ const parentVariable = "POOLBOOT_TEST_PARENT"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentVariable); dir != "" {
 		// The shell prints its process ID and executes a program that runs for a long time.
-		if _, err := process.Launch(dir, "/bin/sh", "-c", "echo $$; exec sleep 600"); err != nil {
+		if _, err := process.Launch(dir, nil, "/bin/sh", "-c", "echo $$; exec sleep 600"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -67,7 +67,7 @@ var _ = Describe("a program", func() {
 	})
 
 	It("can be stopped", func() {
-		p, err := process.Launch(GinkgoT().TempDir(), "/bin/sh", "-c", "exec sleep 600")
+		p, err := process.Launch(GinkgoT().TempDir(), nil, "/bin/sh", "-c", "exec sleep 600")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.Running()).To(BeTrue())
 		Expect(p.Stop()).To(Succeed())

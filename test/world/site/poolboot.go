@@ -52,7 +52,7 @@ type Program struct {
 // Start starts the program and waits until it is ready.
 func (p *Program) Start(ctx context.Context) error {
 	var err error
-	if p.process, err = process.Launch(p.dir, p.path, p.args...); err != nil {
+	if p.process, err = process.Launch(p.dir, nil, p.path, p.args...); err != nil {
 		return err
 	}
 	return p.process.WaitFor(ctx, func(ctx context.Context) error {
