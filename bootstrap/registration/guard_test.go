@@ -47,12 +47,12 @@ var _ = Describe("The policy that guards Nodes", func() {
 	It("does not depend on the order of the pools", func() {
 		a, b := selecting("gpu", "example.com/gpu", "example.com/site"), selecting("storage", "example.com/site", "example.com/disks")
 		Expect(text(a, b)).To(And(Equal(text(b, a)), ContainSubstring(
-			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid","poolboot.io/pool"]`)))
+			`["example.com/disks","example.com/gpu","example.com/site","metal3.io/uuid"]`)))
 	})
 
 	It("lets a kubelet add the labels that it detects, also when a pool selects by them", func() {
 		Expect(text(selecting("arm", "kubernetes.io/arch"))).To(And(
-			ContainSubstring(`["metal3.io/uuid","poolboot.io/pool"].filter(k, variables`),
+			ContainSubstring(`["metal3.io/uuid"].filter(k, variables`),
 			ContainSubstring(`["kubernetes.io/arch","kubernetes.io/os"].filter(k, k in variables.labelsBefore && `)))
 	})
 

@@ -51,7 +51,7 @@ var _ = Describe("The registration of a Node", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Labels).To(Equal(map[string]string{
 			"node-role.kubernetes.io/infra": "",
-			"poolboot.io/pool":    "infra",
+			"poolboot.io/pool":              "infra",
 			"metal3.io/uuid":                hostUID,
 			"kubernetes.io/hostname":        "infra-x7k2p",
 			"kubernetes.io/os":              "linux",
@@ -115,7 +115,7 @@ var _ = Describe("The registration of a Node", func() {
 		Expect(got.Labels).To(Equal(map[string]string{
 			"node-role.kubernetes.io/infra":             "",
 			"node-role.kubernetes.io/worker":            "",
-			"poolboot.io/pool":                "infra",
+			"poolboot.io/pool":                          "infra",
 			"metal3.io/uuid":                            hostUID,
 			"example.com/tier":                          "edge",
 			"example.com/rack":                          "r1",
@@ -218,7 +218,10 @@ var _ = Describe("The registration of a Node", func() {
 			`MachineConfigPool metal/edge-infra spec.nodeLabels ("edge")`,
 			`PoolbootConfig metal/infra-boot spec.nodeLabels ("core")`),
 		Entry("the Machine and the role of the pool",
-			func() { in.MachineLabels = map[string]string{"poolboot.io/pool": "worker"} },
+			func() {
+				in.MachineLabels = map[string]string{"poolboot.io/pool": "worker"}
+				in.SyncedLabels = []*regexp.Regexp{regexp.MustCompile(`^poolboot\.io/`)}
+			},
 			"poolboot.io/pool",
 			`MachineConfigPool metal/edge-infra spec.poolRole ("infra")`, `Machine metadata.labels ("worker")`),
 		Entry("the PoolbootConfig and the UID of the host",

@@ -36,7 +36,7 @@ import (
 
 const (
 	// reportingController is the reporting controller of events.
-	reportingController = "poolboot.io/foreignnode-controller"
+	reportingController = "foreignnode-controller"
 
 	// watchName identifies the watch on Nodes in the manager.
 	watchName = "foreignnode-nodes"
