@@ -140,7 +140,7 @@ var _ = Describe("A boot", func() {
 			Eventually(ctx, func() string {
 				return shell.run(ctx, "kubectl poolboot explain "+about+" -n "+t.Namespace)
 			}).Should(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`Why: +recorded for Node .*; MachineLabels: Machine .* has node-role.kubernetes.io/infra=\n`),
-				MatchRegexp(`rack.node.cluster.x-k8s.io/id=r7 +Stands +Machine metadata.labels`), ContainSubstring("TokenRevoked"), HaveSuffix("To do:\n  nothing\n")))
+				MatchRegexp(`rack.node.cluster.x-k8s.io/id=r7 +Present +Machine metadata.labels`), ContainSubstring("TokenRevoked"), HaveSuffix("To do:\n  nothing\n")))
 			Expect(shell.code).To(BeZero())
 		}
 		Eventually(ctx, sumManagerMetric(ctx, "poolboot_boots", with("stage", "Ready"))).Should(Equal(1.0))

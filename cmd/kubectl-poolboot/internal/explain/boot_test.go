@@ -83,22 +83,22 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(answer.Why).To(Equal("recorded for Node infra-x7k2m; MachineLabels: Machine infra-x7k2m has node-role.kubernetes.io/infra="))
 			Expect(answer.Host).To(Equal("edge/rack1-u12"))
 			Expect(from(answer.Labels)).To(Equal(map[string]string{
-				"node-role.kubernetes.io/infra=":      "Stands MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
-				"poolboot.io/pool=infra":    "Stands MachineConfigPool edge/infra spec.poolRole",
-				"example.com/tier=infra":              "Stands MachineConfigPool edge/infra spec.nodeLabels",
-				"example.com/own=yes":                 "Stands PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
-				"example.com/site=dallas":             "Stands MachineConfigPool edge/infra spec.nodeLabelRules",
-				"rack.node.cluster.x-k8s.io/id=r7":    "Stands Machine metadata.labels",
-				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Stands BareMetalHost metadata.uid",
-				"kubernetes.io/os=linux":              "Stands Poolboot",
-				"kubernetes.io/hostname=infra-x7k2m":  "Stands Node metadata.name",
-				"beta.kubernetes.io/os=linux":         "Stands kubelet, on the Node",
+				"node-role.kubernetes.io/infra=":      "Present MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
+				"poolboot.io/pool=infra":              "Present MachineConfigPool edge/infra spec.poolRole",
+				"example.com/tier=infra":              "Present MachineConfigPool edge/infra spec.nodeLabels",
+				"example.com/own=yes":                 "Present PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
+				"example.com/site=dallas":             "Present MachineConfigPool edge/infra spec.nodeLabelRules",
+				"rack.node.cluster.x-k8s.io/id=r7":    "Present Machine metadata.labels",
+				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Present BareMetalHost metadata.uid",
+				"kubernetes.io/os=linux":              "Present Poolboot",
+				"kubernetes.io/hostname=infra-x7k2m":  "Present Node metadata.name",
+				"beta.kubernetes.io/os=linux":         "Present kubelet, on the Node",
 			}))
 			Expect(from(answer.Taints)).To(Equal(map[string]string{
-				"example.com/infra:NoSchedule":                       "Stands MachineConfigPool edge/infra spec.nodeTaints",
-				poolv1.NodeUnassignedTaint + ":NoSchedule":           "TakenAway Poolboot",
-				clusterv1.NodeUninitializedTaint.Key + ":NoSchedule": "TakenAway Poolboot",
-				"node.kubernetes.io/disk-pressure:NoSchedule":        "Stands Kubernetes, by the Node's conditions",
+				"example.com/infra:NoSchedule":                       "Present MachineConfigPool edge/infra spec.nodeTaints",
+				poolv1.NodeUnassignedTaint + ":NoSchedule":           "Removed Poolboot",
+				clusterv1.NodeUninitializedTaint.Key + ":NoSchedule": "Removed Poolboot",
+				"node.kubernetes.io/disk-pressure:NoSchedule":        "Present Kubernetes, by the Node's conditions",
 			}))
 		},
 		Entry("of a Machine", "machine"), Entry("of a Node with a PoolbootConfig", "node"),
@@ -328,7 +328,7 @@ var _ = Describe("explain machine and explain node", func() {
 		path := clitest.WriteFile("all.yaml", append(documents, infra, clitest.Pool("infra-1", "worker"))...)
 		for _, kind := range []string{"machine", "node"} {
 			out := clitest.ExpectSuccess(runPoolboot("explain", kind, "infra-x7k2m", "-f", path))
-			Expect(out).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`example.com/own=yes +Stands +PoolbootConfig edge/infra-x7k2m-config`), ContainSubstring("To do:\n  nothing")))
+			Expect(out).To(And(MatchRegexp(`Pool: +infra\n`), MatchRegexp(`example.com/own=yes +Present +PoolbootConfig edge/infra-x7k2m-config`), ContainSubstring("To do:\n  nothing")))
 			clitest.ExpectError(runPoolboot("explain", kind, "nobody", "-f", path), 1, "the files contain no")
 		}
 	})

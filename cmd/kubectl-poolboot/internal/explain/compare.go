@@ -33,11 +33,11 @@ type State string
 
 // States of labels and taints.
 const (
-	StatePresent State = "Stands" // the Node has it, with the declared value
+	StatePresent State = "Present" // the Node has it, with the declared value
 	StateMissing State = "Missing"
-	StateDiffers State = "Differs"   // the Node has another value
-	StateRemoved State = "TakenAway" // a taint that a Node has only until it is ready for Pods
-	StateNotSeen State = "NotSeen"   // the Node could not be read, or does not exist
+	StateDiffers State = "Differs" // the Node has another value
+	StateRemoved State = "Removed" // a taint that a Node has only until it is ready for Pods
+	StateNotSeen State = "NotSeen" // the Node could not be read, or does not exist
 )
 
 // nodeProperty is a label or a taint that a Node has or should have.

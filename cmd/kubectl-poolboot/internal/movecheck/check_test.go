@@ -94,7 +94,7 @@ func newMovable() *movable {
 		"clusters.cluster.x-k8s.io/v1beta2/Cluster": {}, "machines.cluster.x-k8s.io/v1beta2/Machine": {},
 		"metal3machines.infrastructure.cluster.x-k8s.io/v1beta2/Metal3Machine": {},
 		"poolbootconfigs.bootstrap.cluster.x-k8s.io/v1alpha1/PoolbootConfig":   {},
-		"machineconfigpools.poolboot.io/v1alpha1/MachineConfigPool":  {clusterctlv1.ClusterctlMoveLabel},
+		"machineconfigpools.poolboot.io/v1alpha1/MachineConfigPool":            {clusterctlv1.ClusterctlMoveLabel},
 		"baremetalhosts.metal3.io/v1alpha1/BareMetalHost":                      {clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel},
 	} {
 		m.define(name, append(labels, clusterctlv1.ClusterctlLabel)...)

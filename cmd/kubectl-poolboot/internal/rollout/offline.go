@@ -33,9 +33,15 @@ func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, con
 	if err != nil {
 		return nil, nil, fmt.Errorf("--pools: %w", err)
 	}
-	pools := ofCluster.Items
+	pools := slices.DeleteFunc(ofCluster.Items, func(p poolv1.MachineConfigPool) bool {
+		if input.IsOpenShift(p.TypeMeta) {
+			o.note("MachineConfigPool %q of OpenShift is left out: kubectl poolboot convert makes one of Poolboot of it", p.Name)
+		}
+		return input.IsOpenShift(p.TypeMeta)
+	})
 	if len(pools) == 0 {
-		return nil, nil, fmt.Errorf("--pools %s: it contains no MachineConfigPool: name a file with one, of Poolboot or OpenShift", strings.Join(o.files.Names, ","))
+		return nil, nil, fmt.Errorf("--pools %s: it contains no MachineConfigPool of %s: name a file with one",
+			strings.Join(o.files.Names, ","), poolv1.GroupVersion)
 	}
 	objects, err := o.files.Read(o.nodes...)
 	if err != nil {
@@ -49,10 +55,6 @@ func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, con
 	plans = map[string]plan{}
 	for i := range pools {
 		p := &pools[i]
-		if input.IsControlPlane(p.Spec.PoolRole) {
-			o.note("MachineConfigPool %q is left out: control plane machines are in no pool of Poolboot", p.Name)
-			continue
-		}
 		if _, err := pool.OfRole(pools, p.Spec.PoolRole); err != nil {
 			return nil, nil, fmt.Errorf("--pools: %w", err)
 		}
@@ -84,19 +86,18 @@ func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
 	}
 }
 
-// noteInvalid notes what the API server or the webhook would refuse in the specs of Poolboot's pools. The command
+// noteInvalid notes what the API server or the webhook would refuse in the specs of the pools. The command
 // answers for them anyway.
 func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineConfigPool) {
-	ours := slices.DeleteFunc(slices.Clone(pools), func(p poolv1.MachineConfigPool) bool { return input.IsOpenShift(p.TypeMeta) })
-	for i := range ours {
-		errs := input.ValidatePool(ours, i)
+	for i := range pools {
+		errs := input.ValidatePool(pools, i)
 		for _, own := range found.Own() {
-			if own.Kind == input.PoolKind && own.Object.GetName() == ours[i].Name {
+			if own.Kind == input.PoolKind && own.Object.GetName() == pools[i].Name {
 				errs = append(own.Validate(), errs...)
 			}
 		}
 		errs = slices.DeleteFunc(errs, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "status") })
-		for _, err := range input.InOrder(found.Refuse(input.PoolKind.Kind, ours[i].Name, errs)) {
+		for _, err := range input.InOrder(found.Refuse(input.PoolKind.Kind, pools[i].Name, errs)) {
 			o.note("%v", err)
 		}
 	}
@@ -104,11 +105,7 @@ func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineCo
 
 // missingConfiguration returns why nothing is rolled out in a pool.
 func missingConfiguration(p *poolv1.MachineConfigPool) string {
-	field := "status.configuration.name"
-	if input.IsOpenShift(p.TypeMeta) {
-		field = "spec.configuration.name"
-	}
-	return fmt.Sprintf("MachineConfigPool %q has no %s, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it", p.Name, field)
+	return fmt.Sprintf("MachineConfigPool %q has no status.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it", p.Name)
 }
 
 // assign returns the Nodes of each role, in the order of the files. A Node that is in no pool is noted.
@@ -148,11 +145,7 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 	}
 	members := make([]member, len(nodes))
 	for i, node := range nodes {
-		if speaksOpenShift(node, p) {
-			members[i] = openShiftMember(node, p.Status.Configuration.Name)
-		} else {
-			members[i] = poolbootMember(p, pools, node)
-		}
+		members[i] = nodeMember(p, pools, node)
 	}
 	return decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel), nil
 }
@@ -168,10 +161,6 @@ type member struct {
 	rollout.Host
 	// isUnavailable is true if the host is unavailable, or can be at any time because of its update.
 	isUnavailable bool
-	// takesTurn is true for a host in an update that gets another config in its turn and not at once, as in OpenShift.
-	takesTurn bool
-	// extra is how many of maxUnavailable the host takes besides what Host says.
-	extra int
 	// place is why the host takes a place of maxUnavailable, or "". Details and remedies follow ": " or ", so ".
 	place string
 	// note is why the host is left alone, or "".
@@ -182,18 +171,16 @@ type member struct {
 // failure domains, or "".
 func decide(members []member, limit int, hold, domain string) plan {
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
-	allowed := limit
 	hosts := make([]rollout.Host, len(members))
 	for i, m := range members {
 		hosts[i] = m.Host
-		allowed -= m.extra
 		if m.isUnavailable {
 			p.Unavailable = append(p.Unavailable, m.Name)
 		}
 	}
-	p.Capacity = max(allowed-rollout.Count(hosts), 0)
+	p.Capacity = max(limit-rollout.Count(hosts), 0)
 	if hold == "" {
-		p.Next = nextOf(members, rollout.Next(hosts, allowed))
+		p.Next = nextOf(members, rollout.Next(hosts, limit))
 	}
 	var full string
 	if p.Capacity == 0 {
@@ -248,10 +235,9 @@ func describeDomain(label, domain string) string {
 	return label + "=" + domain
 }
 
-// nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files, as in
-// OpenShift.
+// nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files.
 func nextOf(members []member, chosen []string) []string {
-	isNext := func(m member) bool { return slices.Contains(chosen, m.Name) && (m.takesTurn || !m.isUnavailable) }
+	isNext := func(m member) bool { return slices.Contains(chosen, m.Name) && !m.isUnavailable }
 	byName, waits := map[string]member{}, false
 	for _, m := range members {
 		byName[m.Name] = m
@@ -276,7 +262,7 @@ func nextOf(members []member, chosen []string) []string {
 
 // isWaiting reports whether the host could be next.
 func (m *member) isWaiting() bool {
-	return m.Desired != m.Target && !m.IsExcluded && (m.takesTurn || !m.isUnavailable)
+	return m.Desired != m.Target && !m.IsExcluded && !m.isUnavailable
 }
 
 // whyNot returns why the host is not next, or "" if it is, or needs no update. full is which hosts hold all places, or

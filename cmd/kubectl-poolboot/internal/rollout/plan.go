@@ -55,11 +55,9 @@ and the capacity stays what it is. Nothing is written.
 With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with the Cluster's
 kubeconfig Secret.
 
-With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration or, for a pool of
-OpenShift, its spec.configuration. What a Node runs and does is in its annotations: poolboot.io/agent-version,
-desired-revision, desired-revision-config, begun-revision, current-revision, update-revision, update-state and update-reason, or
-machineconfiguration.openshift.io/currentConfig, desiredConfig and state. For Nodes with OpenShift's annotations, the answer is that
-of OpenShift's operator. The objects of update gates are not read: the condition UpdateGatesOpen in the status of the pool says whether
+With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration. What a Node runs and does
+is in its annotations: poolboot.io/agent-version, desired-revision, desired-revision-config, begun-revision, current-revision,
+update-revision, update-state and update-reason. The objects of update gates are not read: the condition UpdateGatesOpen in the status of the pool says whether
 they are open.`,
 		Example: `  # A pool in the management cluster
   kubectl poolboot rollout plan infra -n metal
@@ -74,7 +72,7 @@ they are open.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.files.Names, "pools", nil, "file or directory with MachineConfigPools of Poolboot or OpenShift, or - for standard input; may be repeated")
+	flags.StringSliceVar(&o.files.Names, "pools", nil, "file or directory with MachineConfigPools, or - for standard input; may be repeated")
 	flags.StringSliceVar(&o.nodes, "nodes", nil, "file or directory with Nodes, or - for standard input; may be repeated")
 	for _, name := range []string{"pools", "nodes"} {
 		utilruntime.Must(cmd.MarkFlagFilename(name, "json", "yaml", "yml"))

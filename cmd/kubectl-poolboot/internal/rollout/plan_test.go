@@ -21,11 +21,6 @@ func newNode(name string, roles []string, minute int, annotations ...string) str
 		name, minute, strings.Join(labels, ", "), strings.Join(annotations, ", "))
 }
 
-// theirs returns the annotations of OpenShift's operator.
-func theirs(current, desired, state string) string {
-	return fmt.Sprintf("%s: %s, %s: %s, %s: %s", openShiftCurrent, current, openShiftDesired, desired, openShiftState, state)
-}
-
 // ours returns Poolboot's annotations of a host that was told to begin an update to a rendered config. The revisions
 // are a and b.
 func ours(told, config, current, target, state string) string {
@@ -62,11 +57,12 @@ var _ = Describe("plan of files", func() {
 		}
 		return clitest.ExpectSuccess(r)
 	}
-	openShift := clitest.OpenShiftInfra + "  configuration: {name: new}\n"
+	pool := withStatus("infra", "new")
+	waits, updates := ours("a", "old", "a", "a", "Done"), ours("b", "new", "a", "b", "Applying")
 
 	It("prints each pool by its role, with lists that are never null", func() {
-		r := planning([]string{clitest.OpenShiftMaster, openShift, clitest.OpenShiftWorker}, nil, "-o", "json")
-		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"master\" is left out: control plane machines are in no pool of Poolboot\n" + noNode))
+		r := planning([]string{clitest.OpenShiftMaster, pool, withStatus("worker", "new")}, nil, "-o", "json")
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"master\" of OpenShift is left out: kubectl poolboot convert makes one of Poolboot of it\n" + noNode))
 		Expect(r.Out).To(Equal(`{
   "infra": {
     "maxUnavailable": 1,
@@ -85,26 +81,20 @@ var _ = Describe("plan of files", func() {
 	})
 
 	It("counts a Node in its custom pool, and not in worker", func() {
-		Expect(asJSON([]string{openShift, strings.Replace(clitest.OpenShiftWorker, "configuration: {}", "configuration: {name: new}", 1)},
-			newNode("a", infra, 1, theirs("old", "old", "Done")), newNode("b", worker, 2, theirs("old", "new", "Working")))).To(MatchJSON(
+		Expect(asJSON([]string{pool, withStatus("worker", "new")},
+			newNode("a", infra, 1, waits), newNode("b", worker, 2, updates))).To(MatchJSON(
 			`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]},"worker":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[]}}`))
 	})
 
 	DescribeTable("reads Nodes in any form", func(document string) {
-		Expect(asJSON([]string{openShift}, document)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]}}`))
+		Expect(asJSON([]string{pool}, document)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]}}`))
 	},
-		Entry("a document", newNode("a", infra, 1, theirs("old", "old", "Done"))),
-		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, theirs("old", "old", "Done")), "\n", "\n  ")),
+		Entry("a document", newNode("a", infra, 1, waits)),
+		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, waits), "\n", "\n  ")),
 		Entry("a list of Nodes in JSON", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"a","labels":{"node-role.kubernetes.io/infra":""},"annotations":{`+
-			`"machineconfiguration.openshift.io/currentConfig":"old","machineconfiguration.openshift.io/desiredConfig":"old","machineconfiguration.openshift.io/state":"Done"}}}]}`),
+			`"poolboot.io/desired-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/desired-revision-config":"old","poolboot.io/current-revision":"`+strings.Repeat("a", 64)+
+			`","poolboot.io/update-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/update-state":"Done","poolboot.io/agent-version":"v1"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`),
 	)
-
-	It("reads pools of Poolboot with Nodes that OpenShift's operator annotates", func() {
-		Expect(asJSON([]string{withStatus("infra", "new", "maxUnavailable: 50%")},
-			newNode("a", infra, 4, theirs("old", "old", "Done")), newNode("b", infra, 3, theirs("old", "old", "Done")),
-			newNode("c", infra, 2, theirs("old", "new", "Degraded")), newNode("d", infra, 1, theirs("new", "new", "Done")))).To(MatchJSON(
-			`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":1,"next":["b"]}}`))
-	})
 
 	Describe("with Poolboot's annotations", func() {
 		pools := []string{withStatus("infra", "new", "maxUnavailable: 2")}
@@ -135,44 +125,33 @@ var _ = Describe("plan of files", func() {
 		})
 	})
 
-	DescribeTable("decides by the annotations of a Node, and by the pool if it has those of both projects", func(pool, annotations, unavailable string) {
-		Expect(asJSON([]string{pool}, newNode("a", infra, 1, annotations))).To(ContainSubstring(unavailable))
-	},
-		Entry("Poolboot's", openShift, ours("a", "old", "a", "a", "Done"), `"unavailable": []`),
-		Entry("OpenShift's", withStatus("infra", "new"), theirs("old", "new", "Working"), `"unavailable": [
-      "a"`),
-		Entry("both, in a pool of Poolboot", withStatus("infra", "new"), ours("a", "old", "a", "a", "Done")+", "+theirs("old", "new", "Working"), `"unavailable": []`),
-		Entry("both, in a pool of OpenShift", openShift, ours("a", "old", "a", "a", "Done")+", "+theirs("old", "new", "Working"), `"unavailable": [
-      "a"`),
-	)
-
 	It("prints no next host of a paused pool", func() {
-		Expect(asJSON([]string{openShift + "  paused: true\n"}, newNode("a", infra, 1, theirs("old", "old", "Done")))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
+		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
 	})
 
 	It("prints a table, with the reason why hosts are not next", func() {
-		Expect(clitest.ExpectSuccess(planning([]string{openShift + "  maxUnavailable: 2\n"}, []string{
-			newNode("a", infra, 1, theirs("old", "old", "Done")), newNode("b", infra, 2, theirs("old", "old", "Done")),
-			newNode("c", infra, 3, theirs("old", "new", "Working")), newNode("d", infra, 4, theirs("new", "new", "Done")),
+		Expect(clitest.ExpectSuccess(planning([]string{withStatus("infra", "new", "maxUnavailable: 2")}, []string{
+			newNode("a", infra, 1, waits), newNode("b", infra, 2, waits),
+			newNode("c", infra, 3, updates), newNode("d", infra, 4, ours("b", "new", "b", "b", "Done")),
 		}))).To(Equal(`POOL    MAXUNAVAILABLE   UNAVAILABLE   CAPACITY   NEXT
 infra   2                c             1          a
 
 POOL    HOST   WHY IT IS NOT NEXT
 infra   b      others are first, by zone and age
-infra   c      it is in an update: its state is Working
+infra   c      it is in an update: Applying
 `))
-		Expect(clitest.ExpectSuccess(planning([]string{openShift + "  paused: true\n"}, []string{newNode("a", infra, 1, theirs("old", "old", "Done"))}))).To(ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it"))
-		Expect(clitest.ExpectSuccess(planning([]string{openShift}, []string{newNode("a", infra, 1, theirs("old", "new", "Degraded")), newNode("b", infra, 2, theirs("old", "old", "Done"))}))).To(And(
-			ContainSubstring("infra   1                <none>        0          <none>"), ContainSubstring("infra   a      its update failed: its state is Degraded"),
+		Expect(clitest.ExpectSuccess(planning([]string{withStatus("infra", "new", "paused: true")}, []string{newNode("a", infra, 1, waits)}))).To(ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it"))
+		Expect(clitest.ExpectSuccess(planning([]string{pool}, []string{newNode("a", infra, 1, ours("b", "new", "a", "b", "Degraded"), "poolboot.io/update-reason: full"), newNode("b", infra, 2, waits)}))).To(And(
+			ContainSubstring("infra   1                <none>        0          <none>"), ContainSubstring("infra   a      its update failed: full"),
 			ContainSubstring("infra   b      1 of the pool's hosts can be unavailable at a time, and these hold the places: a (its update failed)")))
 	})
 
 	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {
-		r := planning([]string{clitest.OpenShiftInfra}, []string{newNode("a", infra, 1, theirs("old", "old", "Done")), newNode("b", nil, 1), newNode("c", []string{"master"}, 1)}, "-o", "json")
+		r := planning([]string{clitest.Pool("edge", "infra")}, []string{newNode("a", infra, 1, waits), newNode("b", nil, 1), newNode("c", []string{"master"}, 1)}, "-o", "json")
 		Expect(r.Code).To(BeZero())
 		Expect(r.Out).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
 		Expect(r.ErrOut).To(Equal("note: Node \"b\" is in no pool of the files\n" +
-			"note: no host of the pool infra is next: MachineConfigPool \"infra\" has no spec.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it\n"))
+			"note: no host of the pool infra is next: MachineConfigPool \"infra\" has no status.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it\n"))
 	})
 
 	Describe("notes", func() {
@@ -200,7 +179,7 @@ infra   c      it is in an update: its state is Working
 	})
 
 	It("prints the answer and fails with 2 if a Node has the labels of several custom pools", func() {
-		r := planning([]string{withStatus("infra", "new"), withStatus("gpu", "new")}, []string{newNode("a", []string{"infra", "gpu"}, 1), newNode("b", infra, 1, theirs("old", "old", "Done"))}, "-o", "json")
+		r := planning([]string{withStatus("infra", "new"), withStatus("gpu", "new")}, []string{newNode("a", []string{"infra", "gpu"}, 1), newNode("b", infra, 1, waits)}, "-o", "json")
 		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"]}}`))
 		Expect(r.ErrOut).To(ContainSubstring(`error: --nodes: Node "a": the labels belong to the pools gpu and infra`))
 		Expect(r.Code).To(Equal(2))
@@ -209,32 +188,31 @@ infra   c      it is in an update: its state is Working
 	DescribeTable("refuses", func(pools, nodes []string, why ...string) {
 		clitest.ExpectError(planning(pools, nodes), 1, why...)
 	},
-		Entry("a maxUnavailable in quotes", []string{openShift + "  maxUnavailable: \"2\"\n"}, nil,
+		Entry("a maxUnavailable in quotes", []string{withStatus("infra", "new", `maxUnavailable: "2"`)}, nil,
 			`--pools: MachineConfigPool "infra": spec.maxUnavailable: is "2": remove the quotes, or set a percentage such as "10%"`),
 		Entry("a negative maxUnavailable", []string{withStatus("infra", "new", "maxUnavailable: -1")}, nil, `MachineConfigPool "infra": spec.maxUnavailable: is "-1"`),
 		Entry("files without a pool", []string{"apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"}, nil, "pools.yaml: it contains no MachineConfigPool"),
 		Entry("two pools of one role", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "name: infra", "name: other", 1)}, nil, `infra`, `other`),
 		Entry("pools of two Clusters", []string{withStatus("infra", "new"), strings.Replace(withStatus("infra", "new"), "clusterName: edge", "clusterName: far", 1)}, nil, "choose one with --cluster"),
-		Entry("a Node that is given twice", []string{openShift}, []string{newNode("a", infra, 1), newNode("a", infra, 1)}, `--nodes: the files contain Node "a" twice: remove one`),
-		Entry("a Node without a name", []string{openShift}, []string{newNode("a", infra, 1), "apiVersion: v1\nkind: Node\n"},
+		Entry("a Node that is given twice", []string{pool}, []string{newNode("a", infra, 1), newNode("a", infra, 1)}, `--nodes: the files contain Node "a" twice: remove one`),
+		Entry("a Node without a name", []string{pool}, []string{newNode("a", infra, 1), "apiVersion: v1\nkind: Node\n"},
 			"--nodes: standard input: document 2: Node: metadata.name: is missing: set it"),
-		Entry("what is no object", []string{openShift}, []string{"a: b"}, "--nodes: standard input: document 1: line 1: is no Kubernetes object"),
+		Entry("what is no object", []string{pool}, []string{"a: b"}, "--nodes: standard input: document 1: line 1: is no Kubernetes object"),
 	)
 
-	It("allows one host for 0%, and a percentage of all hosts", func() {
-		Expect(asJSON([]string{openShift + "  maxUnavailable: 0%\n"})).To(ContainSubstring(`"maxUnavailable": 1`))
-		Expect(asJSON([]string{openShift + "  maxUnavailable: 0\n"})).To(ContainSubstring(`"maxUnavailable": 1`))
+	It("allows one host for 0%", func() {
+		Expect(asJSON([]string{withStatus("infra", "new", "maxUnavailable: 0%")})).To(ContainSubstring(`"maxUnavailable": 1`))
 	})
 
 	It("reads subdirectories with --recursive", func() {
 		directory := GinkgoT().TempDir()
-		clitest.WriteFileIn(filepath.Join(directory, "edge"), "pools.yaml", openShift)
+		clitest.WriteFileIn(filepath.Join(directory, "edge"), "pools.yaml", pool)
 		clitest.ExpectError(runRollout("", "plan", "--pools", directory, "--nodes", "-"), 1, "add -R to read its subdirectories")
-		Expect(clitest.ExpectSuccess(runRollout(newNode("a", infra, 1, theirs("old", "old", "Done")), "plan", "--pools", directory, "--nodes", "-", "-R"))).To(HaveSuffix(" a\n"))
+		Expect(clitest.ExpectSuccess(runRollout(newNode("a", infra, 1, waits), "plan", "--pools", directory, "--nodes", "-", "-R"))).To(HaveSuffix(" a\n"))
 	})
 
 	It("requires both files, and reads standard input once", func() {
 		clitest.ExpectError(runRollout("", "plan", "--pools", "-"), 1, "set --nodes: --pools and --nodes belong together")
-		clitest.ExpectError(runRollout(openShift, "plan", "--pools", "-", "--nodes", "-"), 1, "standard input (-) can be read only once")
+		clitest.ExpectError(runRollout(pool, "plan", "--pools", "-", "--nodes", "-"), 1, "standard input (-) can be read only once")
 	})
 })

@@ -11,7 +11,6 @@ import (
 )
 
 var _ = Describe("plan of files gives the reason", func() {
-	openShift := clitest.OpenShiftInfra + "  configuration: {name: new}\n"
 	planning := func(pool string, nodes ...string) clitest.Result {
 		GinkgoHelper()
 		return runRollout(strings.Join(nodes, "---\n"), "plan", "--pools", clitest.WriteFile("pools.yaml", pool), "--nodes", "-")
@@ -38,7 +37,7 @@ var _ = Describe("plan of files gives the reason", func() {
 	const toldConfig, currentConfig = "poolboot.io/desired-revision-config", "poolboot.io/current-config"
 	notReady := strings.NewReplacer(`{type: Ready, status: "True"}`, `{type: Ready, status: Unknown, message: "Kubelet stopped\nposting node status."}`)
 
-	DescribeTable("why a host of Poolboot is left alone", func(node, reason string) {
+	DescribeTable("why a host is left alone", func(node, reason string) {
 		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), node)).To(ConsistOf("a " + reason))
 	},
 		Entry("a missing annotation, although it has done what it was told", newNode("a", infra, 1, without(ours("a", "old", "a", "a", "Done"), toldConfig)),
@@ -71,21 +70,6 @@ var _ = Describe("plan of files gives the reason", func() {
 		Expect(clitest.ExpectSuccess(planning(withStatus("infra", "new"), node("a", "old"), node("b", "new")))).To(And(HaveSuffix(" a\n"), Not(ContainSubstring("WHY"))))
 	})
 
-	DescribeTable("why a Node of OpenShift is left alone", func(node, reason string) {
-		Expect(reasons(openShift, node)).To(ConsistOf("a " + reason))
-	},
-		Entry("it counts by itself, and waits for its turn", newNode("a", infra, 1, theirs("old", "old", "Degraded"), openShiftReason+": full"),
-			"its state is Degraded, so it counts as being updated and gets another config in its turn: full"),
-		Entry("it is up to date, and its state is not Done", newNode("a", infra, 1, theirs("new", "new", "Degraded")), "its state is Degraded, so it counts as being updated"),
-		Entry("it has no state", newNode("a", infra, 1, openShiftCurrent+": old, "+openShiftDesired+": old"),
-			"its annotation "+openShiftState+" is missing, so it counts as being updated and gets another config in its turn"),
-		Entry("its update failed", newNode("a", infra, 1, theirs("old", "new", "Unreconcilable"), openShiftReason+": fips"), "its update failed: its state is Unreconcilable: fips"),
-		Entry("it is cordoned", newNode("a", infra, 1, theirs("old", "old", "Done"))+"spec: {unschedulable: true}\n", "it is cordoned: kubectl uncordon a"),
-		Entry("it is not Ready", notReady.Replace(newNode("a", infra, 1, theirs("old", "old", "Done"))), "its Node is not Ready: Kubelet stopped posting node status."),
-		Entry("its disk is full", strings.Replace(newNode("a", infra, 1, theirs("old", "old", "Done")), `{type: Ready, status: "True"}`, `{type: DiskPressure, status: "True"}`, 1),
-			"its Node has the condition DiskPressure=True"),
-	)
-
 	It("and which hosts hold the places", func() {
 		nodes := []string{newNode("n1", infra, 1, ours("a", "old", "a", "a", "Done")), newNode("n3", infra, 3, ours("a", "old", "a", "a", "Done")) + "spec: {unschedulable: true}\n",
 			newNode("n4", infra, 4, ours("b", "new", "a", "b", "Degraded"))}
@@ -95,11 +79,6 @@ var _ = Describe("plan of files gives the reason", func() {
 			nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), infra, i, ours("b", "new", "a", "b", "Rebooting")))
 		}
 		Expect(reasons(withStatus("infra", "new", "maxUnavailable: 2"), nodes...)).To(ContainElement(HaveSuffix("n07 (it is in an update), and 6 more")))
-	})
-
-	It("and which Nodes of OpenShift hold the places", func() {
-		Expect(reasons(openShift, newNode("a", infra, 1, theirs("old", "old", "Degraded")), newNode("b", infra, 1, theirs("old", "old", "Done")))).To(ContainElement(
-			"b 1 of the pool's hosts can be unavailable at a time, and these hold the places: a (its state is Degraded)"))
 	})
 
 	It("and that a Node without a failure domain is last", func() {
