@@ -342,10 +342,10 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(d.node.Spec.Taints).To(ConsistOf(infraTaint, HaveField("Key", "example.com/mine")))
 	})
 
-	It("keeps a pool label that the Machine has, because Cluster API writes it", func() {
+	It("sets the label of the pool also if the Machine has another value, which Cluster API does not copy", func() {
 		d := decide(situation(ready, func(f *facts) { f.machine.Labels[poolv1.NodePoolLabel] = "mine" },
 			func(node *corev1.Node) { node.Labels[poolv1.NodePoolLabel] = "mine" }))
-		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "mine"))
+		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "infra"))
 		Expect(d.hasJoined).To(BeTrue())
 	})
 
