@@ -66,6 +66,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
 		_, err := clusterapi.CreateCluster(ctx, c, clusterapi.ClusterOptions{Namespace: ns, Name: "c2", Workload: plane})
 		Expect(err).NotTo(HaveOccurred())
+		createBMCSecret(ctx, ns, "bmc")
 		host.Spec.BMC = bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}
 		Expect(c.Create(ctx, host)).To(Succeed())
 		Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sick"}, StringData: map[string]string{"value": "data"}})).To(Succeed())
