@@ -139,6 +139,13 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 	})
 
 	It("is not remediated while its host is offline in the spec", func(ctx SpecContext) {
+		By("pausing the Metal3Machine, which would set it online again")
+		metal3Machine := &infrav1.Metal3Machine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sick"}}
+		Expect(get(ctx, metal3Machine)).To(Succeed())
+		running := metal3Machine.DeepCopy()
+		metav1.SetMetaDataAnnotation(&metal3Machine.ObjectMeta, clusterv1.PausedAnnotation, "")
+		Expect(c.Patch(ctx, metal3Machine, client.MergeFrom(running))).To(Succeed())
+		Eventually(func() (map[string]string, error) { return host.Annotations, get(ctx, host) }).Should(HaveKey(bmov1alpha1.PausedAnnotation))
 		before := host.DeepCopy()
 		host.Spec.Online = false
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())

@@ -1,7 +1,7 @@
 // Package metal3 simulates Metal3 without hardware. One manager behaves like Cluster API's Metal3 provider
-// (Metal3Cluster, Metal3Machine, Metal3Remediation) and the Bare Metal Operator (BareMetalHost, HardwareData), as far
-// as a bootstrap provider and Cluster API can observe. Hosts are real BareMetalHosts. Hardware implements their power
-// operations.
+// (Metal3Cluster, Metal3Machine, Metal3Data, Metal3Remediation), the Bare Metal Operator (BareMetalHost, HardwareData)
+// and the ip-address-manager (IPPool), as far as a bootstrap provider and Cluster API can observe. Hosts are real
+// BareMetalHosts. Hardware implements their power operations.
 package metal3
 
 import (
@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
+	ipamv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/ipam/v1alpha1"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
@@ -54,9 +55,9 @@ type Options struct {
 	Backoff time.Duration
 	// Deprovisioning is the duration of cleaning.
 	Deprovisioning time.Duration
-	// RetryInterval is the interval of retries: for an available host, for the Node of a provisioned host, for a missing
-	// BMC Secret, and of each host while Ironic is stopped, because nothing reports that Ironic runs again. Default: 30
-	// seconds, as in the real provider and operator (10 seconds for the BMC Secret).
+	// RetryInterval is the interval of retries: for an available host, for the Node of a provisioned host, for a
+	// missing BMC Secret, and of each host while Ironic is stopped, because nothing reports that Ironic runs again.
+	// Default: 30 seconds, as in the real provider and operator (10 seconds for the BMC Secret).
 	RetryInterval time.Duration
 	// Log is the simulator's logger. Default: controller-runtime's global logger.
 	Log logr.Logger
@@ -82,7 +83,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		bmov1alpha1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		bmov1alpha1.AddToScheme(scheme), infrav1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -105,6 +106,8 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	if err := errors.Join(
 		(&clusterReconciler{Client: c}).setUp(mgr),
 		(&machineReconciler{Client: c, live: live, retryInterval: options.RetryInterval, workloads: workloads{}}).setUp(mgr),
+		(&dataReconciler{Client: c, live: live, retryInterval: options.RetryInterval}).setUp(mgr),
+		(&poolReconciler{Client: c, live: live, retryInterval: options.RetryInterval}).setUp(mgr),
 		hosts.setUp(mgr),
 		(&labelSyncReconciler{Client: c, workloads: workloads{}}).setUp(mgr),
 		remediations.setUp(mgr, cfg),
