@@ -201,7 +201,8 @@ func (h *Host) IsUnavailable() bool {
 	return h.MachineWork() != NoMachineWork || h.Node == nil || !h.Node.DeletionTimestamp.IsZero() || !util.IsNodeReady(h.Node) || h.Node.Spec.Unschedulable
 }
 
-// UnavailableReason returns why the host is unavailable although its Node is Ready, or "". A Node that was cordoned for
+// UnavailableReason returns why the host is unavailable although its Node is Ready, or "", apart from an update. It is
+// known during an update too: it can be why the update does not end, or remain after it. A Node that was cordoned for
 // an update is part of that update.
 func (h *Host) UnavailableReason() bootstrapv1.UnavailableReason {
 	switch {

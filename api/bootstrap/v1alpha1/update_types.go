@@ -48,8 +48,9 @@ type UpdateStatus struct {
 	// +optional
 	StageTime *metav1.Time `json:"stageTime,omitempty"`
 
-	// unavailableReason is why the host takes a place of the pool's maxUnavailable although its Node is Ready and the
-	// host is not being updated. Such a host begins no update, except if its kubelet fails.
+	// unavailableReason is why the host takes a place of the pool's maxUnavailable although its Node is Ready, apart
+	// from an update: it is also set while the host is being updated. Such a host begins no update, except if its
+	// kubelet fails.
 	// +optional
 	UnavailableReason UnavailableReason `json:"unavailableReason,omitempty"`
 

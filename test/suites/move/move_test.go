@@ -112,7 +112,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		expectStatusSaved(backup, t, held)
 		Expect(target.Manager.Kill()).To(Succeed())
 		Expect(source.ConfigServer.Start(ctx)).To(Succeed())
-		Expect(source.StartIronic(ctx)).To(Succeed())
+		source.StartIronic()
 		move(ctx, clusterctl.MoveOptions{ToKubeconfig: newKubeconfig(source), FromDirectory: backup, Namespace: t.Namespace})
 		t = initializeMoved(ctx, t, source)
 		for _, name := range held {

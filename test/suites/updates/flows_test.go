@@ -88,6 +88,7 @@ func newFlowSite(ctx context.Context) *flowSite {
 	s.CreateCluster(ctx, clusterapi.ClusterOptions{})
 	s.AddHost(ctx, "server-1")
 	s.AddHost(ctx, "server-2")
+	s.Create(ctx, tenant.NewBMCSecret("bmc")) // of the server in the document
 	setHostName := func(spec *bootstrapv1.BootSpec) { spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }
 	s.Deploy(ctx, tenant.Deployment{Name: "worker", Config: setHostName})
 	s.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: map[string]string{"node-role.kubernetes.io/infra": ""}, Config: setHostName})

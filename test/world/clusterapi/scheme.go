@@ -12,6 +12,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	ipamv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/ipam/v1alpha1"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
@@ -27,6 +28,7 @@ func Scheme() *runtime.Scheme {
 		clusterv1beta1.AddToScheme,
 		bmov1alpha1.AddToScheme,
 		infrav1.AddToScheme,
+		ipamv1.AddToScheme,
 		bootstrapv1.AddToScheme,
 		poolv1.AddToScheme,
 	} {

@@ -1,6 +1,7 @@
 package metal3
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,9 +107,9 @@ func consumes(m *infrav1.Metal3Machine, host *bmov1alpha1.BareMetalHost) bool {
 	return err == nil && version.Group == infrav1.GroupVersion.Group
 }
 
-// take sets a host's consumer to the Metal3Machine, keeps the host on, and sets the image and the user data of a new
-// host if it has none. It resolves the user data of new hosts only (Associate and Update in metal3machine_manager.go of
-// the provider).
+// take sets a host's consumer to the Metal3Machine, keeps the host on, and deploys it if it has no image. With a data
+// template, it does not deploy a new host yet, because the data of the host does not exist. It resolves the user data
+// of new hosts only (Associate and Update in metal3machine_manager.go of the provider).
 func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost, isNew bool) error {
 	if isNew {
 		if err := s.resolveUserData(); err != nil {
@@ -125,11 +127,10 @@ func (r *machineReconciler) take(ctx context.Context, s *machineScope, host *bmo
 		APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine",
 		Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Name,
 	}
-	if isNew && host.Spec.Image == nil && host.Spec.CustomDeploy == nil {
-		deploy(host, spec)
-		host.Spec.UserData = s.metal3Machine.Status.UserData
+	if !isNew || spec.DataTemplate == nil {
+		deploy(host, s.metal3Machine)
+		host.Spec.Online = true
 	}
-	host.Spec.Online = true
 	hold(host)
 	// The optimistic lock fails if another consumer took the host.
 	if err := r.Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -157,7 +158,15 @@ func (s *machineScope) resolveUserData() error {
 	return nil
 }
 
-func deploy(host *bmov1alpha1.BareMetalHost, spec infrav1.Metal3MachineSpec) {
+// deploy sets the image of a Metal3Machine on a host without one, and its data, as far as the status names it. The host
+// keeps metaData and networkData of earlier Metal3Machines otherwise (setHostSpec of the provider).
+func deploy(host *bmov1alpha1.BareMetalHost, m *infrav1.Metal3Machine) {
+	spec, status := m.Spec, m.Status
+	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || status.UserData == nil {
+		return
+	}
+	host.Spec.UserData = status.UserData
+	host.Spec.MetaData, host.Spec.NetworkData = cmp.Or(status.MetaData, host.Spec.MetaData), cmp.Or(status.NetworkData, host.Spec.NetworkData)
 	if spec.Image.URL != "" {
 		host.Spec.Image = &bmov1alpha1.Image{
 			URL:          spec.Image.URL,
@@ -173,21 +182,26 @@ func deploy(host *bmov1alpha1.BareMetalHost, spec infrav1.Metal3MachineSpec) {
 	}
 }
 
-// release deprovisions and powers off a host, and frees it after that. It reports whether the host is free. The host of
-// a Metal3Machine that was moved keeps its user data, because the move drops the status of the Metal3Machine. A host
-// also keeps metaData and networkData, which this provider does not set (Delete in metal3machine_manager.go of the
-// provider).
+// release deprovisions and powers off a host, and frees it after that. It reports whether the host is free. The host
+// loses only the user data, metadata and network data that the status of the Metal3Machine still names. A move drops
+// the status, and dropData drops what was rendered from a template: the host of the next Metal3Machine can refer to a
+// Secret that does not exist (Delete in metal3machine_manager.go of the provider).
 func (r *machineReconciler) release(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) (bool, error) {
 	before := host.DeepCopy()
 	released := false
-	hasUserData := s.metal3Machine.Status.UserData != nil && host.Spec.UserData != nil
-	if host.Spec.Image != nil || host.Spec.CustomDeploy != nil || hasUserData || host.Spec.Online {
-		host.Spec.Image, host.Spec.CustomDeploy = nil, nil
-		host.Spec.Online = false
-		if hasUserData {
-			host.Spec.UserData = nil
-		}
-	} else if isDeprovisioned(host.Status.Provisioning.State) {
+	host.Spec.Image, host.Spec.CustomDeploy = nil, nil
+	host.Spec.Online = false
+	status := s.metal3Machine.Status
+	if status.UserData != nil {
+		host.Spec.UserData = nil
+	}
+	if status.MetaData != nil {
+		host.Spec.MetaData = nil
+	}
+	if status.NetworkData != nil {
+		host.Spec.NetworkData = nil
+	}
+	if isReset := equality.Semantic.DeepEqual(before.Spec, host.Spec); isReset && isDeprovisioned(host.Status.Provisioning.State) {
 		// The annotation block-move stays, and blocks the next clusterctl move (Delete in metal3machine_manager.go of
 		// the provider).
 		host.Spec.ConsumerRef = nil

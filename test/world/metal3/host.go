@@ -20,9 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // hostWorkers is the number of workers, and maxBackoffs the number of times that the backoff doubles.
@@ -35,34 +33,33 @@ const nextStep = time.Millisecond
 // on and off, and deprovisions them when their spec has no image.
 type hostReconciler struct {
 	client.Client
-	hosts   client.Reader // not cached: a stale read could repeat an operation
+	live    client.Reader // not cached: a stale read of a host could repeat an operation
+	secrets client.Reader // a cache of the Secrets with environmentLabel
 	options Options
 
 	mu   sync.Mutex
 	work map[types.UID]work
 	// stopped is true while Ironic is stopped.
 	stopped bool
-	// again triggers reconciles of all hosts when Ironic is restarted.
-	again chan event.GenericEvent
 }
 
 func (r *hostReconciler) setUp(mgr ctrl.Manager) error {
 	r.work = map[types.UID]work{}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(specChanged())).
-		WatchesRawSource(source.Channel(r.again, &handler.EnqueueRequestForObject{})).
+		Owns(&corev1.Secret{}, builder.MatchEveryOwner).
 		WithOptions(controller.Options{MaxConcurrentReconciles: hostWorkers}).
 		Complete(r)
 }
 
 func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctrl.Result, err error) {
 	host := &bmov1alpha1.BareMetalHost{}
-	if err := r.hosts.Get(ctx, request.NamespacedName, host); err != nil {
+	if err := r.live.Get(ctx, request.NamespacedName, host); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// Only the pause annotation stops the operator. It ignores clusterctl's annotation delete-for-move, which replaces
 	// all annotations, also the pause (Reconcile in baremetalhost_controller.go of the Bare Metal Operator).
-	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused || r.ironicStopped() {
+	if _, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		return ctrl.Result{}, nil
 	}
 	if moved, err := r.restore(ctx, host); moved {
@@ -77,7 +74,7 @@ func (r *hostReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_
 	if host.Status.OperationalStatus == "" {
 		host.Status.OperationalStatus = bmov1alpha1.OperationalStatusOK
 	}
-	wait, err := r.step(ctx, host)
+	wait, err := r.stepWithCredentials(ctx, host)
 	if failed := (*failure)(nil); errors.As(err, &failed) {
 		wait, err = r.fail(host, failed), nil
 	}
@@ -151,6 +148,7 @@ func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHo
 			next(bmov1alpha1.StateUnmanaged)
 		}
 	case bmov1alpha1.StateRegistering:
+		status.ErrorCount = 0
 		status.OperationalStatus = bmov1alpha1.OperationalStatusOK
 		status.Provisioning.ID = string(host.UID)
 		next(bmov1alpha1.StateInspecting)
@@ -189,7 +187,7 @@ func (r *hostReconciler) step(ctx context.Context, host *bmov1alpha1.BareMetalHo
 		return r.deprovision(ctx, host)
 	case bmov1alpha1.StatePoweringOffBeforeDelete:
 		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-			return 0, &failure{bmov1alpha1.PowerManagementError, fmt.Errorf("power off: %w", err)}
+			return 0, &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power off: %w", err)}
 		}
 		status.PoweredOn = false
 		next(bmov1alpha1.StateDeleting)
@@ -211,21 +209,25 @@ func nextWhenDeleting(state bmov1alpha1.ProvisioningState) (bmov1alpha1.Provisio
 	return bmov1alpha1.StatePoweringOffBeforeDelete, true
 }
 
-// failure is an error that the operator reports in the status and retries after a backoff. It logs and retries all
-// other errors.
+// failure is an error that the operator reports in the status and retries. It logs and retries all other errors.
 type failure struct {
 	kind bmov1alpha1.ErrorType
 	err  error
+	// retry is the time to the next try. 0 is for the backoff.
+	retry time.Duration
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 
-// fail reports a failure in the status and returns the backoff, which grows with each failure (setErrorMessage and
-// calculateBackoff of the operator).
+// fail reports a failure in the status and returns the time to the next try. The backoff grows with each failure
+// (setErrorMessage and calculateBackoff of the operator).
 func (r *hostReconciler) fail(host *bmov1alpha1.BareMetalHost, f *failure) time.Duration {
 	status := &host.Status
 	status.OperationalStatus, status.ErrorType, status.ErrorMessage = bmov1alpha1.OperationalStatusError, f.kind, f.Error()
 	status.ErrorCount++
+	if f.retry > 0 {
+		return f.retry
+	}
 	return r.options.Backoff << min(status.ErrorCount-1, maxBackoffs)
 }
 
@@ -269,7 +271,7 @@ func (r *hostReconciler) provision(ctx context.Context, host *bmov1alpha1.BareMe
 	if !deployment.on {
 		if err := r.options.Hardware.PowerOn(ctx, host, deployment.userData); err != nil {
 			r.end(host)
-			return 0, &failure{bmov1alpha1.ProvisioningError, fmt.Errorf("power on: %w", err)}
+			return 0, &failure{kind: bmov1alpha1.ProvisioningError, err: fmt.Errorf("power on: %w", err)}
 		}
 		r.poweredOn(host)
 	}
@@ -292,7 +294,7 @@ func (r *hostReconciler) deprovision(ctx context.Context, host *bmov1alpha1.Bare
 	cleaning, found := r.current(host)
 	if !found {
 		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-			return 0, &failure{bmov1alpha1.ProvisioningError, fmt.Errorf("power off: %w", err)}
+			return 0, &failure{kind: bmov1alpha1.ProvisioningError, err: fmt.Errorf("power off: %w", err)}
 		}
 		clearError(host)
 		status.PoweredOn = false
@@ -324,7 +326,7 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	}
 	if host.Status.PoweredOn && (cycle || !on) {
 		if err := r.options.Hardware.PowerOff(ctx, host); err != nil {
-			return &failure{bmov1alpha1.PowerManagementError, fmt.Errorf("power off: %w", err)}
+			return &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power off: %w", err)}
 		}
 		host.Status.PoweredOn = false
 	}
@@ -338,45 +340,11 @@ func (r *hostReconciler) power(ctx context.Context, host *bmov1alpha1.BareMetalH
 	}
 	if on && !host.Status.PoweredOn {
 		if err := r.options.Hardware.PowerOn(ctx, host, nil); err != nil {
-			return &failure{bmov1alpha1.PowerManagementError, fmt.Errorf("power on: %w", err)}
+			return &failure{kind: bmov1alpha1.PowerManagementError, err: fmt.Errorf("power on: %w", err)}
 		}
 		host.Status.PoweredOn = true
 	}
 	return nil
-}
-
-// environmentLabel is a label that the operator sets on Secrets that it reads, for its cache (pkg/secretutils of the
-// Bare Metal Operator).
-const environmentLabel, environment = "environment.metal3.io", "baremetal"
-
-// secretData reads the user data, the metadata or the network data of a host from a Secret, with a key or the key
-// value, and labels the Secret. An error is only logged and retried, as that of the Bare Metal Operator: the host stays
-// provisioning, and its status does not say why (pkg/hostconfig of the operator).
-func (r *hostReconciler) secretData(ctx context.Context, host *bmov1alpha1.BareMetalHost, ref *corev1.SecretReference, dataKey string) ([]byte, error) {
-	if ref == nil {
-		return []byte{}, nil
-	}
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	if key.Namespace == "" {
-		key.Namespace = host.Namespace
-	}
-	secret := &corev1.Secret{}
-	if err := r.Get(ctx, key, secret); err != nil {
-		return nil, fmt.Errorf("could not retrieve %s: failed to fetch secret: host %s: %w", dataKey, host.Name, err)
-	}
-	if secret.Labels[environmentLabel] == "" {
-		before := secret.DeepCopy()
-		metav1.SetMetaDataLabel(&secret.ObjectMeta, environmentLabel, environment)
-		if err := r.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
-			return nil, fmt.Errorf("label %s on Secret %s: %w", environmentLabel, key, err)
-		}
-	}
-	for _, name := range []string{dataKey, "value"} {
-		if data, ok := secret.Data[name]; ok {
-			return data, nil
-		}
-	}
-	return nil, fmt.Errorf("could not retrieve %s: host %s: Secret %s has neither key %[1]s nor value", dataKey, host.Name, key)
 }
 
 // delete removes the finalizer of a host that is cleaned and powered off.

@@ -18,6 +18,7 @@ import (
 	deprecatedv1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -52,6 +53,8 @@ func (r *machineReconciler) setUp(mgr ctrl.Manager) error {
 	ofMachine := util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("Metal3Machine"))
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&infrav1.Metal3Machine{}).
+		Owns(&infrav1.Metal3DataClaim{}).
+		Owns(&infrav1.Metal3Data{}, builder.MatchEveryOwner).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster)).
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(consumer)).
@@ -116,6 +119,12 @@ func (r *machineReconciler) reconcileNormal(ctx context.Context, s *machineScope
 	isNew := err == nil && host == nil
 	if isNew {
 		host, err = r.chooseHost(ctx, s)
+	} else if err == nil {
+		if dataErr := r.waitForData(ctx, s); dataErr != nil {
+			s.set(infrav1.AssociateMetal3MachineMetaDataCondition, metav1.ConditionFalse, infrav1.CreateMachineErrorReason,
+				"failed to update BareMetalHost: "+dataErr.Error())
+			return dataErr
+		}
 	}
 	if err == nil {
 		err = r.take(ctx, s, host, isNew)
@@ -139,6 +148,9 @@ func (r *machineReconciler) reconcileNormal(ctx context.Context, s *machineScope
 
 func (r *machineReconciler) reconcileDelete(ctx context.Context, s *machineScope) error {
 	s.set(infrav1.AssociateMetal3MachineMetaDataCondition, metav1.ConditionFalse, infrav1.DeletingReason, "")
+	if err := r.dropData(ctx, s.metal3Machine); err != nil {
+		return err
+	}
 	host, err := associatedHost(ctx, r.live, s.metal3Machine)
 	if err != nil {
 		return err
@@ -172,8 +184,8 @@ func (s *machineScope) set(conditionType string, status metav1.ConditionStatus, 
 
 // patch patches the Metal3Machine, with a Ready condition that summarizes the others.
 func (s *machineScope) patch(ctx context.Context, helper *patch.Helper) error {
-	// Metal3DataReady is only reported when the Node is found by its label, and therefore not after a move
-	// (reconcileNormal in metal3machine_controller.go of the provider).
+	// Without a data template, Metal3DataReady is only reported when the Node is found by its label, and therefore not
+	// after a move (reconcileNormal in metal3machine_controller.go of the provider).
 	parts := []string{infrav1.AssociateBareMetalHostCondition, infrav1.AssociateMetal3MachineMetaDataCondition, infrav1.Metal3DataReadyCondition}
 	if err := conditions.SetSummaryCondition(s.metal3Machine, s.metal3Machine, clusterv1.ReadyCondition,
 		conditions.ForConditionTypes(parts)); err != nil {

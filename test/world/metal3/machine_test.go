@@ -156,6 +156,7 @@ var _ = Describe("a MachineDeployment on simulated hosts", Ordered, func() {
 		host.Spec.Online = false
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
 		Eventually(func() (bool, error) { return host.Spec.Online, get(ctx, host) }).Should(BeTrue())
+		Eventually(func() string { events := power.of(host)(); return events[len(events)-1] }).Should(HavePrefix("right boots"))
 		Eventually(func() (bool, error) { return host.Status.PoweredOn, get(ctx, host) }).Should(BeTrue())
 	})
 

@@ -58,7 +58,7 @@ func (r *hostReconciler) restore(ctx context.Context, host *bmov1alpha1.BareMeta
 			return true, fmt.Errorf("annotation %s of host %s: %w", bmov1alpha1.StatusAnnotation, host.Name, err)
 		}
 		data := &bmov1alpha1.HardwareData{}
-		if err := r.hosts.Get(ctx, client.ObjectKeyFromObject(host), data); client.IgnoreNotFound(err) != nil {
+		if err := r.live.Get(ctx, client.ObjectKeyFromObject(host), data); client.IgnoreNotFound(err) != nil {
 			return true, err
 		}
 		host.Status.HardwareDetails = data.Spec.HardwareDetails

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +67,9 @@ func (r *machineReconciler) adoptNode(ctx context.Context, s *machineScope, host
 	}
 	s.metal3Machine.Spec.ProviderID = providerID
 	s.metal3Machine.Status.Initialization.Provisioned = ptr.To(true)
-	s.set(infrav1.Metal3DataReadyCondition, metav1.ConditionTrue, infrav1.SecretsSetExternallyReason, "")
+	if !conditions.IsTrue(s.metal3Machine, infrav1.Metal3DataReadyCondition) {
+		s.set(infrav1.Metal3DataReadyCondition, metav1.ConditionTrue, infrav1.SecretsSetExternallyReason, "")
+	}
 	return nil
 }
 

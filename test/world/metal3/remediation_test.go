@@ -66,6 +66,7 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 		Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
 		_, err := clusterapi.CreateCluster(ctx, c, clusterapi.ClusterOptions{Namespace: ns, Name: "c2", Workload: plane})
 		Expect(err).NotTo(HaveOccurred())
+		createBMCSecret(ctx, ns, "bmc")
 		host.Spec.BMC = bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}
 		Expect(c.Create(ctx, host)).To(Succeed())
 		Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sick"}, StringData: map[string]string{"value": "data"}})).To(Succeed())
@@ -138,6 +139,13 @@ var _ = Describe("a Machine that is remediated", Ordered, func() {
 	})
 
 	It("is not remediated while its host is offline in the spec", func(ctx SpecContext) {
+		By("pausing the Metal3Machine, which would set it online again")
+		metal3Machine := &infrav1.Metal3Machine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sick"}}
+		Expect(get(ctx, metal3Machine)).To(Succeed())
+		running := metal3Machine.DeepCopy()
+		metav1.SetMetaDataAnnotation(&metal3Machine.ObjectMeta, clusterv1.PausedAnnotation, "")
+		Expect(c.Patch(ctx, metal3Machine, client.MergeFrom(running))).To(Succeed())
+		Eventually(func() (map[string]string, error) { return host.Annotations, get(ctx, host) }).Should(HaveKey(bmov1alpha1.PausedAnnotation))
 		before := host.DeepCopy()
 		host.Spec.Online = false
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())

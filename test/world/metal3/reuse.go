@@ -27,6 +27,9 @@ func reuseLabelValue(machine *clusterv1.Machine) string {
 func (r *machineReconciler) keepForReuse(ctx context.Context, s *machineScope, host *bmov1alpha1.BareMetalHost) error {
 	template := &infrav1.Metal3MachineTemplate{}
 	key := client.ObjectKey{Namespace: s.metal3Machine.Namespace, Name: s.metal3Machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]}
+	if key.Name == "" {
+		return nil
+	}
 	if err := r.live.Get(ctx, key, template); err != nil {
 		return client.IgnoreNotFound(err)
 	}

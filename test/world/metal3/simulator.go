@@ -1,7 +1,7 @@
 // Package metal3 simulates Metal3 without hardware. One manager behaves like Cluster API's Metal3 provider
-// (Metal3Cluster, Metal3Machine, Metal3Remediation) and the Bare Metal Operator (BareMetalHost, HardwareData), as far
-// as a bootstrap provider and Cluster API can observe. Hosts are real BareMetalHosts. Hardware implements their power
-// operations.
+// (Metal3Cluster, Metal3Machine, Metal3Data, Metal3Remediation), the Bare Metal Operator (BareMetalHost, HardwareData)
+// and the ip-address-manager (IPPool), as far as a bootstrap provider and Cluster API can observe. Hosts are real
+// BareMetalHosts. Hardware implements their power operations.
 package metal3
 
 import (
@@ -13,17 +13,19 @@ import (
 	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/manager"
+	ipamv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/ipam/v1alpha1"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
 )
 
@@ -53,8 +55,9 @@ type Options struct {
 	Backoff time.Duration
 	// Deprovisioning is the duration of cleaning.
 	Deprovisioning time.Duration
-	// RetryInterval is the interval of retries for an available host, or for the Node of a provisioned host. Default:
-	// 30 seconds, as in the real provider.
+	// RetryInterval is the interval of retries: for an available host, for the Node of a provisioned host, for a
+	// missing BMC Secret, and of each host while Ironic is stopped, because nothing reports that Ironic runs again.
+	// Default: 30 seconds, as in the real provider and operator (10 seconds for the BMC Secret).
 	RetryInterval time.Duration
 	// Log is the simulator's logger. Default: controller-runtime's global logger.
 	Log logr.Logger
@@ -80,7 +83,7 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		bmov1alpha1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		bmov1alpha1.AddToScheme(scheme), infrav1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -90,16 +93,21 @@ func Start(ctx context.Context, cfg *rest.Config, options Options) (*Simulator, 
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(manager.GracefulShutdownTimeout),
 		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Label: labels.SelectorFromSet(labels.Set{environmentLabel: environment})},
+		}},
 	})
 	if err != nil {
 		return nil, err
 	}
 	c, live := mgr.GetClient(), mgr.GetAPIReader()
-	hosts := &hostReconciler{Client: c, hosts: live, options: options, again: make(chan event.GenericEvent)}
+	hosts := &hostReconciler{Client: c, live: live, secrets: mgr.GetCache(), options: options}
 	remediations := &remediationReconciler{Client: c, live: live, workloads: workloads{}}
 	if err := errors.Join(
 		(&clusterReconciler{Client: c}).setUp(mgr),
 		(&machineReconciler{Client: c, live: live, retryInterval: options.RetryInterval, workloads: workloads{}}).setUp(mgr),
+		(&dataReconciler{Client: c, live: live, retryInterval: options.RetryInterval}).setUp(mgr),
+		(&poolReconciler{Client: c, live: live, retryInterval: options.RetryInterval}).setUp(mgr),
 		hosts.setUp(mgr),
 		(&labelSyncReconciler{Client: c, workloads: workloads{}}).setUp(mgr),
 		remediations.setUp(mgr, cfg),
@@ -121,23 +129,11 @@ func (s *Simulator) StopIronic() {
 	s.hosts.stopped = true
 }
 
-// StartIronic resumes operations on hosts.
-func (s *Simulator) StartIronic(ctx context.Context) error {
+// StartIronic resumes operations on hosts, each at its next retry.
+func (s *Simulator) StartIronic() {
 	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
 	s.hosts.stopped = false
-	s.hosts.mu.Unlock()
-	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := s.hosts.List(ctx, hosts); err != nil {
-		return err
-	}
-	for i := range hosts.Items {
-		select {
-		case s.hosts.again <- event.GenericEvent{Object: &hosts.Items[i]}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // DeleteNodes sets whether remediations delete Nodes, as on API servers before 1.28.

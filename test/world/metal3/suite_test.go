@@ -1,11 +1,14 @@
 package metal3_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +23,9 @@ var (
 	c         client.WithWatch
 	power     = &powerLog{}
 )
+
+// retryInterval is that of the simulator.
+const retryInterval = time.Second
 
 func TestMetal3(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -54,7 +60,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	simulator, err = metal3.Start(GinkgoT().Context(), plane.Config, metal3.Options{
 		Hardware: power, Provisioning: 200 * time.Millisecond, Reporting: 500 * time.Millisecond, Backoff: 500 * time.Millisecond,
-		Deprovisioning: 200 * time.Millisecond, RetryInterval: time.Second,
+		Deprovisioning: 200 * time.Millisecond, RetryInterval: retryInterval,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(simulator.Stop()).To(Succeed()) })
@@ -62,4 +68,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	c, err = client.NewWithWatch(plane.Config, client.Options{Scheme: clusterapi.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
+	createBMCSecret(ctx, namespace, "bmc")
 })
+
+// createBMCSecret creates a Secret with the credentials of a BMC.
+func createBMCSecret(ctx context.Context, namespace, name string) {
+	GinkgoHelper()
+	Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		StringData: map[string]string{"username": "admin", "password": "example"}})).To(Succeed())
+}

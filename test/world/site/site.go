@@ -208,7 +208,7 @@ func (s *Site) StartMetal3(ctx context.Context) error {
 func (s *Site) StopIronic() { s.simulator.StopIronic() }
 
 // StartIronic starts the Metal3 simulator's Ironic.
-func (s *Site) StartIronic(ctx context.Context) error { return s.simulator.StartIronic(ctx) }
+func (s *Site) StartIronic() { s.simulator.StartIronic() }
 
 // DeleteNodes sets whether Metal3's remediations delete Nodes, as on API servers before 1.28. They do not by default.
 func (s *Site) DeleteNodes(deletes bool) { s.simulator.DeleteNodes(deletes) }

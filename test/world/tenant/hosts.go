@@ -48,8 +48,13 @@ func newHost(name string) *bmov1alpha1.BareMetalHost {
 	return &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: bmov1alpha1.BareMetalHostSpec{Online: true, BootMACAddress: "52:54:00:00:00:01",
-			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: "bmc"}},
+			BMC: bmov1alpha1.BMCDetails{Address: "redfish://bmc.example.com/1", CredentialsName: name + "-bmc"}},
 	}
+}
+
+// NewBMCSecret returns a Secret with the credentials of a BMC.
+func NewBMCSecret(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"username": "admin", "password": "example"}}
 }
 
 // Enrollment returns an Enrollment of the pool infra for hosts whose names start with the namespace's name, which

@@ -34,6 +34,8 @@ type Deployment struct {
 	DiskFormat string
 	// NodeReuse makes the provider keep the servers of deleted Machines for the next Machines.
 	NodeReuse bool
+	// DataTemplate is the name of the Metal3DataTemplate of its servers' metadata and network data. Default: none.
+	DataTemplate string
 	// Config changes the spec of its PoolbootConfigs, which have a join with the kubelet only.
 	Config func(*bootstrapv1.BootSpec)
 	// Bootstrap is the template of its bootstrap configs, of any provider. Deploy sets its name. Default: a
@@ -52,6 +54,9 @@ func (t *Tenant) Deploy(ctx context.Context, d Deployment) *clusterv1.MachineDep
 		machines.Spec.NodeReuse = ptr.To(true)
 	}
 	machines.Spec.Template.Spec.Image = infrav1.Image{URL: d.Image, Checksum: d.Image + ".sha256sum", DiskFormat: d.DiskFormat}
+	if d.DataTemplate != "" {
+		machines.Spec.Template.Spec.DataTemplate = &infrav1.ObjectReference{Name: d.DataTemplate}
+	}
 	labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
 	selector := metav1.LabelSelector{MatchLabels: maps.Clone(labels)}
 	maps.Copy(labels, d.Labels)

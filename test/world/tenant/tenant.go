@@ -96,12 +96,13 @@ func (t *Tenant) CreateCluster(ctx context.Context, options clusterapi.ClusterOp
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
 }
 
-// Create creates objects in the tenant's namespace.
+// Create creates objects in the tenant's namespace, and the BMC Secret of each server.
 func (t *Tenant) Create(ctx context.Context, objects ...client.Object) {
 	for _, object := range objects {
 		object.SetNamespace(t.Namespace)
-		if _, ok := object.(*bmov1alpha1.BareMetalHost); ok {
-			t.hosts = append(t.hosts, object.GetName())
+		if host, ok := object.(*bmov1alpha1.BareMetalHost); ok {
+			t.hosts = append(t.hosts, host.Name)
+			t.Create(ctx, NewBMCSecret(host.Spec.BMC.CredentialsName))
 		}
 		ExpectWithOffset(1, t.site.ManagementClient.Create(ctx, object)).To(Succeed(), object.GetName())
 	}

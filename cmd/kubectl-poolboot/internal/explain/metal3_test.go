@@ -86,6 +86,32 @@ var _ = Describe("explain machine of a host of Metal3", func() {
 		Expect(explained()).To(BeEmpty(), "an installed host needs no Secrets, and what failed before does not matter")
 	})
 
+	It("prints the error of a BareMetalHost in a file", func() {
+		path := clitest.WriteFile("all.yaml", infra, clitest.Pool("infra-1", "worker"), `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {name: infra-x7k2m, labels: {node-role.kubernetes.io/infra: ""}}
+spec:
+  clusterName: infra-1
+  bootstrap: {configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: PoolbootConfig, name: infra-x7k2m}}
+  infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: Metal3Machine, name: m3}
+`, `apiVersion: bootstrap.cluster.x-k8s.io/v1alpha1
+kind: PoolbootConfig
+metadata: {name: infra-x7k2m}
+spec: {join: {type: Kubelet}}
+`, `apiVersion: metal3.io/v1alpha1
+kind: BareMetalHost
+metadata: {name: rack1-u12}
+spec: {consumerRef: {kind: Metal3Machine, name: m3}}
+status:
+  provisioning: {state: registering}
+  operationalStatus: error
+  errorType: registration error
+  errorMessage: The BMC secret edge/rack1-u12-bmc does not exist
+`)
+		r := runPoolboot("explain", "machine", "infra-x7k2m", "-f", path)
+		Expect(r.Out).To(ContainSubstring("rack1-u12 is registering and has a registration error: The BMC secret edge/rack1-u12-bmc does not exist. Metal3 tries again"), r.ErrOut)
+	})
+
 	It("prints the error of a BareMetalHost without a Machine that is not being provisioned", func() {
 		free := &bmov1alpha1.BareMetalHost{ObjectMeta: meta("rack1-u12")}
 		free.Status.Provisioning.State = bmov1alpha1.StateAvailable

@@ -127,14 +127,29 @@ func (m *movable) addRemediation() {
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "Metal3RemediationTemplate", Name: "reboot"}
 	m.more = append(m.more, check)
 	for _, name := range []string{"reboot", "unused"} {
-		template := &unstructured.Unstructured{}
-		template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-		template.SetKind("Metal3RemediationTemplate")
-		template.SetNamespace("metal")
-		template.SetName(name)
-		template.SetUID(types.UID(name))
-		m.more = append(m.more, template)
+		m.more = append(m.more, newUnstructured("infrastructure.cluster.x-k8s.io/v1beta2", "Metal3RemediationTemplate", name))
 	}
+}
+
+// addAddress adds an IPPool without a Cluster, and an IPAddress that it owns together with the Metal3Machine.
+func (m *movable) addAddress() *unstructured.Unstructured {
+	m.define("ippools.ipam.metal3.io/v1alpha1/IPPool", clusterctlv1.ClusterctlLabel)
+	m.define("ipaddresses.ipam.metal3.io/v1alpha1/IPAddress", clusterctlv1.ClusterctlLabel)
+	pool, address := newUnstructured("ipam.metal3.io/v1alpha1", "IPPool", "rack"), newUnstructured("ipam.metal3.io/v1alpha1", "IPAddress", "address")
+	address.SetOwnerReferences([]metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "IPPool", Name: "rack", UID: "rack"}, {APIVersion: "v1", Kind: "Metal3Machine", Name: "m3m1", UID: m.metal3Machine.GetUID()}})
+	m.more = append(m.more, pool, address)
+	return pool
+}
+
+func newUnstructured(apiVersion, kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace("metal")
+	o.SetName(name)
+	o.SetUID(types.UID(name))
+	return o
 }
 
 // run checks the move, and returns the exit code and what is printed.
@@ -250,6 +265,11 @@ var _ = Describe("move-check", func() {
 			m.define("poolbootconfigtemplates.bootstrap.cluster.x-k8s.io/v1alpha1/PoolbootConfigTemplate")
 			m.more = append(m.more, &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "hosts", UID: "hosts"}})
 		}),
+		Entry("an IPPool that no Cluster owns", Lost, "IPPool metal/rack", "would not be moved", "kubectl -n metal label ippool rack clusterctl.cluster.x-k8s.io/move=", func(m *movable) { m.addAddress() }),
+		Entry("a Metal3DataTemplate that no Cluster owns", Lost, "Metal3DataTemplate metal/data", "would not be moved", "kubectl -n metal label metal3datatemplate data clusterctl.cluster.x-k8s.io/move=", func(m *movable) {
+			m.define("metal3datatemplates.infrastructure.cluster.x-k8s.io/v1beta1/Metal3DataTemplate", clusterctlv1.ClusterctlLabel)
+			m.more = append(m.more, newUnstructured("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3DataTemplate", "data"))
+		}),
 		Entry("a Metal3Machine without a data template", Note, "Metal3Machine metal/m3m1", "stays Unknown", "nothing", func(m *movable) { delete(m.metal3Machine.Object, "spec") }),
 		Entry("a rotation in progress", Note, "PoolbootConfig metal/config", "being rotated", bootstrapv1.RotateTokenAnnotation,
 			func(m *movable) { m.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
@@ -270,6 +290,16 @@ var _ = Describe("move-check", func() {
 		Entry("a target with another version of Poolboot", Note, "Poolboot at the target", "v2 runs in the target", "same version", func(m *movable) { m.poolbootThere.Spec.Template.Spec.Containers[0].Image = "poolboot/manager:v2" }),
 		Entry("a target with another CA", Note, "Secret poolboot-system/poolboot-ca at the target", "do not trust", "copy the Secret", func(m *movable) { m.caThere.Data["tls.crt"] = []byte("other") }),
 	)
+
+	It("counts an object with several owners as moved only if all of them are", func() {
+		m := newMovable()
+		pool := m.addAddress()
+		_, checked, _ := m.run()
+		Expect(checked.Moved).To(Equal(8), "the address stays with its pool")
+		pool.SetLabels(map[string]string{clusterctlv1.ClusterctlMoveLabel: ""})
+		_, checked, _ = m.run()
+		Expect(checked).To(And(HaveField("Safe", true), HaveField("Moved", 10)))
+	})
 
 	It("lists losses first, and counts another CA as a loss while a host boots", func() {
 		m := newMovable()

@@ -102,6 +102,9 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	if f.nodes, err = readNodes(ctx, live, namespace, f.kinds); err != nil {
 		return nil, err
 	}
+	if err := f.addWithoutReference(ctx, live); err != nil {
+		return nil, err
+	}
 	return f, f.addReferenced(ctx, live)
 }
 

@@ -3,6 +3,7 @@ package movecheck
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -115,8 +116,20 @@ func findMoved(nodes []*node) {
 			mark(n)
 		}
 	}
+	byUID := map[types.UID]*node{}
 	for _, n := range nodes {
 		_, alone := n.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
 		n.moves = n.moves || n.kind.moves || alone
+		byUID[n.GetUID()] = n
+	}
+	// clusterctl creates an object after all its owners. An object with an owner that is not moved stays too.
+	isLeft := func(owner metav1.OwnerReference) bool { return byUID[owner.UID] != nil && !byUID[owner.UID].moves }
+	for changed := true; changed; {
+		changed = false
+		for _, n := range nodes {
+			if n.moves && slices.ContainsFunc(n.GetOwnerReferences(), isLeft) {
+				n.moves, changed = false, true
+			}
+		}
 	}
 }

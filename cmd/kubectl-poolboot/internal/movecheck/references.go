@@ -83,11 +83,7 @@ func (f *facts) read(ctx context.Context, live client.Reader, ref reference, def
 		}
 	}
 	object := &unstructured.Unstructured{}
-	for _, version := range definition.Spec.Versions {
-		if version.Storage {
-			object.SetGroupVersionKind(ref.WithVersion(version.Name))
-		}
-	}
+	object.SetGroupVersionKind(ref.WithVersion(storageVersion(definition)))
 	err := live.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: ref.name}, object)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
@@ -96,6 +92,39 @@ func (f *facts) read(ctx context.Context, live client.Reader, ref reference, def
 		return nil, fmt.Errorf("get %s %s/%s: %w", ref.Kind, f.namespace, ref.name, err)
 	}
 	return object, nil
+}
+
+// kindsWithoutReference are kinds of Metal3 to whose objects others refer without the kind. An IPPool without
+// spec.clusterName has no owner.
+var kindsWithoutReference = []schema.GroupKind{{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3DataTemplate"}, {Group: "ipam.metal3.io", Kind: "IPPool"}}
+
+// addWithoutReference adds the objects of kindsWithoutReference to needed.
+func (f *facts) addWithoutReference(ctx context.Context, live client.Reader) error {
+	for _, kind := range kindsWithoutReference {
+		definition := f.definitionOf(kind)
+		if definition == nil {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: storageVersion(definition), Kind: kind.Kind + "List"})
+		if err := live.List(ctx, list, client.InNamespace(f.namespace)); err != nil {
+			return fmt.Errorf("list %s of namespace %s: %w", kind.Kind, f.namespace, err)
+		}
+		for i := range list.Items {
+			f.needed = append(f.needed, &list.Items[i])
+		}
+	}
+	return nil
+}
+
+// storageVersion returns the version of a kind in which its objects are stored.
+func storageVersion(definition *apiextensionsv1.CustomResourceDefinition) string {
+	for _, version := range definition.Spec.Versions {
+		if version.Storage {
+			return version.Name
+		}
+	}
+	return ""
 }
 
 // definitionOf returns the definition of a kind, or nil if there is none.

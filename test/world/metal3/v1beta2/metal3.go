@@ -33,6 +33,8 @@ const (
 	AssociateMetal3MachineMetaDataReason    = "AssociateMetal3MachineMetaDataSuccess"
 	Metal3DataReadyCondition                = "Metal3DataReady"
 	SecretsSetExternallyReason              = "SecretsSetExternally"
+	Metal3DataSecretsReadyReason            = "Metal3DataSecretsReady"
+	WaitingForMetal3DataReason              = "WaitingForMetal3Data"
 	CreateMachineErrorReason                = "CreateError"
 	DeletingReason                          = clusterv1.DeletingReason
 )
@@ -44,6 +46,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Metal3ClusterTemplate{}, &Metal3ClusterTemplateList{},
 		&Metal3Machine{}, &Metal3MachineList{},
 		&Metal3MachineTemplate{}, &Metal3MachineTemplateList{},
+		&Metal3DataTemplate{}, &Metal3DataTemplateList{},
+		&Metal3DataClaim{}, &Metal3DataClaimList{},
+		&Metal3Data{}, &Metal3DataList{},
 		&Metal3Remediation{}, &Metal3RemediationList{},
 		&Metal3RemediationTemplate{}, &Metal3RemediationTemplateList{},
 	)
@@ -171,6 +176,15 @@ type Metal3MachineSpec struct {
 	// hostSelector selects the BareMetalHosts that fit, by their labels. Left out, all do.
 	// +optional
 	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
+	// dataTemplate names the Metal3DataTemplate of the host's metadata and network data.
+	// +optional
+	DataTemplate *ObjectReference `json:"dataTemplate,omitempty"`
+	// metaData names a Secret of the user with the metadata.
+	// +optional
+	MetaData *corev1.SecretReference `json:"metaData,omitempty"`
+	// networkData names a Secret of the user with the network data.
+	// +optional
+	NetworkData *corev1.SecretReference `json:"networkData,omitempty"`
 }
 
 // Metal3MachineStatus is what is known of the machine.
@@ -189,6 +203,15 @@ type Metal3MachineStatus struct {
 	// userData names the Secret that the host boots with.
 	// +optional
 	UserData *corev1.SecretReference `json:"userData,omitempty"`
+	// renderedData names the Metal3Data.
+	// +optional
+	RenderedData *ObjectReference `json:"renderedData,omitempty"`
+	// metaData names the Secret with the host's metadata.
+	// +optional
+	MetaData *corev1.SecretReference `json:"metaData,omitempty"`
+	// networkData names the Secret with the host's network data.
+	// +optional
+	NetworkData *corev1.SecretReference `json:"networkData,omitempty"`
 }
 
 // Metal3Machine is the infrastructure of a Machine: a BareMetalHost, once one is found.
