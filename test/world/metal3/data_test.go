@@ -139,20 +139,27 @@ var _ = Describe("a Machine with a data template", Ordered, func() {
 	})
 
 	It("makes the host of the next Machine without a template wait forever, without an error", func(ctx SpecContext) {
-		Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: meta("own"), StringData: map[string]string{"networkData": "links: []"}})).To(Succeed())
-		next, infra := create(ctx, "m2", func(spec *infrav1.Metal3MachineSpec) { spec.NetworkData = reference("own") })
+		next, infra := create(ctx, "m2", func(*infrav1.Metal3MachineSpec) {})
 		Eventually(state).Should(Equal(bmov1alpha1.StateProvisioning))
 		Consistently(state).Should(Equal(bmov1alpha1.StateProvisioning))
 		Expect(host.Status.ErrorMessage).To(BeEmpty())
-		Expect(host.Spec.NetworkData).To(Equal(reference("own")))
 		before := host.DeepCopy()
-		host.Spec.MetaData = nil
+		host.Spec.MetaData, host.Spec.NetworkData = nil, nil
 		Expect(c.Patch(ctx, host, client.MergeFrom(before))).To(Succeed())
 		Eventually(state).Should(Equal(bmov1alpha1.StateProvisioned))
-
-		By("removing on release what the user names in the Metal3Machine")
 		Expect(c.Delete(ctx, next)).To(Succeed())
 		Eventually(func() error { return get(infra) }).Should(Satisfy(apierrors.IsNotFound))
-		Expect(hostSpec()).To(HaveField("NetworkData", BeNil()))
+	})
+
+	It("uses a Secret of the user instead of the template's, and removes the reference to it on release", func(ctx SpecContext) {
+		Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: meta("own"), StringData: map[string]string{"networkData": "links: []"}})).To(Succeed())
+		last, infra := create(ctx, "m3", func(spec *infrav1.Metal3MachineSpec) {
+			spec.DataTemplate, spec.NetworkData = &infrav1.ObjectReference{Name: "template"}, reference("own")
+		})
+		Eventually(state).Should(Equal(bmov1alpha1.StateProvisioned))
+		Expect(hostSpec()).To(And(HaveField("MetaData", reference("m3-metadata")), HaveField("NetworkData", reference("own"))))
+		Expect(c.Delete(ctx, last)).To(Succeed())
+		Eventually(func() error { return get(infra) }).Should(Satisfy(apierrors.IsNotFound))
+		Expect(hostSpec()).To(And(HaveField("MetaData", reference("m3-metadata")), HaveField("NetworkData", BeNil())))
 	})
 })

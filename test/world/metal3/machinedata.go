@@ -15,8 +15,9 @@ import (
 )
 
 // waitForData claims the data of a Metal3Machine's host, and fails until the data is rendered. The Metal3Machine names
-// it in the status, from which the host gets it (AssociateM3Metadata and WaitForM3Metadata in metal3machine_manager.go
-// of the provider).
+// it in the status, from which the host gets it. The Secrets of the user in the spec reach the host only together with
+// a data template: without one, the host is deployed before (AssociateM3Metadata and WaitForM3Metadata in
+// metal3machine_manager.go of the provider).
 func (r *machineReconciler) waitForData(ctx context.Context, s *machineScope) error {
 	m := s.metal3Machine
 	if m.Spec.MetaData != nil {
