@@ -99,9 +99,8 @@ var _ = Describe("a Machine with a data template", Ordered, func() {
 		pool, address := &ipamv1.IPPool{ObjectMeta: meta("pool")}, &ipamv1.IPAddress{ObjectMeta: meta("address-192-0-2-10")}
 		claim, data := &infrav1.Metal3DataClaim{ObjectMeta: meta("m1")}, &infrav1.Metal3Data{ObjectMeta: meta("template-0")}
 		ipClaim := &ipamv1.IPClaim{ObjectMeta: meta("template-0-pool")}
-		owned := func(kinds ...any) OmegaMatcher { return HaveExactElements(kinds...) }
 		for o, owners := range map[client.Object]OmegaMatcher{
-			pool: owned("Cluster"), claim: owned("Metal3Machine"), data: owned("Metal3DataClaim", "Metal3Machine"), ipClaim: owned("Metal3Data"), address: owned("IPPool", "IPClaim"),
+			pool: HaveExactElements("Cluster"), claim: HaveExactElements("Metal3Machine"), data: HaveExactElements("Metal3DataClaim", "Metal3Machine"), ipClaim: HaveExactElements("Metal3Data"), address: HaveExactElements("IPPool", "IPClaim"),
 		} {
 			Expect(get(o)).To(Succeed())
 			var kinds []string
