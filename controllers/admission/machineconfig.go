@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=poolboot.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.poolboot.io,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update;delete,path=/validate-poolboot-io-v1alpha1-machineconfig,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=poolboot.io,resources=machineconfigs,versions=v1alpha1,name=validation.machineconfig.poolboot.io,sideEffects=None,admissionReviewVersions=v1
 
 // MachineConfig validates MachineConfigs: they must be valid Ignition or Butane and must not change what Poolboot
 // manages. The name of a rendered config must match its content.

@@ -13,7 +13,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 )
 
-// +kubebuilder:webhook:verbs=create;update;delete,path=/validate-pool-cluster-x-k8s-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=poolboot.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.poolboot.io,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update;delete,path=/validate-poolboot-io-v1alpha1-machineconfigpool,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=poolboot.io,resources=machineconfigpools,versions=v1alpha1,name=validation.machineconfigpool.poolboot.io,sideEffects=None,admissionReviewVersions=v1
 
 // MachineConfigPool validates MachineConfigPools: there must be labels that select a Node for this pool and for no
 // other pool, and only one pool of a Cluster can have a role. It refuses the deletion of a pool in use.
