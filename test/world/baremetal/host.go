@@ -234,8 +234,7 @@ func (h *Host) Run(ctx context.Context, argv ...string) (string, error) {
 	// when the host shuts down. A shell only waits. Only its children are in the PID namespace, so it must neither exec
 	// the program nor run a builtin such as kill.
 	command := exec.CommandContext(ctx, "nsenter", append([]string{"--all", "--no-fork", "--target", strconv.Itoa(pid), "--",
-		"/bin/sh", "-c", `"$@"; exit $?`, "sh"}, argv...)...)
-	command.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+		"/bin/sh", "-c", `/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"; exit $?`, "sh"}, argv...)...)
 	// The program runs in the host's PID namespace, and ends with the host or with this process.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := command.Output()
