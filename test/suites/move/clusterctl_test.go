@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 )
 
@@ -31,7 +32,7 @@ func labelKinds(ctx context.Context, c client.Client) {
 			if kind.Spec.Names.Kind == "BareMetalHost" {
 				metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlMoveHierarchyLabel, "")
 			}
-		case !strings.HasSuffix(kind.Spec.Group, "cluster.x-k8s.io"):
+		case !strings.HasSuffix(kind.Spec.Group, "cluster.x-k8s.io") && kind.Spec.Group != poolv1.GroupVersion.Group:
 			continue
 		}
 		metav1.SetMetaDataLabel(&kind.ObjectMeta, clusterctlv1.ClusterctlLabel, "")

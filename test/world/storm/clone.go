@@ -35,6 +35,7 @@ type machineObjects struct {
 	secret        corev1.Secret
 	metal3Machine infrav1.Metal3Machine
 	host          bmov1alpha1.BareMetalHost
+	bmc           corev1.Secret
 	hardware      bmov1alpha1.HardwareData
 	node          corev1.Node
 }
@@ -51,6 +52,7 @@ func readMachine(ctx context.Context, s *site.Site, namespace, name string) (m m
 	get(&m.secret, name)
 	get(&m.metal3Machine, name)
 	get(&m.host, m.config.Status.HostRef.Name)
+	get(&m.bmc, m.host.Spec.BMC.CredentialsName)
 	get(&m.hardware, m.config.Status.HostRef.Name)
 	if err == nil {
 		err = s.WorkloadClient.Get(ctx, client.ObjectKey{Name: m.config.Status.NodeRef.Name}, &m.node)
@@ -140,7 +142,7 @@ func (c *cloner) clone(ctx context.Context, first *kubelet) (*kubelet, error) {
 	if err := management.Patch(ctx, bound, client.MergeFrom(&m.config)); err != nil {
 		return nil, err
 	}
-	for _, object := range []struct{ from, to client.Object }{{&o.hardware, &m.hardware}, {&o.metal3Machine, &m.metal3Machine}, {&o.secret, &m.secret}} {
+	for _, object := range []struct{ from, to client.Object }{{&o.bmc, &m.bmc}, {&o.hardware, &m.hardware}, {&o.metal3Machine, &m.metal3Machine}, {&o.secret, &m.secret}} {
 		if err := c.create(ctx, management, object.from, object.to, func() {}); err != nil {
 			return nil, err
 		}
@@ -271,7 +273,7 @@ func (m *machineObjects) texts() (map[string]string, error) {
 
 func (m *machineObjects) objects() map[string]client.Object {
 	return map[string]client.Object{"Machine": &m.machine, "PoolbootConfig": &m.config, "Secret": &m.secret, "Metal3Machine": &m.metal3Machine,
-		"BareMetalHost": &m.host, "HardwareData": &m.hardware, "Node": &m.node}
+		"BareMetalHost": &m.host, "Secret of the BMC": &m.bmc, "HardwareData": &m.hardware, "Node": &m.node}
 }
 
 // withoutTimes removes fields that depend on when and how often an object was written, and an annotation that depends
