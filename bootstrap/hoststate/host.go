@@ -264,7 +264,7 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string) rollout.Ho
 		in.Progress = rollout.Failed
 	}
 	if h.Node != nil {
-		in.Domain, in.Zone = h.Node.Labels[p.Spec.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]
+		in.Domain, in.Zone = h.Node.Labels[p.Spec.Updates.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]
 		in.CreationTime = h.Node.CreationTimestamp.Time
 	}
 	return in

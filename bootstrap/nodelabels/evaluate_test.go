@@ -141,7 +141,7 @@ var _ = Describe("A rule", func() {
 
 var _ = Describe("A host", func() {
 	rules := func(of ...nodev1.NodeLabelRule) []Result {
-		return Evaluate(theFacts(), Rules{From: "MachineConfigPool metal/infra spec.nodeLabelRules", Rules: of})
+		return Evaluate(theFacts(), Rules{From: "MachineConfigPool metal/infra spec.node.labelRules", Rules: of})
 	}
 	missing := nodev1.NodeLabelRule{Key: "zone", ValueExpression: `host.labels["zone"]`, OnMissing: nodev1.OnMissingBlock}
 	invalid := nodev1.NodeLabelRule{Key: "vendor", ValueExpression: `host.hardware.vendor`}
@@ -152,7 +152,7 @@ var _ = Describe("A host", func() {
 	})
 	It("waits when only facts are missing", func() {
 		err := Blocking(rules(fine, missing))
-		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.nodeLabelRules[zone]: host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
+		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.node.labelRules[zone]: host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
 		Expect(missingOnly(err)).To(BeTrue())
 	})
 	It("needs a correction when a value is refused", func() {

@@ -47,8 +47,8 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 	if p.Spec.PausedConfiguration.Name != "" && !p.Spec.IsPaused() {
 		warnings = append(warnings, "spec.pausedConfiguration: the pool is not paused, so Poolboot removes it: leave it out, or set paused to true")
 	}
-	if paths := disruption.DefaultsBelow(p.Spec.DisruptionPolicy); len(paths) > 0 {
-		warnings = append(warnings, fmt.Sprintf("spec.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
+	if paths := disruption.DefaultsBelow(p.Spec.Updates.DisruptionPolicy); len(paths) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.updates.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
 			"because their paths are longer: add policies for these paths to replace them", joinNames(paths)))
 	}
 	if names := overlappingPools(*p, others); len(names) > 0 {

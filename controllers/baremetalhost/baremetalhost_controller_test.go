@@ -181,7 +181,7 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		w.receivedEvents()
 		w.change(ctx, annotated(poolv1.HostPoolAnnotation, "storage"))
 		w.settle(ctx)
-		Expect(w.config(ctx).Spec).To(And(HaveField("PoolRole", "storage"), HaveField("NodeLabels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHostName", key.Name)))
+		Expect(w.config(ctx).Spec).To(And(HaveField("PoolRole", "storage"), HaveField("Node.Labels", HaveKey("example.com/disk")), HaveField("Host.BareMetalHostName", key.Name)))
 		Expect(w.config(ctx).UID).To(BeEquivalentTo("config-uid"))
 		Expect(w.host(ctx).Spec.UserData).To(Equal(own))
 		Expect(w.receivedEvents()).To(ContainSubstring("boots into pool storage instead of infra"))

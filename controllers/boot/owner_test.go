@@ -69,7 +69,7 @@ var _ = Describe("A host without a Machine", func() {
 	It("has the UID of its BareMetalHost and derived labels on its Node", func(ctx SpecContext) {
 		s := annotated()
 		s.host.Labels = map[string]string{"rack": "r7"}
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 		w := s.world()
 		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		n := w.node(ctx)

@@ -44,7 +44,7 @@ var _ = Describe("The prediction of a pool", func() {
 		GinkgoHelper()
 		p := s.pool("infra")
 		p.Generation++
-		p.Spec.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc", Actions: poolv1.DisruptionActions{action}}}
+		p.Spec.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc", Actions: poolv1.DisruptionActions{action}}}
 		Expect(s.Update(ctx(), p)).To(Succeed())
 	}
 

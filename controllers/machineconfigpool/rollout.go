@@ -111,7 +111,7 @@ const stuckPatience = time.Minute
 // also between two hosts of one domain, none is updated. A host that was told to begin has a stage.
 func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	hasBegun := func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" }
-	if s.pool.Spec.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
+	if s.pool.Spec.Updates.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
 		meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition) ||
 		maintenance.HoldOf(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
 		s.cache.stuckSince = time.Time{}
@@ -132,7 +132,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 // places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
-	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.FailureDomainLabel != ""
+	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.Updates.FailureDomainLabel != ""
 	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || maintenance.HoldOf(p, time.Now()).Why != "" {
 		return nil
 	}

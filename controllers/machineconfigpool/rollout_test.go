@@ -176,7 +176,7 @@ var _ = Describe("The rollout of a pool", func() {
 	It("has stopped if the only failure domain with a host that could not be updated has none that waits", func() {
 		p := s.pool("infra")
 		two := intstr.FromInt32(2)
-		p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = &two, "example.com/rack"
+		p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = &two, "example.com/rack"
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		Expect(becomes("m1", bootstrapv1.UpdateDegradedReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason), "the next host may be about to begin")
 		key := client.ObjectKeyFromObject(p)
@@ -225,7 +225,7 @@ var _ = Describe("The rollout of a pool", func() {
 	It("says when the maintenance window opens for which its hosts wait, and looks again then", func() {
 		p := s.pool("infra")
 		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
-		p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		Expect(err).NotTo(HaveOccurred())
@@ -241,7 +241,7 @@ var _ = Describe("The rollout of a pool", func() {
 	DescribeTable("names the unavailable hosts that block it", func(label, reason string, dead ...string) {
 		p := s.pool("infra")
 		three := intstr.FromInt32(3)
-		p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = &three, label
+		p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = &three, label
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		for _, name := range dead {
 			c := follower(name, bootstrapv1.UpdateWaitingReason)

@@ -97,7 +97,7 @@ func (s *scope) renderedMessage() string {
 	var kubelets string
 	switch {
 	case len(s.rendered.Kubelets) > 0:
-		kubelets = " and spec.kubeletConfiguration of " + strings.Join(s.rendered.Kubelets, " and ")
+		kubelets = " and spec.kubelet.configuration of " + strings.Join(s.rendered.Kubelets, " and ")
 	case len(s.rendered.Source) == 0 && s.pool.Spec.MachineConfigSelector == nil:
 		return s.rendered.Name + " is empty, because the pool selects no MachineConfig: set spec.machineConfigSelector"
 	case len(s.rendered.Source) == 0:

@@ -76,7 +76,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	}
 	timeout := time.Duration(ptr.Deref(machine.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) * time.Second
 	isLate := timeout > 0 && d.now.Sub(started) >= timeout
-	if isLate && d.pool.Spec.ForcesDrain() {
+	if isLate && d.pool.Spec.Updates.ForcesDrain() {
 		return d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
 	}
 	if len(pods.Pods()) > 0 {
@@ -84,7 +84,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 			remaining = result.ConditionMessage(metav1.NewTime(started))
 			if isLate {
 				remaining = fmt.Sprintf("The drain takes longer than spec.deletion.nodeDrainTimeoutSeconds of Machine %s. To update the host with the Pods that remain, "+
-					"set spec.drainTimeoutPolicy of MachineConfigPool %s to Force. %s", machine.Name, d.pool.Name, remaining)
+					"set spec.updates.drainTimeoutPolicy of MachineConfigPool %s to Force. %s", machine.Name, d.pool.Name, remaining)
 			}
 			return hoststate.Clean(remaining, agentv1.MaxReason), nil
 		}

@@ -107,7 +107,7 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 
 	DescribeTable("is not drained within the Machine's nodeDrainTimeoutSeconds: ", func(ctx SpecContext, policy poolv1.DrainTimeoutPolicy, isForced bool) {
 		w := draining(ctx)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.DrainTimeoutPolicy = policy })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.DrainTimeoutPolicy = policy })
 		w.evict = func(*corev1.Pod) error { return errPDB }
 		machine := w.machine(ctx, 0)
 		machine.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](600)
@@ -125,7 +125,7 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 			return
 		}
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
-		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("set spec.drainTimeoutPolicy of MachineConfigPool worker to Force"), ContainSubstring("default/app")))
+		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("set spec.updates.drainTimeoutPolicy of MachineConfigPool worker to Force"), ContainSubstring("default/app")))
 		w.evict = nil
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(drained)

@@ -188,7 +188,7 @@ type PoolbootConfigStatus struct {
 	// +optional
 	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
-	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was
+	// derivedNodeLabels are the labels that label rules derived from the facts of the host when the Node was
 	// registered. A Node that is deleted and registers again gets them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128

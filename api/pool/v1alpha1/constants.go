@@ -68,7 +68,7 @@ const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 
 // Annotations by which a user requests that a BareMetalHost without a Machine boots into a pool. Both are required.
 const (
-	// HostPoolAnnotation is the role of the MachineConfigPool, which must have a hostTemplateRef.
+	// HostPoolAnnotation is the role of the MachineConfigPool, which must have spec.hosts.templateRef.
 	HostPoolAnnotation = "poolboot.io/pool-role"
 	// HostClusterAnnotation is the name of the pool's Cluster, in the host's namespace.
 	HostClusterAnnotation = "poolboot.io/cluster"
@@ -124,7 +124,7 @@ const (
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
-	// UpdateGatesOpenCondition is false while a gate of spec.updateGates prevents hosts from beginning their updates.
+	// UpdateGatesOpenCondition is false while a gate of spec.updates.gates prevents hosts from beginning their updates.
 	// The message names the gate. It is true if the gates were open when hosts began updates last.
 	UpdateGatesOpenCondition = "UpdateGatesOpen"
 )

@@ -18,7 +18,7 @@ import (
 var _ = Describe("The pool of a host without a Machine", func() {
 	metadata := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "site", Name: name} }
 	newPool := func(name string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{ObjectMeta: metadata(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+		return &poolv1.MachineConfigPool{ObjectMeta: metadata(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", Hosts: poolv1.HostSettings{TemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}}
 	}
 	deletedPool := func(name string) *poolv1.MachineConfigPool {
 		p := newPool(name)

@@ -51,12 +51,12 @@ func newEnrollmentToken(ctx context.Context, t *tenant.Tenant, uses int32, chang
 	GinkgoHelper()
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
-	template.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/from": "the-template"}
+	template.Spec.Template.Spec.Node.Labels = map[string]string{"example.com/from": "the-template"}
 	t.Create(ctx, template)
 	pool := t.Pool("infra")
 	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
 	before := pool.DeepCopy()
-	pool.Spec.HostTemplateRef.Name = template.Name
+	pool.Spec.Hosts.TemplateRef.Name = template.Name
 	Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
 	return createEnrollmentToken(ctx, t, lab.ManagementClient, uses, change...)
 }

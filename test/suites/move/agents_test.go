@@ -39,9 +39,9 @@ func changePool(ctx context.Context, s *site.Site, t *tenant.Tenant, change func
 func preparePool(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	changePool(ctx, s, t, func(infra *poolv1.MachineConfigPool) {
-		infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name.split('-')[0]", OnMissing: nodev1.OnMissingBlock}}
-		infra.Spec.MinReadySeconds = ptr.To[int32](1)
-		infra.Spec.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: laterFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}}}
+		infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name.split('-')[0]", OnMissing: nodev1.OnMissingBlock}}
+		infra.Spec.Updates.MinReadySeconds = ptr.To[int32](1)
+		infra.Spec.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: laterFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}}}
 	})
 }
 
