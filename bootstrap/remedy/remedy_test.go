@@ -38,7 +38,7 @@ var _ = DescribeTable("Every kind of host has remedies that are possible for it"
 		"remove spec.image of BareMetalHost rack1-u12, and set it again when the host is available",
 		"annotate PoolbootConfig edge-7 with poolboot.io/rotate-token and then remove spec.image of BareMetalHost rack1-u12, and set it again when the host is available",
 		"change node.labels and node.labelRules of the PoolbootConfig and the pool"),
-	Entry("a host that enrolled", &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}}},
+	Entry("a host that enrolled", &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}}},
 		record.EnrolledHost, "PoolbootConfig edge-7", "delete PoolbootConfig edge-7", "delete PoolbootConfig edge-7 and its Node, and install the host again",
 		"delete PoolbootConfig edge-7 and its Node, and install the host again",
 		"name a Secret with another token in spec.tokenSecretRef of the Enrollment",

@@ -161,9 +161,11 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeSelector", "example.com/site", "node-restriction.kubernetes.io/"),
 		Entry("a Cluster that does not exist, or is in another namespace", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" }),
 			"spec.clusterName", "site/c2", "does not exist now", "in the namespace of its Cluster"),
-		Entry("a pausedConfiguration of a pool that is not paused", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
-			s.PausedConfiguration.Name = "rendered-gpu-0"
-		}), "spec.pausedConfiguration", "not paused", "leave it out"),
+		Entry("what a paused pool hands out, for a pool that is not paused", func() *poolv1.MachineConfigPool {
+			p := newPool("gpu", "gpu")
+			p.Annotations = map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-gpu-0"}
+			return p
+		}(), poolv1.PausedConfigurationAnnotation, "not paused", "leave it out"),
 		Entry("a policy for a directory that contains the paths of defaults", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
 			s.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers"}, {Path: "/etc/containers/policy.json"}}
 		}), "spec.updates.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.conf.d, /etc/containers/registries.d apply instead", "add policies for these paths"),

@@ -88,7 +88,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 
 	It("refuses a host without a Machine that has the name of the API server", func() {
 		config := newConfig()
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		Expect(webhook.ValidateCreate(ctx(), config)).Error().To(beRefusedAt("spec.host.nodeName", "the API server's Service"))
 	})
 

@@ -19,7 +19,7 @@ var _ = Describe("A host without a Machine", func() {
 	enrolled := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		return s
 	}
 

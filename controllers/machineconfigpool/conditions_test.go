@@ -67,9 +67,10 @@ var situations = map[string]struct {
 	}, `set spec.paused to false`},
 	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
-		p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
+		p.Spec.Paused = new(true)
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, "rendered-infra-0")
 		Expect(s.Update(ctx(), p)).To(Succeed())
-	}, `spec.pausedConfiguration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the field to one`},
+	}, `annotation poolboot.io/paused-configuration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the annotation to one`},
 	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
@@ -202,7 +203,7 @@ var _ = Describe("The conditions of a pool", func() {
 		}
 		enrolled := &bootstrapv1.PoolbootConfig{}
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(machine("edge-7", "infra", "", true)), enrolled)).To(Succeed())
-		enrolled.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		enrolled.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		Expect(s.Update(ctx(), enrolled)).To(Succeed())
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
 			"1 of 2 Machines run another configuration (infra-x7k2m): roll out their MachineDeployments",

@@ -193,7 +193,7 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(decide(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
 		enrolled := func(f *facts) {
 			f.machine, f.config.OwnerReferences = nil, nil
-			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		}
 		Expect(decide(situation(noNode, revoked, enrolled)).condition.Message).To(And(ContainSubstring("delete PoolbootConfig"), Not(ContainSubstring("Machine"))))
 		Expect(decide(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))

@@ -66,6 +66,15 @@ const HostRetainedPoolAnnotation = "poolboot.io/retained-pool"
 // writes it. Unlike the Cluster's UID, it survives clusterctl move.
 const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 
+// PausedConfigurationAnnotation is on a paused MachineConfigPool and names the rendered config of this pool that new
+// Machines boot with. Poolboot writes it unless a user did, and removes it when the pool is no longer paused.
+const PausedConfigurationAnnotation = "poolboot.io/paused-configuration"
+
+// AdmittedAnnotation is on an Enrollment and lists the names that it has admitted, in the order of their admission,
+// separated by commas. Each name is one use, even if its host sends more requests or is reinstalled. Poolboot writes
+// it; changes by others are refused.
+const AdmittedAnnotation = "poolboot.io/admitted"
+
 // Annotations by which a user requests that a BareMetalHost without a Machine boots into a pool. Both are required.
 const (
 	// HostPoolAnnotation is the role of the MachineConfigPool, which must have spec.hosts.templateRef.
@@ -115,9 +124,9 @@ const (
 	UpdatedCondition = "Updated"
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
-	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when
-	// spec.pausedConfiguration names no rendered config of the pool. The message names the MachineConfig and the field
-	// in it.
+	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when the annotation
+	// poolboot.io/paused-configuration names no rendered config of the pool. The message names the MachineConfig and
+	// the field in it.
 	RenderDegradedCondition = "RenderDegraded"
 	// NodeDegradedCondition is true when a Machine of the pool requires a user's action. The message names the Machines
 	// and the action for each.

@@ -12,7 +12,6 @@ import (
 
 // MachineConfigPoolSpec defines which MachineConfigs a pool renders and which Nodes belong to it.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.node) || !has(self.node.labels) || !('poolboot.io/pool' in self.node.labels) || self.node.labels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".node.labels['poolboot.io/pool']",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
@@ -50,16 +49,12 @@ type MachineConfigPoolSpec struct {
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its new
-	// Machines boot with pausedConfiguration.
+	// Machines boot with the rendered config that the annotation poolboot.io/paused-configuration names. If it is not
+	// set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time or, if no
+	// Machine of the pool booted with it or changes to it yet, to the config to which running Machines change, or else
+	// to the one that most of them run. Poolboot removes it when the pool is no longer paused.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
-
-	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If
-	// it is not set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time
-	// or, if no Machine of the pool booted with it or changes to it yet, to the config to which running Machines
-	// change, or else to the one that most of them run. Poolboot removes it when the pool is no longer paused.
-	// +optional
-	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
 
 	// maxUnavailable is how many of the pool's hosts can be unavailable at a time because they are updated: a number,
 	// or a percentage of the pool's hosts, rounded down. A result of 0 is 1. Defaults to 1. Hosts that are unavailable
@@ -156,16 +151,6 @@ const (
 	// ArchitectureARM64 is that of 64-bit ARM.
 	ArchitectureARM64 Architecture = "arm64"
 )
-
-// RenderedConfigReference names a rendered config of the pool.
-type RenderedConfigReference struct {
-	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
-	Name string `json:"name,omitempty"`
-}
 
 // HostTemplateReference names a PoolbootConfigTemplate in the pool's namespace.
 type HostTemplateReference struct {

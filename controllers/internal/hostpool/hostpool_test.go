@@ -64,7 +64,7 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", poolv1.HostAddressesAnnotation: "192.0.2.7",
 			bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		target := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: metadata("c1")}, Pool: newPool("a"), Template: template}
-		host := bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		host := bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		config := target.NewConfig("edge-7", host, &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.WatchLabel: "blue"}}})
 		Expect(config.Labels).To(And(HaveKeyWithValue("example.com/site", "north"), HaveKeyWithValue(clusterv1.WatchLabel, "blue")))
 		Expect(config.Annotations).To(Equal(map[string]string{"example.com/owner": "metal"}))

@@ -96,7 +96,6 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("an empty selector of MachineConfigs", `spec: {machineConfigSelector: {}}`, "spec.machineConfigSelector", "leave it out"),
 		Entry("a selector of MachineConfigs with empty fields", `spec: {machineConfigSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.machineConfigSelector", "leave it out"),
 		Entry("an invalid template name", `spec: {hosts: {templateRef: {name: a..b.-c}}}`, "spec.hosts.templateRef.name", "lowercase RFC 1123 subdomain"),
-		Entry("an invalid configuration name", `spec: {paused: true, pausedConfiguration: {name: a..b}}`, "spec.pausedConfiguration.name", "lowercase RFC 1123 subdomain"),
 		Entry("an empty node selector", `spec: {nodeSelector: {}}`, "spec.nodeSelector", "it must not be empty, because it would match nothing: leave it out for the default"),
 		Entry("a node selector with empty fields", `spec: {nodeSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.nodeSelector", "leave it out for the default"),
 		Entry("a name that is too long for a label", `metadata: {name: `+strings.Repeat("a", 64)+`}`, "metadata", "metadata.name must have at most 63 characters"),

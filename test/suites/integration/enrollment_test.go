@@ -197,7 +197,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		}
 		Eventually(ctx, func() (poolv1.EnrollmentStatus, error) { _, err := b.getReady(ctx); return b.enrollment.Status, err }).Should(And(
 			HaveField("Requests", BeEmpty()), HaveField("Conditions", ContainElement(HaveField("Message", ContainSubstring("2 more host(s)"))))))
-		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}))
+		Expect(b.enrollment.AdmittedNames()).To(Equal([]string{name}))
 		table, err := lab.Kubectl(ctx, lab.Management, "get", "enrollments", "--namespace", b.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "POOL", "NAMES", "USES", "USED", "EXPIRES", "READY", "REASON", "AGE"}))
@@ -238,7 +238,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		Eventually(ctx, listEvents(ctx, b.Namespace, "MachineConfigPool", "infra", poolv1.EventHostRefused)).Should(
 			And(HaveLen(3), HaveEach(ContainSubstring("all 2 uses are taken"))))
 		Expect(b.getReady(ctx)).To(HavePrefix("False UsedUp"))
-		Expect(b.enrollment.Spec.Admitted).To(HaveLen(2))
+		Expect(b.enrollment.AdmittedNames()).To(HaveLen(2))
 		Eventually(ctx, func() ([]bootstrapv1.PoolbootConfig, error) {
 			var configs bootstrapv1.PoolbootConfigList
 			err := lab.ManagementClient.List(ctx, &configs, client.InNamespace(b.Namespace))
@@ -298,7 +298,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		Expect(current.Status.NodeRef.UID).NotTo(Equal(string(remaining.UID)))
 		Expect(current.Status.NodeRef.UID).To(Equal(string(b.Node(ctx, current).UID)))
 		Expect(b.getReady(ctx)).To(HavePrefix("True Admits"))
-		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}), "a name counts as one use")
+		Expect(b.enrollment.AdmittedNames()).To(Equal([]string{name}), "a name counts as one use")
 	})
 
 	It("gets the status code for its token, and requests with a wrong token write nothing", func(ctx SpecContext) {

@@ -85,7 +85,8 @@ func updatingNodes(history *site.NodeHistory) (now []string, most int) {
 func beginUpdate(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory) {
 	GinkgoHelper()
 	changePool(ctx, s, t, func(infra *poolv1.MachineConfigPool) {
-		infra.Spec.Paused, infra.Spec.PausedConfiguration = nil, poolv1.RenderedConfigReference{}
+		infra.Spec.Paused = nil
+		delete(infra.Annotations, poolv1.PausedConfigurationAnnotation)
 	})
 	Eventually(ctx, func() []string {
 		now, _ := updatingNodes(history)

@@ -251,7 +251,8 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("evaluate label rules for a host that enrolled with its name, as its boot does", func() {
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
+		config.Annotations = map[string]string{bootstrapv1.EnrolledFromAnnotation: "192.0.2.7"}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
 		labels, err := (&subject{config: config}).derivedLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
 			Node: nodev1.NodeSettings{LabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}}})
@@ -263,7 +264,7 @@ var _ = Describe("explain machine and explain node", func() {
 	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
 		BeforeEach(func() {
 			config.OwnerReferences = nil
-			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 			config.Spec.PoolRole = "infra"
 			config.CreationTimestamp = metav1.Now()
 			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, bootstrapv1.HostReference{}, nil
