@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "cmp"
+
 // UpdateSettings is when and how the running hosts of a pool change to another configuration.
 //
 // +kubebuilder:validation:MinProperties=1
@@ -57,9 +59,17 @@ type UpdateSettings struct {
 	// +kubebuilder:validation:Maximum=14400
 	ReadyDeadlineSeconds int32 `json:"readyDeadlineSeconds,omitempty"`
 
-	// drainTimeoutPolicy is what happens when a Node is not drained for an update within nodeDrainTimeoutSeconds of its
-	// Machine: Wait reports the Pods that remain and continues to wait, Force updates the host with these Pods on it.
-	// Defaults to Wait.
+	// drainTimeoutSeconds is how long the drain of a Node for an update can take. After it, drainTimeoutPolicy applies.
+	// The drain of a Machine that is deleted has another time, spec.deletion.nodeDrainTimeoutSeconds of the Machine.
+	// Defaults to 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	DrainTimeoutSeconds int32 `json:"drainTimeoutSeconds,omitempty"`
+
+	// drainTimeoutPolicy is what happens when a Node is not drained for an update within drainTimeoutSeconds: Wait
+	// reports the Pods that remain and continues to wait, Force updates the host with these Pods on
+	// it. Defaults to Wait.
 	// +optional
 	DrainTimeoutPolicy DrainTimeoutPolicy `json:"drainTimeoutPolicy,omitempty"`
 
@@ -97,6 +107,7 @@ const (
 const (
 	DefaultMinReadySeconds      = 10
 	DefaultReadyDeadlineSeconds = 1200
+	DefaultDrainTimeoutSeconds  = 600
 )
 
 // MinReady returns the seconds for which the Node of an updated host must be Ready.
@@ -108,12 +119,10 @@ func (s *UpdateSettings) MinReady() int32 {
 }
 
 // ReadyDeadline returns the seconds within which an update must be complete.
-func (s *UpdateSettings) ReadyDeadline() int32 {
-	if s.ReadyDeadlineSeconds == 0 {
-		return DefaultReadyDeadlineSeconds
-	}
-	return s.ReadyDeadlineSeconds
-}
+func (s *UpdateSettings) ReadyDeadline() int32 { return cmp.Or(s.ReadyDeadlineSeconds, DefaultReadyDeadlineSeconds) }
+
+// DrainTimeout returns the seconds after which drainTimeoutPolicy applies to a drain.
+func (s *UpdateSettings) DrainTimeout() int32 { return cmp.Or(s.DrainTimeoutSeconds, DefaultDrainTimeoutSeconds) }
 
 // RepairsDrift reports whether hosts correct differences from their configuration.
 func (s *UpdateSettings) RepairsDrift() bool { return s.DriftPolicy == DriftRepair }
