@@ -63,7 +63,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(p.Status.InputsHash).To(Equal(id))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name))
 		Expect(p).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
 
 		rendered := s.rendered(p)
 		Expect(rendered.Name).To(HavePrefix("rendered-infra-"))
@@ -209,7 +209,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		set(false)
 		p = s.reconcile("infra", "infra")
 		Expect(p).To(haveCondition(clusterv1.PausedCondition, no, clusterv1.NotPausedReason))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
 	},
 		Entry("with its Cluster, as during a move", func(o client.Object, paused bool) { o.(*clusterv1.Cluster).Spec.Paused = new(paused) }, cluster(), "Cluster spec.paused"),
 		Entry("by its annotation", func(o client.Object, paused bool) {
@@ -324,8 +324,8 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.Create(ctx(), machine("m1", "plain", worker, true))).To(Succeed())
 		p := s.reconcile("plain")
 		Expect(p.Status.Configuration.Name).NotTo(Equal(worker))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
-		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
+		Expect(p.Status.ReadyHostCount).To(HaveValue(BeEquivalentTo(1)))
 	})
 
 	It("does nothing for a pool that does not exist", func() {

@@ -118,9 +118,14 @@ const RenderedForLabel = "poolboot.io/rendered-for"
 // RenderedNamePrefix is the prefix of the names of rendered configs. Other MachineConfigs must not have it.
 const RenderedNamePrefix = "rendered-"
 
+// ReadyCondition is the condition of a MachineConfigPool or a MachineConfig by which tools such as Flux, Argo CD and
+// kubectl wait know that it is as it should be. A pool is Ready when it is Updated and not Degraded; otherwise the
+// reason and the message are those of what is wrong. A MachineConfig is Ready when pools can render it.
+const ReadyCondition = "Ready"
+
 // Condition types of a MachineConfigPool, as OpenShift names them.
 const (
-	// UpdatedCondition is true when every Machine of the pool runs what the pool renders and its Node is Ready.
+	// UpdatedCondition is true when every host of the pool runs what the pool renders and its Node is Ready.
 	UpdatedCondition = "Updated"
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
@@ -128,8 +133,8 @@ const (
 	// poolboot.io/paused-configuration names no rendered config of the pool. The message names the MachineConfig and
 	// the field in it.
 	RenderDegradedCondition = "RenderDegraded"
-	// NodeDegradedCondition is true when a Machine of the pool requires a user's action. The message names the Machines
-	// and the action for each.
+	// NodeDegradedCondition is true when a host of the pool requires a user's action. The message names the hosts and
+	// the action for each.
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
@@ -140,13 +145,13 @@ const (
 
 // Reasons of the conditions of a MachineConfigPool.
 const (
-	AllMachinesUpdatedReason         = "AllMachinesUpdated"
-	MachinesPendingReason            = "MachinesPending"
-	MachinesUpdatingReason           = "MachinesUpdating"
+	AllHostsUpdatedReason            = "AllHostsUpdated"
+	HostsPendingReason               = "HostsPending"
+	HostsUpdatingReason              = "HostsUpdating"
 	RolloutStoppedReason             = "RolloutStopped"
 	RolloutBlockedReason             = "RolloutBlocked"
-	MachinesUnavailableReason        = "MachinesUnavailable"
-	MachinesDegradedReason           = "MachinesDegraded"
+	HostsUnavailableReason           = "HostsUnavailable"
+	HostsDegradedReason              = "HostsDegraded"
 	NothingRenderedReason            = "NothingRendered"
 	RolloutPausedReason              = "RolloutPaused"
 	RenderedReason                   = "Rendered"

@@ -179,18 +179,19 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it is the value of a label of its rendered configs: use a shorter name",fieldPath=".metadata"
-// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
-// +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
 // +kubebuilder:printcolumn:name="Updating",type=string,JSONPath=`.status.conditions[?(@.type=="Updating")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="MachineCount",type=integer,JSONPath=`.status.machineCount`
-// +kubebuilder:printcolumn:name="ReadyMachineCount",type=integer,JSONPath=`.status.readyMachineCount`
-// +kubebuilder:printcolumn:name="UpdatedMachineCount",type=integer,JSONPath=`.status.updatedMachineCount`
-// +kubebuilder:printcolumn:name="DegradedMachineCount",type=integer,JSONPath=`.status.degradedMachineCount`
-// +kubebuilder:printcolumn:name="UnavailableMachineCount",type=integer,JSONPath=`.status.unavailableMachineCount`,priority=1
-// +kubebuilder:printcolumn:name="AgentlessMachineCount",type=integer,JSONPath=`.status.agentlessMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="Hosts",type=integer,JSONPath=`.status.hostCount`
+// +kubebuilder:printcolumn:name="ReadyHosts",type=integer,JSONPath=`.status.readyHostCount`
+// +kubebuilder:printcolumn:name="UpdatedHosts",type=integer,JSONPath=`.status.updatedHostCount`
+// +kubebuilder:printcolumn:name="DegradedHosts",type=integer,JSONPath=`.status.degradedHostCount`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
+// +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
+// +kubebuilder:printcolumn:name="UnavailableHosts",type=integer,JSONPath=`.status.unavailableHostCount`,priority=1
+// +kubebuilder:printcolumn:name="AgentlessHosts",type=integer,JSONPath=`.status.agentlessHostCount`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {

@@ -119,10 +119,14 @@ func (s *UpdateSettings) MinReady() int32 {
 }
 
 // ReadyDeadline returns the seconds within which an update must be complete.
-func (s *UpdateSettings) ReadyDeadline() int32 { return cmp.Or(s.ReadyDeadlineSeconds, DefaultReadyDeadlineSeconds) }
+func (s *UpdateSettings) ReadyDeadline() int32 {
+	return cmp.Or(s.ReadyDeadlineSeconds, DefaultReadyDeadlineSeconds)
+}
 
 // DrainTimeout returns the seconds after which drainTimeoutPolicy applies to a drain.
-func (s *UpdateSettings) DrainTimeout() int32 { return cmp.Or(s.DrainTimeoutSeconds, DefaultDrainTimeoutSeconds) }
+func (s *UpdateSettings) DrainTimeout() int32 {
+	return cmp.Or(s.DrainTimeoutSeconds, DefaultDrainTimeoutSeconds)
+}
 
 // RepairsDrift reports whether hosts correct differences from their configuration.
 func (s *UpdateSettings) RepairsDrift() bool { return s.DriftPolicy == DriftRepair }

@@ -252,7 +252,7 @@ func countMachines(ctx context.Context, t *tenant.Tenant) func() map[string]int3
 	return func() map[string]int32 {
 		counts := map[string]int32{}
 		for _, pool := range t.Pools(ctx) {
-			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.MachineCount, -1)
+			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.HostCount, -1)
 		}
 		return counts
 	}

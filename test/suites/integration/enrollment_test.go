@@ -182,7 +182,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		pool := b.Pool("infra")
 		Eventually(ctx, func() (*int32, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
-			return pool.Status.MachineCount, err
+			return pool.Status.HostCount, err
 		}).Should(HaveValue(BeEquivalentTo(1)), "the pool counts the host")
 
 		By("reporting the use in events of the pool, the Enrollment and the host's record, without the token")

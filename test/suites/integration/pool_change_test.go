@@ -69,7 +69,7 @@ var _ = Describe("A running host with an agent", func() {
 			}
 			Eventually(ctx, func() (*int32, error) {
 				err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
-				return pool.Status.UpdatedMachineCount, err
+				return pool.Status.UpdatedHostCount, err
 			}).Should(HaveValue(BeEquivalentTo(hosts)))
 			Eventually(ctx, getPoolCondition(pool, poolv1.UpdatedCondition)).Should(HavePrefix("True"))
 			Expect(maxUnavailableOf(history, nodes)).To(BeNumerically("<=", 1))

@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		text string
 		want []string // in any order; empty if it is valid
 	}{
-		"a valid pool, with a status that would not be stored": {text: "metadata: {name: a}\nspec: {clusterName: c, poolRole: infra}\nstatus: {machineCount: x}\n"},
+		"a valid pool, with a status that would not be stored": {text: "metadata: {name: a}\nspec: {clusterName: c, poolRole: infra}\nstatus: {hostCount: x}\n"},
 		"metadata":            {"metadata: {name: a_b, labels: {a: b c}}\nspec: {clusterName: c, poolRole: infra}\n", []string{"metadata.name: Invalid value", "metadata.labels: Invalid value"}},
 		"a missing field":     {"metadata: {name: a}\nspec: {clusterName: c}\n", []string{"spec.poolRole: Required value"}},
 		"an unknown value":    {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, node: {taints: [{key: a, effect: Never}]}}\n", []string{`spec.node.taints[0].effect: Unsupported value: "Never"`}},
