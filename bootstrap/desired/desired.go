@@ -80,9 +80,9 @@ func Assignment(in Input) (assignment.Assignment, error) {
 		Config:               in.Rendered,
 		Machine:              machine,
 		Policy:               policyOf(in.Pool, worker),
-		MinReadySeconds:      in.Pool.Spec.MinReady(),
-		ReadyDeadlineSeconds: in.Pool.Spec.ReadyDeadline(),
-		RepairsDrift:         in.Pool.Spec.RepairsDrift(),
+		MinReadySeconds:      in.Pool.Spec.Updates.MinReady(),
+		ReadyDeadlineSeconds: in.Pool.Spec.Updates.ReadyDeadline(),
+		RepairsDrift:         in.Pool.Spec.Updates.RepairsDrift(),
 		Force:                in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
 		Agent:                &offered,
 	}, nil

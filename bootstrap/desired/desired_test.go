@@ -51,12 +51,12 @@ func newInput(joinType bootstrapv1.JoinType) desired.Input {
 		return poolv1.DisruptionActions{{Type: poolv1.ActionRestart, Unit: poolv1.UnitName(unit)}}
 	}
 	pools := []poolv1.MachineConfigPool{
-		newPool(poolv1.RoleWorker, poolv1.MachineConfigPoolSpec{DisruptionPolicy: poolv1.DisruptionPolicy{
+		newPool(poolv1.RoleWorker, poolv1.MachineConfigPoolSpec{Updates: poolv1.UpdateSettings{DisruptionPolicy: poolv1.DisruptionPolicy{
 			Files: []poolv1.PathDisruptionPolicy{{Path: "/etc/chrony.conf", Actions: restart("chronyd.service")}},
-		}}),
-		newPool("infra", poolv1.MachineConfigPoolSpec{DisruptionPolicy: poolv1.DisruptionPolicy{
+		}}}),
+		newPool("infra", poolv1.MachineConfigPoolSpec{Updates: poolv1.UpdateSettings{DisruptionPolicy: poolv1.DisruptionPolicy{
 			Files: []poolv1.PathDisruptionPolicy{{Path: "/etc/app.conf", Actions: restart("app.service")}},
-		}}),
+		}}}),
 	}
 	return desired.Input{
 		Config: &bootstrapv1.PoolbootConfig{
@@ -161,8 +161,8 @@ var _ = Describe("The assignment of a host", func() {
 		Expect(a.Agent).To(HaveValue(Equal(in.Offer.Agent)))
 		Expect(a.Policy.Paths).To(And(HaveKey("/etc/chrony.conf"), HaveKey("/etc/app.conf"), HaveKey("/etc/containers/policy.json")))
 
-		in.Pool.Spec.MinReadySeconds, in.Pool.Spec.ReadyDeadlineSeconds = ptr.To[int32](0), 60
-		in.Pool.Spec.DriftPolicy = poolv1.DriftRepair
+		in.Pool.Spec.Updates.MinReadySeconds, in.Pool.Spec.Updates.ReadyDeadlineSeconds = ptr.To[int32](0), 60
+		in.Pool.Spec.Updates.DriftPolicy = poolv1.DriftRepair
 		in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation] = "again"
 		a = assignmentOf(in)
 		Expect([]int32{a.MinReadySeconds, a.ReadyDeadlineSeconds}).To(Equal([]int32{0, 60}))
@@ -184,7 +184,7 @@ var _ = Describe("The assignment of a host", func() {
 		for _, joinType := range joinTypes {
 			in := newInput(joinType)
 			// The policy of a user for a directory does not apply to Poolboot's files in it.
-			in.Pool.Spec.DisruptionPolicy.Files = append(in.Pool.Spec.DisruptionPolicy.Files, poolv1.PathDisruptionPolicy{
+			in.Pool.Spec.Updates.DisruptionPolicy.Files = append(in.Pool.Spec.Updates.DisruptionPolicy.Files, poolv1.PathDisruptionPolicy{
 				Path: "/etc/poolboot", Actions: poolv1.DisruptionActions{{Type: poolv1.ActionReboot}}})
 			before := assignmentOf(in)
 			in.Registration.Labels["example.com/rack"] = "12"
@@ -237,7 +237,7 @@ var _ = Describe("The assignment of a host", func() {
 			"CA":       func(in *desired.Input) { in.Cluster.CA = []byte("another CA\n") },
 			"agent":    func(in *desired.Input) { in.Offer.Agent.Version = "v0.2.0" },
 			"URL":      func(in *desired.Input) { in.Offer.ServerURL = "https://other.example.com" },
-			"pool":     func(in *desired.Input) { in.Pool.Spec.MinReadySeconds = ptr.To[int32](11) },
+			"pool":     func(in *desired.Input) { in.Pool.Spec.Updates.MinReadySeconds = ptr.To[int32](11) },
 		} {
 			in := newInput(bootstrapv1.JoinTypeKubelet)
 			change(&in)

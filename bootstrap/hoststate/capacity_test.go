@@ -12,12 +12,12 @@ import (
 
 var _ = Describe("Hosts that are gone and not replaced", func() {
 	It("count as unavailable until their replacements have joined", func() {
-		hosts := hoststate.NotReplaced(&poolv1.MachineConfigPool{Status: poolv1.MachineConfigPoolStatus{CapacityMachineCount: 3}}, 1)
+		hosts := hoststate.NotReplaced(&poolv1.MachineConfigPool{Status: poolv1.MachineConfigPoolStatus{CapacityHostCount: 3}}, 1)
 		Expect(hosts).To(HaveLen(2))
 		Expect(hosts[0].IsUnavailable).To(BeTrue())
 	})
 
 	It("do not use up the memory of the manager if a user sets the capacity of the pool to the largest number", func() {
-		Expect(hoststate.NotReplaced(&poolv1.MachineConfigPool{Status: poolv1.MachineConfigPoolStatus{CapacityMachineCount: math.MaxInt32}}, 1)).To(HaveLen(10_000))
+		Expect(hoststate.NotReplaced(&poolv1.MachineConfigPool{Status: poolv1.MachineConfigPoolStatus{CapacityHostCount: math.MaxInt32}}, 1)).To(HaveLen(10_000))
 	})
 })

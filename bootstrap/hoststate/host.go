@@ -98,7 +98,7 @@ const maxNotReplaced = 10_000
 // NotReplaced returns the hosts that count for those of a pool that are gone and whose replacements have not joined.
 // joined is how many hosts the pool has.
 func NotReplaced(p *poolv1.MachineConfigPool, joined int) []rollout.Host {
-	hosts := make([]rollout.Host, min(max(int(p.Status.CapacityMachineCount)-joined, 0), maxNotReplaced))
+	hosts := make([]rollout.Host, min(max(int(p.Status.CapacityHostCount)-joined, 0), maxNotReplaced))
 	for i := range hosts {
 		hosts[i] = rollout.Host{Name: fmt.Sprintf("(not replaced: %d)", i+1), IsUnavailable: true, IsExcluded: true}
 	}
@@ -264,7 +264,7 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string) rollout.Ho
 		in.Progress = rollout.Failed
 	}
 	if h.Node != nil {
-		in.Domain, in.Zone = h.Node.Labels[p.Spec.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]
+		in.Domain, in.Zone = h.Node.Labels[p.Spec.Updates.FailureDomainLabel], h.Node.Labels[corev1.LabelTopologyZone]
 		in.CreationTime = h.Node.CreationTimestamp.Time
 	}
 	return in

@@ -7,13 +7,13 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// StagePatience is how long a stage of an update can last beyond spec.readyDeadlineSeconds of the pool. Then health
+// StagePatience is how long a stage of an update can last beyond spec.updates.readyDeadlineSeconds of the pool. Then health
 // checks of the Machine count again, and the host needs a person.
 const StagePatience = 10 * time.Minute
 
 // StageDeadline returns how long a stage of an update can last in a pool.
 func StageDeadline(p *poolv1.MachineConfigPool) time.Duration {
-	return time.Duration(p.Spec.ReadyDeadline())*time.Second + StagePatience
+	return time.Duration(p.Spec.Updates.ReadyDeadline())*time.Second + StagePatience
 }
 
 // StageLeft returns how much is left of the deadline of the stage that is recorded for a host, or 0 if it is over. The

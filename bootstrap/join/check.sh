@@ -29,7 +29,7 @@ command=$(value ExecStart | tr -d "\\\\\"'")
 fragment=$(value FragmentPath)
 expected=$variable
 if grep -qs "  $fragment\$" "$sums"; then expected="argv[]=$(sed -n 's/^ExecStart=//p' "$fragment") ;"; fi
-# With the kubeletWrapper of the pool, this follows the wrapper.
+# With the kubelet wrapper of the pool, this follows the wrapper.
 wrapped=' $POOLBOOT_KUBELET_COMMAND $POOLBOOT_KUBELET_ARGS $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS ;'
 case $command in
 *"$expected"* | *"$wrapped"*) ;;

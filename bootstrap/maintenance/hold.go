@@ -26,7 +26,7 @@ func HoldOf(p *poolv1.MachineConfigPool, now time.Time) Hold {
 	if p.Spec.IsPaused() {
 		return Hold{Why: fmt.Sprintf("the pool is paused: set spec.paused of MachineConfigPool %s to false to update it", p.Name)}
 	}
-	window, errs := Parse(p.Spec.MaintenanceWindow, field.NewPath("spec", "maintenanceWindow"))
+	window, errs := Parse(p.Spec.Updates.MaintenanceWindow, field.NewPath("spec", "updates", "maintenanceWindow"))
 	if len(errs) > 0 {
 		return Hold{Why: fmt.Sprintf("the maintenance window of MachineConfigPool %s can't be read: %s", p.Name, errs.ToAggregate())}
 	}

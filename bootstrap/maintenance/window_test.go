@@ -17,7 +17,7 @@ func TestMaintenance(t *testing.T) {
 	RunSpecs(t, "Maintenance windows")
 }
 
-var path = field.NewPath("spec", "maintenanceWindow")
+var path = field.NewPath("spec", "updates", "maintenanceWindow")
 
 func timeOf(text string) time.Time {
 	GinkgoHelper()
@@ -62,7 +62,7 @@ var _ = It("Hosts of a pool without a window can begin updates at any time", fun
 
 var _ = DescribeTable("A window is refused with", func(schedule string, minutes int32, zone, at, why string) {
 	_, errs := maintenance.Parse(poolv1.MaintenanceWindow{Schedule: schedule, DurationMinutes: minutes, TimeZone: zone}, path)
-	Expect(errs).To(ConsistOf(And(HaveField("Field", "spec.maintenanceWindow."+at), HaveField("Detail", ContainSubstring(why)))))
+	Expect(errs).To(ConsistOf(And(HaveField("Field", "spec.updates.maintenanceWindow."+at), HaveField("Detail", ContainSubstring(why)))))
 },
 	Entry("no schedule", "", int32(60), "", "schedule", `such as "0 22 * * 6"`),
 	Entry("a schedule of four fields", "0 22 * *", int32(60), "", "schedule", "expected exactly 5 fields"),

@@ -40,11 +40,11 @@ var _ = Describe("Inputs", func() {
 		Entry("when a MachineConfig has another name", func(c *cluster) { c.configs[1].Name = "51-infra" }, true),
 		Entry("when a MachineConfig was deleted", func(c *cluster) { c.configs = c.configs[:1] }, true),
 		Entry("when it gets another MachineConfig", func(c *cluster) { c.configs[2].Labels[roleLabel] = "infra" }, true),
-		Entry("when anything in its spec has changed", func(c *cluster) { c.pools[1].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
-		Entry("when anything in the worker pool's spec has changed", func(c *cluster) { c.pools[0].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
+		Entry("when anything in its spec has changed", func(c *cluster) { c.pools[1].Spec.Node.Labels = map[string]string{"a": "b"} }, true),
+		Entry("when anything in the worker pool's spec has changed", func(c *cluster) { c.pools[0].Spec.Node.Labels = map[string]string{"a": "b"} }, true),
 		Entry("when it has another name", func(c *cluster) { c.pools[1].Name = "infra-2" }, true),
 		Entry("not when the pool is paused", func(c *cluster) {
-			c.pools[1].Spec.Paused, c.pools[1].Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
+			c.pools[1].Spec.Paused, c.pools[1].Annotations = new(true), map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-infra-0"}
 		}, false),
 		Entry("not when another pool has changed", func(c *cluster) { c.pools[2].Spec.Paused = new(true) }, false),
 		Entry("not when another pool's MachineConfig has", func(c *cluster) { c.configs[2].ResourceVersion = "2" }, false),

@@ -64,7 +64,7 @@ type Input struct {
 	// MachineLabels are all labels of the Machine. The Node gets those that Cluster API synchronizes to Nodes.
 	MachineLabels map[string]string
 
-	// DerivedLabels are the labels from rules in nodeLabelRules.
+	// DerivedLabels are the labels from label rules.
 	DerivedLabels []DerivedLabel
 
 	// Config is the Machine's PoolbootConfig.

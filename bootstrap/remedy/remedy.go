@@ -73,7 +73,7 @@ func reprovision(config *bootstrapv1.PoolbootConfig) string {
 
 // Relabel returns where to change the labels that the Node of a host gets.
 func Relabel(config *bootstrapv1.PoolbootConfig) string {
-	const ofConfig = "the nodeLabels and nodeLabelRules of the PoolbootConfig and the pool"
+	const ofConfig = "node.labels and node.labelRules of the PoolbootConfig and the pool"
 	if !record.IsMachineless(config) {
 		return "change the labels of the Machine (those of its MachineDeployment) or " + ofConfig
 	}

@@ -212,7 +212,7 @@ func Describe(o poolv1.UpdateGateObjectReference) string {
 // HoldOf returns why a gate prevents hosts of a pool from beginning updates, from the condition of the pool, or "".
 func HoldOf(p *poolv1.MachineConfigPool) string {
 	c := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
-	if c == nil || c.Status != "False" || len(p.Spec.UpdateGates) == 0 {
+	if c == nil || c.Status != "False" || len(p.Spec.Updates.Gates) == 0 {
 		return ""
 	}
 	return c.Message

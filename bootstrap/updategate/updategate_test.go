@@ -39,7 +39,7 @@ func theObject() map[string]any {
 	}
 }
 
-var path = field.NewPath("spec", "updateGates")
+var path = field.NewPath("spec", "updates", "gates")
 
 var _ = Describe("A gate", func() {
 	DescribeTable("is open if its expression is true", func(ctx SpecContext, expression string) {
@@ -66,7 +66,7 @@ var _ = Describe("A gate", func() {
 
 	DescribeTable("is refused, with the field and the position of the mistake,", func(ctx SpecContext, expression, message string) {
 		Expect(updategate.Check([]poolv1.UpdateGate{*newGate("true"), *newGate(expression)}, path).ToAggregate()).
-			To(MatchError(ContainSubstring("spec.updateGates[1].expression: Invalid value: " + message)))
+			To(MatchError(ContainSubstring("spec.updates.gates[1].expression: Invalid value: " + message)))
 		closed := updategate.Evaluate(ctx, newGate(expression), theObject())
 		Expect(closed).To(And(HaveField("Reason", poolv1.GateUnreadableReason), HaveField("Why", ContainSubstring(message))))
 	},
@@ -94,7 +94,7 @@ var _ = Describe("A gate", func() {
 		for _, secret := range [][2]string{{"v1", "Secret"}, {"example.com/v1", "Secret"}, {"v1", "secret"}} {
 			gate := newGate("true")
 			gate.ObjectRef.APIVersion, gate.ObjectRef.Kind = secret[0], secret[1]
-			Expect(updategate.Check([]poolv1.UpdateGate{*gate}, path).ToAggregate()).To(MatchError(And(ContainSubstring("spec.updateGates[0].objectRef.kind"), ContainSubstring("can't read Secrets"))))
+			Expect(updategate.Check([]poolv1.UpdateGate{*gate}, path).ToAggregate()).To(MatchError(And(ContainSubstring("spec.updates.gates[0].objectRef.kind"), ContainSubstring("can't read Secrets"))))
 		}
 	})
 
@@ -132,20 +132,20 @@ var _ = Describe("A gate", func() {
 
 	It("holds a pool only as long as the pool has gates, and its condition is false", func() {
 		p := &poolv1.MachineConfigPool{}
-		p.Spec.UpdateGates = []poolv1.UpdateGate{*newGate("true")}
+		p.Spec.Updates.Gates = []poolv1.UpdateGate{*newGate("true")}
 		Expect(updategate.HoldOf(p)).To(BeEmpty())
 		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Message: "it is closed"}}
 		Expect(updategate.HoldOf(p)).To(Equal("it is closed"))
 		p.Status.Conditions[0].Status = metav1.ConditionTrue
 		Expect(updategate.HoldOf(p)).To(BeEmpty())
 		p.Status.Conditions[0].Status = metav1.ConditionFalse
-		p.Spec.UpdateGates = nil
+		p.Spec.Updates.Gates = nil
 		Expect(updategate.HoldOf(p)).To(BeEmpty())
 	})
 
 	It("is named in what a host says that refers to the condition, only while it is closed", func() {
 		p := &poolv1.MachineConfigPool{}
-		p.Spec.UpdateGates = []poolv1.UpdateGate{*newGate("true")}
+		p.Spec.Updates.Gates = []poolv1.UpdateGate{*newGate("true")}
 		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Message: "the gate storage is closed"}}
 		const waits = "Node a waits, and its update gates must be open" + updategate.SeeCondition
 		Expect(updategate.Resolve(waits, p)).To(Equal("Node a waits, and its update gates must be open, and the gate storage is closed"))

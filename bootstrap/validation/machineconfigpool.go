@@ -23,11 +23,11 @@ func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfi
 		spec.Child("machineConfigSelector"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
 		spec.Child("nodeSelector"))...)
-	errs = append(errs, NodeLabelRules(p.Spec.NodeLabelRules, labelKeysInUse(p, others), spec.Child("nodeLabelRules"))...)
-	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
-	_, windowErrs := maintenance.Parse(p.Spec.MaintenanceWindow, spec.Child("maintenanceWindow"))
+	errs = append(errs, NodeLabelRules(p.Spec.Node.LabelRules, labelKeysInUse(p, others), spec.Child("node", "labelRules"))...)
+	errs = append(errs, validateKubelet(p, others, spec.Child("kubelet", "configuration"))...)
+	_, windowErrs := maintenance.Parse(p.Spec.Updates.MaintenanceWindow, spec.Child("updates", "maintenanceWindow"))
 	errs = append(errs, windowErrs...)
-	errs = append(errs, updategate.Check(p.Spec.UpdateGates, spec.Child("updateGates"))...)
+	errs = append(errs, updategate.Check(p.Spec.Updates.Gates, spec.Child("updates", "gates"))...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(

@@ -139,7 +139,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), &poolv1.Enrollment{})).To(Succeed())
 			}
 			before := now.DeepCopy()
-			now.Spec.Admitted = append(now.Spec.Admitted, fmt.Sprintf("edge-%d", 100+admitted))
+			now.SetAdmittedNames(append(now.AdmittedNames(), fmt.Sprintf("edge-%d", 100+admitted)))
 			if err := admin.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); apierrors.IsConflict(err) {
 				conflicts++
 			} else {

@@ -96,10 +96,10 @@ var _ = Describe("A user who copies objects", func() {
 		Expect(admin.Delete(ctx, m.config)).To(Succeed())
 		m.config.ObjectMeta = metav1.ObjectMeta{Namespace: m.config.Namespace, Name: m.config.Name, Annotations: map[string]string{
 			bootstrapv1.TokenHashAnnotation: e.Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: e.Status.TokenSecretUID,
-			bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
+			bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name), bootstrapv1.EnrolledFromAnnotation: "127.0.0.1",
 		}}
 		m.config.Spec.PoolRole, m.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: m.config.Name,
-			Enrollment: bootstrapv1.EnrolledHost{Name: own.Name, Address: "127.0.0.1"}}
+			Enrollment: bootstrapv1.EnrolledHost{Name: own.Name}}
 		Expect(admin.Create(ctx, m.config)).To(Succeed())
 		m.prepare(ctx)
 		s := serve()

@@ -53,7 +53,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		Bound:                     record.BindsTokenToAddresses(config),
 		HostAddresses:             parseAddresses(config.Status.HostAddresses),
 		Enrollment:                config.Spec.EnrollmentName(),
-		EnrolledFrom:              ptr.Deref(config.Spec.Enrolled(), bootstrapv1.EnrolledHost{}).Address,
+		EnrolledFrom:              config.Annotations[bootstrapv1.EnrolledFromAnnotation],
 		CredentialID:              boot.CredentialID,
 		UsedCredential:            boot.Certificate.CredentialID,
 		PreparationFailed:         prepared != nil && prepared.Status == metav1.ConditionFalse,

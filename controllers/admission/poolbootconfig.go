@@ -78,7 +78,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 
 // validateBootSpec validates the fields that a PoolbootConfig and a template have in common.
 func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
-	errs := validation.NodeLabelRules(config.NodeLabelRules, nil, spec.Child("nodeLabelRules"))
+	errs := validation.NodeLabelRules(config.Node.LabelRules, nil, spec.Child("node", "labelRules"))
 	if extra := config.ExtraConfig; extra != nil {
 		errs = append(errs, validation.Ignition(extra.Config, extra.Butane, validation.MaxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
 	}

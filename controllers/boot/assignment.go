@@ -56,7 +56,7 @@ func (s *scope) architectureOf(inspected string) string {
 		cpu = cmp.Or(cpu, bmh.Spec.Architecture)
 	}
 	if cpu == "" {
-		return string(s.pool.Spec.HostArchitecture())
+		return string(s.pool.Spec.Hosts.DefaultArchitecture())
 	}
 	return registration.GoArch(cpu)
 }

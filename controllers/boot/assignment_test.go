@@ -167,16 +167,16 @@ var _ = Describe("A host for which an agent is offered", func() {
 		Expect(w.assignments(ctx)).To(HaveLen(map[bool]int{true: 1}[digit != ""]))
 	},
 		Entry("that of the HardwareData, before all others", func(s *setting) []*bmov1alpha1.HardwareData {
-			s.host.Spec.Architecture, s.infra.Spec.Architecture = "x86_64", poolv1.ArchitectureAMD64
+			s.host.Spec.Architecture, s.infra.Spec.Hosts.Architecture = "x86_64", poolv1.ArchitectureAMD64
 			return []*bmov1alpha1.HardwareData{{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName}, Spec: bmov1alpha1.HardwareDataSpec{
 				HardwareDetails: &bmov1alpha1.HardwareDetails{CPU: bmov1alpha1.CPU{Arch: "aarch64"}}}}}
 		}, "b"),
 		Entry("that of the BareMetalHost's spec, before that of the pool", func(s *setting) []*bmov1alpha1.HardwareData {
-			s.host.Spec.Architecture, s.infra.Spec.Architecture = "aarch64", poolv1.ArchitectureAMD64
+			s.host.Spec.Architecture, s.infra.Spec.Hosts.Architecture = "aarch64", poolv1.ArchitectureAMD64
 			return nil
 		}, "b"),
 		Entry("that of the pool", func(s *setting) []*bmov1alpha1.HardwareData {
-			s.infra.Spec.Architecture = poolv1.ArchitectureARM64
+			s.infra.Spec.Hosts.Architecture = poolv1.ArchitectureARM64
 			return nil
 		}, "b"),
 		Entry("amd64 if there is no other", func(*setting) []*bmov1alpha1.HardwareData { return nil }, "a"),

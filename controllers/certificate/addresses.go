@@ -92,11 +92,10 @@ func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, 
 
 // enrollmentAddress returns the address from which a host enrolled. It returns false if it did not enroll.
 func enrollmentAddress(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
-	enrolled := config.Spec.Enrolled()
-	if enrolled == nil {
+	if config.Spec.Enrolled() == nil {
 		return netip.Addr{}, false
 	}
-	address, err := netip.ParseAddr(enrolled.Address)
+	address, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
 	return address.Unmap().WithZone(""), err == nil
 }
 

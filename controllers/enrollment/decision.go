@@ -45,8 +45,10 @@ type facts struct {
 	namespace string
 	name      string
 	request   poolv1.EnrollmentRequest
-	// spec is the spec of the Enrollment, with the admitted names. tokenSHA256 is the hash of the token in the Secret.
+	// spec is the spec of the Enrollment, and admitted are the names that it has admitted. tokenSHA256 is the hash of
+	// the token in the Secret.
 	spec        poolv1.EnrollmentSpec
+	admitted    []string
 	tokenSHA256 string
 	// cluster has the names and addresses of the workload cluster.
 	cluster identity.Cluster
@@ -86,7 +88,7 @@ func decideRequest(f facts) (verdict, string) {
 	case f.node != nil && !f.isLeftover():
 		return refuse, fmt.Sprintf("Node %s already exists and was not pre-registered for this host: use another name for the host, "+
 			"or delete the Node to install its host again", f.node.Name)
-	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.MaxUses):
+	case !slices.Contains(f.admitted, f.name) && len(f.admitted) >= int(f.spec.MaxUses):
 		return refuse, usedUp(f.spec)
 	case f.nodeUnknown:
 		return wait, ""
@@ -102,11 +104,10 @@ func (f facts) isLeftover() bool {
 
 // decideAdmitted decides the request of a host whose name already has a PoolbootConfig.
 func (f facts) decideAdmitted() (verdict, string) {
-	enrolled := f.config.Spec.Enrolled()
-	if enrolled == nil || f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID {
+	if f.config.Spec.Enrolled() == nil || f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID {
 		return refuse, fmt.Sprintf("PoolbootConfig %s, which has the name, belongs to another host: use another name for this host", f.config.Name)
 	}
-	address := enrolled.Address
+	address := f.config.Annotations[bootstrapv1.EnrolledFromAnnotation]
 	switch {
 	case !f.config.DeletionTimestamp.IsZero():
 		return wait, ""

@@ -22,7 +22,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		return &facts{
 			namespace: "site", name: "edge-7",
 			request: poolv1.EnrollmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
-			spec:    poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: metav1.Time{Time: now.Add(time.Hour)}, Admitted: []string{"edge-1"}}, tokenSHA256: "of-the-token",
+			spec:    poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: metav1.Time{Time: now.Add(time.Hour)}}, admitted: []string{"edge-1"}, tokenSHA256: "of-the-token",
 			pointerID: "enrolled-7",
 			now:       now,
 		}
@@ -30,14 +30,14 @@ var _ = Describe("A host that presents an enrollment token", func() {
 	// known returns the facts of a host that was admitted, and sent a request a minute ago.
 	known := func() *facts {
 		f := fresh()
-		f.spec.Admitted = append(f.spec.Admitted, "edge-7")
+		f.admitted = append(f.admitted, "edge-7")
 		f.config = &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
 			Name: "edge-7", CreationTimestamp: metav1.Time{Time: now.Add(-time.Hour)},
 			Annotations: map[string]string{
-				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token",
+				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
 			},
 		}}
-		f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		return f
 	}
@@ -61,7 +61,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		},
 		Entry("is admitted", admit, "", func(*facts) {}),
 		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.MaxUses = 1 }),
-		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.spec.Admitted = 1, []string{"edge-7"} }),
+		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.admitted = 1, []string{"edge-7"} }),
 		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.ExpirationTime = metav1.Time{Time: now} }),
 		Entry("is refused with a name that does not match the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
 		Entry("is refused with a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.NamePattern = "Edge_7", "*" }),

@@ -173,7 +173,7 @@ func (n counts) renewingAgentless() string {
 	if n.agentless == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", then roll out the MachineDeployments of the %d Machines whose hosts run no agent, see %s", n.agentless, remedy.Renewing)
+	return fmt.Sprintf(", then roll out the MachineDeployments of the %d hosts that run no agent, see %s", n.agentless, remedy.Renewing)
 }
 
 // agentlessMessage describes the hosts that no update reaches. It returns "" if there are none.
@@ -191,7 +191,7 @@ func (n counts) pendingMessage() string {
 	var parts []string
 	add := func(names []string, problem, next string) {
 		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d Machines %s (%s): %s", len(names), n.total, problem, joinNames(names), next))
+			parts = append(parts, fmt.Sprintf("%d of %d hosts %s (%s): %s", len(names), n.total, problem, joinNames(names), next))
 		}
 	}
 	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")

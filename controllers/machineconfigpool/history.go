@@ -123,7 +123,7 @@ func listPossibleUsers(ctx context.Context, reader client.Reader, s *scope) (*po
 func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
-		names[u.pools.Items[i].Spec.PausedConfiguration.Name] = true
+		names[u.pools.Items[i].Annotations[poolv1.PausedConfigurationAnnotation]] = true
 		if c := u.pools.Items[i].Status.Configuration; c.IsDefined() {
 			names[c.Name] = true
 		}

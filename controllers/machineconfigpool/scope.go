@@ -44,9 +44,9 @@ type scope struct {
 	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
-	// pausedConfigurationInvalid is true if spec.pausedConfiguration cannot be handed out.
+	// pausedConfigurationInvalid is true if what the paused pool is to hand out cannot be handed out.
 	pausedConfigurationInvalid bool
-	// problem is why the pool cannot be rendered, or cannot hand out its spec.pausedConfiguration. It is nil if it can.
+	// problem is why the pool cannot be rendered, or cannot hand out what its annotation names. It is nil if it can.
 	problem *problem
 }
 
@@ -85,7 +85,7 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	machines := &bootstrapv1.PoolbootConfigList{}
 	ofCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}
 	var reader client.Reader = r.Client
-	if p.Spec.IsPaused() && p.Spec.PausedConfiguration.Name == "" { // what it hands out is decided once
+	if p.Spec.IsPaused() && p.Annotations[poolv1.PausedConfigurationAnnotation] == "" { // what it hands out is decided once
 		reader = r.APIReader
 	}
 	if err := reader.List(ctx, machines, namespace, ofCluster, client.UnsafeDisableDeepCopy); err != nil {

@@ -181,7 +181,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", node.Name, err)
 	}
 	registration.AddLabels(node, declared)
-	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
+	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, role)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	if p.Status.Configuration.IsDefined() {
@@ -192,7 +192,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		return problem
 	} else if newRole != role {
 		return notInPool(bootstrapv1.NodeOutsidePoolReason,
-			"the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, node.Name, newRole)
+			"the labels that pool %q declares put Node %s in pool %q: correct its spec.node.labels", role, node.Name, newRole)
 	}
 
 	d := &decision{node: node, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}}
@@ -238,16 +238,16 @@ func restore(node *corev1.Node, f facts) error {
 	}
 	registration.AddLabels(node, declared)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, p.Spec.PoolRole)
-	registration.AddLabels(node, f.config.Spec.NodeLabels)
+	registration.AddLabels(node, f.config.Spec.Node.Labels)
 	registration.AddLabels(node, f.config.Status.DerivedNodeLabels)
 	if ref := f.config.Status.HostRef; ref.IsDefined() {
 		registration.AddLabels(node, map[string]string{poolv1.NodeMetal3UUIDLabel: ref.UID})
 	}
 	// Metal3's remediation can have restored the list of applied taints from the earlier Node. So the taints are added
 	// even if they are in that list.
-	registration.AddTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
-	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
-	registration.AddTaints(node, nodev1.CoreTaints(f.config.Spec.NodeTaints))
+	registration.AddTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	registration.AddTaints(node, nodev1.CoreTaints(f.config.Spec.Node.Taints))
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	if booted := f.config.Status.Configuration.Name; booted != "" && node.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, booted)
@@ -268,7 +268,7 @@ func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts
 	}
 	for key, value := range flags {
 		desired, isDeclared := declared[key]
-		_, ofConfig := f.config.Spec.NodeLabels[key]
+		_, ofConfig := f.config.Spec.Node.Labels[key]
 		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API keeps it on the Node
 		if isDeclared && desired == value || ofConfig || ofMachine || !registration.InKubeletFlags(key) {
 			continue
@@ -354,9 +354,9 @@ func bootedWith(node *corev1.Node) string {
 
 // derivedLabels returns the labels of a Node for which a pool or the PoolbootConfig has a rule.
 func derivedLabels(node *corev1.Node, f facts) map[string]string {
-	rules := slices.Clone(f.config.Spec.NodeLabelRules)
+	rules := slices.Clone(f.config.Spec.Node.LabelRules)
 	for i := range f.pools {
-		rules = append(rules, f.pools[i].Spec.NodeLabelRules...)
+		rules = append(rules, f.pools[i].Spec.Node.LabelRules...)
 	}
 	derived := map[string]string{}
 	for _, rule := range rules {

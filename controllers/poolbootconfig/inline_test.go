@@ -193,7 +193,7 @@ var _ = Describe("An inline data Secret", func() {
 			Expect(s.newEvents()).To(ContainElement(ContainSubstring(reason)))
 		},
 		Entry("labels that contradict the pool's", bootstrapv1.LabelConflictReason, func(config *bootstrapv1.PoolbootConfig) {
-			config.Spec.NodeLabels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}
+			config.Spec.Node.Labels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}
 		}),
 		Entry("an extraConfig that is not Ignition", bootstrapv1.ExtraConfigInvalidReason, func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"9.9.9"}}`)}}

@@ -141,7 +141,7 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 		message += ". " + remaining
 	}
 	if isLate, _ := h.overdue(o.in.pool, o.now); isLate {
-		message += fmt.Sprintf(". It has been so since %s, which is longer than spec.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
+		message += fmt.Sprintf(". It has been so since %s, which is longer than spec.updates.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
 			h.Config.Status.Update.StageTime.UTC().Format(time.RFC3339))
 	}
 	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)
@@ -164,10 +164,10 @@ func (h *host) stopped(hold string) *metav1.Condition {
 
 // repairing advises the drift policy Repair, if the pool has another one.
 func (o outcome) repairing() string {
-	if o.in.pool.Spec.RepairsDrift() {
+	if o.in.pool.Spec.Updates.RepairsDrift() {
 		return ""
 	}
-	return ", set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot"
+	return ", set spec.updates.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot"
 }
 
 // unanswered returns the condition of a host whose agent has not answered.
@@ -223,10 +223,10 @@ func (o outcome) limit() string {
 		value = ptr.To(*limit).String()
 	}
 	text := fmt.Sprintf("; spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Name, value)
-	if label := o.in.pool.Spec.FailureDomainLabel; label != "" {
+	if label := o.in.pool.Spec.Updates.FailureDomainLabel; label != "" {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
 	}
-	if len(o.in.pool.Spec.UpdateGates) > 0 {
+	if len(o.in.pool.Spec.Updates.Gates) > 0 {
 		text += ", and its update gates must be open" + updategate.SeeCondition
 	}
 	return text

@@ -127,7 +127,7 @@ var _ = Describe("The ConfigMap of places", func() {
 		w.reconciler.gateReader = func(context.Context, client.ObjectKey) (client.Reader, error) { return w.workload, nil }
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
 			p.Status.Configuration.Name = "rendered-worker-2"
-			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "closed", Expression: "false",
+			p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "closed", Expression: "false",
 				ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "default"}}}
 		})
 		lists := w.countLiveLists()

@@ -45,7 +45,7 @@ type gates struct {
 // open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are read
 // once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed one.
 func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
-	if len(s.pool.Spec.UpdateGates) == 0 {
+	if len(s.pool.Spec.Updates.Gates) == 0 {
 		return hosts, nil
 	}
 	var inUpdate, begin []string
@@ -90,8 +90,8 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 	if err != nil {
 		return nil, err
 	}
-	for i := range s.pool.Spec.UpdateGates {
-		gate := &s.pool.Spec.UpdateGates[i]
+	for i := range s.pool.Spec.Updates.Gates {
+		gate := &s.pool.Spec.Updates.Gates[i]
 		closed, err := readGate(ctx, reader, gate)
 		if err != nil {
 			if r.knownGates.unanswered.add(s.pool.UID, r.now()) >= unansweredPatience {
@@ -111,7 +111,7 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 
 // readGate reads the object of a gate, and returns why the gate is closed, or nil.
 func readGate(ctx context.Context, reader client.Reader, gate *poolv1.UpdateGate) (*updategate.Closed, error) {
-	if errs := updategate.Check([]poolv1.UpdateGate{*gate}, field.NewPath("spec", "updateGates")); len(errs) > 0 {
+	if errs := updategate.Check([]poolv1.UpdateGate{*gate}, field.NewPath("spec", "updates", "gates")); len(errs) > 0 {
 		return updategate.Invalid(gate, errs), nil
 	}
 	object := &unstructured.Unstructured{}
@@ -144,7 +144,7 @@ func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 	old := meta.FindStatusCondition(before.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	condition := metav1.Condition{
 		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
-		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.UpdateGates)),
+		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.Updates.Gates)),
 	}
 	switch {
 	case s.gates.wereRead && s.gates.closed != nil:
@@ -152,7 +152,7 @@ func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case s.gates.wereRead:
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
-	case old != nil && (len(p.Spec.UpdateGates) == 0 || old.Status == metav1.ConditionFalse):
+	case old != nil && (len(p.Spec.Updates.Gates) == 0 || old.Status == metav1.ConditionFalse):
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	}
 	if err := status.Update.Patch(ctx, r.Client, before, p); err != nil {

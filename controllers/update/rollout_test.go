@@ -124,7 +124,7 @@ var _ = Describe("A rollout", func() {
 			w.changeNode(ctx, i, func(node *corev1.Node) { node.Labels[label] = rack })
 		}
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), label
+			p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), label
 			p.Status.Configuration.Name = "rendered-worker-2"
 		})
 		w.settle(ctx)
@@ -143,7 +143,7 @@ var _ = Describe("A rollout", func() {
 		w.adopt(ctx)
 		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 		})
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
@@ -159,18 +159,18 @@ var _ = Describe("A rollout", func() {
 		}
 
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "* * * * *", DurationMinutes: 60}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "* * * * *", DurationMinutes: 60}
 		})
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 
 		By("closing the window during the update of a host")
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaintenanceWindow.Schedule = "not a schedule" })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.MaintenanceWindow.Schedule = "not a schedule" })
 		w.complete(ctx, 0)
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
 		Expect(w.told(ctx)).To(BeEmpty())
-		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("can't be read: spec.maintenanceWindow.schedule: Invalid value"))
+		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("can't be read: spec.updates.maintenanceWindow.schedule: Invalid value"))
 	})
 
 	DescribeTable("waits while", func(ctx SpecContext, change func(context.Context, *world)) {
@@ -363,7 +363,7 @@ var _ = Describe("A rollout", func() {
 	},
 		Entry("the pool is paused", func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) }),
 		Entry("the maintenance window is closed", func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
 		}),
 	)
 

@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // isSmaller selects the updates of a pool that has lost hosts for good: these take no places any longer.
 func isSmaller(e event.UpdateEvent) bool {
-	return e.ObjectNew.(*poolv1.MachineConfigPool).Status.CapacityMachineCount < e.ObjectOld.(*poolv1.MachineConfigPool).Status.CapacityMachineCount
+	return e.ObjectNew.(*poolv1.MachineConfigPool).Status.CapacityHostCount < e.ObjectOld.(*poolv1.MachineConfigPool).Status.CapacityHostCount
 }
 
 // isResync selects the events of the manager's --sync-period. What the targets of hosts depend on can change without

@@ -59,7 +59,7 @@ func updateHosts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := tenant.NewPersistent(ctx, s, realHosts, func(p *poolv1.MachineConfigPool) { p.Spec.MinReadySeconds = ptr.To[int32](2) })
+	t := tenant.NewPersistent(ctx, s, realHosts, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.MinReadySeconds = ptr.To[int32](2) })
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: realHosts, Labels: map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""}})
 	// updated waits until all hosts run another config than before, and returns its name.
 	updated := func(before string) string {

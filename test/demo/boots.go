@@ -128,7 +128,7 @@ func waitForPools(ctx context.Context, s *site.Site) error {
 func notUpdated(pools []poolv1.MachineConfigPool) string {
 	var counted int32
 	for _, pool := range pools {
-		counted += ptr.Deref(pool.Status.MachineCount, 0)
+		counted += ptr.Deref(pool.Status.HostCount, 0)
 		updated := conditions.Get(&pool, poolv1.UpdatedCondition)
 		if updated == nil {
 			return fmt.Sprintf("pool %s has no condition %s", pool.Name, poolv1.UpdatedCondition)

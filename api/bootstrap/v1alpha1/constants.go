@@ -12,6 +12,11 @@ const (
 	// consists of the Enrollment's name and the host's name.
 	PointerIDAnnotation = "poolboot.io/pointer-id"
 
+	// EnrolledFromAnnotation is the IP address of the requests of a host that an Enrollment admitted. A request for the
+	// same name from another address counts as another host, until this host sent no request for 15 minutes. Then the
+	// manager writes the new address.
+	EnrolledFromAnnotation = "poolboot.io/enrolled-from"
+
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and
 	// UID, in hex. It is removed when the token is revoked.
 	TokenHashAnnotation = "poolboot.io/token-sha256"

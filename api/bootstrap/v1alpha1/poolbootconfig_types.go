@@ -27,7 +27,8 @@ type HostType string
 const (
 	// HostTypeBareMetalHost is a BareMetalHost whose annotation poolboot.io/pool-role requests a pool.
 	HostTypeBareMetalHost HostType = "BareMetalHost"
-	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known.
+	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known; the address is in
+	// the annotation poolboot.io/enrolled-from.
 	HostTypeEnrollment HostType = "Enrollment"
 )
 
@@ -58,7 +59,7 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
 
-	// enrollment is the Enrollment that admitted the host, and the address of the host.
+	// enrollment is the Enrollment that admitted the host.
 	// +optional
 	Enrollment EnrolledHost `json:"enrollment,omitempty,omitzero"`
 }
@@ -74,16 +75,8 @@ type EnrolledHost struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	Name string `json:"name,omitempty"`
 
-	// address is the IP address of the host's requests. A request for the same name from another address counts as
-	// another host, until this host sent no request for 15 minutes. Then the manager writes the new address.
-	// +required
-	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
-	Address string `json:"address,omitempty"`
-
-	// addressRanges are the Enrollment's address ranges when the host was admitted or changed its address. They apply
-	// when the Enrollment was deleted.
+	// addressRanges are the Enrollment's address ranges when the host was admitted. They apply when the Enrollment was
+	// deleted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -188,7 +181,7 @@ type PoolbootConfigStatus struct {
 	// +optional
 	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
-	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was
+	// derivedNodeLabels are the labels that label rules derived from the facts of the host when the Node was
 	// registered. A Node that is deleted and registers again gets them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128

@@ -5,7 +5,6 @@
 package v1alpha1
 
 import (
-	nodev1alpha1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -15,17 +14,7 @@ func (in *BootSpec) DeepCopyInto(out *BootSpec) {
 	*out = *in
 	out.ConfigSource = in.ConfigSource
 	in.Join.DeepCopyInto(&out.Join)
-	in.NodeLabels.DeepCopyInto(&out.NodeLabels)
-	if in.NodeTaints != nil {
-		in, out := &in.NodeTaints, &out.NodeTaints
-		*out = make([]nodev1alpha1.Taint, len(*in))
-		copy(*out, *in)
-	}
-	if in.NodeLabelRules != nil {
-		in, out := &in.NodeLabelRules, &out.NodeLabelRules
-		*out = make([]nodev1alpha1.NodeLabelRule, len(*in))
-		copy(*out, *in)
-	}
+	in.Node.DeepCopyInto(&out.Node)
 	if in.ExtraConfig != nil {
 		in, out := &in.ExtraConfig, &out.ExtraConfig
 		*out = new(ExtraConfig)

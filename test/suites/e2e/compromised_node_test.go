@@ -37,7 +37,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
 			if p.Spec.PoolRole == "infra" {
-				p.Spec.NodeTaints = []nodev1.Taint{{Key: "dedicated", Value: "infra", Effect: corev1.TaintEffectNoSchedule}}
+				p.Spec.Node.Taints = []nodev1.Taint{{Key: "dedicated", Value: "infra", Effect: corev1.TaintEffectNoSchedule}}
 			}
 		})
 		gpu := t.Pool("gpu")

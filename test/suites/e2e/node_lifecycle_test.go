@@ -45,8 +45,8 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 3)
 		edges, storage := t.Pool("edge"), t.Pool("storage")
-		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
-		storage.Spec.NodeLabels = map[string]string{disksLabel: "many", tierLabel: "silver"}
+		edges.Spec.Node.Labels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
+		storage.Spec.Node.Labels = map[string]string{disksLabel: "many", tierLabel: "silver"}
 		t.Create(ctx, edges, storage)
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "edge" }})
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
@@ -252,7 +252,7 @@ func countMachines(ctx context.Context, t *tenant.Tenant) func() map[string]int3
 	return func() map[string]int32 {
 		counts := map[string]int32{}
 		for _, pool := range t.Pools(ctx) {
-			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.MachineCount, -1)
+			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.HostCount, -1)
 		}
 		return counts
 	}

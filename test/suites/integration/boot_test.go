@@ -30,8 +30,8 @@ var _ = Describe("A booting Machine", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
-			spec.NodeLabels = map[string]string{"example.com/own": "yes"}
-			spec.NodeTaints = []nodev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
+			spec.Node.Labels = map[string]string{"example.com/own": "yes"}
+			spec.Node.Taints = []nodev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 		}})
 		config := t.Config(ctx, "infra")
 		host := waitForConfiguration(ctx, t, config)

@@ -108,7 +108,7 @@ spec:
 	It("shows before kubectl apply the labels and taints that existing Nodes get and keep, and the Pods that are evicted", func(ctx SpecContext) {
 		gpu := nodev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
 		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) {
-			pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"}
+			pool.Spec.Node.Labels = map[string]string{"example.com/tier": "silver"}
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -128,8 +128,8 @@ spec:
 		Expect(shell.run(ctx, "kubectl get pbconf -o name -n "+t.Namespace)).To(HaveSuffix("/" + config.Name + "\n"))
 		pool := t.Pool("infra")
 		pool.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "MachineConfigPool"}
-		pool.Spec.NodeLabels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}
-		pool.Spec.NodeTaints = []nodev1.Taint{gpu}
+		pool.Spec.Node.Labels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}
+		pool.Spec.Node.Taints = []nodev1.Taint{gpu}
 		content, err := json.Marshal(pool)
 		Expect(err).NotTo(HaveOccurred())
 		shell.write("pool.json", string(content))

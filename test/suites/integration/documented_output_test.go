@@ -53,7 +53,7 @@ func newDocumentedSite(ctx context.Context) *documentedSite {
 	GinkgoHelper()
 	s := &documentedSite{Tenant: tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
 		if p.Spec.PoolRole == "infra" {
-			p.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
+			p.Spec.Node.Labels = map[string]string{"example.com/tier": "infra"}
 		}
 	})}
 	s.Create(ctx, s.Pool("storage"))

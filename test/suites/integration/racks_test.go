@@ -23,8 +23,8 @@ var _ = It("Labels of BareMetalHosts provide the racks: their Nodes have them fr
 	const label = "example.com/rack"
 	racks := []string{"r2", "r1", "r2", "r1"}
 	t := tenant.New(ctx, lab, len(racks), func(p *poolv1.MachineConfigPool) {
-		p.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: label, ValueExpression: `host.labels["rack"]`, OnMissing: nodev1.OnMissingBlock}}
-		p.Spec.FailureDomainLabel, p.Spec.MaxUnavailable = label, ptr.To(intstr.FromInt32(3))
+		p.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: label, ValueExpression: `host.labels["rack"]`, OnMissing: nodev1.OnMissingBlock}}
+		p.Spec.Updates.FailureDomainLabel, p.Spec.MaxUnavailable = label, ptr.To(intstr.FromInt32(3))
 	})
 	rackOf := map[string]string{} // by BareMetalHost
 	for i, rack := range racks {

@@ -245,7 +245,7 @@ var _ = Describe("Hosts with agents", func() {
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
-		infra.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "change", Expression: `object.data.open == "yes"`,
+		infra.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "change", Expression: `object.data.open == "yes"`,
 			ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: t.Namespace}}}
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 		gate := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: t.Namespace}, Data: map[string]string{"open": "no"}}

@@ -39,9 +39,9 @@ func changePool(ctx context.Context, s *site.Site, t *tenant.Tenant, change func
 func preparePool(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	changePool(ctx, s, t, func(infra *poolv1.MachineConfigPool) {
-		infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name.split('-')[0]", OnMissing: nodev1.OnMissingBlock}}
-		infra.Spec.MinReadySeconds = ptr.To[int32](1)
-		infra.Spec.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: laterFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}}}
+		infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name.split('-')[0]", OnMissing: nodev1.OnMissingBlock}}
+		infra.Spec.Updates.MinReadySeconds = ptr.To[int32](1)
+		infra.Spec.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: laterFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}}}
 	})
 }
 
@@ -85,7 +85,8 @@ func updatingNodes(history *site.NodeHistory) (now []string, most int) {
 func beginUpdate(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory) {
 	GinkgoHelper()
 	changePool(ctx, s, t, func(infra *poolv1.MachineConfigPool) {
-		infra.Spec.Paused, infra.Spec.PausedConfiguration = nil, poolv1.RenderedConfigReference{}
+		infra.Spec.Paused = nil
+		delete(infra.Annotations, poolv1.PausedConfigurationAnnotation)
 	})
 	Eventually(ctx, func() []string {
 		now, _ := updatingNodes(history)

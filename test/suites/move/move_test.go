@@ -62,7 +62,7 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		changePool(ctx, source, t, func(infra *poolv1.MachineConfigPool) { infra.Spec.Paused = new(true) })
 		t.Create(ctx, t.MachineConfig("52-infra", "infra", laterFile, "later"))
 		Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, source, t).Status }).Should(
-			HaveField("UpdatedMachineCount", HaveValue(BeZero())), "the change is rendered and waits")
+			HaveField("UpdatedHostCount", HaveValue(BeZero())), "the change is rendered and waits")
 		Expect(getPool(ctx, source, t).Status.Configuration.Name).To(Equal(config))
 	}, NodeTimeout(3*time.Minute))
 
@@ -192,7 +192,7 @@ func expectNodesJoined(ctx context.Context, s *site.Site, t *tenant.Tenant, n in
 		}
 	}
 	Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, s, t).Status }).Should(
-		HaveField("MachineCount", HaveValue(BeEquivalentTo(len(configs)))))
+		HaveField("HostCount", HaveValue(BeEquivalentTo(len(configs)))))
 }
 
 // expectNodesInPool expects each version of all Nodes since the first boot to be in the pool, and the Nodes to run

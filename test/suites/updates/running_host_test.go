@@ -129,8 +129,8 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		t = tenant.New(ctx, lab, 2)
 		pool = t.Pool("follow")
-		pool.Spec.MinReadySeconds, pool.Spec.ReadyDeadlineSeconds = ptr.To[int32](2), 60
-		pool.Spec.DisruptionPolicy = poolv1.DisruptionPolicy{Files: []poolv1.PathDisruptionPolicy{
+		pool.Spec.Updates.MinReadySeconds, pool.Spec.Updates.ReadyDeadlineSeconds = ptr.To[int32](2), 60
+		pool.Spec.Updates.DisruptionPolicy = poolv1.DisruptionPolicy{Files: []poolv1.PathDisruptionPolicy{
 			{Path: quietFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}},
 			{Path: serviceFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionRestart, Unit: "follow.service"}}},
 		}}
@@ -240,7 +240,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 
 	It("correct it if the pool says so", func(ctx SpecContext) {
 		before := pool.DeepCopy()
-		pool.Spec.DriftPolicy = poolv1.DriftRepair
+		pool.Spec.Updates.DriftPolicy = poolv1.DriftRepair
 		Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
 		f := hosts[0]
 		revision := f.config.Status.Update.DesiredRevision

@@ -62,7 +62,7 @@ func NewFleet(ctx context.Context, s *site.Site, hardware *Hardware, n int, unki
 		return nil, err
 	}
 	f.Tenant = tenant.NewPersistent(ctx, s, 1, func(p *poolv1.MachineConfigPool) {
-		p.Spec.MaxUnavailable, p.Spec.MinReadySeconds = &maxUnavailable, ptr.To[int32](1)
+		p.Spec.MaxUnavailable, p.Spec.Updates.MinReadySeconds = &maxUnavailable, ptr.To[int32](1)
 	})
 	if err := f.follow(running); err != nil {
 		return nil, err

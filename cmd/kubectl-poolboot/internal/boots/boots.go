@@ -242,8 +242,8 @@ func (a Address) String() string {
 // ListAddresses returns the addresses from which a host's token was used, the first one first. Of a host that enrolled
 // it is the address that it enrolled from.
 func ListAddresses(config *bootstrapv1.PoolbootConfig) []Address {
-	if enrolled := config.Spec.Enrolled(); enrolled != nil {
-		return []Address{{Address: enrolled.Address}}
+	if config.Spec.Enrolled() != nil {
+		return []Address{{Address: config.Annotations[bootstrapv1.EnrolledFromAnnotation]}}
 	}
 	addresses := []Address{} // never null
 	for _, address := range record.TokenAddresses(config) {

@@ -126,8 +126,8 @@ func (o *options) warn(ctx context.Context, to input.Connection) {
 	switch found, err := pool.OfRole(ofCluster, o.spec.PoolRole); {
 	case err != nil:
 		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: --cluster %s: %s\n", cli.Printable(o.spec.ClusterName), cli.Printable(err.Error()))
-	case found.Spec.HostTemplateRef.Name == "":
-		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s admits only Machines: set its spec.hostTemplateRef to a PoolbootConfigTemplate\n",
+	case found.Spec.Hosts.TemplateRef.Name == "":
+		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s admits only Machines: set its spec.hosts.templateRef to a PoolbootConfigTemplate\n",
 			cli.Printable(found.Name))
 	}
 }

@@ -65,7 +65,7 @@ var _ = Describe("enroll", func() {
 
 	DescribeTable("warns that no host is admitted yet when it can read the cluster", func(warning string, change func(*poolv1.MachineConfigPool)) {
 		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a-pool"},
-			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", Hosts: poolv1.HostSettings{TemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}}
 		change(p)
 		r := clitest.RunOn(clitest.NewFakeConnection(nil, p), New, edgeHosts...)
 		Expect(r.Code).To(BeZero())
@@ -77,7 +77,7 @@ var _ = Describe("enroll", func() {
 		}
 	},
 		Entry("not when the pool admits hosts", "", func(*poolv1.MachineConfigPool) {}),
-		Entry("the pool admits only Machines", "MachineConfigPool a-pool admits only Machines", func(p *poolv1.MachineConfigPool) { p.Spec.HostTemplateRef.Name = "" }),
+		Entry("the pool admits only Machines", "MachineConfigPool a-pool admits only Machines", func(p *poolv1.MachineConfigPool) { p.Spec.Hosts.TemplateRef.Name = "" }),
 		Entry("no such pool", "--cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = "gpu" }),
 		Entry("a pool of another Cluster does not count", "--cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.ClusterName = "another" }),
 	)

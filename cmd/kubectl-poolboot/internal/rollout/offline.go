@@ -80,7 +80,7 @@ func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
 	if p.Status.Configuration.Name == "" && hasNodes {
 		o.note("no host of the pool %s is next: %s", p.Spec.PoolRole, missingConfiguration(p))
 	}
-	if len(p.Spec.UpdateGates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
+	if len(p.Spec.Updates.Gates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
 		o.note("the objects of the update gates of pool %s are not read from files, and its status has no condition %s: the answer is as if they were open",
 			p.Spec.PoolRole, poolv1.UpdateGatesOpenCondition)
 	}
@@ -147,7 +147,7 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 	for i, node := range nodes {
 		members[i] = nodeMember(p, pools, node)
 	}
-	return decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel), nil
+	return decide(members, limit, holdOf(p), p.Spec.Updates.FailureDomainLabel), nil
 }
 
 // holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:

@@ -68,5 +68,5 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	for _, gone := range notReplaced {
 		members = append(members, member{Host: gone, isUnavailable: true, place: "its Machine is gone, and its replacement has not joined"})
 	}
-	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel)}, nil
+	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.Updates.FailureDomainLabel)}, nil
 }

@@ -155,7 +155,7 @@ infra   c      it is in an update: Applying
 	})
 
 	Describe("notes", func() {
-		gates := []string{"updateGates:", "- name: storage", "  objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "  expression: object.status.ready == true"}
+		gates := []string{"updates:", "  gates:", "  - name: storage", "    objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "  expression: object.status.ready == true"}
 		waiting := newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))
 
 		It("gates, whose objects are not in the files", func() {
@@ -171,10 +171,10 @@ infra   c      it is in an update: Applying
 			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.` + says + `: .*\n$`))
 			Expect(r.Code).To(BeZero())
 		},
-			Entry("the schedule of a window", `maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}`, "maintenanceWindow.schedule"),
+			Entry("the schedule of a window", `updates: {maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}}`, "maintenanceWindow.schedule"),
 			Entry("0 hosts", "maxUnavailable: 0", "maxUnavailable"),
 			Entry("more than all hosts", "maxUnavailable: 150%", "maxUnavailable"),
-			Entry("a value that does not exist", "drainTimeoutPolicy: force", "drainTimeoutPolicy"),
+			Entry("a value that does not exist", "updates: {drainTimeoutPolicy: force}", "drainTimeoutPolicy"),
 		)
 	})
 

@@ -131,7 +131,8 @@ func failed(name, config string) *bootstrapv1.PoolbootConfig {
 }
 
 func paused(p *poolv1.MachineConfigPool) {
-	p.Spec.Paused, p.Spec.PausedConfiguration.Name = ptr.To(true), newConfig
+	p.Spec.Paused = ptr.To(true)
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, newConfig)
 }
 
 // words returns the words of each line.
