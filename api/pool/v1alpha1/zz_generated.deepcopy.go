@@ -433,33 +433,33 @@ func (in *MachineConfigPoolStatus) DeepCopyInto(out *MachineConfigPoolStatus) {
 		}
 	}
 	in.Configuration.DeepCopyInto(&out.Configuration)
-	if in.MachineCount != nil {
-		in, out := &in.MachineCount, &out.MachineCount
+	if in.HostCount != nil {
+		in, out := &in.HostCount, &out.HostCount
 		*out = new(int32)
 		**out = **in
 	}
-	if in.UpdatedMachineCount != nil {
-		in, out := &in.UpdatedMachineCount, &out.UpdatedMachineCount
+	if in.UpdatedHostCount != nil {
+		in, out := &in.UpdatedHostCount, &out.UpdatedHostCount
 		*out = new(int32)
 		**out = **in
 	}
-	if in.ReadyMachineCount != nil {
-		in, out := &in.ReadyMachineCount, &out.ReadyMachineCount
+	if in.ReadyHostCount != nil {
+		in, out := &in.ReadyHostCount, &out.ReadyHostCount
 		*out = new(int32)
 		**out = **in
 	}
-	if in.UnavailableMachineCount != nil {
-		in, out := &in.UnavailableMachineCount, &out.UnavailableMachineCount
+	if in.UnavailableHostCount != nil {
+		in, out := &in.UnavailableHostCount, &out.UnavailableHostCount
 		*out = new(int32)
 		**out = **in
 	}
-	if in.DegradedMachineCount != nil {
-		in, out := &in.DegradedMachineCount, &out.DegradedMachineCount
+	if in.DegradedHostCount != nil {
+		in, out := &in.DegradedHostCount, &out.DegradedHostCount
 		*out = new(int32)
 		**out = **in
 	}
-	if in.AgentlessMachineCount != nil {
-		in, out := &in.AgentlessMachineCount, &out.AgentlessMachineCount
+	if in.AgentlessHostCount != nil {
+		in, out := &in.AgentlessHostCount, &out.AgentlessHostCount
 		*out = new(int32)
 		**out = **in
 	}
@@ -615,8 +615,8 @@ func (in *PoolPrediction) DeepCopyInto(out *PoolPrediction) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.ReplacedMachines != nil {
-		in, out := &in.ReplacedMachines, &out.ReplacedMachines
+	if in.ReplacedHosts != nil {
+		in, out := &in.ReplacedHosts, &out.ReplacedHosts
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
