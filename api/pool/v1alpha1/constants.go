@@ -163,6 +163,12 @@ const (
 	AsExpectedReason                 = "AsExpected"
 )
 
+// Reasons of the condition Ready of a MachineConfig.
+const (
+	MachineConfigValidReason   = "Valid"
+	MachineConfigInvalidReason = "Invalid"
+)
+
 // Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
 const (
 	GatesOpenReason      = "GatesOpen"
