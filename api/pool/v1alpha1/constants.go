@@ -170,7 +170,8 @@ const (
 	RenderedReason = "Rendered"
 	// The MachineConfigs cannot be rendered. Correct the one that the message names.
 	RenderFailedReason = "RenderFailed"
-	// What the paused pool should hand out is no rendered config of the pool. Name one: docs/pools.md#paused-pools.
+	// The annotation poolboot.io/paused-configuration names no rendered config of the pool. Name one, or set spec.paused
+	// to false: docs/pools.md#paused-pools.
 	PausedConfigurationInvalidReason = "PausedConfigurationInvalid"
 	// The Cluster of the pool does not exist. Create it, or correct clusterName.
 	ClusterNotFoundReason = "ClusterNotFound"
@@ -180,6 +181,14 @@ const (
 	DuplicateRoleReason = "DuplicateRole"
 	// Nothing is wrong.
 	AsExpectedReason = "AsExpected"
+)
+
+// Reasons of the condition Ready of a MachineConfig.
+const (
+	// Pools can render the MachineConfig.
+	MachineConfigValidReason = "Valid"
+	// Pools that select the MachineConfig cannot be rendered. Correct the field that the message names.
+	MachineConfigInvalidReason = "Invalid"
 )
 
 // Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
