@@ -10,7 +10,7 @@ export CGO_ENABLED := 0
 # Linking a program keeps one core busy. The next program is compiled meanwhile.
 MAKEFLAGS += --jobs=2
 
-# api/ and the example of docs/envtest.md are Go modules of their own: ./... in the root does not contain them.
+# api/ and the example of docs/dev/envtest.md are Go modules of their own: ./... in the root does not contain them.
 EXAMPLE := test/poolboottest/example
 
 BIN := $(CURDIR)/bin

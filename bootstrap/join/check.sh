@@ -1,5 +1,5 @@
 # Verifies, before a host joins, that the files and settings that put its Node in its pool are unchanged. See
-# docs/security.md.
+# docs/dev/security.md.
 # Usage: check.sh SUMS VARIABLE FLAGS DIRECTORY
 #   SUMS       the checksums of the files that Poolboot wrote, in the format of sha256sum
 #   VARIABLE   the environment variable with the kubelet flags of the pool

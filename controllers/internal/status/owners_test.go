@@ -145,8 +145,8 @@ var _ = Describe("Each part of a PoolbootConfig's status", func() {
 		})
 	}
 
-	It("is in the table of docs/design.md with the same owner", func() {
-		text, err := os.ReadFile("../../../docs/design.md")
+	It("is in the table of docs/dev/design.md with the same owner", func() {
+		text, err := os.ReadFile("../../../docs/dev/design.md")
 		Expect(err).NotTo(HaveOccurred())
 		_, section, _ := strings.Cut(string(text), "### Who owns which part of the status")
 		section, _, _ = strings.Cut(section, "\n### ")

@@ -200,8 +200,8 @@ var _ = Describe("the certificates", func() {
 		}
 	})
 
-	It("can be replaced as docs/security.md shows", func(ctx SpecContext) {
-		guide, err := os.ReadFile(sourcetree.Path("docs", "security.md"))
+	It("can be replaced as docs/dev/security.md shows", func(ctx SpecContext) {
+		guide, err := os.ReadFile(sourcetree.Path("docs", "dev", "security.md"))
 		Expect(err).NotTo(HaveOccurred())
 		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(guide, -1)
 		Expect(blocks).To(HaveLen(1))

@@ -25,8 +25,12 @@ var (
 var _ = Describe("The documentation", func() {
 	It("has only YAML that the API server and the webhooks accept", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
-		files, err := filepath.Glob(sourcetree.Path("docs", "*.md"))
-		Expect(err).NotTo(HaveOccurred())
+		var files []string
+		for _, folder := range []string{"docs", filepath.Join("docs", "dev")} {
+			pages, err := filepath.Glob(sourcetree.Path(folder, "*.md"))
+			Expect(err).NotTo(HaveOccurred())
+			files = append(files, pages...)
+		}
 		objects := 0
 		for _, file := range append(files, sourcetree.Path("README.md")) {
 			text, err := os.ReadFile(file)
