@@ -1,6 +1,6 @@
 // Package outlook has the outlook of every reason of a condition: whether the condition resolves on its own, or a
 // person must act. Controllers, the counts of pools and kubectl poolboot use this table. docs/conditions.md has the
-// same table. The package is pure.
+// same table, which make generate writes. The package is pure.
 package outlook
 
 import (

@@ -145,28 +145,51 @@ const (
 
 // Reasons of the conditions of a MachineConfigPool.
 const (
-	AllHostsUpdatedReason            = "AllHostsUpdated"
-	HostsPendingReason               = "HostsPending"
-	HostsUpdatingReason              = "HostsUpdating"
-	RolloutStoppedReason             = "RolloutStopped"
-	RolloutBlockedReason             = "RolloutBlocked"
-	HostsUnavailableReason           = "HostsUnavailable"
-	HostsDegradedReason              = "HostsDegraded"
-	NothingRenderedReason            = "NothingRendered"
-	RolloutPausedReason              = "RolloutPaused"
-	RenderedReason                   = "Rendered"
-	RenderFailedReason               = "RenderFailed"
+	// All hosts run what the pool renders, and their Nodes are Ready.
+	AllHostsUpdatedReason = "AllHostsUpdated"
+	// Hosts have not joined yet, or wait for their update, or have no agent and must be renewed:
+	// docs/pools.md#renewing-machines.
+	HostsPendingReason = "HostsPending"
+	// Running hosts are being updated. The message names them.
+	HostsUpdatingReason = "HostsUpdating"
+	// The update of running hosts failed, is not possible, or has no answer of the agent, and no other host is being
+	// updated: docs/updates.md#when-an-update-stops.
+	RolloutStoppedReason = "RolloutStopped"
+	// Running hosts wait for their update, and none is updated, because the hosts that the message names are
+	// unavailable. Correct these, or replace their Machines.
+	RolloutBlockedReason = "RolloutBlocked"
+	// Hosts have no Ready Node in the pool.
+	HostsUnavailableReason = "HostsUnavailable"
+	// Hosts need you to act.
+	HostsDegradedReason = "HostsDegraded"
+	// Nothing is rendered yet. See RenderDegraded.
+	NothingRenderedReason = "NothingRendered"
+	// The pool is paused by spec.paused, and a change waits. To roll it out, set spec.paused to false.
+	RolloutPausedReason = "RolloutPaused"
+	// The pool is rendered.
+	RenderedReason = "Rendered"
+	// The MachineConfigs cannot be rendered. Correct the one that the message names.
+	RenderFailedReason = "RenderFailed"
+	// What the paused pool should hand out is no rendered config of the pool. Name one: docs/pools.md#paused-pools.
 	PausedConfigurationInvalidReason = "PausedConfigurationInvalid"
-	ClusterNotFoundReason            = "ClusterNotFound"
-	WorkerPoolMissingReason          = "WorkerPoolMissing"
-	DuplicateRoleReason              = "DuplicateRole"
-	AsExpectedReason                 = "AsExpected"
+	// The Cluster of the pool does not exist. Create it, or correct clusterName.
+	ClusterNotFoundReason = "ClusterNotFound"
+	// The Cluster has no pool worker. Create it.
+	WorkerPoolMissingReason = "WorkerPoolMissing"
+	// Several pools of the Cluster have this role. Delete all but one.
+	DuplicateRoleReason = "DuplicateRole"
+	// Nothing is wrong.
+	AsExpectedReason = "AsExpected"
 )
 
 // Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
 const (
-	GatesOpenReason      = "GatesOpen"
-	GateClosedReason     = "GateClosed"
+	// All gates were open when hosts began updates last.
+	GatesOpenReason = "GatesOpen"
+	// The expression of a gate is false, so no host begins an update. The message names the gate.
+	GateClosedReason = "GateClosed"
+	// The object of a gate can't be read, or the expression fails, so no host begins an update:
+	// docs/updates.md#update-gates.
 	GateUnreadableReason = "GateUnreadable"
 )
 
