@@ -63,7 +63,7 @@ type part struct {
 	handover func(change) Owner
 }
 
-// parts are all parts of a PoolbootConfig's status. docs/dev/design.md has the same table.
+// parts are all parts of a PoolbootConfig's status. docs/dev/status-owners.md has the same table.
 var parts = map[string]part{
 	"observedGeneration":               {owner: PoolbootConfig},
 	"initialization":                   {owner: PoolbootConfig},
