@@ -7,8 +7,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// StagePatience is how long a stage of an update can last beyond spec.updates.readyDeadlineSeconds of the pool. Then health
-// checks of the Machine count again, and the host needs a person.
+// StagePatience is how long a stage of an update can last beyond spec.updates.readyDeadlineSeconds of the pool. Then
+// health checks of the Machine count again, and the host needs a person.
 const StagePatience = 10 * time.Minute
 
 // StageDeadline returns how long a stage of an update can last in a pool.

@@ -41,9 +41,9 @@ func (e *KubeletError) Explain() (errs field.ErrorList) {
 	return errs
 }
 
-// CheckKubelet validates the kubelet wrapper of a pool, and its kubelet configuration by itself and together with that of
-// the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool
-// if that one is invalid.
+// CheckKubelet validates the kubelet wrapper of a pool, and its kubelet configuration by itself and together with that
+// of the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker
+// pool if that one is invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
 	return err

@@ -1,5 +1,6 @@
-// Package machineconfig reports in the condition Ready of a MachineConfig whether pools can render it, by the validation
-// of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can be invalid.
+// Package machineconfig reports in the condition Ready of a MachineConfig whether pools can render it, by the
+// validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can be
+// invalid.
 package machineconfig
 
 import (

@@ -67,8 +67,8 @@ type BootSpec struct {
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
-	// node is what the Node is registered with, in addition to the labels of the Machine and of the pool, and the taints
-	// of the pool. A different value of a label for the same key there is an error.
+	// node is what the Node is registered with, in addition to the labels of the Machine and of the pool, and the
+	// taints of the pool. A different value of a label for the same key there is an error.
 	// +optional
 	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
 

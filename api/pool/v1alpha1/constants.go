@@ -170,8 +170,8 @@ const (
 	RenderedReason = "Rendered"
 	// The MachineConfigs cannot be rendered. Correct the one that the message names.
 	RenderFailedReason = "RenderFailed"
-	// The annotation poolboot.io/paused-configuration names no rendered config of the pool. Name one, or set spec.paused
-	// to false: docs/pools.md#paused-pools.
+	// The annotation poolboot.io/paused-configuration names no rendered config of the pool. Name one, or set
+	// spec.paused to false: docs/pools.md#paused-pools.
 	PausedConfigurationInvalidReason = "PausedConfigurationInvalid"
 	// The Cluster of the pool does not exist. Create it, or correct clusterName.
 	ClusterNotFoundReason = "ClusterNotFound"

@@ -36,9 +36,9 @@ func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused. Paused
-	// is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused. UpdateGatesOpen
-	// exists only for a pool with update gates that were read.
+	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused.
+	// Paused is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
+	// UpdateGatesOpen exists only for a pool with update gates that were read.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

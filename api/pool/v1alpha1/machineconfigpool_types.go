@@ -64,10 +64,10 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// node is what the pool's Nodes are registered with. Its labels are also added to existing Nodes that lack them, but
-	// a value that a user set on a Node is never overwritten. Its taints are also added, once, to existing Nodes that
-	// lack them: a taint that a user changed is kept, and a taint that a user removed is not added again. Its label
-	// rules apply to the hosts of this pool only: other pools do not inherit those of the worker pool.
+	// node is what the pool's Nodes are registered with. Its labels are also added to existing Nodes that lack them,
+	// but a value that a user set on a Node is never overwritten. Its taints are also added, once, to existing Nodes
+	// that lack them: a taint that a user changed is kept, and a taint that a user removed is not added again. Its
+	// label rules apply to the hosts of this pool only: other pools do not inherit those of the worker pool.
 	// +optional
 	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
 
