@@ -112,6 +112,8 @@ var table = map[string]Outlook{
 	poolv1.WorkerPoolMissingReason:          NeedsPerson,
 	poolv1.DuplicateRoleReason:              NeedsPerson,
 	poolv1.AsExpectedReason:                 Fine,
+	poolv1.MachineConfigValidReason:         Fine,
+	poolv1.MachineConfigInvalidReason:       NeedsPerson,
 	poolv1.GatesOpenReason:                  Fine,
 	poolv1.GateClosedReason:                 Waits,
 	poolv1.GateUnreadableReason:             NeedsPerson,

@@ -57,6 +57,12 @@ func newFixture(objects ...client.Object) *fixture {
 				s.writes++
 				return c.Create(ctx, o, opts...)
 			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				if config, ok := o.(*poolv1.MachineConfig); ok { // as an API server does
+					config.Generation++
+				}
+				return c.Update(ctx, o, opts...)
+			},
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 				if s.crash("delete") {
 					return errCrash

@@ -182,6 +182,12 @@ const (
 	AsExpectedReason = "AsExpected"
 )
 
+// Reasons of the condition Ready of a MachineConfig.
+const (
+	MachineConfigValidReason   = "Valid"
+	MachineConfigInvalidReason = "Invalid"
+)
+
 // Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
 const (
 	// All gates were open when hosts began updates last.
