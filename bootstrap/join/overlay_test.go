@@ -48,7 +48,7 @@ var _ = Describe("The overlay of a machine", func() {
 			ProviderID: "metal3://metal/rack1-u12/infra-m3m",
 			Labels: map[string]string{
 				"node-role.kubernetes.io/infra": "",
-				"poolboot.io/pool":    "infra",
+				"poolboot.io/pool":              "infra",
 				"metal3.io/uuid":                "3f2c9a54-5b1e-4d0c-9e51-6f9c0a2b7d11",
 			},
 			Taints: []corev1.Taint{

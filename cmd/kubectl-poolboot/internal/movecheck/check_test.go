@@ -94,7 +94,7 @@ func newMovable() *movable {
 		"clusters.cluster.x-k8s.io/v1beta2/Cluster": {}, "machines.cluster.x-k8s.io/v1beta2/Machine": {},
 		"metal3machines.infrastructure.cluster.x-k8s.io/v1beta2/Metal3Machine": {},
 		"poolbootconfigs.bootstrap.cluster.x-k8s.io/v1alpha1/PoolbootConfig":   {},
-		"machineconfigpools.poolboot.io/v1alpha1/MachineConfigPool":  {clusterctlv1.ClusterctlMoveLabel},
+		"machineconfigpools.poolboot.io/v1alpha1/MachineConfigPool":            {clusterctlv1.ClusterctlMoveLabel},
 		"baremetalhosts.metal3.io/v1alpha1/BareMetalHost":                      {clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel},
 	} {
 		m.define(name, append(labels, clusterctlv1.ClusterctlLabel)...)
@@ -255,7 +255,7 @@ var _ = Describe("move-check", func() {
 			func(m *movable) { m.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
 		Entry("a host that boots", Note, "PoolbootConfig metal/config", "Preparing", "boots", func(m *movable) {
 			m.config.Status.Conditions = nil
-			m.config.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
+			m.config.Status.Requests.RequestedTime = ptr.To(metav1.NowMicro())
 		}),
 		Entry("a host in the middle of its update", Note, "PoolbootConfig metal/config", "in the stage Draining of an update", "rollout status", func(m *movable) { m.config.Status.Update.Stage = bootstrapv1.UpdateDraining }),
 		Entry("a target with another CA, while hosts run agents", Lost, "Secret poolboot-system/poolboot-ca at the target", "The agents of 1 running hosts would never follow", "copy the Secret", func(m *movable) {
@@ -274,7 +274,7 @@ var _ = Describe("move-check", func() {
 	It("lists losses first, and counts another CA as a loss while a host boots", func() {
 		m := newMovable()
 		m.cluster.Spec.Paused = ptr.To(true)
-		m.config.Status.Conditions, m.config.Status.Boot.RequestedTime = nil, ptr.To(metav1.NowMicro())
+		m.config.Status.Conditions, m.config.Status.Requests.RequestedTime = nil, ptr.To(metav1.NowMicro())
 		m.caThere.Data["tls.crt"] = []byte("other")
 		_, checked, _ := m.run("--to-kubeconfig", "other.kubeconfig")
 		Expect(checked.Traps).To(HaveExactElements(HaveField("Effect", Lost), HaveField("Effect", Hangs), HaveField("Effect", Note)))
