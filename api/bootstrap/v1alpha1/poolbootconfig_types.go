@@ -231,8 +231,9 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostRef.name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="InPool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
-// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="UpdatedReason",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfig struct {
 	metav1.TypeMeta `json:",inline"`
