@@ -160,8 +160,8 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 			`{"requests":null}`: "cannot remove a request",
 			`{"requests":[]}`:   "cannot remove a request",
 			`{"requests":[{"name":"edge-2","address":"192.0.2.8","requestedTime":"2026-01-01T00:00:00.000000Z"}]}`: "cannot remove a request",
-			`{"tokenSHA256":null}`: "only change status.boot and status.update of",
-			`{"usedCount":0}`:      "only change status.boot and status.update of",
+			`{"tokenSHA256":null}`: "can only change status.requests",
+			`{"usedCount":0}`:      "can only change status.requests",
 		} {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))
 			Eventually(func() error { return own.Status().Patch(ctx, e.DeepCopy(), patch) }).Should(MatchError(ContainSubstring(refusal)), status)

@@ -243,11 +243,11 @@ var _ = Describe("A BareMetalHost whose annotations name a pool", func() {
 		w := newWorld()
 		w.settleWithDataSecret(ctx)
 		w.changeConfig(ctx, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.RequestedTime = &metav1.MicroTime{Time: time.Now()}
+			c.Status.Requests.RequestedTime = &metav1.MicroTime{Time: time.Now()}
 			c.Finalizers = nil
 		})
 		w.settle(ctx)
-		Expect(w.config(ctx).Status.Boot.RequestedTime).To(BeNil())
+		Expect(w.config(ctx).Status.Requests.RequestedTime).To(BeNil())
 		Expect(w.receivedEvents()).To(ContainSubstring("was deprovisioned"))
 	})
 

@@ -119,7 +119,7 @@ var _ = Describe("A host for which an agent is offered", func() {
 		})
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.node(ctx).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"))
-		Expect(w.config(ctx).Status.Configuration.Name).To(Equal("rendered-edge-infra-1"))
+		Expect(w.config(ctx).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-edge-infra-1"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-1"))
 		assigned, err := assignment.Read(w.assignments(ctx)[0].Data[bootstrapv1.AssignmentKey])
 		Expect(err).NotTo(HaveOccurred())

@@ -165,7 +165,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return preparation
 	case record.WasPrepared(config) && record.HasCredential(config) && record.IsNodeMissing(config):
 		return preparation
-	case record.HasCredential(config) && time.Since(deliveryTime(config.Status.Boot)) < joinPatience:
+	case record.HasCredential(config) && time.Since(deliveryTime(config)) < joinPatience:
 		return renewal
 	case record.HasCredential(config):
 		return expiration
@@ -180,9 +180,9 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 
 // deliveryTime returns the latest time at which a host can have received its configuration. The preparation counts too,
 // because a config server can stop before it records that it has served the host.
-func deliveryTime(boot bootstrapv1.BootStatus) time.Time {
+func deliveryTime(config *bootstrapv1.PoolbootConfig) time.Time {
 	var last time.Time
-	for _, at := range []*metav1.MicroTime{boot.PreparedTime, boot.ServedTime} {
+	for _, at := range []*metav1.MicroTime{config.Status.Boot.PreparedTime, config.Status.Requests.ServedTime} {
 		if at != nil && at.After(last) {
 			last = at.Time
 		}

@@ -116,7 +116,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 
 	DescribeTable("is ignored",
 		func(ctx SpecContext, unless func(w *world)) {
-			s.config.Status.Boot.RequestedTime = microTime(time.Now())
+			s.config.Status.Requests.RequestedTime = microTime(time.Now())
 			unless(nil)
 			w := s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())

@@ -81,7 +81,7 @@ func needsChanged() predicate.Predicate {
 				before.Generation != after.Generation ||
 				annotations.HasPaused(before) != annotations.HasPaused(after) ||
 				len(before.OwnerReferences) != len(after.OwnerReferences) ||
-				!before.Status.Boot.RequestedTime.Equal(after.Status.Boot.RequestedTime))
+				!before.Status.Requests.RequestedTime.Equal(after.Status.Requests.RequestedTime))
 		},
 	}
 }

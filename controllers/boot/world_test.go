@@ -201,10 +201,10 @@ func (w *world) sendRequest(ctx context.Context) (ctrl.Result, error) {
 		if prepared := c.Status.Boot.PreparedTime; prepared != nil && !at.After(prepared.Time) {
 			at = prepared.Add(time.Microsecond)
 		}
-		if first := c.Status.Boot.FirstRequestedTime; first == nil || c.Status.Boot.PreparedTime != nil && !first.After(c.Status.Boot.PreparedTime.Time) {
-			c.Status.Boot.FirstRequestedTime = microTime(at)
+		if first := c.Status.Requests.FirstRequestedTime; first == nil || c.Status.Boot.PreparedTime != nil && !first.After(c.Status.Boot.PreparedTime.Time) {
+			c.Status.Requests.FirstRequestedTime = microTime(at)
 		}
-		c.Status.Boot.RequestedTime = microTime(at)
+		c.Status.Requests.RequestedTime = microTime(at)
 	})
 	return w.reconcile(ctx)
 }

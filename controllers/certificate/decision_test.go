@@ -97,7 +97,7 @@ func readyCondition(status corev1.ConditionStatus, reason string) []corev1.NodeC
 
 // grantOtherKey records that a certificate for another key was approved some time ago.
 func grantOtherKey(f *facts, ago time.Duration) {
-	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
+	f.config.Status.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(f.now.Add(-ago)),
 	}
 }
@@ -146,7 +146,7 @@ var _ = Describe("A certificate signing request with a join credential", func() 
 			f.node.Status.Conditions = readyCondition(corev1.ConditionTrue, "KubeletReady")
 		}),
 		Entry("another key than that of an earlier join credential", approve, requested(), func(f *facts) {
-			f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
+			f.config.Status.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
 		}),
 		Entry("a Node with the API server's name", deny, requested(forNode("kubernetes.default.svc")), renameNode("kubernetes.default.svc")),
 		Entry("a Node with the name of the control plane endpoint", deny, requested(forNode("api.example.com")), renameNode("api.example.com")),

@@ -120,7 +120,7 @@ func FuzzDecide(f *testing.F) {
 			input.request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
 		}
 		if isSet(5) { // a kubelet uses a certificate for another key
-			input.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(input.now)}
+			input.config.Status.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(input.now)}
 			if input.node != nil {
 				input.node.Status.Conditions = readyCondition(corev1.ConditionTrue, "KubeletReady")
 			}

@@ -128,7 +128,7 @@ func (f facts) decideAdmitted() (verdict, string) {
 // is from a wrong clock.
 func lastContact(config *bootstrapv1.PoolbootConfig, now time.Time) time.Time {
 	last := config.CreationTimestamp.Time
-	for _, at := range []*metav1.MicroTime{config.Status.Boot.RequestedTime, config.Status.Boot.ServedTime} {
+	for _, at := range []*metav1.MicroTime{config.Status.Requests.RequestedTime, config.Status.Requests.ServedTime} {
 		if at != nil && at.After(last) && at.Time.Before(now.Add(relocationDelay)) {
 			last = at.Time
 		}

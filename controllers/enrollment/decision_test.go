@@ -38,7 +38,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 			},
 		}}
 		f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
-		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
+		f.config.Status.Requests.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		return f
 	}
 
@@ -91,11 +91,11 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("continues although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
 		Entry("counts as another host when it sends a request from another address", refuse, "another host with this name", func(f *facts) { f.request.Address = "192.0.2.8" }),
 		Entry("is the same host with a new address after a long silence", relocate, "", func(f *facts) {
-			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
+			f.request.Address, f.config.Status.Requests.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 		}),
 		Entry("is not silent while it installs what it was served", refuse, "another host with this name", func(f *facts) {
-			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
-			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
+			f.request.Address, f.config.Status.Requests.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
+			f.config.Status.Requests.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		}),
 		Entry("is refused when a host with its name has joined", refuse, "has joined", func(f *facts) {
 			f.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
@@ -111,7 +111,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 
 	DescribeTable("has its last contact when it sent a request, unless only a wrong clock explains that time:", func(asked, heard time.Duration) {
 		f := known()
-		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
+		f.config.Status.Requests.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
 		Expect(lastContact(f.config, now)).To(BeTemporally("==", now.Add(heard)))
 	},
 		Entry("a minute ago", -time.Minute, -time.Minute),

@@ -44,7 +44,7 @@ type machineState struct {
 func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	inPool := record.IsNodeInPool(c)
 	state := machineState{
-		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
+		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
 		unavailable: c.Status.Update.UnavailableReason,
 	}

@@ -178,7 +178,7 @@ func file(path, content string) *runtime.RawExtension {
 func machine(name, role, configuration string, inPool bool) *bootstrapv1.PoolbootConfig {
 	c := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
-		Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: role, Configuration: bootstrapv1.ConfigurationReference{Name: configuration}},
+		Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: role, Boot: bootstrapv1.BootStatus{ServedConfiguration: bootstrapv1.ConfigurationReference{Name: configuration}}},
 	}
 	if inPool {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{

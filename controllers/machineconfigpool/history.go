@@ -130,10 +130,10 @@ func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	}
 	for i := range u.machines.Items {
 		c := &u.machines.Items[i]
-		if c.Status.Configuration.Name == "" && record.HasJoined(c) {
+		if c.Status.Boot.ServedConfiguration.Name == "" && record.HasJoined(c) {
 			return nil, false
 		}
-		names[c.Status.Configuration.Name], names[c.Status.Update.Desired.Name] = true, true
+		names[c.Status.Boot.ServedConfiguration.Name], names[c.Status.Update.Desired.Name] = true, true
 	}
 	return names, true
 }

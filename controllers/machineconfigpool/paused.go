@@ -38,7 +38,7 @@ func (s *scope) configurationAtPause() string {
 	}
 	runs, changes := map[string]int{}, map[string]int{}
 	for i := range s.machines {
-		runs[s.machines[i].Status.Configuration.Name]++
+		runs[s.machines[i].Status.Boot.ServedConfiguration.Name]++
 		changes[changesTo(&s.machines[i])]++
 	}
 	var earlier []poolv1.MachineConfig
@@ -64,7 +64,7 @@ func (s *scope) configurationAtPause() string {
 // that has begun its update completes it during a pause.
 func changesTo(c *bootstrapv1.PoolbootConfig) string {
 	desired := c.Status.Update.Desired.Name
-	if c.Status.Update.DesiredRevision == "" || desired == c.Status.Configuration.Name || phaseOf(c) == stopped {
+	if c.Status.Update.DesiredRevision == "" || desired == c.Status.Boot.ServedConfiguration.Name || phaseOf(c) == stopped {
 		return ""
 	}
 	return desired

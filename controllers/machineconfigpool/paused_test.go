@@ -317,7 +317,7 @@ var _ = Describe("A paused pool", func() {
 			Expect(p.Status.Configuration).To(BeZero())
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "set spec.paused to false"))
 
-			m.Status.PoolRole, m.Status.Configuration.Name = "infra", old
+			m.Status.PoolRole, m.Status.Boot.ServedConfiguration.Name = "infra", old
 			Expect(s.Status().Update(ctx(), m)).To(Succeed())
 			Expect(handsOut()).To(Equal(old))
 		})

@@ -27,7 +27,7 @@ var _ = Describe("The prediction of a pool", func() {
 	runs := func(name, configuration string) {
 		GinkgoHelper()
 		c := follower(name, bootstrapv1.UpdateWaitingReason)
-		c.Status.Configuration.Name = configuration
+		c.Status.Boot.ServedConfiguration.Name = configuration
 		Expect(s.Create(ctx(), c)).To(Succeed())
 	}
 	// change renders another config with these MachineConfigs.

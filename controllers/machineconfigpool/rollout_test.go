@@ -54,7 +54,7 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
 		setPhase(c, reason)
 		if reason == bootstrapv1.UpdateDoneReason {
-			c.Status.Configuration.Name = s.pool("infra").Status.Configuration.Name
+			c.Status.Boot.ServedConfiguration.Name = s.pool("infra").Status.Configuration.Name
 		}
 		Expect(s.Status().Update(ctx(), c)).To(Succeed())
 		return s.reconcile("infra")

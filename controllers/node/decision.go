@@ -196,7 +196,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 	}
 
 	d := &decision{node: node, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}}
-	if f.config.Status.Configuration.Name == "" {
+	if f.config.Status.Boot.ServedConfiguration.Name == "" {
 		d.record.configuration = bootedWith(node)
 	}
 	if !record.HasNode(f.config) {
@@ -249,7 +249,7 @@ func restore(node *corev1.Node, f facts) error {
 	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
 	registration.AddTaints(node, nodev1.CoreTaints(f.config.Spec.Node.Taints))
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
-	if booted := f.config.Status.Configuration.Name; booted != "" && node.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
+	if booted := f.config.Status.Boot.ServedConfiguration.Name; booted != "" && node.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, booted)
 	}
 	return nil
@@ -258,7 +258,7 @@ func restore(node *corev1.Node, f facts) error {
 // removeOutdatedLabels removes labels that a kubelet sets when it registers, because they are in its flags since its
 // host booted into an earlier pool, where the recorded pool has other values. No user has set them on this Node.
 func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts) {
-	booted := pool.OfRendered(f.pools, f.config.Status.Configuration.Name)
+	booted := pool.OfRendered(f.pools, f.config.Status.Boot.ServedConfiguration.Name)
 	if booted == nil || booted.Spec.PoolRole == f.config.Status.PoolRole {
 		return
 	}

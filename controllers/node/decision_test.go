@@ -64,11 +64,10 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 		},
 		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Node: nodev1.NodeSettings{Labels: map[string]string{"example.com/rack": "r1"}}}},
 		Status: bootstrapv1.PoolbootConfigStatus{
-			PoolRole:      "infra",
-			Configuration: bootstrapv1.ConfigurationReference{Name: "rendered-infra-0"},
-			HostRef:       bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
-			NodeRef:       bootstrapv1.NodeReference{Name: name, UID: oldUID},
-			Boot:          bootstrapv1.BootStatus{CredentialID: "abcdef"},
+			PoolRole: "infra",
+			HostRef:  bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
+			NodeRef:  bootstrapv1.NodeReference{Name: name, UID: oldUID},
+			Boot:     bootstrapv1.BootStatus{CredentialID: "abcdef", ServedConfiguration: bootstrapv1.ConfigurationReference{Name: "rendered-infra-0"}},
 		},
 	}
 }
@@ -145,7 +144,7 @@ var _ = Describe("The decision about a Node", func() {
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason})
 	}
 	beingPrepared := func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.Boot = bootstrapv1.BootStatus{RequestedTime: &metav1.MicroTime{Time: time.Now()}}
+		config.Status.Boot, config.Status.Requests.RequestedTime = bootstrapv1.BootStatus{}, &metav1.MicroTime{Time: time.Now()}
 	}
 	annotated := func(owner string) func(*corev1.Node) {
 		return func(node *corev1.Node) { node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: owner} }
@@ -304,7 +303,7 @@ var _ = Describe("The decision about a Node", func() {
 
 	It("removes, once, the labels of the pool that the host booted into if the flags of a kubelet that registered again set them", func() {
 		moved := []any{revoked, bare, ready, func(f *facts) {
-			f.config.Status.Configuration.Name = "rendered-edge-0"
+			f.config.Status.Boot.ServedConfiguration.Name = "rendered-edge-0"
 			f.pools[2].Spec.Node.Labels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 			f.node.Labels = map[string]string{poolv1.NodePoolLabel: "edge", "example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 		}}
@@ -366,7 +365,7 @@ var _ = Describe("The decision about a Node", func() {
 
 	It("restores a lost record from the Node", func() {
 		lost := func(config *bootstrapv1.PoolbootConfig) {
-			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
+			config.Status.PoolRole, config.Status.Boot.ServedConfiguration.Name = "worker", ""
 		}
 		d := decide(situation(ready, noRecord, lost))
 		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0", derived: map[string]string{}}))

@@ -75,11 +75,11 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 			h.Node.Name, remedy.Renew(h.Config))
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
-			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), bootstrapv1.NodeInPoolCondition)
+			h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), bootstrapv1.NodeInPoolCondition)
 	case strings.Contains(h.Report.Reason, agentv1.CertificateNotAccepted) && (h.Progress() == rollout.Unknown || h.Progress() == rollout.Done):
 		return h.notAccepted(o)
 	case h.Told() != h.Desired() && hold != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), hold)
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), hold)
 	case h.Told() != h.Desired() || h.Desired() == "":
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
@@ -150,7 +150,7 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 // stopped returns the condition of a host whose update failed, or is not possible. hold is why it begins no other one
 // now, or "".
 func (h *host) stopped(hold string) *metav1.Condition {
-	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Configuration.Name
+	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Boot.ServedConfiguration.Name
 	if hold != "" {
 		hold = ". It begins no other update now, because " + hold
 	}

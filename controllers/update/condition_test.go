@@ -94,7 +94,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	}, metav1.ConditionFalse, "Waiting", "set spec.paused of MachineConfigPool worker to false"),
 	Entry("a paused pool that did not tell it yet", func(h *host, o *outcome) {
 		h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision
-		h.Config.Status.Configuration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
+		h.Config.Status.Boot.ServedConfiguration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
 	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-1", "set spec.paused of MachineConfigPool worker to false"),
 	Entry("labels of no pool", func(h *host, _ *outcome) { h.Follows = "" },
 		metav1.ConditionFalse, "Waiting", "follows no pool until its labels name one", "NodeInPool"),

@@ -56,7 +56,7 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 		Pool:           *in.pool,
 		Pools:          in.pools,
 		Config:         h.Config,
-		RenderedConfig: cmp.Or(h.Config.Status.Configuration.Name, in.pool.Status.Configuration.Name),
+		RenderedConfig: cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, in.pool.Status.Configuration.Name),
 		SyncedLabels:   r.SyncedLabels,
 
 		CloudProviderSource: cloudProviderSource,
@@ -92,11 +92,11 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 // rendered config can be gone, because the host has it already.
 func (r *Reconciler) cloudProviderOf(ctx context.Context, h *host) (string, error) {
 	source, err := join.FindExternalCloudProvider(h.Config)
-	if err != nil || source != "" || h.Config.Status.Configuration.Name == "" {
+	if err != nil || source != "" || h.Config.Status.Boot.ServedConfiguration.Name == "" {
 		return source, err
 	}
 	rendered := &poolv1.MachineConfig{}
-	key := client.ObjectKey{Namespace: h.Config.Namespace, Name: h.Config.Status.Configuration.Name}
+	key := client.ObjectKey{Namespace: h.Config.Namespace, Name: h.Config.Status.Boot.ServedConfiguration.Name}
 	if err := r.Client.Get(ctx, key, rendered); apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {

@@ -142,7 +142,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
 		Expect(w.machine(ctx, 0).Annotations).NotTo(HaveKey(clusterv1.MachineSkipRemediationAnnotation))
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 	})
 })
 
@@ -168,7 +168,7 @@ var _ = Describe("After the restore of a backup of the management cluster", func
 		w.settle(ctx)
 		for i := range 2 {
 			Expect(w.config(ctx, i).Status.Update.DesiredRevision).To(Equal(revisionOf(i, "rendered-worker-2")))
-			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+			Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 		}
 	})
 })

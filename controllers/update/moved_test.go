@@ -51,7 +51,7 @@ func (w *world) recordMoved(ctx context.Context, i int) {
 	config, node := w.config(ctx, i), w.node(ctx, i)
 	config.Status.PoolRole = poolv1.RoleWorker
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
-	config.Status.Configuration.Name = "rendered-worker-1"
+	config.Status.Boot.ServedConfiguration.Name = "rendered-worker-1"
 	Expect(w.management.Status().Update(ctx, config)).To(Succeed())
 }
 

@@ -20,8 +20,8 @@ import (
 
 // isRegistrationRequested reports whether a host that starts again waits for its Node.
 func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
-	update := config.Status.Update
-	return update.RegistrationRequestedTime != nil && (update.RegisteredTime == nil || update.RegisteredTime.Before(update.RegistrationRequestedTime))
+	requested, registered := config.Status.Requests.RegistrationRequestedTime, config.Status.Update.RegisteredTime
+	return requested != nil && (registered == nil || registered.Before(requested))
 }
 
 // register answers the request of a host that starts again: the Node exists, with the labels and taints of the
@@ -31,7 +31,7 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 // The answer is for the request that was known before the Node was read, and for no later one: the Node can have been
 // deleted in between, while the host was off. So the recorded time is that of the request.
 func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) error {
-	requested := *h.Config.Status.Update.RegistrationRequestedTime
+	requested := *h.Config.Status.Requests.RegistrationRequestedTime
 	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ var _ = Describe("A host that asks for its Node before its kubelet starts", func
 	ask := func(ctx context.Context, w *world, at metav1.MicroTime) {
 		GinkgoHelper()
 		config := w.config(ctx, 0)
-		config.Status.Update.RegistrationRequestedTime = &at
+		config.Status.Requests.RegistrationRequestedTime = &at
 		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
 	}
 	deleteNode := func(ctx context.Context, w *world) {

@@ -85,10 +85,10 @@ var _ = Describe("A rollout", func() {
 			w.settle(ctx)
 			Expect(w.told(ctx)).To(Equal([]int{i}))
 			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(i, "rendered-worker-2")))
-			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+			Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-1"))
 			w.complete(ctx, i)
 			w.settle(ctx)
-			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+			Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-worker-2"))
 			Expect(w.updated(ctx, i)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", bootstrapv1.UpdateDoneReason)))
 		}
@@ -277,7 +277,7 @@ var _ = Describe("A rollout", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.UpdateDegradedReason),
 			HaveField("Message", And(ContainSubstring("chronyd.service failed"), ContainSubstring("rendered-worker-2"), ContainSubstring("runs rendered-worker-1")))))
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-1"))
 
 		w.render(ctx, "rendered-worker-3")
 		w.settle(ctx)

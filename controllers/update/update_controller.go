@@ -363,7 +363,7 @@ func (r *Reconciler) storeClientCA(ctx context.Context, config *bootstrapv1.Pool
 func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, o outcome) error {
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
-		h.Config.Status.Configuration = h.Config.Status.Update.Desired
+		h.Config.Status.Boot.ServedConfiguration = h.Config.Status.Update.Desired
 	}
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)

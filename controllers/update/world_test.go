@@ -160,7 +160,7 @@ func newObjects(name string) (*bootstrapv1.PoolbootConfig, *clusterv1.Machine, *
 	config.UID = types.UID(name + "-config")
 	config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-machine")}}
 	record.RevokeToken(config)
-	config.Status.PoolRole, config.Status.Configuration.Name = poolv1.RoleWorker, "rendered-worker-1"
+	config.Status.PoolRole, config.Status.Boot.ServedConfiguration.Name = poolv1.RoleWorker, "rendered-worker-1"
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: name, UID: name + "-node"}
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: clusterKey.Namespace, Name: name, UID: types.UID(name + "-machine"), Labels: map[string]string{clusterv1.ClusterNameLabel: clusterKey.Name},

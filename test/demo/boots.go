@@ -87,7 +87,7 @@ func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
 		count := map[string]int{}
 		for _, b := range boots {
 			count["host"] += one(b.config.Status.HostRef.IsDefined())
-			count["served"] += one(b.config.Status.Boot.ServedTime != nil)
+			count["served"] += one(b.config.Status.Requests.ServedTime != nil)
 			count["ready"] += one(b.node != nil && util.IsNodeReady(b.node))
 			count["done"] += one(b.done())
 		}

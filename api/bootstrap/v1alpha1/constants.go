@@ -64,7 +64,7 @@ const (
 
 // DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It
 // is metadata of the Secret itself, so that a crash or clusterctl move can't separate it from the content.
-const DataSecretPoolAnnotation = "poolboot.io/pool-role"
+const DataSecretPoolAnnotation = "poolboot.io/data-for-pool"
 
 // Overlay Secrets hold the configuration of one machine. They are created in the config server's namespace when the
 // host requests its configuration.

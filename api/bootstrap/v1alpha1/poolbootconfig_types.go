@@ -159,10 +159,6 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	FallbackPoolRole string `json:"fallbackPoolRole,omitempty"`
 
-	// configuration is the rendered config that the host was served.
-	// +optional
-	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`
-
 	// hostRef is the BareMetalHost that the Machine runs on. Before that host requests its configuration, it is the one
 	// that the infrastructure provider chose.
 	// +optional
@@ -188,6 +184,23 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key must have at most 317 characters, and a value at most 63"
 	DerivedNodeLabels map[string]string `json:"derivedNodeLabels,omitempty"`
 
+	// requests is what the config server records about the requests of the host.
+	// +optional
+	Requests HostRequests `json:"requests,omitempty,omitzero"`
+
+	// reportedAddresses are the addresses in requests.addresses that were reported by an event, because they are not
+	// the first one, or because the token is not bound to them.
+	// +optional
+	// +listType=map
+	// +listMapKey=address
+	// +kubebuilder:validation:MaxItems=16
+	ReportedAddresses []ReportedAddress `json:"reportedAddresses,omitempty"`
+
+	// certificate is the kubelet's client certificate for which a join credential was last used. Each credential
+	// obtains one certificate.
+	// +optional
+	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
+
 	// boot is the timeline of the host's boot.
 	// +optional
 	Boot BootStatus `json:"boot,omitempty,omitzero"`
@@ -211,8 +224,9 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostRef.name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="InPool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
-// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="UpdatedReason",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfig struct {
 	metav1.TypeMeta `json:",inline"`

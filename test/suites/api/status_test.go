@@ -41,6 +41,8 @@ var _ = DescribeTable("A status is refused with", func(ctx SpecContext, kind, st
 	Entry("a host without a UID", "PoolbootConfig", `{hostRef: {name: edge-1, namespace: metal}}`, "status.hostRef.uid", "Required"),
 	Entry("an invalid Node name", "PoolbootConfig", `{nodeRef: {name: a..b, uid: "1"}}`, "status.nodeRef.name", "lowercase RFC 1123 subdomain"),
 	Entry("an invalid address of a host", "PoolbootConfig", `{hostAddresses: [192.0.2.7, 192.0.2.256]}`, "status.hostAddresses", "IP address"),
+	Entry("a reported address that is none", "PoolbootConfig", `{reportedAddresses: [{address: rack1-u12, firstUsedTime: "2026-01-01T00:00:00.000000Z"}]}`,
+		"status.reportedAddresses[0].address", "must be an IP address"),
 	Entry("a derived label whose value is too long", "PoolbootConfig", fmt.Sprintf(`{derivedNodeLabels: {a: %s}}`, strings.Repeat("a", 64)), "status.derivedNodeLabels", "a value at most 63"),
 	Entry("a credential ID that is not the ID of a bootstrap token", "PoolbootConfig", `{boot: {credentialID: abc}}`, "status.boot.credentialID", "at least 6 chars"),
 )

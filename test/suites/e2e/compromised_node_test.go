@@ -165,7 +165,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		rendered := func(of *bootstrapv1.PoolbootConfig, token string) ignition.Pointer {
 			u, err := url.Parse(mine.URL)
 			Expect(err).NotTo(HaveOccurred())
-			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Configuration.Name
+			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Boot.ServedConfiguration.Name
 			u.RawQuery = url.Values{"config": {of.Name}, "pointer": {of.Annotations[bootstrapv1.PointerIDAnnotation]}}.Encode()
 			return ignition.Pointer{URL: u.String(), Token: token, CA: mine.CA}
 		}

@@ -70,7 +70,7 @@ var _ = Describe("A host that gets an agent", func() {
 		first, err := assignment.Read(document)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.Node).To(Equal(config.Status.NodeRef.Name))
-		Expect(first.Config.Name).To(Equal(config.Status.Configuration.Name))
+		Expect(first.Config.Name).To(Equal(config.Status.Boot.ServedConfiguration.Name))
 		machine, err := ignition.Parse(first.Machine)
 		Expect(err).NotTo(HaveOccurred())
 		for _, name := range []string{ignition.KubeletEnvPath, assignment.SettingsPath} {

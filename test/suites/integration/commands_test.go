@@ -173,7 +173,7 @@ spec:
 			Expect(shell.code).To(BeZero(), "%s: %s", shown.line, printed)
 		}
 		Eventually(ctx, reason).Should(Equal(bootstrapv1.IgnitionFailedReason))
-		Expect(config.Status.Boot.IgnitionFailure).To(And(HaveField("Stage", "files"), HaveField("Log", "failed to write /etc/infratest: no space left on device")))
+		Expect(config.Status.Requests.IgnitionFailure).To(And(HaveField("Stage", "files"), HaveField("Log", "failed to write /etc/infratest: no space left on device")))
 		Expect(conditions.GetReason(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.IgnitionFailedReason))
 		Eventually(ctx, func() string {
 			return shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)

@@ -81,13 +81,13 @@ spec:
 		Expect(shell.code).To(Equal(1), shown)
 		Expect(shown).To(And(
 			HavePrefix("MachineConfigPool "+t.Namespace+"/infra (Cluster "+t.Namespace+")\n"),
-			ContainSubstring("config:   "+config.Status.Configuration.Name+" -> rendered-infra-"),
+			ContainSubstring("config:   "+config.Status.Boot.ServedConfiguration.Name+" -> rendered-infra-"),
 			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.NodeRef.Name+"\n"),
 			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+changed\n"), Not(ContainSubstring("/worker (Cluster"))))
 
 		rendered := shell.run(ctx, "kubectl poolboot render --live --pool infra -n "+t.Namespace)
 		Expect(shell.code).To(BeZero(), rendered)
-		Expect(rendered).To(ContainSubstring(config.Status.Configuration.Name))
+		Expect(rendered).To(ContainSubstring(config.Status.Boot.ServedConfiguration.Name))
 		Expect(shell.run(ctx, "kubectl get pbpool,pbmconf -o yaml -n "+t.Namespace+" > all.yaml && kubectl poolboot render -f all.yaml --pool infra")).To(Equal(rendered))
 		Expect(shell.run(ctx, "kubectl poolboot __completeNoDesc boots -n "+t.Namespace+" ''")).To(HavePrefix(t.Machine(ctx, config).Name + "\n:4\n"))
 

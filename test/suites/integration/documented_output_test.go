@@ -74,7 +74,7 @@ func (s *documentedSite) waitForServed(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) (bool, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
-		return s.infra.Status.Boot.ServedTime != nil, err
+		return s.infra.Status.Requests.ServedTime != nil, err
 	}).Should(BeTrue())
 }
 
@@ -128,7 +128,7 @@ var _ = Describe("The documented output", func() {
 		// In the way of Ignition 2.27 on a host that has no such disk.
 		failure := "device unit dev-sda.device timeout"
 		before := s.infra.DeepCopy()
-		s.infra.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: metav1.NowMicro(), Stage: "disks",
+		s.infra.Status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: metav1.NowMicro(), Stage: "disks",
 			Log: "disks: createPartitions: op(1): [started]  waiting for devices [/dev/sda]\n" +
 				"disks: createPartitions: op(1): [failed]   waiting for devices [/dev/sda]: " + failure + "\n" +
 				"Ignition failed: create partitions failed: failed to wait on disks devs: " + failure}

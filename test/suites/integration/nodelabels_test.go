@@ -66,14 +66,14 @@ var _ = Describe("Derived labels", func() {
 		By("measuring the boot from the host's first request")
 		retried := func() (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.Boot.RequestedTime, err
+			return config.Status.Requests.RequestedTime, err
 		}
 		_, err = retried()
 		Expect(err).NotTo(HaveOccurred())
-		first := config.Status.Boot.FirstRequestedTime
+		first := config.Status.Requests.FirstRequestedTime
 		Expect(first).NotTo(BeNil())
 		Eventually(ctx, retried).Should(HaveField("Time", BeTemporally(">", first.Time)))
-		Expect(config.Status.Boot.FirstRequestedTime).To(Equal(first))
+		Expect(config.Status.Requests.FirstRequestedTime).To(Equal(first))
 		stage, since := record.StageOf(config)
 		Expect(stage).To(Equal(record.StagePreparing))
 		Expect(since).To(BeTemporally("==", first.Time))

@@ -82,7 +82,7 @@ var _ = Describe("A paused pool", func() {
 		t.AddHost(ctx, t.HostName(1))
 		Eventually(ctx, func() (booted []string) {
 			for _, config := range t.Configs(ctx, "infra") {
-				booted = append(booted, config.Status.Configuration.Name)
+				booted = append(booted, config.Status.Boot.ServedConfiguration.Name)
 			}
 			return booted
 		}).Should(Equal([]string{current, current}))

@@ -55,7 +55,7 @@ var _ = It("Labels of BareMetalHosts provide the racks: their Nodes have them fr
 	Eventually(ctx, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
 		return infra.Status.Configuration.Name, err
-	}).ShouldNot(Equal(configs[0].Status.Configuration.Name))
+	}).ShouldNot(Equal(configs[0].Status.Boot.ServedConfiguration.Name))
 	for i := range configs {
 		Eventually(ctx, t.Condition(&configs[i], bootstrapv1.UpdatedCondition)).Should(HavePrefix("True Done: Node " + configs[i].Status.NodeRef.Name + " runs " + infra.Status.Configuration.Name))
 	}

@@ -144,7 +144,7 @@ var _ = Describe("Rendered configs", func() {
 			g.Expect(host()).To(Succeed())
 		}).WithPolling(20 * time.Millisecond).Should(Succeed())
 		Expect(deletions).To(BeNumerically(">", 3))
-		Expect(config.Status.Configuration.Name).To(Equal(name))
+		Expect(config.Status.Boot.ServedConfiguration.Name).To(Equal(name))
 
 		By("reporting further deletions as a series of one event")
 		Eventually(ctx, func() ([]eventsv1.Event, error) {

@@ -182,7 +182,7 @@ var _ = Describe("Hosts with agents", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: hosts, Labels: infraLabels})
 		nodes := joinHosts(ctx, t, "infra", hosts)
 		configs := t.Configs(ctx, "infra")
-		before := configs[0].Status.Configuration.Name
+		before := configs[0].Status.Boot.ServedConfiguration.Name
 		for _, name := range nodes {
 			Expect(toldRevisions(history, name)).To(HaveLen(1), "what a host should run does not change because it joined")
 		}
@@ -223,7 +223,7 @@ var _ = Describe("Hosts with agents", func() {
 		Expect(lab.WorkloadClient.Delete(ctx, attachment)).To(Succeed())
 		for i := range configs {
 			Eventually(ctx, t.Condition(&configs[i], bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("True Done"), ContainSubstring(infra.Status.Configuration.Name)))
-			Expect(configs[i].Status.Configuration.Name).To(Equal(infra.Status.Configuration.Name))
+			Expect(configs[i].Status.Boot.ServedConfiguration.Name).To(Equal(infra.Status.Configuration.Name))
 			node := t.Node(ctx, &configs[i])
 			Expect(node.Spec.Unschedulable).To(BeFalse())
 			Expect(node.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, infra.Status.Configuration.Name))
@@ -289,7 +289,7 @@ var _ = Describe("Hosts with agents", func() {
 
 		before := config.DeepCopy()
 		requested := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // as it is stored
-		config.Status.Update.RegistrationRequestedTime = &requested
+		config.Status.Requests.RegistrationRequestedTime = &requested
 		Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, func() (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)

@@ -44,7 +44,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		})
 
 		It("sees since when the host is blocked, independently of its retries", func() {
-			getRequestedTime := func() string { return getField("{.status.boot.requestedTime}", "poolbootconfig", machine) }
+			getRequestedTime := func() string { return getField("{.status.requests.requestedTime}", "poolbootconfig", machine) }
 			first, since := getRequestedTime(), getBoot(machine).Since
 			Expect(first).NotTo(BeEmpty())
 			Eventually(getRequestedTime).ShouldNot(Equal(first), "the host retries")

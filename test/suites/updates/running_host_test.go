@@ -105,7 +105,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		for _, f := range hosts {
 			Eventually(ctx, func() (string, error) {
 				err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(f.config), f.config)
-				return f.config.Status.Configuration.Name, err
+				return f.config.Status.Boot.ServedConfiguration.Name, err
 			}).Should(Equal(name), f.Name())
 			Eventually(ctx, updated(f)).Should(HavePrefix("True"), f.Name())
 		}
@@ -289,7 +289,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Eventually(ctx, func() bool { return util.IsNodeReady(t.Node(ctx, failed.config)) }).Should(BeTrue())
 		for _, f := range hosts {
 			if f != failed {
-				Expect(f.config.Status.Configuration.Name).To(Equal(before))
+				Expect(f.config.Status.Boot.ServedConfiguration.Name).To(Equal(before))
 				Expect(f.config.Status.Update.Desired.Name).To(Equal(before), "the failing host keeps its slot")
 			}
 		}
@@ -298,7 +298,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		configure(ctx, "")
 		for _, f := range hosts {
 			Eventually(ctx, updated(f)).Should(HavePrefix("True"))
-			Expect(f.config.Status.Configuration.Name).To(Equal(before), "the same content has the same name")
+			Expect(f.config.Status.Boot.ServedConfiguration.Name).To(Equal(before), "the same content has the same name")
 			Eventually(ctx, func() bool { return t.Node(ctx, f.config).Spec.Unschedulable }).Should(BeFalse())
 		}
 	}, SpecTimeout(8*time.Minute))

@@ -206,7 +206,7 @@ func newBoot(config *bootstrapv1.PoolbootConfig) boot {
 	b := boot{
 		Namespace: config.Namespace, Machine: record.MachineName(config), PoolbootConfig: config.Name,
 		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,
-		Pool: config.Status.PoolRole, Configuration: config.Status.Configuration.Name, Addresses: ListAddresses(config),
+		Pool: config.Status.PoolRole, Configuration: config.Status.Boot.ServedConfiguration.Name, Addresses: ListAddresses(config),
 		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),
 	}
 	b.Stage, b.Since = record.StageOf(config)

@@ -82,7 +82,7 @@ $`))
 			}
 			host := clitest.PoolbootConfig("infra", name, "node-"+name)
 			record.RevokeToken(host)
-			host.Status.Configuration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
+			host.Status.Boot.ServedConfiguration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
 			objects = append(objects, host)
 		}
 		agentless := clitest.PoolbootConfig("infra", "agentless", "node-agentless")

@@ -194,7 +194,9 @@ func (d *difference) predict(o objects) {
 			continue
 		}
 		d.effects[c.Name] = unknownEffect
-		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == c.Status.Configuration.Name })
+		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool {
+			return rendered.Name == c.Status.Boot.ServedConfiguration.Name
+		})
 		if at < 0 {
 			continue
 		}

@@ -122,7 +122,7 @@ var _ = Describe("explain machine and explain node", func() {
 
 	DescribeTable("print the configs of the host and its pool, and what to do when they differ",
 		func(runs string, code int, todo ...string) {
-			config.Status.Configuration.Name = runs
+			config.Status.Boot.ServedConfiguration.Name = runs
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
 			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 			Expect(r.Code).To(Equal(code), r.ErrOut)
@@ -139,7 +139,7 @@ var _ = Describe("explain machine and explain node", func() {
 
 	DescribeTable("print how far the update of a host with an agent is, and what to do only if it cannot continue",
 		func(reason, message string, code int, todo ...any) {
-			config.Status.Configuration.Name = "rendered-infra-" + strings.Repeat("b", 32)
+			config.Status.Boot.ServedConfiguration.Name = "rendered-infra-" + strings.Repeat("b", 32)
 			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"

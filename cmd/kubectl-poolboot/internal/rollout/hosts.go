@@ -42,7 +42,7 @@ type hostStatus struct {
 
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) hostStatus {
-	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Configuration.Name, Desired: p.Status.Configuration.Name,
+	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
 		Agent: config.Status.Update.AgentVersion}
 	switch {
 	case config.Status.HostRef.IsDefined():

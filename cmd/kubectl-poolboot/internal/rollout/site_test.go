@@ -86,7 +86,7 @@ func newHost(name, runs, told string, status metav1.ConditionStatus, reason, mes
 	record.RevokeToken(config)
 	config.Status.NodeRef.UID = "uid-" + name
 	config.Status.HostRef = bootstrapv1.HostReference{Namespace: "edge", Name: "bmh-" + name, UID: "1"}
-	config.Status.Configuration.Name = runs
+	config.Status.Boot.ServedConfiguration.Name = runs
 	config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = told, revisions[told]
 	setUpdated(config, status, reason, message)
 	return config
@@ -106,7 +106,7 @@ func nodeOf(config *bootstrapv1.PoolbootConfig) *corev1.Node {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(config.Status.NodeRef.UID), CreationTimestamp: metav1.NewTime(time.Unix(int64(name[len(name)-1]), 0)),
 		Labels: map[string]string{"node-role.kubernetes.io/infra": ""}, Annotations: map[string]string{
-			agentv1.BegunAnnotation: config.Status.Update.DesiredRevision, agentv1.DesiredAnnotation: config.Status.Update.DesiredRevision, agentv1.CurrentAnnotation: revisions[config.Status.Configuration.Name],
+			agentv1.BegunAnnotation: config.Status.Update.DesiredRevision, agentv1.DesiredAnnotation: config.Status.Update.DesiredRevision, agentv1.CurrentAnnotation: revisions[config.Status.Boot.ServedConfiguration.Name],
 			agentv1.TargetAnnotation: config.Status.Update.DesiredRevision, agentv1.StateAnnotation: state, agentv1.AgentAnnotation: "v1",
 		}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
