@@ -99,7 +99,7 @@ var _ = Describe("Guard", func() {
 		Entry("Poolboot's units as a file", fileWith("/etc/systemd/system/poolboot-join.service", "[Unit]"), "storage.files[0].contents", "reserved for Poolboot"),
 		Entry("a drop-in of Poolboot's units", fileWith("/etc/systemd/system/poolboot-join.service.d/1.conf", "[Unit]"), "storage.files[0].contents", "reserved for Poolboot"),
 
-		Entry("--node-labels in a drop-in", dropin("kubelet.service", "[Service]\nEnvironment=\"A=--node-labels=a=b\""), "systemd.units[0].dropins[0].contents", "the kubelet flag --node-labels is reserved for Poolboot: set nodeLabels"),
+		Entry("--node-labels in a drop-in", dropin("kubelet.service", "[Service]\nEnvironment=\"A=--node-labels=a=b\""), "systemd.units[0].dropins[0].contents", "the kubelet flag --node-labels is reserved for Poolboot: set spec.node.labels"),
 		Entry("--hostname-override in a unit", unit(`{"name":"a.service","contents":"[Service]\nExecStart=/usr/bin/kubelet \\\n  --hostname-override=a"}`), "systemd.units[0].contents", "--hostname-override"),
 		Entry("--register-with-taints in an environment file", fileWith("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=--register-with-taints=a=b:NoSchedule"), "storage.files[0].contents", "--register-with-taints"),
 		Entry("--provider_id, as the kubelet also takes it", fileWith("/etc/default/kubelet", "A=--provider_id=x"), "storage.files[0].contents", "--provider_id"),
