@@ -36,7 +36,7 @@ func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 		&bootstrapv1.PoolbootConfig{}:         byStatus,
 		&bootstrapv1.PoolbootConfigTemplate{}: {},
 		&poolv1.Enrollment{}:                  byStatus,
-		&poolv1.MachineConfig{}:               {},
+		&poolv1.MachineConfig{}:               byStatus,
 		&poolv1.MachineConfigPool{}:           byStatus,
 	}
 }
