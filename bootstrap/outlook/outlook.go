@@ -1,6 +1,7 @@
 // Package outlook has the outlook of every reason of a condition: whether the condition resolves on its own, or a
 // person must act. Controllers, the counts of pools and kubectl poolboot use this table. docs/conditions.md has the
-// same table, which make generate writes. The package is pure.
+// same table, which make generate writes. It also has what a user can do about a host, which depends on whether the
+// host has a Machine, an annotated BareMetalHost, or enrolled. The package is pure.
 package outlook
 
 import (

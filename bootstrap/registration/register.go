@@ -15,9 +15,9 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // providerIDPattern excludes the characters that need quotes in a systemd EnvironmentFile.
@@ -146,7 +146,7 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 // also match the selector of another pool.
 func checkPool(in Input, labels map[string]string, sources map[string][]string) error {
 	outside := func(why string) error {
-		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: remedy.Relabel(in.Config)}
+		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: outlook.HowToRelabel(in.Config)}
 	}
 	decision, err := pool.Decide(labels, in.Pools)
 	rejected := pool.FindRejection(in.Pool, labels)

@@ -13,7 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -130,9 +130,9 @@ var _ = Describe("The registration of a Node", func() {
 	})
 
 	DescribeTable("refuses a name that identifies something other than a Node", func(name string) {
-		in.NodeName, in.Cluster = name, identity.Cluster{Endpoints: []string{"api.example.com"}}
+		in.NodeName, in.Cluster = name, access.Cluster{Endpoints: []string{"api.example.com"}}
 		_, err := registration.Register(*in)
-		Expect(err).To(BeAssignableToTypeOf(&identity.NameError{}))
+		Expect(err).To(BeAssignableToTypeOf(&access.NameError{}))
 	},
 		Entry("a Machine called kubernetes", "kubernetes"),
 		Entry("the API server's Service", "kubernetes.default.svc"),

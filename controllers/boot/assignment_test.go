@@ -16,13 +16,13 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 // newOffer returns an agent for two architectures. The hashes have the first digits a and b.
-func newOffer() desired.Offer {
-	return desired.Offer{
+func newOffer() join.Offer {
+	return join.Offer{
 		ServerURL: "https://boot.example.com:9444",
 		Agent: assignment.Agent{Version: "v0.1.0", Oldest: "v0.1.0", SHA512: map[string]string{
 			"amd64": strings.Repeat("a", 128), "arm64": strings.Repeat("b", 128),
@@ -91,7 +91,7 @@ var _ = Describe("A host for which an agent is offered", func() {
 		Expect(agentHash(ctx, w)).To(Equal("b"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayAgentAnnotation, HavePrefix("bb")))
 
-		w.offered = desired.Offer{}
+		w.offered = join.Offer{}
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.overlays(ctx)[0].Annotations).NotTo(HaveKey(bootstrapv1.OverlayAgentAnnotation))
 	})
@@ -128,7 +128,7 @@ var _ = Describe("A host for which an agent is offered", func() {
 
 	It("gets nothing while the agent cannot be read", func(ctx SpecContext) {
 		w := s.world()
-		w.reconciler.Offer = func() (desired.Offer, error) { return desired.Offer{}, errors.New("no such file") }
+		w.reconciler.Offer = func() (join.Offer, error) { return join.Offer{}, errors.New("no such file") }
 		_, err := w.sendRequest(ctx)
 		Expect(err).To(MatchError(ContainSubstring("no such file")))
 		Expect(w.overlays(ctx)).To(BeEmpty())

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -56,7 +56,7 @@ type Reconciler struct {
 	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
 	// Offer returns the agent that hosts get. If it is nil or returns no hashes, hosts get none.
-	Offer func() (desired.Offer, error)
+	Offer func() (join.Offer, error)
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.

@@ -20,7 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
@@ -112,7 +112,7 @@ func newPools() (pools []poolv1.MachineConfigPool) {
 var _ = Describe("A certificate signing request with a join credential", func() {
 	DescribeTable("is approved only for the recorded Node, and only while this Node is in its pool",
 		func(want verdict, request func() *certificatesv1.CertificateSigningRequest, change func(*facts)) {
-			f := facts{request: request(), config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: identity.Of(newCluster())}
+			f := facts{request: request(), config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: access.ClusterOf(newCluster())}
 			change(&f)
 			got, why := decideClient(f)
 			Expect(got).To(Equal(want), why)

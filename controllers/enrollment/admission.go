@@ -16,7 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -29,7 +29,7 @@ const action = "Enroll"
 func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.EnrollmentRequest) (keep bool, refused string, err error) {
 	name := request.Name
 	f := facts{namespace: s.enrollment.Namespace, name: name, request: request, spec: s.enrollment.Spec, admitted: s.enrollment.AdmittedNames(), tokenSHA256: s.token.sha256, obstacle: s.obstacle, now: s.now,
-		pointerID: enroll.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
+		pointerID: access.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
 	if s.target.Cluster != nil {
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.target.Cluster)
 		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.Client)

@@ -11,8 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
@@ -51,7 +50,7 @@ type facts struct {
 	admitted    []string
 	tokenSHA256 string
 	// cluster has the names and addresses of the workload cluster.
-	cluster identity.Cluster
+	cluster access.Cluster
 	// node is the Node with the name, nil if it does not exist or is unknown.
 	node *corev1.Node
 	// nodeUnknown is true if the Node could not be read.
@@ -73,7 +72,7 @@ func decideRequest(f facts) (verdict, string) {
 	if !f.now.Before(f.spec.ExpirationTime.Time) {
 		return refuse, "the token has expired"
 	}
-	if why := enroll.CheckName(f.spec.NamePattern, f.name); why != "" {
+	if why := access.CheckName(f.spec.NamePattern, f.name); why != "" {
 		return refuse, why
 	}
 	if err := f.cluster.CheckNodeName(f.name); err != nil {

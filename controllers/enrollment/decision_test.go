@@ -10,7 +10,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
@@ -68,7 +68,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("is refused with the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.NamePattern = "kubernetes.default.svc", "*" }),
 		Entry("is refused with the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.NamePattern = "localhost", "*" }),
 		Entry("is refused with the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
-			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
+			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", access.Cluster{Endpoints: []string{"API.site.example.com"}}
 		}),
 		Entry("is refused with the name of a Node that was not pre-registered", refuse, "Node edge-7 already exists", func(f *facts) { f.node = nodeOf("", "") }),
 		Entry("is refused with the name of a Node that was pre-registered for another PoolbootConfig", refuse, "already exists", func(f *facts) { f.node = nodeOf("site/other", "") }),

@@ -17,15 +17,14 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("An Enrollment", func() {
 	It("reports the hash of its token and the URL for requests, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
-		Expect(e.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token0)))
+		Expect(e.Status.TokenSHA256).To(Equal(access.Enrollment(key, "secret-uid").Hash(token0)))
 		Expect(e.Status.TokenSecretUID).To(Equal("secret-uid"))
 		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra/site/edge"))
 		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
@@ -50,7 +49,7 @@ var _ = Describe("An Enrollment", func() {
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
 		Expect(config.Annotations).To(Equal(map[string]string{
 			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
-			bootstrapv1.PointerIDAnnotation: enroll.PointerID("site", "edge", "edge-7"), bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
+			bootstrapv1.PointerIDAnnotation: access.PointerID("site", "edge", "edge-7"), bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
 		}))
 		Expect(w.receivedEvents()).To(HaveEach(And(ContainSubstring("host edge-7 with address 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token0)))))
 	})

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -53,7 +53,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv
 	}
 	newStatus.ObservedGeneration = s.enrollment.Generation
 	newStatus.UsedCount = new(int32(len(s.enrollment.AdmittedNames())))
-	newStatus.URL, newStatus.CertificateAuthority = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
+	newStatus.URL, newStatus.CertificateAuthority = access.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
 	meta.SetStatusCondition(&newStatus.Conditions, s.ready())
 	meta.SetStatusCondition(&newStatus.Conditions, s.notPaused)
 	written := s.enrollment.DeepCopy()

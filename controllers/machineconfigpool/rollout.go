@@ -13,7 +13,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
@@ -113,7 +112,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	hasBegun := func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" }
 	if s.pool.Spec.Updates.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
 		meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition) ||
-		maintenance.HoldOf(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
+		rollout.HoldOfWindow(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
 		s.cache.stuckSince = time.Time{}
 		return false
 	}
@@ -133,7 +132,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
 	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.Updates.FailureDomainLabel != ""
-	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || maintenance.HoldOf(p, time.Now()).Why != "" {
+	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || rollout.HoldOfWindow(p, time.Now()).Why != "" {
 		return nil
 	}
 	return n.unavailableNames()

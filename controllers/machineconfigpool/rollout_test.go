@@ -17,7 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -229,7 +229,7 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(Equal(maintenance.MaxWait))
+		Expect(result.RequeueAfter).To(Equal(rollout.MaxWait))
 		why := "; the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
 		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.UpdatingCondition} {
 			Expect(meta.FindStatusCondition(s.pool("infra").Status.Conditions, kind).Message).To(HaveSuffix(why))

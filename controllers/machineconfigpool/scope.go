@@ -12,9 +12,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -39,7 +39,7 @@ type scope struct {
 	// counted is the state of the Machines in the status.
 	counted counts
 	// hold is why the hosts that wait begin no update, if the status says it.
-	hold maintenance.Hold
+	hold rollout.Hold
 	// again is after which time the status can change without an event, or 0.
 	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // setStatus computes the whole status.
@@ -67,7 +67,7 @@ func (s *scope) setUpdated(n counts) {
 			message = n.blockedMessage() + message
 		}
 		if len(n.waiting) > 0 && !paused {
-			if s.hold = maintenance.HoldOf(s.pool, time.Now()); s.hold.Why != "" {
+			if s.hold = rollout.HoldOfWindow(s.pool, time.Now()); s.hold.Why != "" {
 				message += "; " + s.hold.Why
 			}
 		}

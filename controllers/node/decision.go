@@ -18,10 +18,10 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // facts are the input of a decision.
@@ -86,13 +86,13 @@ func decideNode(f facts) *decision {
 			"pre-registered Node %s does not exist: Poolboot creates the Node again as long as its host can join", recorded.Name)
 	case f.node == nil:
 		return notInPool(bootstrapv1.NodeMissingReason,
-			"Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, remedy.Remove(f.config))
+			"Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, outlook.HowToRemove(f.config))
 	case !recorded.IsDefined() && !registeredWithoutRecord(f) &&
 		(!record.IsNodeOf(f.node, f.config) || isFromPreviousInstall(f.node, f.config) || isBeingPrepared(f)):
 		return &decision{}
 	}
 	if why := otherOwner(f); why != "" {
-		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s does not belong to %s: %s", f.node.Name, remedy.OwnerOf(f.config), why)
+		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s does not belong to %s: %s", f.node.Name, outlook.OwnerOf(f.config), why)
 	}
 	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	node := f.node.DeepCopy()

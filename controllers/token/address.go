@@ -11,8 +11,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -96,7 +96,7 @@ func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, report 
 		// As the related object: otherwise the recorder counts the events on two addresses as one that is repeated.
 		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
 			Name: config.Name, UID: config.UID, FieldPath: "status.requests.addresses[" + address + "]"}
-		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if this is not an address of the host, another client has its token: %s", why, remedy.Rotate(config))
+		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if this is not an address of the host, another client has its token: %s", why, outlook.HowToRotate(config))
 	}
 }
 

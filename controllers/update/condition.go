@@ -12,10 +12,8 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 )
 
 // outcome is what the condition of a host depends on besides the host.
@@ -72,7 +70,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return h.notStarted(o)
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
-			h.Node.Name, remedy.Renew(h.Config))
+			h.Node.Name, outlook.HowToRenew(h.Config))
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
 			h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), bootstrapv1.NodeInPoolCondition)
@@ -156,7 +154,7 @@ func (h *host) stopped(hold string) *metav1.Condition {
 	}
 	if h.Report.State == agentv1.Unreconcilable {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s%s",
-			h.Node.Name, runs, desired, h.why(), remedy.Renew(h.Config), hold)
+			h.Node.Name, runs, desired, h.why(), outlook.HowToRenew(h.Config), hold)
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
 		"or change the annotation %s of the PoolbootConfig to try it again%s", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation, hold)
@@ -205,7 +203,7 @@ func (h *host) failed(err error) *metav1.Condition {
 	if errors.Is(err, errNothingToRun) {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s: %s", h.Node.Name, err)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.Node.Name, hoststate.Clean(err.Error(), agentv1.MaxReason))
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.Node.Name, rollout.Clean(err.Error(), agentv1.MaxReason))
 }
 
 // why returns the reason that the agent reports.
@@ -227,7 +225,7 @@ func (o outcome) limit() string {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
 	}
 	if len(o.in.pool.Spec.Updates.Gates) > 0 {
-		text += ", and its update gates must be open" + updategate.SeeCondition
+		text += ", and its update gates must be open" + rollout.SeeCondition
 	}
 	return text
 }

@@ -14,7 +14,6 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -29,7 +28,7 @@ const drainRetry = 20 * time.Second
 // mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun. It
 // waits longer while Cluster API works on the Machine.
 func (h *host) mustDrain() bool {
-	return h.Node != nil && h.MachineWork() == hoststate.NoMachineWork && h.Report.State == agentv1.Draining &&
+	return h.Node != nil && h.MachineWork() == rollout.NoMachineWork && h.Report.State == agentv1.Draining &&
 		h.Report.Target == h.Desired() && h.Report.Current != h.Desired() && h.Told() == h.Desired() &&
 		h.Node.Annotations[agentv1.BegunAnnotation] == h.Desired() && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired()
 }
@@ -83,7 +82,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 				remaining = fmt.Sprintf("The drain takes longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
 					"that remain, set spec.updates.drainTimeoutPolicy to Force. %s", d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, remaining)
 			}
-			return hoststate.Clean(remaining, agentv1.MaxReason), nil
+			return rollout.Clean(remaining, agentv1.MaxReason), nil
 		}
 	}
 	return d.detach(ctx, h, machine, pods.SkippedPods())
@@ -91,7 +90,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 
 // cordon cordons the Node, and records in the same write who did it and when the drain started.
 func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err error) {
-	return d.start(ctx, h, agentv1.DrainStartedAnnotation, hoststate.Cordon)
+	return d.start(ctx, h, agentv1.DrainStartedAnnotation, rollout.Cordon)
 }
 
 // start records in an annotation of the Node that something starts now, unless it has started. change can change the
@@ -129,7 +128,7 @@ func (d drainer) conclude(ctx context.Context, h *host) error {
 	}
 	node := h.Node.DeepCopy()
 	if !h.IsDeleting() && (h.Progress() == rollout.Done || h.Progress() == rollout.Failed) {
-		hoststate.EndUpdate(node)
+		rollout.EndUpdate(node)
 	}
 	if h.runsDesired() {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, h.Config.Status.Update.Desired.Name)

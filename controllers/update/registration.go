@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -85,7 +84,7 @@ func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, i
 		return err
 	}
 	node := registered.Node()
-	registration.AddTaints(node, readiness.Taints(rules, node))
+	registration.AddTaints(node, registration.ReadinessTaints(rules, node))
 	err = w.Create(ctx, node)
 	if apierrors.IsAlreadyExists(err) { // its kubelet was first, or it is another Node: it is read again
 		return errNodeAppeared

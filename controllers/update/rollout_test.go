@@ -19,7 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 func revisionOf(i int, rendered string) string {
@@ -155,7 +155,7 @@ var _ = Describe("A rollout", func() {
 		} {
 			result, err := reconcile()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(Equal(maintenance.MaxWait))
+			Expect(result.RequeueAfter).To(Equal(rollout.MaxWait))
 		}
 
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {

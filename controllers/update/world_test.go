@@ -30,7 +30,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
@@ -136,7 +136,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	clusters.RESTConfig = &rest.Config{Host: "https://site.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA of the cluster")}}
 	r := &Reconciler{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
-		Secrets: controllertest.NewCache(w.management), Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
+		Secrets: controllertest.NewCache(w.management), Offer: func() (join.Offer, error) { return join.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
 		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
 	}
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {

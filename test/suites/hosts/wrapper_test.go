@@ -22,7 +22,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -109,9 +108,9 @@ func newWrappedHost(ctx context.Context) (h *wrappedHost, name string) {
 	pools := []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}
 	reg, err := registration.Register(registration.Input{NodeName: p.node, Pool: h.ran, Pools: pools, Config: config, RenderedConfig: name})
 	Expect(err).NotTo(HaveOccurred())
-	machine, err := desired.Machine(desired.Input{Config: config, Pool: &h.ran, Pools: pools, Registration: reg,
+	machine, err := join.MachineOf(join.Input{Config: config, Pool: &h.ran, Pools: pools, Registration: reg,
 		Cluster: join.Cluster{Name: "edge", Server: "https://" + p.cluster.Endpoint, CA: p.cluster.CA},
-		Offer: desired.Offer{ServerURL: p.settings.Server, ServerCA: []byte(p.settings.CA),
+		Offer: join.Offer{ServerURL: p.settings.Server, ServerCA: []byte(p.settings.CA),
 			Agent: assignment.Agent{SHA512: map[string]string{runtime.GOARCH: fmt.Sprintf("%x", sha512.Sum512(p.program))}}},
 	}, runtime.GOARCH)
 	Expect(err).NotTo(HaveOccurred())

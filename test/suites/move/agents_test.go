@@ -17,7 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -53,7 +53,7 @@ func revisionsOf(ctx context.Context, s *site.Site, t *tenant.Tenant) map[string
 		configs := &bootstrapv1.PoolbootConfigList{}
 		g.Expect(s.ManagementClient.List(ctx, configs, client.InNamespace(t.Namespace))).To(Succeed())
 		for _, config := range configs.Items {
-			if hoststate.IsFollowed(&config) {
+			if rollout.IsFollowed(&config) {
 				g.Expect(conditions.IsTrue(&config, bootstrapv1.UpdatedCondition)).To(BeTrue(), config.Name)
 				revisions[config.Status.NodeRef.Name] = config.Status.Update.DesiredRevision
 			}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
@@ -87,8 +87,8 @@ var _ = Describe("enroll", func() {
 		for _, b := range clitest.ReadBlocks(sourcetree.Path("docs", "enroll.md")) {
 			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
 				secret, admits := parseObjects([]byte(b.Text))
-				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a published token must not be valid")
-				Expect(enroll.Check(admits.Spec)).To(Succeed())
+				Expect(access.EnrollmentToken(secret)).Error().To(HaveOccurred(), "a published token must not be valid")
+				Expect(access.CheckEnrollment(admits.Spec)).To(Succeed())
 				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
 				shown++
 			}

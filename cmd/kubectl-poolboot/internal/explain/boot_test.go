@@ -18,7 +18,7 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -177,7 +177,7 @@ var _ = Describe("explain machine and explain node", func() {
 	It("print which update gate a host waits for", func() {
 		config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,
-			Message: "Node infra-x7k2m waits" + updategate.SeeCondition})
+			Message: "Node infra-x7k2m waits" + rollout.SeeCondition})
 		infra += "  updates: {gates: [{name: storage}]}\nstatus: {conditions: [{type: UpdateGatesOpen, status: \"False\", message: the gate storage is closed}]}\n"
 		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Update).To(Equal("Waiting: Node infra-x7k2m waits, and the gate storage is closed"))

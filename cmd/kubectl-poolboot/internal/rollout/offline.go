@@ -15,10 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -153,12 +151,12 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 // holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:
 // the manager reads them, and reports a closed gate in the status of the pool.
 func holdOf(p *poolv1.MachineConfigPool) string {
-	return cmp.Or(maintenance.HoldOf(p, time.Now()).Why, updategate.HoldOf(p))
+	return cmp.Or(rollout.HoldOfWindow(p, time.Now()).Why, rollout.HoldOfGates(p))
 }
 
 // member is a host as the rollout decides about it.
 type member struct {
-	rollout.Host
+	rollout.Candidate
 	// isUnavailable is true if the host is unavailable, or can be at any time because of its update.
 	isUnavailable bool
 	// place is why the host takes a place of maxUnavailable, or "". Details and remedies follow ": " or ", so ".
@@ -171,9 +169,9 @@ type member struct {
 // failure domains, or "".
 func decide(members []member, limit int, hold, domain string) plan {
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
-	hosts := make([]rollout.Host, len(members))
+	hosts := make([]rollout.Candidate, len(members))
 	for i, m := range members {
-		hosts[i] = m.Host
+		hosts[i] = m.Candidate
 		if m.isUnavailable {
 			p.Unavailable = append(p.Unavailable, m.Name)
 		}
@@ -201,7 +199,7 @@ func otherDomains(members []member, p plan, of member, label string) string {
 	}
 	busy := map[string][]string{}
 	for _, m := range members {
-		if rollout.Count([]rollout.Host{m.Host}) > 0 {
+		if rollout.Count([]rollout.Candidate{m.Candidate}) > 0 {
 			busy[m.Domain] = append(busy[m.Domain], m.Name)
 		}
 	}
