@@ -200,6 +200,7 @@ const (
 	CertificateNotAcceptedReason = "CertificateNotAccepted"
 	UpdateFailingReason          = "UpdateFailing"
 	UnitsFailingReason           = "UnitsFailing"
+	ReportNotUnderstoodReason    = "ReportNotUnderstood"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the
