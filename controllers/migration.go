@@ -22,7 +22,7 @@ import (
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs;poolbootconfigtemplates,verbs=get;list;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=poolboot.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
-// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status;machineconfigpools/status,verbs=patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status;machineconfigpools/status;machineconfigs/status,verbs=patch
 
 // MigrationPhases are the valid values of Options.SkipCRDMigrationPhases.
 var MigrationPhases = []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -50,7 +51,7 @@ func (r *report) is(target string, state agentv1.State) bool {
 // annotations returns the annotations that the Node should have, "" for those that it should not have. An agent that
 // has just started does not know its state yet, and leaves the state that was reported last.
 func (a *Agent) annotations() map[string]string {
-	annotations := map[string]string{agentv1.CurrentAnnotation: a.journal.Current}
+	annotations := map[string]string{agentv1.ReportVersionAnnotation: strconv.Itoa(agentv1.ReportVersion), agentv1.CurrentAnnotation: a.journal.Current}
 	if a.Program != nil {
 		annotations[agentv1.AgentAnnotation], _, _ = a.Program.Running()
 	}

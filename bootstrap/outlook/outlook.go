@@ -96,6 +96,7 @@ var table = map[string]Outlook{
 	bootstrapv1.CertificateNotAcceptedReason:          NeedsPerson,
 	bootstrapv1.UpdateFailingReason:                   Retries,
 	bootstrapv1.UnitsFailingReason:                    NeedsPerson,
+	bootstrapv1.ReportNotUnderstoodReason:             NeedsPerson,
 
 	poolv1.AllHostsUpdatedReason:            Fine,
 	poolv1.HostsPendingReason:               Waits,

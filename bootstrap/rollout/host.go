@@ -155,7 +155,9 @@ func (h *Host) Told() string {
 }
 
 // HasAgent reports whether the host runs an agent, or did when it was told something.
-func (h *Host) HasAgent() bool { return h.Report.Version != "" || h.Desired() != "" }
+func (h *Host) HasAgent() bool {
+	return h.Report.Version != "" || h.Report.NotUnderstood != "" || h.Desired() != ""
+}
 
 // HasBegun reports whether the manager has begun an update of the host, which has not ended.
 func (h *Host) HasBegun() bool {
@@ -168,9 +170,10 @@ func (h *Host) IsOnlyClaimed() bool {
 }
 
 // Progress returns how far the host is with what it was told. A host in an update that the manager has not begun counts
-// as one that reports nothing: it can be unavailable, and it is not told more than others.
+// as one that reports nothing: it can be unavailable, and it is not told more than others. So does one whose report is
+// not understood, also if it was told nothing.
 func (h *Host) Progress() Progress {
-	if h.IsOnlyClaimed() {
+	if h.Report.NotUnderstood != "" || h.IsOnlyClaimed() {
 		return Unknown
 	}
 	return h.Report.Progress(h.Told())
@@ -239,7 +242,9 @@ func (h *Host) IsUntold() bool {
 
 // IsAdopting reports whether the agent has not adopted yet what its host booted with. It must not get another revision
 // before: the config server serves only one, and the agent begins with the one that Ignition wrote.
-func (h *Host) IsAdopting() bool { return h.Desired() != "" && h.Report.Current == "" }
+func (h *Host) IsAdopting() bool {
+	return h.Desired() != "" && h.Report.Current == "" && h.Report.NotUnderstood == ""
+}
 
 // IsLeaving reports whether the labels of the Node do not name the pool in which the host is recorded: they name
 // another one and the record follows in a moment, or they name none or several, and a user must correct them. The host
@@ -248,7 +253,7 @@ func (h *Host) IsLeaving() bool { return h.Node != nil && h.Follows != h.Config.
 
 // IsExcluded reports whether the host is left alone.
 func (h *Host) IsExcluded() bool {
-	return h.IsUnrecorded || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
+	return h.IsUnrecorded || h.Report.NotUnderstood != "" || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
 // ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known. A host whose

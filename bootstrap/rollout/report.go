@@ -1,12 +1,15 @@
 package rollout
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
@@ -15,6 +18,8 @@ import (
 
 // Report is what the agent of a host claims with the annotations of its Node.
 type Report struct {
+	// NotUnderstood is why the report is not understood and what to do, or "". It has only Version then.
+	NotUnderstood string
 	// Version is the version of the agent, or "" if the host runs none.
 	Version string
 	// Current is the revision that the host has. Target is the revision that State and Reason are about. Both are "" if
@@ -38,7 +43,8 @@ func IsRevision(text string) bool { return revisionPattern.MatchString(text) }
 // MaxVersion is the maximum size of the version of an agent in bytes.
 const MaxVersion = 64
 
-// ReportOf reads a report. It ignores what is malformed.
+// ReportOf reads a report. It ignores what is malformed, and all but the version of the agent if it does not know the
+// version of the report.
 func ReportOf(node *corev1.Node) Report {
 	if node == nil {
 		return Report{}
@@ -49,8 +55,12 @@ func ReportOf(node *corev1.Node) Report {
 		}
 		return ""
 	}
+	version := Clean(node.Annotations[agentv1.AgentAnnotation], MaxVersion)
+	if why := whyNotUnderstood(node); why != "" {
+		return Report{Version: version, NotUnderstood: why}
+	}
 	r := Report{
-		Version: Clean(node.Annotations[agentv1.AgentAnnotation], MaxVersion),
+		Version: version,
 		Current: revision(agentv1.CurrentAnnotation),
 		Target:  revision(agentv1.TargetAnnotation),
 		State:   agentv1.State(node.Annotations[agentv1.StateAnnotation]),
@@ -64,6 +74,24 @@ func ReportOf(node *corev1.Node) Report {
 		r.Effect = update.Effect(effect)
 	}
 	return r
+}
+
+// whyNotUnderstood returns why the report of the agent of a Node is not understood, or "".
+func whyNotUnderstood(node *corev1.Node) string {
+	value, has := node.Annotations[agentv1.ReportVersionAnnotation]
+	version, err := strconv.Atoi(value)
+	isReport := func(key string) bool { return metav1.HasAnnotation(node.ObjectMeta, key) }
+	switch {
+	case has && err == nil && version == agentv1.ReportVersion, !slices.ContainsFunc(agentv1.Reports, isReport):
+		return ""
+	case has && err == nil && version > agentv1.ReportVersion:
+		return fmt.Sprintf("its agent reports in version %d, and version %d is the latest that is understood: update Poolboot's manager and kubectl poolboot "+
+			"before the agents", version, agentv1.ReportVersion)
+	case has:
+		return fmt.Sprintf("its annotation %s is %q, which no agent of this version writes: restart poolboot-agent.service on the host, or install the host again",
+			agentv1.ReportVersionAnnotation, Clean(value, MaxVersion))
+	}
+	return fmt.Sprintf("its agent reports without the annotation %s: restart poolboot-agent.service on the host, or install the host again", agentv1.ReportVersionAnnotation)
 }
 
 // effects are the effects of updates that an agent carries out.

@@ -9,8 +9,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -41,9 +44,10 @@ var _ = DescribeTable("A report", func(current, target string, state agentv1.Sta
 var _ = Describe("What a Node claims", func() {
 	It("is cut, and has no control characters, whatever root on the host writes", func() {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			agentv1.AgentAnnotation:   strings.Repeat("v", 1000),
-			agentv1.ReasonAnnotation:  "line 1\nline 2\x1b[31m \u202eevil\xff" + strings.Repeat("ü", agentv1.MaxReason),
-			agentv1.CurrentAnnotation: "../../etc", agentv1.TargetAnnotation: strings.Repeat("F", 64),
+			agentv1.ReportVersionAnnotation: "1",
+			agentv1.AgentAnnotation:         strings.Repeat("v", 1000),
+			agentv1.ReasonAnnotation:        "line 1\nline 2\x1b[31m \u202eevil\xff" + strings.Repeat("ü", agentv1.MaxReason),
+			agentv1.CurrentAnnotation:       "../../etc", agentv1.TargetAnnotation: strings.Repeat("F", 64),
 		}}}
 		r := rollout.ReportOf(node)
 		Expect(len(r.Version)).To(BeNumerically("<=", rollout.MaxVersion))
@@ -53,6 +57,31 @@ var _ = Describe("What a Node claims", func() {
 		Expect(r.Target).To(BeEmpty())
 	})
 })
+
+var _ = DescribeTable("A report is not understood, whatever else it says, if its version is", func(version *string, why ...string) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		agentv1.AgentAnnotation: "v9", agentv1.CurrentAnnotation: newRevision, agentv1.TargetAnnotation: newRevision, agentv1.StateAnnotation: string(agentv1.Done),
+		agentv1.DesiredAnnotation: newRevision,
+	}}}
+	if version != nil {
+		node.Annotations[agentv1.ReportVersionAnnotation] = *version
+	}
+	r := rollout.ReportOf(node)
+	Expect(r).To(Equal(rollout.Report{Version: "v9", NotUnderstood: r.NotUnderstood}))
+	for _, part := range why {
+		Expect(r.NotUnderstood).To(ContainSubstring(part))
+	}
+	h := rollout.Host{Config: &bootstrapv1.PoolbootConfig{}, Node: node, Report: r}
+	Expect(h.Progress()).To(Equal(rollout.Unknown))
+	Expect(h.HasAgent()).To(BeTrue())
+	Expect(h.IsExcluded()).To(BeTrue())
+	Expect(h.ForRollout(&poolv1.MachineConfigPool{}, newRevision).IsExcluded).To(BeTrue())
+},
+	Entry("newer", ptr.To("2"), "version 2", "update Poolboot's manager"),
+	Entry("older", ptr.To("0"), `"0"`, "restart poolboot-agent.service"),
+	Entry("no number", ptr.To("one"), `"one"`, "restart poolboot-agent.service"),
+	Entry("missing", nil, "without the annotation poolboot.io/report-version", "restart poolboot-agent.service"),
+)
 
 func FuzzClean(f *testing.F) {
 	f.Add("a\nb\xff", 10)

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = DescribeTable("The failing units of a host are", func(annotation string, want ...rollout.FailingUnit) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{agentv1.FailingUnitsAnnotation: annotation}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{agentv1.ReportVersionAnnotation: "1", agentv1.FailingUnitsAnnotation: annotation}}}
 	Expect(rollout.ReportOf(node).FailingUnits).To(HaveExactElements(want))
 },
 	Entry("none", ""),

@@ -40,7 +40,8 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 		if c.Status.Update.Stage != "" {
 			return updating
 		}
-	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason:
+	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason,
+		bootstrapv1.ReportNotUnderstoodReason:
 		if !runsDesired(c) {
 			return stopped
 		}

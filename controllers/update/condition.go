@@ -66,6 +66,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	switch {
 	case h.Node == nil:
 		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.Config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
+	case h.Report.NotUnderstood != "":
+		return unknown(bootstrapv1.ReportNotUnderstoodReason, "Node %s is not updated: %s", h.Node.Name, h.Report.NotUnderstood)
 	case !h.HasAgent() && o.bootedWithAgent:
 		return h.notStarted(o)
 	case !h.HasAgent():

@@ -49,7 +49,8 @@ func (h *host) observe(now time.Time) {
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}
-	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown && !h.IsOnlyClaimed(); {
+	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown &&
+		!h.IsOnlyClaimed() && h.Report.NotUnderstood == ""; {
 	case !isUnanswered:
 		update.UnansweredTime = nil
 	case update.UnansweredTime == nil || isFuture(update.UnansweredTime.Time, now):

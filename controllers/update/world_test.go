@@ -168,7 +168,7 @@ func newObjects(name string) (*bootstrapv1.PoolbootConfig, *clusterv1.Machine, *
 	machine.Spec.ClusterName = clusterKey.Name
 	node := controllertest.NewNode(name, poolv1.RoleWorker)
 	node.UID, node.Spec.ProviderID = types.UID(name+"-node"), "metal3://edge/"+name+"/m"
-	node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: record.Key(config).String(), agentv1.AgentAnnotation: "v0.1.0"}
+	node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: record.Key(config).String(), agentv1.ReportVersionAnnotation: "1", agentv1.AgentAnnotation: "v0.1.0"}
 	setReady(node, true)
 	return config, machine, node
 }

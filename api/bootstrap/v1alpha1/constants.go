@@ -286,6 +286,9 @@ const (
 	// The kubelet of the running host does not stay up, or a unit of its configuration failed. The message has the
 	// command that shows its log on the host.
 	UnitsFailingReason = "UnitsFailing"
+	// The agent of the running host reports in a version that the manager does not know. Update the manager first; its
+	// agents follow.
+	ReportNotUnderstoodReason = "ReportNotUnderstood"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the

@@ -87,7 +87,9 @@ var _ = Describe("A host that gets an agent", func() {
 			change(node)
 			Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 		}
-		setNode(func(node *corev1.Node) { node.Annotations[agentv1.AgentAnnotation] = "v0.1.0" })
+		setNode(func(node *corev1.Node) {
+			node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.AgentAnnotation] = "1", "v0.1.0"
+		})
 		makeNodeReady(ctx, t, config)
 		desired := func(ctx context.Context) (string, error) {
 			err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)

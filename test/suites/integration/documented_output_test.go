@@ -105,7 +105,9 @@ var _ = Describe("The documented output", func() {
 
 		By("making the Node Ready, with an agent that has what it is told")
 		makeNodeReady(ctx, s.Tenant, s.infra)
-		Expect(setNode(ctx, s.infra.Status.NodeRef.Name, func(node *corev1.Node) { node.Annotations[agentv1.AgentAnnotation] = "v0.1.0" })).To(Succeed())
+		Expect(setNode(ctx, s.infra.Status.NodeRef.Name, func(node *corev1.Node) {
+			node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.AgentAnnotation] = "1", "v0.1.0"
+		})).To(Succeed())
 		running, stop := context.WithCancel(context.Background())
 		DeferCleanup(stop)
 		go agent(running, s.infra.Status.NodeRef.Name)

@@ -112,7 +112,7 @@ func joinHosts(ctx context.Context, t *tenant.Tenant, deployment string, number 
 		Eventually(ctx, func() error {
 			return setNode(ctx, name, func(node *corev1.Node) {
 				setReady(true)(node)
-				node.Annotations[agentv1.AgentAnnotation] = "v0.1.0"
+				node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.AgentAnnotation] = "1", "v0.1.0"
 			})
 		}).Should(Succeed())
 		Eventually(ctx, t.Condition(&configs[i], bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))

@@ -158,6 +158,7 @@ var _ = Describe("explain machine and explain node", func() {
 		func(status metav1.ConditionStatus, reason, message string) {
 			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: status, Reason: reason, Message: message})
+			node.Annotations[agentv1.ReportVersionAnnotation] = "1"
 			node.Annotations[agentv1.FailingUnitsAnnotation] = "kubelet.service: it ended, and systemd starts it again: result exit-code, exit status 1\napp.service: it failed: result timeout"
 			answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
 			Expect(r.Code).To(Equal(2))

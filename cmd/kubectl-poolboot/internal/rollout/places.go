@@ -38,6 +38,8 @@ const aboutToBeTold = "it is about to be told what to run"
 // describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".
 func describePlace(m *rollout.Candidate, h *rollout.Host) string {
 	switch {
+	case h.Report.NotUnderstood != "":
+		return h.Report.NotUnderstood
 	case m.Progress == rollout.InUpdate:
 		return "it is in an update: " + string(h.Report.State)
 	case h.IsOnlyClaimed():

@@ -26,7 +26,7 @@ func newNode(name string, roles []string, minute int, annotations ...string) str
 func ours(told, config, current, target, state string) string {
 	revision := func(letter string) string { return `"` + strings.Repeat(letter, 64) + `"` }
 	return fmt.Sprintf("poolboot.io/begun-revision: %[1]s, poolboot.io/desired-revision: %[1]s, poolboot.io/desired-revision-config: %[2]s, poolboot.io/current-revision: %[3]s, "+
-		"poolboot.io/update-revision: %[4]s, poolboot.io/update-state: %[5]s, poolboot.io/agent-version: v1",
+		"poolboot.io/update-revision: %[4]s, poolboot.io/update-state: %[5]s, poolboot.io/agent-version: v1, poolboot.io/report-version: '1'",
 		revision(told), config, revision(current), revision(target), state)
 }
 

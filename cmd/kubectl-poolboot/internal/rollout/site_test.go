@@ -107,7 +107,7 @@ func nodeOf(config *bootstrapv1.PoolbootConfig) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(config.Status.NodeRef.UID), CreationTimestamp: metav1.NewTime(time.Unix(int64(name[len(name)-1]), 0)),
 		Labels: map[string]string{"node-role.kubernetes.io/infra": ""}, Annotations: map[string]string{
 			agentv1.BegunAnnotation: config.Status.Update.DesiredRevision, agentv1.DesiredAnnotation: config.Status.Update.DesiredRevision, agentv1.CurrentAnnotation: revisions[config.Status.Boot.ServedConfiguration.Name],
-			agentv1.TargetAnnotation: config.Status.Update.DesiredRevision, agentv1.StateAnnotation: state, agentv1.AgentAnnotation: "v1",
+			agentv1.TargetAnnotation: config.Status.Update.DesiredRevision, agentv1.StateAnnotation: state, agentv1.AgentAnnotation: "v1", agentv1.ReportVersionAnnotation: "1",
 		}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return node
