@@ -28,8 +28,8 @@ var _ = DescribeTable("The failing units of a host are", func(annotation string,
 
 var _ = DescribeTable("The reason why a host in an update is unavailable is", func(change func(*corev1.Node), want bootstrapv1.UnavailableReason) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host", UID: "1", Annotations: map[string]string{
-		agentv1.DesiredAnnotation: newRevision, agentv1.BegunAnnotation: newRevision, agentv1.CurrentAnnotation: oldRevision,
-		agentv1.TargetAnnotation: newRevision, agentv1.StateAnnotation: string(agentv1.Verifying),
+		agentv1.DesiredAnnotation: newRevision, agentv1.BegunAnnotation: newRevision, agentv1.ReportVersionAnnotation: "1",
+		agentv1.CurrentAnnotation: oldRevision, agentv1.TargetAnnotation: newRevision, agentv1.StateAnnotation: string(agentv1.Verifying),
 	}}}
 	change(node)
 	config := &bootstrapv1.PoolbootConfig{Status: bootstrapv1.PoolbootConfigStatus{NodeRef: bootstrapv1.NodeReference{Name: "host", UID: "1"}}}
