@@ -42,7 +42,7 @@ var openShiftVariables = map[string]string{
 }
 
 // inPool matches the fields of a pool in what to do instead.
-var inPool = regexp.MustCompile(`spec[.]kubelet(Configuration|Wrapper)( of the pool)?`)
+var inPool = regexp.MustCompile(`(spec[.]kubelet[.](?:configuration|wrapper))( of the pool)?`)
 
 // warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
 // What to do instead is for the pools that select it, and for the container runtime with a name.
@@ -61,7 +61,7 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 		of = "the pools " + strings.Join(selecting, ", ")
 	}
 	warn := func(at, name, instead string) {
-		instead = inPool.ReplaceAllString(instead, "spec.kubelet$1 of "+of)
+		instead = inPool.ReplaceAllString(instead, "$1 of "+of)
 		remark("warning: MachineConfig %q: spec.config.%s: %s has no effect: %s", config.Name, at, name, instead)
 	}
 	check := func(at, name string) {

@@ -33,13 +33,13 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 
 	It("sets the kubelet section of each pool that they select", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
-		Expect(strings.Count(out, "  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      maxPods: 500\n      systemReserved:\n        cpu: 1500m\n")).To(Equal(2))
+		Expect(strings.Count(out, "  kubelet:\n    autoSizingReserved: false\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      maxPods: 500\n      systemReserved:\n        cpu: 1500m\n")).To(Equal(2))
 		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
 	It("has hosts compute what they reserve, or not, as the KubeletConfig says", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("w", "role: worker", "autoSizingReserved: true"), newKubeletConfig("i", "role: infra", "autoSizingReserved: false")))
-		Expect(out).To(MatchRegexp(`(?s)name: worker\n.*spec:\n  kubelet:\n    autoSizingReserved: true\n.*name: infra\n.*spec:\n  kubelet:\n    autoSizingReserved: false\n`))
+		Expect(out).To(MatchRegexp(`(?s)name: worker\n.*spec:\n  clusterName: infra-1\n  kubelet:\n    autoSizingReserved: true\n.*name: infra\n.*spec:\n  clusterName: infra-1\n  kubelet:\n    autoSizingReserved: false\n`))
 		clitest.ExpectError(converting(worker, infra, newKubeletConfig("i", "role: infra", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")), 1,
 			`KubeletConfig "i": spec.kubeletConfig.systemReserved: autoSizingReserved computes it on each host, and OpenShift refuses both: remove one of them`)
 	})

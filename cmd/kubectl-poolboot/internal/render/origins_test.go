@@ -69,7 +69,7 @@ var _ = Describe("render --explain", func() {
 			"  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      systemReserved:\n        cpu: 500m\n")
 		r := runPoolboot("render", "-f", files, "--pool", "infra", "--explain")
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(MatchRegexp(`note: \S+: document 2: line 27: MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: it overrides what `))
+		Expect(r.ErrOut).To(MatchRegexp(`note: \S+: document 2: line 28: MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: it overrides what `))
 	})
 
 	It("prints empty lists for a pool without MachineConfigs", func() {

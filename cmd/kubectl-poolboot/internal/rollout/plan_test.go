@@ -93,7 +93,7 @@ var _ = Describe("plan of files", func() {
 		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, waits), "\n", "\n  ")),
 		Entry("a list of Nodes in JSON", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"a","labels":{"node-role.kubernetes.io/infra":""},"annotations":{`+
 			`"poolboot.io/desired-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/desired-revision-config":"old","poolboot.io/current-revision":"`+strings.Repeat("a", 64)+
-			`","poolboot.io/update-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/update-state":"Done","poolboot.io/agent-version":"v1"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`),
+			`","poolboot.io/update-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/update-state":"Done","poolboot.io/agent-version":"v1","poolboot.io/report-version":"1"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`),
 	)
 
 	Describe("with Poolboot's annotations", func() {
@@ -155,7 +155,7 @@ infra   c      it is in an update: Applying
 	})
 
 	Describe("notes", func() {
-		gates := []string{"updates:", "  gates:", "  - name: storage", "    objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "  expression: object.status.ready == true"}
+		gates := []string{"updates:", "  gates:", "  - name: storage", "    objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "    expression: object.status.ready == true"}
 		waiting := newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))
 
 		It("gates, whose objects are not in the files", func() {
@@ -171,10 +171,10 @@ infra   c      it is in an update: Applying
 			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.` + says + `: .*\n$`))
 			Expect(r.Code).To(BeZero())
 		},
-			Entry("the schedule of a window", `updates: {maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}}`, "maintenanceWindow.schedule"),
+			Entry("the schedule of a window", `updates: {maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}}`, "updates.maintenanceWindow.schedule"),
 			Entry("0 hosts", "maxUnavailable: 0", "maxUnavailable"),
 			Entry("more than all hosts", "maxUnavailable: 150%", "maxUnavailable"),
-			Entry("a value that does not exist", "updates: {drainTimeoutPolicy: force}", "drainTimeoutPolicy"),
+			Entry("a value that does not exist", "updates: {drainTimeoutPolicy: force}", "updates.drainTimeoutPolicy"),
 		)
 	})
 
