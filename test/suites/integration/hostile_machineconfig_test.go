@@ -160,8 +160,9 @@ var _ = Describe("A pool of a thousand MachineConfigs", func() {
 		last := t.MachineConfig(fmt.Sprintf("60-%04d", n), "infra", "", "")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(last), last)).To(Succeed())
 		before := pool.Status.Configuration.Name
-		last.Spec.Config = &runtime.RawExtension{Raw: t.MachineConfig("", "", "/etc/many/other", "other").Spec.Config.Raw}
-		Expect(lab.ManagementClient.Update(ctx, last)).To(Succeed())
+		changed := last.DeepCopy()
+		changed.Spec.Config = &runtime.RawExtension{Raw: t.MachineConfig("", "", "/etc/many/other", "other").Spec.Config.Raw}
+		Expect(lab.ManagementClient.Patch(ctx, changed, client.MergeFrom(last))).To(Succeed(), "an update can conflict with the manager's")
 		Eventually(ctx, func() (string, error) {
 			_, err := getSources(pool)(ctx)
 			return pool.Status.Configuration.Name, err

@@ -60,8 +60,9 @@ var _ = Describe("Rendered configs", func() {
 			} else {
 				current := &poolv1.MachineConfig{}
 				Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: change.Name}, current)).To(Succeed())
-				current.Spec = change.Spec
-				Expect(lab.ManagementClient.Update(ctx, current)).To(Succeed())
+				changed := current.DeepCopy()
+				changed.Spec = change.Spec
+				Expect(lab.ManagementClient.Patch(ctx, changed, client.MergeFrom(current))).To(Succeed(), "an update can conflict with the manager's")
 			}
 			Eventually(ctx, getConfigName).ShouldNot(Equal(before))
 		}
