@@ -62,6 +62,7 @@ func setReady(isReady bool) func(*corev1.Node) {
 func agent(ctx context.Context, name string) {
 	report := func(state agentv1.State, revision string) func(*corev1.Node) {
 		return func(node *corev1.Node) {
+			node.Annotations[agentv1.ReportVersionAnnotation] = "1"
 			node.Annotations[agentv1.StateAnnotation], node.Annotations[agentv1.TargetAnnotation] = string(state), revision
 			if state == agentv1.Done {
 				node.Annotations[agentv1.CurrentAnnotation] = revision
