@@ -18,7 +18,7 @@ import (
 )
 
 // ownPrefix is the prefix of the keys of Poolboot's own labels and annotations on Nodes.
-const ownPrefix = "poolboot.io/"
+var ownPrefix = poolv1.GroupVersion.Group + "/"
 
 // Guard returns a ValidatingAdmissionPolicy and its binding, both with the given name, for the workload cluster that
 // has these pools. The policy prevents kubelets (the group system:nodes) from changing data of Nodes that Poolboot or

@@ -221,7 +221,7 @@ func taintOwner(key string) string {
 		return "Kubernetes, by the Node's conditions"
 	case strings.HasPrefix(key, "node.cluster.x-k8s.io/"):
 		return "Cluster API"
-	case strings.HasPrefix(key, "poolboot.io/"):
+	case strings.HasPrefix(key, poolv1.GroupVersion.Group+"/"):
 		return "Poolboot's manager"
 	}
 	return "unknown client, on the Node"

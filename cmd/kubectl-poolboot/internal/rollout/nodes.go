@@ -46,7 +46,6 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 		target = ""
 	}
 	m := member{Host: h.ForRollout(p, target)}
-	m.isUnavailable = m.IsActive()
 	m.place = describePlace(&m.Host, h)
 	if m.place != aboutToBeTold {
 		m.note = m.place

@@ -86,8 +86,8 @@ func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
 	}
 }
 
-// noteInvalid notes what the API server or the webhook would refuse in the specs of the pools. The command
-// answers for them anyway.
+// noteInvalid notes what the API server or the webhook would refuse in the specs of the pools. The command answers for
+// them anyway.
 func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineConfigPool) {
 	for i := range pools {
 		errs := input.ValidatePool(pools, i)
@@ -159,8 +159,6 @@ func holdOf(p *poolv1.MachineConfigPool) string {
 // member is a host as the rollout decides about it.
 type member struct {
 	rollout.Host
-	// isUnavailable is true if the host is unavailable, or can be at any time because of its update.
-	isUnavailable bool
 	// place is why the host takes a place of maxUnavailable, or "". Details and remedies follow ": " or ", so ".
 	place string
 	// note is why the host is left alone, or "".
@@ -174,7 +172,7 @@ func decide(members []member, limit int, hold, domain string) plan {
 	hosts := make([]rollout.Host, len(members))
 	for i, m := range members {
 		hosts[i] = m.Host
-		if m.isUnavailable {
+		if m.IsActive() {
 			p.Unavailable = append(p.Unavailable, m.Name)
 		}
 	}
@@ -237,7 +235,7 @@ func describeDomain(label, domain string) string {
 
 // nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files.
 func nextOf(members []member, chosen []string) []string {
-	isNext := func(m member) bool { return slices.Contains(chosen, m.Name) && !m.isUnavailable }
+	isNext := func(m member) bool { return slices.Contains(chosen, m.Name) && !m.IsActive() }
 	byName, waits := map[string]member{}, false
 	for _, m := range members {
 		byName[m.Name] = m
@@ -262,7 +260,7 @@ func nextOf(members []member, chosen []string) []string {
 
 // isWaiting reports whether the host could be next.
 func (m *member) isWaiting() bool {
-	return m.Desired != m.Target && !m.IsExcluded && !m.isUnavailable
+	return m.Desired != m.Target && !m.IsExcluded && !m.IsActive()
 }
 
 // whyNot returns why the host is not next, or "" if it is, or needs no update. full is which hosts hold all places, or

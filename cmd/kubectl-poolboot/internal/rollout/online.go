@@ -66,7 +66,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		}
 	}
 	for _, gone := range notReplaced {
-		members = append(members, member{Host: gone, isUnavailable: true, place: "its Machine is gone, and its replacement has not joined"})
+		members = append(members, member{Host: gone, place: "its Machine is gone, and its replacement has not joined"})
 	}
 	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel)}, nil
 }

@@ -52,11 +52,11 @@ func describePlace(m *rollout.Host, h *hoststate.Host) string {
 	case !h.Node.DeletionTimestamp.IsZero():
 		return "its Node is being deleted"
 	case !util.IsNodeReady(h.Node):
-		return cmp.Or(describeCondition(h.Node, ready), "its Node is not Ready: it has no condition Ready")
+		return describeNotReady(h.Node)
 	case h.Node.Spec.Unschedulable && hoststate.IsCordonedByUpdate(h.Node):
 		return "it is cordoned for its update"
 	case h.Node.Spec.Unschedulable:
-		return describeCordoned(h.Node)
+		return "it is cordoned: kubectl uncordon " + h.Node.Name
 	case m.Progress == rollout.Failed && h.Report.State == agentv1.Unreconcilable:
 		return "its update is not possible on a running host: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
 	case m.Progress == rollout.Failed && h.Progress() == rollout.Done:
@@ -69,29 +69,14 @@ func describePlace(m *rollout.Host, h *hoststate.Host) string {
 	return ""
 }
 
-// describeCordoned returns that a Node is cordoned, and the remedy.
-func describeCordoned(node *corev1.Node) string {
-	return "it is cordoned: kubectl uncordon " + node.Name
-}
-
-// ready is the condition of a Node that can run Pods.
-var ready = map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue}
-
-// describeCondition returns which condition of a Node does not have the status that it should have, or "". A condition
-// that does not exist says nothing.
-func describeCondition(node *corev1.Node, expected map[corev1.NodeConditionType]corev1.ConditionStatus) string {
+// describeNotReady returns why a Node is not Ready.
+func describeNotReady(node *corev1.Node) string {
 	for _, c := range node.Status.Conditions {
-		status, counts := expected[c.Type]
-		if !counts || c.Status == status {
-			continue
+		if c.Type == corev1.NodeReady {
+			return withDetail("its Node is not Ready", c.Message)
 		}
-		what := "its Node is not Ready"
-		if c.Type != corev1.NodeReady {
-			what = fmt.Sprintf("its Node has the condition %s=%s", c.Type, c.Status)
-		}
-		return withDetail(what, c.Message)
 	}
-	return ""
+	return "its Node is not Ready: it has no condition Ready"
 }
 
 // withDetail adds text from a host or a workload cluster to a reason, unless the text is empty.
