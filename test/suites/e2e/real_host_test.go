@@ -79,7 +79,10 @@ func (g *gateway) waitForBoot(ctx context.Context) {
 	GinkgoHelper()
 	previous := g.boot
 	Eventually(ctx, func() string {
-		g.boot, _ = g.Run(ctx, "cat", "/run/gate", "/proc/sys/kernel/random/boot_id") // an error between the boots
+		g.boot = g.BootID()
+		if _, err := g.ReadFile("/run/gate"); err != nil {
+			g.boot = ""
+		}
 		return g.boot
 	}).ShouldNot(Or(BeEmpty(), Equal(previous)), "boot of "+g.Name())
 }

@@ -88,7 +88,7 @@ var _ = Describe("The units of the agent on a host in namespaces", func() {
 		reboot := func(registration string) {
 			GinkgoHelper()
 			writeFile(ctx, h, "/var/lib/registration", registration)
-			boot := readFile(ctx, h, "/proc/sys/kernel/random/boot_id")
+			boot := h.BootID()
 			_, _ = h.Run(ctx, "systemctl", "reboot") // its connection can end first
 			waitForAnotherBoot(ctx, h, boot)
 		}

@@ -76,9 +76,6 @@ func newHostWithUserData(rack *baremetal.Rack, name string, image baremetal.Imag
 	return h
 }
 
-// bootIDFile has an ID of the current boot.
-const bootIDFile = "/proc/sys/kernel/random/boot_id"
-
 // waitForBoot waits until systemd has started everything on the host, and returns the ID of the boot.
 func waitForBoot(ctx context.Context, h *baremetal.Host) (bootID string) {
 	GinkgoHelper()
@@ -86,9 +83,9 @@ func waitForBoot(ctx context.Context, h *baremetal.Host) (bootID string) {
 		if err := h.Err(); err != nil {
 			StopTrying(err.Error()).Now()
 		}
+		bootID = h.BootID()
 		// It waits on the host: each program that this process starts there costs much more than a turn of this loop.
-		var err error
-		bootID, err = h.Run(ctx, "sh", "-c", "until systemctl --quiet is-active multi-user.target; do sleep 0.2; done; cat "+bootIDFile)
+		_, err := h.Run(ctx, "sh", "-c", "until systemctl --quiet is-active multi-user.target; do sleep 0.2; done")
 		g.Expect(err).NotTo(HaveOccurred())
 	}).Should(Succeed())
 	return bootID
@@ -97,10 +94,7 @@ func waitForBoot(ctx context.Context, h *baremetal.Host) (bootID string) {
 // waitForAnotherBoot is waitForBoot after a reboot.
 func waitForAnotherBoot(ctx context.Context, h *baremetal.Host, previous string) {
 	GinkgoHelper()
-	Eventually(ctx, func() string {
-		id, _ := h.ReadFile(bootIDFile) // an error between the boots
-		return string(id)
-	}).ShouldNot(Or(BeEmpty(), Equal(previous)))
+	Eventually(ctx, h.BootID).ShouldNot(Or(BeEmpty(), Equal(previous)))
 	waitForBoot(ctx, h)
 }
 

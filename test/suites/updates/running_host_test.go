@@ -42,12 +42,6 @@ type follower struct {
 
 func (f *follower) node() string { return f.config.Status.NodeRef.Name }
 
-// bootID identifies the boot of the host. It is empty between two boots.
-func (f *follower) bootID(ctx context.Context) string {
-	id, _ := f.Run(ctx, "cat", "/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(id)
-}
-
 // started returns when follow.service started, in a form that can be compared.
 func (f *follower) started(ctx context.Context) string {
 	when, _ := f.Run(ctx, "systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", "follow.service")
@@ -160,7 +154,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 	It("change a file and nothing else, if the policy says None", func(ctx SpecContext) {
 		boots, starts := map[*follower]string{}, map[*follower]string{}
 		for _, f := range hosts {
-			boots[f], starts[f] = f.bootID(ctx), f.started(ctx)
+			boots[f], starts[f] = f.BootID(), f.started(ctx)
 		}
 		since, before := time.Now(), rendered(ctx)
 		files[quietFile] = "2"
@@ -169,7 +163,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		for _, f := range hosts {
 			Expect(f.Run(ctx, "cat", quietFile)).To(Equal("2"))
 			Expect(f.Run(ctx, "stat", "--format=%a %u", quietFile)).To(Equal("640 0\n"))
-			Expect(f.bootID(ctx)).To(Equal(boots[f]))
+			Expect(f.BootID()).To(Equal(boots[f]))
 			Expect(f.started(ctx)).To(Equal(starts[f]))
 			Expect(effect(ctx, f)).To(Equal("None"))
 		}
@@ -179,7 +173,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 	It("restart the unit that the policy names, without a reboot", func(ctx SpecContext) {
 		boots, starts := map[*follower]string{}, map[*follower]string{}
 		for _, f := range hosts {
-			boots[f], starts[f] = f.bootID(ctx), f.started(ctx)
+			boots[f], starts[f] = f.BootID(), f.started(ctx)
 		}
 		before := rendered(ctx)
 		files[serviceFile] = "2"
@@ -187,7 +181,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		waitForUpdate(ctx, before)
 		for _, f := range hosts {
 			Expect(f.Run(ctx, "cat", serviceFile)).To(Equal("2"))
-			Expect(f.bootID(ctx)).To(Equal(boots[f]))
+			Expect(f.BootID()).To(Equal(boots[f]))
 			Expect(f.started(ctx)).NotTo(Equal(starts[f]))
 			Expect(effect(ctx, f)).To(Equal("Restart"))
 		}
@@ -196,7 +190,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 	It("reboot one after the other, drained, for a change that no policy covers", func(ctx SpecContext) {
 		boots := map[*follower]string{}
 		for _, f := range hosts {
-			boots[f] = f.bootID(ctx)
+			boots[f] = f.BootID()
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: t.Namespace + "-drained"},
 			Spec: corev1.PodSpec{NodeName: hosts[0].node(), AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
@@ -210,7 +204,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		waitForUpdate(ctx, before)
 		for _, f := range hosts {
 			Expect(f.Run(ctx, "cat", rebootFile)).To(Equal("2"))
-			Expect(f.bootID(ctx)).NotTo(Or(BeEmpty(), Equal(boots[f])))
+			Expect(f.BootID()).NotTo(Or(BeEmpty(), Equal(boots[f])))
 			Expect(effect(ctx, f)).To(Equal("Reboot"))
 			Eventually(ctx, func() *corev1.Node { return t.Node(ctx, f.config) }).Should(And(
 				HaveField("Spec.Unschedulable", BeFalse()), Satisfy(util.IsNodeReady)))

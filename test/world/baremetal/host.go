@@ -218,6 +218,12 @@ func (h *Host) DiskUsage() (bytes int64, err error) {
 // sentinel is the file with which a bootstrap provider reports success (Cluster API contract).
 const sentinel = "/run/cluster-api/bootstrap-success.complete"
 
+// BootID returns the ID of the boot that the host is in. It is empty while systemd has not started.
+func (h *Host) BootID() string {
+	id, _ := h.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
+
 // Joined reports whether the host is on and the sentinel file of the Cluster API contract exists.
 func (h *Host) Joined() bool {
 	_, err := h.ReadFile(sentinel)

@@ -71,13 +71,13 @@ type IPPool struct {
 	Spec IPPoolSpec `json:"spec,omitempty"`
 }
 
-// IPClaimSpec is what is asked for.
+// IPClaimSpec names the IPPool that an address is requested from.
 type IPClaimSpec struct {
 	// pool names the IPPool.
 	Pool corev1.ObjectReference `json:"pool"`
 }
 
-// IPClaimStatus is the answer.
+// IPClaimStatus names the address, or has the error.
 type IPClaimStatus struct {
 	// address names the IPAddress.
 	// +optional
@@ -87,7 +87,7 @@ type IPClaimStatus struct {
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 }
 
-// IPClaim asks for an address of an IPPool.
+// IPClaim requests an address of an IPPool.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ipclaims,scope=Namespaced,categories=cluster-api
