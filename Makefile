@@ -10,7 +10,7 @@ export CGO_ENABLED := 0
 # Linking a program keeps one core busy. The next program is compiled meanwhile.
 MAKEFLAGS += --jobs=2
 
-# api/ and the example of docs/envtest.md are Go modules of their own: ./... in the root does not contain them.
+# api/ and the example of docs/dev/envtest.md are Go modules of their own: ./... in the root does not contain them.
 EXAMPLE := test/poolboottest/example
 
 BIN := $(CURDIR)/bin
@@ -165,7 +165,7 @@ lint-api: $(GOLANGCI_LINT) ## Lint the API against the Kubernetes API convention
 
 # crd-ref-docs escapes braces for dialects of Markdown that read them, and has no option against it. GitHub shows the escapes in code.
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks and the API reference.
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks, the API reference and the reasons of conditions.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... output:rbac:dir=config/rbac
@@ -174,12 +174,13 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC,
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
 	sed -i -e 's/\\\([{}]\)/\1/g' -e 's/\(Optional\|Required\): {}/\1/g' docs/reference.md
 	cat hack/api-reference-metadata.md >> docs/reference.md
+	UPDATE_PAGES=1 go test -count 1 ./bootstrap/outlook
 
 .PHONY: verify
 verify: generate ## Fail when generated files are not fresh.
-	@git diff --exit-code -- api config docs/reference.md test/world/metal3 || \
+	@git diff --exit-code -- api config docs/reference.md docs/conditions.md test/world/metal3 || \
 		{ echo "Generated files are stale. What to do: run 'make generate' and commit the result." >&2; exit 1; }
-	@test -z "$$(git status --porcelain -- api config docs/reference.md test/world/metal3)" || \
+	@test -z "$$(git status --porcelain -- api config docs/reference.md docs/conditions.md test/world/metal3)" || \
 		{ git status --short -- api config docs test/world/metal3; echo "Generated files are not committed: git add them." >&2; exit 1; }
 
 .PHONY: build

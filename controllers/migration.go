@@ -22,7 +22,7 @@ import (
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs;poolbootconfigtemplates,verbs=get;list;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=poolboot.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
-// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status;machineconfigpools/status,verbs=patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status;machineconfigpools/status;machineconfigs/status,verbs=patch
 
 // MigrationPhases are the valid values of Options.SkipCRDMigrationPhases.
 var MigrationPhases = []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}
@@ -36,7 +36,7 @@ func migrated() map[client.Object]crdmigrator.ByObjectConfig {
 		&bootstrapv1.PoolbootConfig{}:         byStatus,
 		&bootstrapv1.PoolbootConfigTemplate{}: {},
 		&poolv1.Enrollment{}:                  byStatus,
-		&poolv1.MachineConfig{}:               {},
+		&poolv1.MachineConfig{}:               byStatus,
 		&poolv1.MachineConfigPool{}:           byStatus,
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 // Options are the settings of Poolboot's reconcilers. docs/install.md describes the manager's flags, which set them.
@@ -71,12 +71,12 @@ type Options struct {
 }
 
 // offer returns the agent that hosts get, with the current CA certificates of the config server.
-func (o *Options) offer() (desired.Offer, error) {
+func (o *Options) offer() (join.Offer, error) {
 	if len(o.Agent.SHA512) == 0 {
-		return desired.Offer{}, nil
+		return join.Offer{}, nil
 	}
 	ca, err := o.ServerCA()
-	return desired.Offer{Agent: o.Agent, ServerURL: o.ServerURL, ServerCA: ca}, err
+	return join.Offer{Agent: o.Agent, ServerURL: o.ServerURL, ServerCA: ca}, err
 }
 
 // DefaultOptions returns the defaults of the manager's flags. ServerURL has no default.

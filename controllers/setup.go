@@ -27,6 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
@@ -117,6 +118,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 			Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue,
 			OverlayNamespace: opts.OverlayNamespace, RenderedHistory: opts.RenderedHistory,
 		}, opts.Concurrency.MachineConfigPool},
+		{&machineconfig.Reconciler{Client: cached, WatchFilterValue: opts.WatchFilterValue}, 1},
 		{&poolbootconfig.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,

@@ -36,7 +36,7 @@ var _ = Describe("A new host", func() {
 		before := w.snapshot()
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Done " + first))
-		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, first))
+		Expect(w.node.Annotations).To(And(HaveKeyWithValue(agentv1.CurrentAnnotation, first), HaveKeyWithValue(agentv1.ReportVersionAnnotation, "1")))
 		Expect(w.snapshot()).To(Equal(before))
 		Expect(w.calls).To(BeEmpty())
 		Expect(w.watched).To(ContainElement("/etc/none/a"))

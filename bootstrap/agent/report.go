@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -48,7 +49,8 @@ func (r *report) is(target string, state agentv1.State) bool {
 }
 
 // annotations returns the annotations that the Node should have, "" for those that it should not have. An agent that
-// has just started does not know its state yet, and leaves the state that was reported last.
+// has just started does not know its state yet, and leaves the state that was reported last. The version of the report
+// goes with a report only.
 func (a *Agent) annotations() map[string]string {
 	annotations := map[string]string{agentv1.CurrentAnnotation: a.journal.Current}
 	if a.Program != nil {
@@ -69,6 +71,12 @@ func (a *Agent) annotations() map[string]string {
 	}
 	if a.units.isKnown {
 		annotations[agentv1.FailingUnitsAnnotation] = a.units.report
+	}
+	for _, value := range annotations {
+		if value != "" {
+			annotations[agentv1.ReportVersionAnnotation] = strconv.Itoa(agentv1.ReportVersion)
+			break
+		}
 	}
 	return annotations
 }

@@ -12,16 +12,16 @@ var _ = Describe("A disruption policy", func() {
 	It("is valid with every action, unit and path", func() {
 		Expect(disruption.Check(policy(`{files: [{path: /, actions: [{type: Drain}, {type: DaemonReload}, {type: Reload, unit: crio.service}]}, {path: /etc/.a/..b, actions: [{type: None}]}],
 			units: [{name: getty@tty1.service, actions: [{type: Reboot}]}, {name: dev-disk-by\x2duuid.mount, actions: [{type: Restart, unit: a.timer}]}],
-			sshKeys: {actions: [{type: Restart, unit: sshd.service}]}}`), field.NewPath("spec", "disruptionPolicy"))).To(BeEmpty())
+			sshKeys: {actions: [{type: Restart, unit: sshd.service}]}}`), field.NewPath("spec", "updates", "disruptionPolicy"))).To(BeEmpty())
 		Expect(disruption.Check(policy("{}"), nil)).To(BeEmpty())
 	})
 
 	none := "actions: [{type: None}]"
 	DescribeTable("is refused, and the error names the field and the remedy, with",
 		func(text, at, remedy string) {
-			errs := disruption.Check(policy(text), field.NewPath("spec", "disruptionPolicy"))
+			errs := disruption.Check(policy(text), field.NewPath("spec", "updates", "disruptionPolicy"))
 			Expect(errs).To(HaveLen(1))
-			Expect(errs[0].Error()).To(And(HavePrefix("spec.disruptionPolicy."+at+":"), ContainSubstring(remedy)))
+			Expect(errs[0].Error()).To(And(HavePrefix("spec.updates.disruptionPolicy."+at+":"), ContainSubstring(remedy)))
 		},
 		Entry("a relative path", "{files: [{path: etc, "+none+"}]}", "files[0].path", "must be an absolute path"),
 		Entry("a path that ends with a slash", "{files: [{path: /etc/, "+none+"}]}", "files[0].path", "without a slash at its end"),

@@ -15,9 +15,9 @@ import (
 // is none.
 func PolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	if worker == nil {
-		return NewPolicy(p.Spec.DisruptionPolicy)
+		return NewPolicy(p.Spec.Updates.DisruptionPolicy)
 	}
-	return NewPolicy(worker.Spec.DisruptionPolicy, p.Spec.DisruptionPolicy)
+	return NewPolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
 }
 
 // NewPolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH keys,

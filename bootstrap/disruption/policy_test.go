@@ -11,7 +11,7 @@ import (
 
 var _ = Describe("The policy of a pool", func() {
 	pool := func(role, text string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{PoolRole: role, DisruptionPolicy: policy(text)}}
+		return &poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{PoolRole: role, Updates: poolv1.UpdateSettings{DisruptionPolicy: policy(text)}}}
 	}
 	worker := pool("worker", `{files: [{path: /etc/a, actions: [{type: Drain}]}, {path: /etc/b, actions: [{type: Drain}]}],
 		units: [{name: a.service, actions: [{type: Drain}]}], sshKeys: {actions: [{type: Drain}]}}`)

@@ -59,7 +59,7 @@ func Guard(c Config) error { return (&guard{remainingBytes: maxUnpackedBytes}).c
 func HasRedirects(c Config) bool { return redirectsOf(c).reachProtected() }
 
 // GuardRendered is Guard for a rendered config, which can also have what its pools set for the kubelet: drop-ins for
-// kubeletConfiguration and autoSizingReserved, and the command of kubeletWrapper.
+// kubelet configuration and autoSizingReserved, and the command of the kubelet wrapper.
 func GuardRendered(c Config) error {
 	return (&guard{remainingBytes: maxUnpackedBytes, rendered: true}).check(c)
 }

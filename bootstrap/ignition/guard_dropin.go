@@ -42,7 +42,7 @@ func (g *guard) refuseKubeletDropin(place, unitName, what, contents string) bool
 	// First, because a drop-in that starts the kubelet through a command has other lines that only serve this one.
 	if unitName == KubeletUnit && slices.ContainsFunc(directives, func(d directive) bool { return d.name == "ExecStart" }) {
 		g.refuse(place, "%s: ExecStart would start the kubelet without the flags that put its Node into its pool: to start it through a command, "+
-			"such as nsenter for a mount namespace, set spec.kubeletWrapper of the MachineConfigPool, and remove the line and those that only serve it", what)
+			"such as nsenter for a mount namespace, set spec.kubelet.wrapper of the MachineConfigPool, and remove the line and those that only serve it", what)
 		return true
 	}
 	for _, directive := range directives {

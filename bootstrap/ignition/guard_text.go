@@ -44,7 +44,7 @@ var (
 	searchTerms = [][]byte{[]byte("KUBELET_"), []byte("hostname"), kubeletConfiguration}
 )
 
-const remedyPool = "set nodeLabels and nodeTaints of the MachineConfigPool or the PoolbootConfig"
+const remedyPool = "set spec.node.labels and spec.node.taints of the MachineConfigPool or the PoolbootConfig"
 
 // checkText checks unit files, scripts, environment files and any other text for settings that identify the kubelet's
 // Node. Comments are not checked.

@@ -54,7 +54,7 @@ func (g *guard) checkUnit(place, name, contents string) {
 		g.refuseOwn(place, name)
 	case name == KubeletUnit:
 		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, a kubelet configuration in %s, or "+
-			"spec.kubeletWrapper of the MachineConfigPool for a command that starts the kubelet", name, KubeletConfigDirectory)
+			"spec.kubelet.wrapper of the MachineConfigPool for a command that starts the kubelet", name, KubeletConfigDirectory)
 	case g.hidesReservedFiles(name):
 		g.refuse(place, "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(name))
 	case g.refuseDirectives(place, name, name, contents):
@@ -93,9 +93,9 @@ func (g *guard) refuseDropin(place, name string) {
 	case kubeadmDropin:
 		whose = "that of the image, which passes the pool's flags to the kubelet"
 	case ReservedDropin:
-		whose = "that of Poolboot with spec.autoSizingReserved of the MachineConfigPool"
+		whose = "that of Poolboot with spec.kubelet.autoSizingReserved of the MachineConfigPool"
 	case WrapperDropin:
-		whose = "that of Poolboot with spec.kubeletWrapper of the MachineConfigPool"
+		whose = "that of Poolboot with spec.kubelet.wrapper of the MachineConfigPool"
 	}
 	g.refuse(place, "%s would replace %s: use another name", name, whose)
 }

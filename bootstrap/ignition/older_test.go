@@ -34,7 +34,7 @@ func reader[Config any](parse func([]byte) (Config, report.Report, error)) func(
 
 var _ = Describe("The releases of Ignition that read a spec version", func() {
 	It("are those that the documentation lists", func() {
-		document, err := os.ReadFile("../../docs/config-server.md")
+		document, err := os.ReadFile("../../docs/dev/config-server.md")
 		Expect(err).NotTo(HaveOccurred())
 		for _, version := range ignition.VersionsWritten {
 			Expect(string(document)).To(MatchRegexp(`(?m)^\| %s \| %s \|`, regexp.QuoteMeta(version), regexp.QuoteMeta(ignition.FirstRelease(version))), version)

@@ -43,7 +43,7 @@ const (
 	WorkerKubeletPath = KubeletConfigDirectory + "/97-poolboot-worker.conf"
 	PoolKubeletPath   = KubeletConfigDirectory + "/98-poolboot-pool.conf"
 	// WorkerReservedPath and PoolReservedPath are links to ReservedOutputPath, for autoSizingReserved of the worker
-	// pool and of a custom pool. Each is before the kubeletConfiguration of the same pool, which overrides it.
+	// pool and of a custom pool. Each is before the kubelet configuration of the same pool, which overrides it.
 	WorkerReservedPath = KubeletConfigDirectory + "/97-poolboot-worker-reserved.conf"
 	PoolReservedPath   = KubeletConfigDirectory + "/98-poolboot-pool-reserved.conf"
 	// ReservedScriptPath is the script that computes what the kubelet reserves for the system, and ReservedOutputPath
@@ -79,7 +79,7 @@ const (
 
 	// OwnDropin is the name of Poolboot's drop-in for KubeletUnit.
 	OwnDropin = "10-poolboot.conf"
-	// WrapperDropin is the name of the drop-in for KubeletUnit with the kubeletWrapper of a pool.
+	// WrapperDropin is the name of the drop-in for KubeletUnit with the kubelet wrapper of a pool.
 	WrapperDropin = "20-poolboot-wrapper.conf"
 	// ReservedDropin is the name of the drop-in for KubeletUnit that runs the script at ReservedScriptPath.
 	ReservedDropin = "15-poolboot-reserved.conf"
@@ -118,8 +118,8 @@ var remedies = map[string]string{
 
 const (
 	remedyLeaveOut = "leave it out: it is written when the host joins"
-	remedyReserved = "set spec.autoSizingReserved of the MachineConfigPool, or give your drop-in another name"
-	remedyKubelet  = "set spec.kubeletConfiguration of the MachineConfigPool, or give your drop-in another name"
+	remedyReserved = "set spec.kubelet.autoSizingReserved of the MachineConfigPool, or give your drop-in another name"
+	remedyKubelet  = "set spec.kubelet.configuration of the MachineConfigPool, or give your drop-in another name"
 )
 
 // reservedDirectories are reserved including everything below them.

@@ -1,5 +1,5 @@
 # Verifies, before a host joins, that the files and settings that put its Node in its pool are unchanged. See
-# docs/security.md.
+# docs/dev/security.md.
 # Usage: check.sh SUMS VARIABLE FLAGS DIRECTORY
 #   SUMS       the checksums of the files that Poolboot wrote, in the format of sha256sum
 #   VARIABLE   the environment variable with the kubelet flags of the pool
@@ -29,7 +29,7 @@ command=$(value ExecStart | tr -d "\\\\\"'")
 fragment=$(value FragmentPath)
 expected=$variable
 if grep -qs "  $fragment\$" "$sums"; then expected="argv[]=$(sed -n 's/^ExecStart=//p' "$fragment") ;"; fi
-# With the kubeletWrapper of the pool, this follows the wrapper.
+# With the kubelet wrapper of the pool, this follows the wrapper.
 wrapped=' $POOLBOOT_KUBELET_COMMAND $POOLBOOT_KUBELET_ARGS $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS ;'
 case $command in
 *"$expected"* | *"$wrapped"*) ;;

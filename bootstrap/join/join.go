@@ -1,12 +1,3 @@
-// Package join creates everything that a host needs to join its cluster: the join credential and its permissions, in
-// the workload cluster, and the overlay, which is the part of the Ignition configuration that belongs to one machine.
-// It supports the join types Kubelet and Kubeadm. It writes credentials and permissions with the client of the caller.
-// Overlays are pure. Machine.Lasting returns what a host keeps of its overlay after it joined.
-//
-// The sentinel file of Cluster API reports that a host has joined. poolboot-joined.path and poolboot-joined.service
-// create it when the client certificate of the kubelet exists, at every boot. This is the same with kubeadm: kubeadm
-// join in poolboot-join.service obtains the certificate, and the unit repeats kubeadm join until the certificate
-// exists.
 package join
 
 import (

@@ -10,7 +10,7 @@ import (
 var _ = Describe("The values of a kubelet section", func() {
 	DescribeTable("are refused if the kubelet would not start, or would ignore them",
 		func(raw, want string) {
-			Expect(refused(raw)).To(ContainElement(HavePrefix("spec.kubeletConfiguration." + want)))
+			Expect(refused(raw)).To(ContainElement(HavePrefix("spec.kubelet.configuration." + want)))
 		},
 		Entry("a negative number of pods", `{"maxPods":-1}`, "maxPods: Invalid value: -1: must be 0 or more"),
 		Entry("a port out of range", `{"port":70000}`, "port: Invalid value: 70000: must be between 0 and 65535"),
@@ -79,7 +79,7 @@ var _ = Describe("A static policy of a kubelet section", func() {
 
 	DescribeTable("is refused without what the kubelet must reserve for it",
 		func(raw, want string) {
-			Expect(check(raw, false)).To(ConsistOf(HavePrefix("spec.kubeletConfiguration." + want)))
+			Expect(check(raw, false)).To(ConsistOf(HavePrefix("spec.kubelet.configuration." + want)))
 		},
 		Entry("CPUs", `{"cpuManagerPolicy":"static"}`, `cpuManagerPolicy: Invalid value: "static": the kubelet does not start with it if no CPU is reserved: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`),
 		Entry("more than zero CPUs", `{"cpuManagerPolicy":"static","reservedSystemCPUs":"","systemReserved":{"cpu":"0","memory":"1Gi"},"kubeReserved":{"cpu":"0m"}}`, `cpuManagerPolicy: Invalid value: "static"`),

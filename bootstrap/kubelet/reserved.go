@@ -21,7 +21,7 @@ const (
 // templates need: clusterDNS, clusterDomain, featureGates, failSwapOn and memorySwap.
 var reservedFields = map[string]string{
 	"providerID":         "it identifies the host of a Node, and Poolboot sets it when the host is known: remove it",
-	"registerWithTaints": "set spec.nodeTaints",
+	"registerWithTaints": "set spec.node.taints",
 	"registerNode":       "a kubelet that does not register has no Node, and a pool contains Nodes: remove it",
 	"podCIDR":            perHost,
 	"address":            perHost,

@@ -11,7 +11,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-var at = field.NewPath("spec", "kubeletConfiguration")
+var at = field.NewPath("spec", "kubelet", "configuration")
 
 // parsed returns a valid section.
 func parsed(raw string) kubelet.Section {
@@ -76,32 +76,32 @@ var _ = Describe("A kubelet section", func() {
 
 	DescribeTable("is refused with an error for each wrong field that names the remedy",
 		func(raw string, all ...string) { Expect(refused(raw)).To(Equal(all)) },
-		Entry("an unknown field", `{"maxPod":5}`, "spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"),
-		Entry("a field with the wrong case", `{"maxpods":5}`, "spec.kubeletConfiguration.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"),
-		Entry("an unknown field in an object", `{"logging":{"options":{"jsn":{}}}}`, "spec.kubeletConfiguration.logging.options.jsn: Invalid value: a KubeletConfiguration has no such field: correct its name to json, or remove it"),
+		Entry("an unknown field", `{"maxPod":5}`, "spec.kubelet.configuration.maxPod: Invalid value: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"),
+		Entry("a field with the wrong case", `{"maxpods":5}`, "spec.kubelet.configuration.maxpods: Invalid value: a KubeletConfiguration has no such field: correct its name to maxPods, or remove it"),
+		Entry("an unknown field in an object", `{"logging":{"options":{"jsn":{}}}}`, "spec.kubelet.configuration.logging.options.jsn: Invalid value: a KubeletConfiguration has no such field: correct its name to json, or remove it"),
 		Entry("an unknown field in a list element", `{"reservedMemory":[{"numaNode":0,"limits":{}},{"numa":1}]}`,
-			"spec.kubeletConfiguration.reservedMemory[1].numa: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("a string instead of a number", `{"maxPods":"many"}`, `spec.kubeletConfiguration.maxPods: Invalid value: must be a whole number, not the string "many"`),
-		Entry("a number that does not fit", `{"maxPods":3000000000}`, `spec.kubeletConfiguration.maxPods: Invalid value: must be a whole number from -2147483648 to 2147483647, not 3000000000`),
-		Entry("an invalid duration", `{"syncFrequency":"often"}`, `spec.kubeletConfiguration.syncFrequency: Invalid value: must be a duration, as 1m30s, not the string "often"`),
-		Entry("an element of the wrong type", `{"clusterDNS":["10.0.0.1",5]}`, "spec.kubeletConfiguration.clusterDNS[1]: Invalid value: must be a string, not 5: quote it"),
-		Entry("a value of the wrong type in a map", `{"featureGates":{"A":"yes"}}`, `spec.kubeletConfiguration.featureGates.A: Invalid value: must be true or false, not the string "yes"`),
+			"spec.kubelet.configuration.reservedMemory[1].numa: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("a string instead of a number", `{"maxPods":"many"}`, `spec.kubelet.configuration.maxPods: Invalid value: must be a whole number, not the string "many"`),
+		Entry("a number that does not fit", `{"maxPods":3000000000}`, `spec.kubelet.configuration.maxPods: Invalid value: must be a whole number from -2147483648 to 2147483647, not 3000000000`),
+		Entry("an invalid duration", `{"syncFrequency":"often"}`, `spec.kubelet.configuration.syncFrequency: Invalid value: must be a duration, as 1m30s, not the string "often"`),
+		Entry("an element of the wrong type", `{"clusterDNS":["10.0.0.1",5]}`, "spec.kubelet.configuration.clusterDNS[1]: Invalid value: must be a string, not 5: quote it"),
+		Entry("a value of the wrong type in a map", `{"featureGates":{"A":"yes"}}`, `spec.kubelet.configuration.featureGates.A: Invalid value: must be true or false, not the string "yes"`),
 		Entry("several mistakes", `{"maxPods":"a","podsPerCore":"b"}`,
-			`spec.kubeletConfiguration.maxPods: Invalid value: must be a whole number, not the string "a"`, `spec.kubeletConfiguration.podsPerCore: Invalid value: must be a whole number, not the string "b"`),
-		Entry("a duplicate field", `{"maxPods":5,"maxPods":6}`, "spec.kubeletConfiguration.maxPods: Invalid value: is a duplicate: remove one"),
-		Entry("a duplicate field in an object", `{"evictionHard":{"a":"1","a":"2"}}`, "spec.kubeletConfiguration.evictionHard.a: Invalid value: is a duplicate: remove one"),
-		Entry("null", `{"maxPods":null}`, "spec.kubeletConfiguration.maxPods: Required value: null is not a value: set a value, or remove the field"),
-		Entry("null in an object", `{"systemReserved":{"cpu":null}}`, "spec.kubeletConfiguration.systemReserved.cpu: Required value: null is not a value: set a value, or remove the field"),
-		Entry("a value that is not an object", `[]`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("a value that is not JSON", `{`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("null instead of an object", `null`, "spec.kubeletConfiguration: Invalid value: must be an object with fields of a KubeletConfiguration"),
-		Entry("no kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1"}`, "spec.kubeletConfiguration.kind: Required value: set it to KubeletConfiguration"),
-		Entry("no apiVersion", `{"kind":"KubeletConfiguration"}`, "spec.kubeletConfiguration.apiVersion: Required value: set it to kubelet.config.k8s.io/v1beta1"),
-		Entry("metadata", `{"metadata":{"name":"a"}}`, "spec.kubeletConfiguration.metadata.name: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
-		Entry("another kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeProxyConfiguration"}`, `spec.kubeletConfiguration.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
-		Entry("another apiVersion", `{"apiVersion":"kubelet.config.k8s.io/v1","kind":"KubeletConfiguration"}`, `spec.kubeletConfiguration.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
-		Entry("deep nesting", `{"featureGates":`+nested(5000)+`}`, "spec.kubeletConfiguration.featureGates[0][0][0][0][0][0][0][0][0][0][0][0]: Invalid value: no field of a KubeletConfiguration has so many levels: remove it"),
-		Entry("a section that is too large", `{"clusterDomain":"`+strings.Repeat("a", 64<<10)+`"}`, "spec.kubeletConfiguration: Too long: may not be more than 65536 bytes"),
+			`spec.kubelet.configuration.maxPods: Invalid value: must be a whole number, not the string "a"`, `spec.kubelet.configuration.podsPerCore: Invalid value: must be a whole number, not the string "b"`),
+		Entry("a duplicate field", `{"maxPods":5,"maxPods":6}`, "spec.kubelet.configuration.maxPods: Invalid value: is a duplicate: remove one"),
+		Entry("a duplicate field in an object", `{"evictionHard":{"a":"1","a":"2"}}`, "spec.kubelet.configuration.evictionHard.a: Invalid value: is a duplicate: remove one"),
+		Entry("null", `{"maxPods":null}`, "spec.kubelet.configuration.maxPods: Required value: null is not a value: set a value, or remove the field"),
+		Entry("null in an object", `{"systemReserved":{"cpu":null}}`, "spec.kubelet.configuration.systemReserved.cpu: Required value: null is not a value: set a value, or remove the field"),
+		Entry("a value that is not an object", `[]`, "spec.kubelet.configuration: Invalid value: must be an object with fields of a KubeletConfiguration"),
+		Entry("a value that is not JSON", `{`, "spec.kubelet.configuration: Invalid value: must be an object with fields of a KubeletConfiguration"),
+		Entry("null instead of an object", `null`, "spec.kubelet.configuration: Invalid value: must be an object with fields of a KubeletConfiguration"),
+		Entry("no kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1"}`, "spec.kubelet.configuration.kind: Required value: set it to KubeletConfiguration"),
+		Entry("no apiVersion", `{"kind":"KubeletConfiguration"}`, "spec.kubelet.configuration.apiVersion: Required value: set it to kubelet.config.k8s.io/v1beta1"),
+		Entry("metadata", `{"metadata":{"name":"a"}}`, "spec.kubelet.configuration.metadata.name: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("another kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeProxyConfiguration"}`, `spec.kubelet.configuration.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
+		Entry("another apiVersion", `{"apiVersion":"kubelet.config.k8s.io/v1","kind":"KubeletConfiguration"}`, `spec.kubelet.configuration.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
+		Entry("deep nesting", `{"featureGates":`+nested(5000)+`}`, "spec.kubelet.configuration.featureGates[0][0][0][0][0][0][0][0][0][0][0][0]: Invalid value: no field of a KubeletConfiguration has so many levels: remove it"),
+		Entry("a section that is too large", `{"clusterDomain":"`+strings.Repeat("a", 64<<10)+`"}`, "spec.kubelet.configuration: Too long: may not be more than 65536 bytes"),
 	)
 
 	It("returns a limited number of errors", func() {
@@ -113,9 +113,9 @@ var _ = Describe("A kubelet section", func() {
 	})
 
 	DescribeTable("is refused when it has a field that a pool cannot set",
-		func(raw, want string) { Expect(refused(raw)).To(Equal([]string{"spec.kubeletConfiguration." + want})) },
+		func(raw, want string) { Expect(refused(raw)).To(Equal([]string{"spec.kubelet.configuration." + want})) },
 		Entry("the providerID", `{"providerID":"metal3://a"}`, "providerID: Forbidden: it identifies the host of a Node, and Poolboot sets it when the host is known: remove it"),
-		Entry("taints", `{"registerWithTaints":[]}`, "registerWithTaints: Forbidden: set spec.nodeTaints"),
+		Entry("taints", `{"registerWithTaints":[]}`, "registerWithTaints: Forbidden: set spec.node.taints"),
 		Entry("no registration", `{"registerNode":false}`, "registerNode: Forbidden: a kubelet that does not register has no Node, and a pool contains Nodes: remove it"),
 		Entry("the Pod addresses of a Node", `{"podCIDR":"10.0.0.0/24"}`, "podCIDR: Forbidden: it is specific to one host, and all hosts of a pool get the same value: remove it"),
 		Entry("the address of a host", `{"address":"10.0.0.1"}`, "address: Forbidden: it is specific to one host, and all hosts of a pool get the same value: remove it"),
@@ -151,14 +151,14 @@ var _ = Describe("A kubelet section", func() {
 			Expect(messagesOf(parsed(over).CheckOver(parsed(base), at))).To(Equal(all))
 		},
 		Entry("text", `{"reservedSystemCPUs":"0-1","tlsMinVersion":"VersionTLS13"}`, `{"reservedSystemCPUs":"","tlsMinVersion":""}`,
-			`spec.kubeletConfiguration.reservedSystemCPUs: Invalid value: "": would erase 0-1, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
-			`spec.kubeletConfiguration.tlsMinVersion: Invalid value: "": would erase VersionTLS13, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
+			`spec.kubelet.configuration.reservedSystemCPUs: Invalid value: "": would erase 0-1, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
+			`spec.kubelet.configuration.tlsMinVersion: Invalid value: "": would erase VersionTLS13, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
 		Entry("a list", `{"tlsCipherSuites":["TLS_AES_128_GCM_SHA256"]}`, `{"tlsCipherSuites":[]}`,
-			`spec.kubeletConfiguration.tlsCipherSuites: Invalid value: []: would erase the list, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
+			`spec.kubelet.configuration.tlsCipherSuites: Invalid value: []: would erase the list, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
 		Entry("fields of objects", `{"memorySwap":{"swapBehavior":"LimitedSwap"},"logging":{"format":"json","flushFrequency":"9s"}}`, `{"memorySwap":{"swapBehavior":""},"logging":{"format":"","flushFrequency":"0s"}}`,
-			`spec.kubeletConfiguration.logging.flushFrequency: Invalid value: "0s": would erase 9s, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
-			`spec.kubeletConfiguration.logging.format: Invalid value: "": would erase json, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
-			`spec.kubeletConfiguration.memorySwap.swapBehavior: Invalid value: "": would erase LimitedSwap, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
+			`spec.kubelet.configuration.logging.flushFrequency: Invalid value: "0s": would erase 9s, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
+			`spec.kubelet.configuration.logging.format: Invalid value: "": would erase json, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`,
+			`spec.kubelet.configuration.memorySwap.swapBehavior: Invalid value: "": would erase LimitedSwap, which the worker pool sets, and the kubelet would use its default: remove it, or set a value`),
 	)
 
 	DescribeTable("keeps zero values that are values",

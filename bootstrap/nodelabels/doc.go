@@ -1,4 +1,4 @@
-// Package nodelabels computes derived labels: the Node labels whose values CEL expressions in nodeLabelRules compute
+// Package nodelabels computes derived labels: the Node labels whose values CEL expressions in label rules compute
 // from facts about a host, its Machine and its Cluster. The package checks the expressions for the webhooks, evaluates
 // the rules when a host boots, and explains each result. It is pure: no client, no I/O.
 //

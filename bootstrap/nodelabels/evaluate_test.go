@@ -141,7 +141,7 @@ var _ = Describe("A rule", func() {
 
 var _ = Describe("A host", func() {
 	rules := func(of ...nodev1.NodeLabelRule) []Result {
-		return Evaluate(theFacts(), Rules{From: "MachineConfigPool metal/infra spec.nodeLabelRules", Rules: of})
+		return Evaluate(theFacts(), Rules{From: "MachineConfigPool metal/infra spec.node.labelRules", Rules: of})
 	}
 	missing := nodev1.NodeLabelRule{Key: "zone", ValueExpression: `host.labels["zone"]`, OnMissing: nodev1.OnMissingBlock}
 	invalid := nodev1.NodeLabelRule{Key: "vendor", ValueExpression: `host.hardware.vendor`}
@@ -152,7 +152,7 @@ var _ = Describe("A host", func() {
 	})
 	It("waits when only facts are missing", func() {
 		err := Blocking(rules(fine, missing))
-		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.nodeLabelRules[zone]: host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
+		Expect(err).To(MatchError(`MachineConfigPool metal/infra spec.node.labelRules[zone]: host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
 		Expect(missingOnly(err)).To(BeTrue())
 	})
 	It("needs a correction when a value is refused", func() {
@@ -192,7 +192,7 @@ var _ = DescribeTable("A missing fact that blocks a host is reported with a reme
 	Entry("of a Machine", nil, `machine.labels["rack"]`, "is missing: add this fact to the Machine, or set onMissing: Skip"),
 	Entry("of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `host.labels["rack"]`, "is missing: add this fact to the BareMetalHost, or set onMissing: Skip"),
 	Entry("of the Machine of a BareMetalHost", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "a", BareMetalHostName: "a"}, `machine.labels["rack"]`, "is missing: the host has no Machine: set onMissing: Skip"),
-	Entry("of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `host.labels["rack"]`,
+	Entry("of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}, `host.labels["rack"]`,
 		"is missing: the host enrolled and has no BareMetalHost, so host.name is its only fact: set onMissing: Skip"),
-	Entry("of the Cluster of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}, `cluster.labels["site"]`, "is missing: add this fact to the Cluster, or set onMissing: Skip"),
+	Entry("of the Cluster of a host that enrolled", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "a", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}, `cluster.labels["site"]`, "is missing: add this fact to the Cluster, or set onMissing: Skip"),
 )

@@ -7,8 +7,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	celast "github.com/google/cel-go/common/ast"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
 )
 
 // maxInstructions is the maximum number of instructions of all compiled regular expressions of a rule. A typical
@@ -41,7 +39,7 @@ func CheckRegexps(parsed *cel.Ast) *ExpressionError {
 			if !ok {
 				return errorAt(a, pattern, "a regular expression must be a string literal")
 			}
-			measure, err := regexsize.Of(literal)
+			measure, err := MeasureRegexp(literal)
 			if err != nil {
 				return errorAt(a, pattern, printable(err.Error())+": correct it")
 			}
@@ -81,7 +79,7 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 		return nil
 	}
 	literal, _ := literalText(given[1].Expr())
-	measure, err := regexsize.Of(literal)
+	measure, err := MeasureRegexp(literal)
 	if err != nil {
 		return nil // CheckRegexps refuses it
 	}

@@ -10,7 +10,7 @@ import (
 
 // Rules are the rules in a field of an object.
 type Rules struct {
-	// From names the object and the field, for example "MachineConfigPool metal/infra spec.nodeLabelRules".
+	// From names the object and the field, for example "MachineConfigPool metal/infra spec.node.labelRules".
 	From string
 	// Rules are the value of the field.
 	Rules []nodev1.NodeLabelRule
@@ -18,15 +18,15 @@ type Rules struct {
 
 // OfPool returns the rules of a pool.
 func OfPool(p *poolv1.MachineConfigPool) Rules {
-	return Rules{From: "MachineConfigPool " + klog.KObj(p).String() + " spec.nodeLabelRules", Rules: p.Spec.NodeLabelRules}
+	return Rules{From: "MachineConfigPool " + klog.KObj(p).String() + " spec.node.labelRules", Rules: p.Spec.Node.LabelRules}
 }
 
 // OfConfig returns the rules of a PoolbootConfig.
 func OfConfig(c *bootstrapv1.PoolbootConfig) Rules {
-	return Rules{From: "PoolbootConfig " + klog.KObj(c).String() + " spec.nodeLabelRules", Rules: c.Spec.NodeLabelRules}
+	return Rules{From: "PoolbootConfig " + klog.KObj(c).String() + " spec.node.labelRules", Rules: c.Spec.Node.LabelRules}
 }
 
 // OfTemplate returns the rules of the PoolbootConfigs that are created from a template.
 func OfTemplate(t *bootstrapv1.PoolbootConfigTemplate) Rules {
-	return Rules{From: "PoolbootConfigTemplate " + klog.KObj(t).String() + " spec.template.spec.nodeLabelRules", Rules: t.Spec.Template.Spec.NodeLabelRules}
+	return Rules{From: "PoolbootConfigTemplate " + klog.KObj(t).String() + " spec.template.spec.node.labelRules", Rules: t.Spec.Template.Spec.Node.LabelRules}
 }

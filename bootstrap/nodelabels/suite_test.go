@@ -60,7 +60,7 @@ func given(facts Facts, expression string, edits ...func(*nodev1.NodeLabelRule))
 	for _, edit := range edits {
 		edit(&rule)
 	}
-	return Evaluate(facts, Rules{From: "MachineConfigPool metal/infra spec.nodeLabelRules", Rules: []nodev1.NodeLabelRule{rule}})[0]
+	return Evaluate(facts, Rules{From: "MachineConfigPool metal/infra spec.node.labelRules", Rules: []nodev1.NodeLabelRule{rule}})[0]
 }
 
 func block(rule *nodev1.NodeLabelRule)      { rule.OnMissing = nodev1.OnMissingBlock }

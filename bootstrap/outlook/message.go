@@ -10,7 +10,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // Message returns what a boot waits for or what is wrong, from the condition that reports it. While the Cluster is
@@ -43,7 +42,7 @@ func messageOf(config *bootstrapv1.PoolbootConfig) string {
 	}
 	if stage, _ := record.StageOf(config); stage == record.StageWaitingForHost {
 		if record.IsMachineless(config) {
-			return fmt.Sprintf("%s is not being installed yet: see its state and its events", remedy.OwnerOf(config))
+			return fmt.Sprintf("%s is not being installed yet: see its state and its events", OwnerOf(config))
 		}
 		return "no host is chosen yet: see the Machine and its Metal3Machine, and which BareMetalHosts are available"
 	}

@@ -1,6 +1,7 @@
 // Package outlook has the outlook of every reason of a condition: whether the condition resolves on its own, or a
 // person must act. Controllers, the counts of pools and kubectl poolboot use this table. docs/conditions.md has the
-// same table. The package is pure.
+// same table, which make generate writes. It also has what a user can do about a host, which depends on whether the
+// host has a Machine, an annotated BareMetalHost, or enrolled. The package is pure.
 package outlook
 
 import (
@@ -95,14 +96,15 @@ var table = map[string]Outlook{
 	bootstrapv1.CertificateNotAcceptedReason:          NeedsPerson,
 	bootstrapv1.UpdateFailingReason:                   Retries,
 	bootstrapv1.UnitsFailingReason:                    NeedsPerson,
+	bootstrapv1.ReportNotUnderstoodReason:             NeedsPerson,
 
-	poolv1.AllMachinesUpdatedReason:         Fine,
-	poolv1.MachinesPendingReason:            Waits,
-	poolv1.MachinesUpdatingReason:           Waits,
+	poolv1.AllHostsUpdatedReason:            Fine,
+	poolv1.HostsPendingReason:               Waits,
+	poolv1.HostsUpdatingReason:              Waits,
 	poolv1.RolloutStoppedReason:             NeedsPerson,
 	poolv1.RolloutBlockedReason:             Retries,
-	poolv1.MachinesUnavailableReason:        Retries,
-	poolv1.MachinesDegradedReason:           NeedsPerson,
+	poolv1.HostsUnavailableReason:           Retries,
+	poolv1.HostsDegradedReason:              NeedsPerson,
 	poolv1.NothingRenderedReason:            Retries,
 	poolv1.RolloutPausedReason:              Waits,
 	poolv1.RenderedReason:                   Fine,
@@ -112,6 +114,8 @@ var table = map[string]Outlook{
 	poolv1.WorkerPoolMissingReason:          NeedsPerson,
 	poolv1.DuplicateRoleReason:              NeedsPerson,
 	poolv1.AsExpectedReason:                 Fine,
+	poolv1.MachineConfigValidReason:         Fine,
+	poolv1.MachineConfigInvalidReason:       NeedsPerson,
 	poolv1.GatesOpenReason:                  Fine,
 	poolv1.GateClosedReason:                 Waits,
 	poolv1.GateUnreadableReason:             NeedsPerson,

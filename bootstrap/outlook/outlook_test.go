@@ -1,6 +1,7 @@
 package outlook
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -28,17 +29,29 @@ func TestOutlook(t *testing.T) {
 
 var _ = Describe("The table of reasons", func() {
 	It("has every reason constant of the API, and no other", func() {
-		Expect(slices.Sorted(maps.Keys(table))).To(Equal(reasons()))
+		var want []string
+		for _, group := range groups {
+			for _, r := range reasonsOf(group) {
+				want = append(want, r.value)
+			}
+		}
+		slices.Sort(want)
+		Expect(slices.Sorted(maps.Keys(table))).To(Equal(slices.Compact(want)))
 	})
 
-	It("is the same in docs/conditions.md", func() {
-		page, err := os.ReadFile(filepath.Join("..", "..", "docs", "conditions.md"))
+	It("is in docs/conditions.md, with the comments of the constants", func() {
+		path := filepath.Join("..", "..", "docs", "conditions.md")
+		page, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
-		documented := map[string]Outlook{}
-		for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `(\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
-			documented[row[1]] = Outlook(row[2])
+		generated := string(page)
+		for _, group := range groups {
+			generated = writeTable(generated, group)
 		}
-		Expect(documented).To(Equal(table))
+		if os.Getenv("UPDATE_PAGES") != "" {
+			Expect(os.WriteFile(path, []byte(generated), 0o644)).To(Succeed())
+			return
+		}
+		Expect(string(page)).To(Equal(generated), "run make generate")
 	})
 
 	It("has the outlook Retries for an unknown reason", func() {
@@ -74,22 +87,49 @@ var _ = Describe("A PoolbootConfig", func() {
 	)
 })
 
-// reasons returns the values of the constants in the API whose names end with Reason.
-func reasons() (found []string) {
+// groups are the folders of the API groups whose constants are reasons.
+var groups = []string{"bootstrap", "pool"}
+
+// reason is a constant of the API whose name ends with Reason.
+type reason struct{ value, meaning string }
+
+// reasonsOf returns the reasons of an API group, in the order of the source. Each must have a comment: its meaning.
+func reasonsOf(group string) (found []reason) {
 	GinkgoHelper()
-	for _, group := range []string{"bootstrap", "pool"} {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", group, "v1alpha1", "constants.go"), nil, 0)
-		Expect(err).NotTo(HaveOccurred())
-		ast.Inspect(file, func(n ast.Node) bool {
-			constant, is := n.(*ast.ValueSpec)
-			if is && strings.HasSuffix(constant.Names[0].Name, "Reason") {
-				value, err := strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
-				Expect(err).NotTo(HaveOccurred())
-				found = append(found, value)
-			}
-			return true
-		})
+	path := filepath.Join("..", "..", "api", group, "v1alpha1", "constants.go")
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+	Expect(err).NotTo(HaveOccurred())
+	ast.Inspect(file, func(n ast.Node) bool {
+		constant, is := n.(*ast.ValueSpec)
+		if is && strings.HasSuffix(constant.Names[0].Name, "Reason") {
+			value, err := strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
+			Expect(err).NotTo(HaveOccurred())
+			meaning := strings.Join(strings.Fields(constant.Doc.Text()), " ")
+			Expect(meaning).NotTo(BeEmpty(), "%s has no comment", constant.Names[0].Name)
+			found = append(found, reason{value, meaning})
+		}
+		return true
+	})
+	return found
+}
+
+var (
+	// pageLink matches a path of a page in a comment, from the root of the repository.
+	pageLink  = regexp.MustCompile(`docs/((?:dev/)?[a-z-]+\.md)((?:#[\w-]+)?)`)
+	fieldPath = regexp.MustCompile(`\b(?:spec|status)\.\w+(?:\.\w+)*`)
+)
+
+// writeTable replaces the table of an API group in a page. A table ends at an empty line.
+func writeTable(page, group string) string {
+	GinkgoHelper()
+	_, rest, found := strings.Cut(page, "<!-- make generate writes this table from api/"+group+"/v1alpha1/constants.go -->\n\n")
+	Expect(found).To(BeTrue(), "docs/conditions.md has no table of %s", group)
+	_, after, found := strings.Cut(rest, "\n\n")
+	Expect(found).To(BeTrue(), "the table of %s has no end", group)
+	rows := []string{"| Reason | Outlook | Meaning |", "| --- | --- | --- |"}
+	for _, r := range reasonsOf(group) {
+		meaning := pageLink.ReplaceAllString(fieldPath.ReplaceAllString(r.meaning, "`$0`"), "[$1]($1$2)")
+		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |", r.value, table[r.value], meaning))
 	}
-	slices.Sort(found)
-	return slices.Compact(found)
+	return strings.TrimSuffix(page, rest) + strings.Join(rows, "\n") + "\n\n" + after
 }

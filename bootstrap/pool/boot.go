@@ -14,8 +14,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // Reason is why a host boots into its pool. It is a reason of the condition PoolDecided.
@@ -105,13 +105,13 @@ func (b Boot) withRemedy(err error) error {
 func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 	switch record.HostKindOf(config) {
 	case record.BareMetalHost:
-		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, remedy.OwnerOf(config))
+		return fmt.Sprintf("create it, or name another role in the annotation %s of %s", poolv1.HostPoolAnnotation, outlook.OwnerOf(config))
 	case record.EnrolledHost:
-		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", remedy.OwnerOf(config))
+		return fmt.Sprintf("create it, or delete %s and its Node, and enroll the host with a token for another pool", outlook.OwnerOf(config))
 	}
 	switch {
 	case config.Spec.IsInline() && config.Status.DataSecretName != "":
-		return fmt.Sprintf("create it, or %s. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels", remedy.Replace(config))
+		return fmt.Sprintf("create it, or %s. The data Secret was created for this pool and never changes; the replacement boots into the pool of its labels", outlook.HowToReplace(config))
 	case config.Spec.PoolRole != "":
 		return "create it, or correct spec.poolRole of the PoolbootConfig and of its template"
 	case role == poolv1.RoleWorker:
@@ -260,7 +260,7 @@ func (a Assignment) recordedMessage(b Boot) string {
 	}
 	message := fmt.Sprintf("pool %q is recorded, because the data Secret was created for it and never changes", a.Role)
 	if a.WithoutRecord != "" && a.WithoutRecord != a.Role {
-		message += fmt.Sprintf("; to boot into pool %q, to which the Machine belongs now, %s", a.WithoutRecord, remedy.Replace(b.Config))
+		message += fmt.Sprintf("; to boot into pool %q, to which the Machine belongs now, %s", a.WithoutRecord, outlook.HowToReplace(b.Config))
 	}
 	return message
 }

@@ -172,7 +172,7 @@ var _ = Describe("ForBoot", func() {
 			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "rack1-u12", BareMetalHostName: "rack1-u12"}
 		}),
 		Entry("a host that enrolled", "and its Node, and enroll the host with a token for another pool", spec("nowhere"), func(b *pool.Boot) {
-			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			b.Machine, b.Config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		}),
 	)
 

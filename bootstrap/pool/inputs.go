@@ -30,9 +30,8 @@ func inputsOf(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Ma
 }
 
 // InputsHash returns a hash of the inputs of Render for a role: while it does not change, Render returns the same
-// result. It covers the specs of the pool and of worker without their pause fields, and the resource versions of the
-// MachineConfigs that they select. The MachineConfigs must be as an API server returned them. The errors are those of
-// Render.
+// result. It covers the specs of the pool and of worker without spec.paused, and the generations of the MachineConfigs
+// that they select. The MachineConfigs must be as an API server returned them. The errors are those of Render.
 func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (string, error) {
 	in, err := inputsOf(role, pools, configs)
 	if err != nil {
@@ -43,13 +42,13 @@ func InputsHash(role string, pools []poolv1.MachineConfigPool, configs []poolv1.
 	for _, of := range []*poolv1.MachineConfigPool{in.pool, in.worker} {
 		fmt.Fprintln(hash, of.Name)
 		spec := of.Spec
-		spec.Paused, spec.PausedConfiguration = nil, poolv1.RenderedConfigReference{}
+		spec.Paused = nil
 		if err := specs.Encode(spec); err != nil {
 			return "", fmt.Errorf("MachineConfigPool %q: %w", of.Name, err)
 		}
 	}
 	for i := range in.sources {
-		fmt.Fprintln(hash, in.sources[i].Name, in.sources[i].UID, in.sources[i].ResourceVersion)
+		fmt.Fprintln(hash, in.sources[i].Name, in.sources[i].UID, in.sources[i].Generation)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -21,7 +21,7 @@ var _ = Describe("Inputs", func() {
 				newConfig("50-storage", "storage", "/c", "s")},
 		}
 		for i := range c.configs {
-			c.configs[i].UID, c.configs[i].ResourceVersion = "1", "1"
+			c.configs[i].UID, c.configs[i].Generation = "1", 1
 		}
 		return c
 	}
@@ -34,20 +34,21 @@ var _ = Describe("Inputs", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after != before).To(Equal(others))
 	},
-		Entry("when a MachineConfig has changed", func(c *cluster) { c.configs[1].ResourceVersion = "2" }, true),
-		Entry("when a MachineConfig has changed that it inherits", func(c *cluster) { c.configs[0].ResourceVersion = "2" }, true),
+		Entry("when a MachineConfig has changed", func(c *cluster) { c.configs[1].Generation = 2 }, true),
+		Entry("when a MachineConfig has changed that it inherits", func(c *cluster) { c.configs[0].Generation = 2 }, true),
 		Entry("when a MachineConfig was deleted and created again", func(c *cluster) { c.configs[1].UID = "2" }, true),
 		Entry("when a MachineConfig has another name", func(c *cluster) { c.configs[1].Name = "51-infra" }, true),
 		Entry("when a MachineConfig was deleted", func(c *cluster) { c.configs = c.configs[:1] }, true),
 		Entry("when it gets another MachineConfig", func(c *cluster) { c.configs[2].Labels[roleLabel] = "infra" }, true),
-		Entry("when anything in its spec has changed", func(c *cluster) { c.pools[1].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
-		Entry("when anything in the worker pool's spec has changed", func(c *cluster) { c.pools[0].Spec.NodeLabels = map[string]string{"a": "b"} }, true),
+		Entry("when anything in its spec has changed", func(c *cluster) { c.pools[1].Spec.Node.Labels = map[string]string{"a": "b"} }, true),
+		Entry("when anything in the worker pool's spec has changed", func(c *cluster) { c.pools[0].Spec.Node.Labels = map[string]string{"a": "b"} }, true),
 		Entry("when it has another name", func(c *cluster) { c.pools[1].Name = "infra-2" }, true),
 		Entry("not when the pool is paused", func(c *cluster) {
-			c.pools[1].Spec.Paused, c.pools[1].Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
+			c.pools[1].Spec.Paused, c.pools[1].Annotations = new(true), map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-infra-0"}
 		}, false),
 		Entry("not when another pool has changed", func(c *cluster) { c.pools[2].Spec.Paused = new(true) }, false),
-		Entry("not when another pool's MachineConfig has", func(c *cluster) { c.configs[2].ResourceVersion = "2" }, false),
+		Entry("not when another pool's MachineConfig has", func(c *cluster) { c.configs[2].Generation = 2 }, false),
+		Entry("not when metadata or the status of a MachineConfig has", func(c *cluster) { c.configs[1].ResourceVersion = "2" }, false),
 		Entry("not when its status has", func(c *cluster) { c.pools[1].Status.ObservedGeneration = 2 }, false),
 		Entry("not when all come in another order", func(c *cluster) {
 			c.pools[0], c.pools[2] = c.pools[2], c.pools[0]

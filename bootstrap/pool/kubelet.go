@@ -14,13 +14,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
 )
 
-// KubeletError is the error for a kubeletConfiguration or a kubeletWrapper of a pool that can't be used.
+// KubeletError is the error for a kubelet configuration or a kubelet wrapper of a pool that can't be used.
 type KubeletError struct {
 	// Pool is the name of the pool with that setting.
 	Pool string
 	// Errs are the errors, with the path of each field. There is at least one.
 	Errs field.ErrorList
-	// Inherited is true if the kubeletConfiguration is valid by itself, but not together with that of worker.
+	// Inherited is true if the kubelet configuration is valid by itself, but not together with that of worker.
 	Inherited bool
 }
 
@@ -41,21 +41,21 @@ func (e *KubeletError) Explain() (errs field.ErrorList) {
 	return errs
 }
 
-// CheckKubelet validates the kubeletWrapper of a pool, and its kubeletConfiguration by itself and together with that of
-// the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker pool
-// if that one is invalid.
+// CheckKubelet validates the kubelet wrapper of a pool, and its kubelet configuration by itself and together with that
+// of the Cluster's worker pool. worker is nil if there is none. The error is a *KubeletError; its Pool is the worker
+// pool if that one is invalid.
 func CheckKubelet(p, worker *poolv1.MachineConfigPool) error {
 	_, err := kubeletSections(p, worker)
 	return err
 }
 
-// kubeletSection is the kubeletConfiguration of one pool, and the path of its drop-in on a host.
+// kubeletSection is the kubelet configuration of one pool, and the path of its drop-in on a host.
 type kubeletSection struct {
 	kubelet.Section
 	pool, path string
 }
 
-var kubeletField = field.NewPath("spec", "kubeletConfiguration")
+var kubeletField = field.NewPath("spec", "kubelet", "configuration")
 
 // kubeletSections returns the section of worker and that of the pool itself.
 func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, error) {
@@ -83,18 +83,18 @@ func kubeletSections(p, worker *poolv1.MachineConfigPool) ([]kubeletSection, err
 	}
 	if len(base) > 0 {
 		if merged, err = own.MergeOver(inherited); err != nil {
-			return nil, fmt.Errorf("MachineConfigPool %q: spec.kubeletConfiguration: %w", p.Name, err)
+			return nil, fmt.Errorf("MachineConfigPool %q: spec.kubelet.configuration: %w", p.Name, err)
 		}
 	}
 	check := func(section kubelet.Section, of *bool) field.ErrorList {
 		return append(section.Check(kubeletField), section.CheckReservations(kubeletField, ptr.Deref(of, false))...)
 	}
-	computes := p.Spec.AutoSizingReserved
+	computes := p.Spec.Kubelet.AutoSizingReserved
 	if computes == nil && worker != nil {
-		computes = worker.Spec.AutoSizingReserved
+		computes = worker.Spec.Kubelet.AutoSizingReserved
 	}
 	if errs := check(merged, computes); len(errs) > 0 {
-		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(check(own.Section, p.Spec.AutoSizingReserved)) == 0}
+		return nil, &KubeletError{Pool: p.Name, Errs: errs, Inherited: len(check(own.Section, p.Spec.Kubelet.AutoSizingReserved)) == 0}
 	}
 	return append(base, own), nil
 }
@@ -104,11 +104,11 @@ func kubeletSectionOf(p *poolv1.MachineConfigPool) (kubeletSection, error) {
 	if p.Spec.PoolRole == poolv1.RoleWorker {
 		out.path = ignition.WorkerKubeletPath
 	}
-	if p.Spec.KubeletConfiguration == nil || len(p.Spec.KubeletConfiguration.Raw) == 0 {
+	if p.Spec.Kubelet.Configuration == nil || len(p.Spec.Kubelet.Configuration.Raw) == 0 {
 		return out, nil
 	}
 	var errs field.ErrorList
-	if out.Section, errs = kubelet.Parse(p.Spec.KubeletConfiguration.Raw, kubeletField); len(errs) > 0 {
+	if out.Section, errs = kubelet.Parse(p.Spec.Kubelet.Configuration.Raw, kubeletField); len(errs) > 0 {
 		return out, &KubeletError{Pool: p.Name, Errs: append(errs, out.Check(kubeletField)...)}
 	}
 	return out, nil
@@ -129,7 +129,7 @@ func kubeletParts(p, worker *poolv1.MachineConfigPool) ([]part, error) {
 		if section.IsEmpty() {
 			continue
 		}
-		text, err := section.DropIn("spec.kubeletConfiguration of the MachineConfigPool " + section.pool)
+		text, err := section.DropIn("spec.kubelet.configuration of the MachineConfigPool " + section.pool)
 		if err != nil {
 			return nil, err
 		}

@@ -20,15 +20,15 @@ func withKubelet(p poolv1.MachineConfigPool, section string) poolv1.MachineConfi
 	if !strings.Contains(section, `"kind"`) {
 		section = strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1)
 	}
-	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(section)}
+	p.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: []byte(section)}
 	return p
 }
 
 var _ = Describe("The kubelet section of a pool", func() {
 	const workerPath, poolPath = "/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf", "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf"
 	const head = "Change it there.\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	ofWorker := "# From spec.kubeletConfiguration of the MachineConfigPool worker. " + head
-	ofInfra := "# From spec.kubeletConfiguration of the MachineConfigPool infra. " + head
+	ofWorker := "# From spec.kubelet.configuration of the MachineConfigPool worker. " + head
+	ofInfra := "# From spec.kubelet.configuration of the MachineConfigPool infra. " + head
 	config := newConfig("00-worker", "worker", "/etc/motd", "worker")
 
 	render := func(role string, worker, infra poolv1.MachineConfigPool) (*pool.Rendered, error) {
@@ -92,8 +92,8 @@ var _ = Describe("The kubelet section of a pool", func() {
 		Expect(of.Kubelets).To(Equal([]string{"worker", "infra"}))
 		Expect(of.Origins).To(ConsistOf(
 			pool.Origin{Kind: pool.KindFile, Name: "/etc/motd", MachineConfig: "00-worker"},
-			pool.Origin{Kind: pool.KindFile, Name: workerPath, Pool: "worker", Field: "spec.kubeletConfiguration"},
-			pool.Origin{Kind: pool.KindFile, Name: poolPath, Pool: "infra", Field: "spec.kubeletConfiguration"}))
+			pool.Origin{Kind: pool.KindFile, Name: workerPath, Pool: "worker", Field: "spec.kubelet.configuration"},
+			pool.Origin{Kind: pool.KindFile, Name: poolPath, Pool: "infra", Field: "spec.kubelet.configuration"}))
 	})
 
 	DescribeTable("is refused with the pool and the field",
@@ -102,25 +102,25 @@ var _ = Describe("The kubelet section of a pool", func() {
 			Expect(err).To(MatchError(HavePrefix(want)))
 			Expect(errors.As(err, new(*pool.KubeletError))).To(BeTrue())
 		},
-		Entry("its own", worker, withKubelet(infra, `{"maxPod":5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value`),
+		Entry("its own", worker, withKubelet(infra, `{"maxPod":5}`), `MachineConfigPool "infra": spec.kubelet.configuration.maxPod: Invalid value`),
 		Entry("one of another kind", worker, withKubelet(infra, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"Kubelet"}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.kind: Unsupported value: "Kubelet": supported values: "KubeletConfiguration"`),
-		Entry("one without apiVersion", worker, withKubelet(infra, `{"kind":"KubeletConfiguration"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.apiVersion: Required value`),
-		Entry("a field that a pool must not set", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.providerID: Forbidden`),
-		Entry("a static policy for CPUs without reserved CPUs", worker, withKubelet(infra, `{"cpuManagerPolicy":"static"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.cpuManagerPolicy: Invalid value: "static"`),
-		Entry("a static policy for memory without reserved memory", worker, withKubelet(infra, `{"memoryManagerPolicy":"Static"}`), `MachineConfigPool "infra": spec.kubeletConfiguration.memoryManagerPolicy: Invalid value: "Static"`),
-		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
-		Entry("that of worker, also if the pool overrides the field", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubeletConfiguration.maxPods: Invalid value: -5`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.kind: Unsupported value: "Kubelet": supported values: "KubeletConfiguration"`),
+		Entry("one without apiVersion", worker, withKubelet(infra, `{"kind":"KubeletConfiguration"}`), `MachineConfigPool "infra": spec.kubelet.configuration.apiVersion: Required value`),
+		Entry("a field that a pool must not set", worker, withKubelet(infra, `{"providerID":"a"}`), `MachineConfigPool "infra": spec.kubelet.configuration.providerID: Forbidden`),
+		Entry("a static policy for CPUs without reserved CPUs", worker, withKubelet(infra, `{"cpuManagerPolicy":"static"}`), `MachineConfigPool "infra": spec.kubelet.configuration.cpuManagerPolicy: Invalid value: "static"`),
+		Entry("a static policy for memory without reserved memory", worker, withKubelet(infra, `{"memoryManagerPolicy":"Static"}`), `MachineConfigPool "infra": spec.kubelet.configuration.memoryManagerPolicy: Invalid value: "Static"`),
+		Entry("a value", worker, withKubelet(infra, `{"maxPods":-5}`), `MachineConfigPool "infra": spec.kubelet.configuration.maxPods: Invalid value: -5`),
+		Entry("that of worker, also if the pool overrides the field", withKubelet(worker, `{"maxPods":-5}`), bigInfra, `MachineConfigPool "worker": spec.kubelet.configuration.maxPods: Invalid value: -5`),
 		Entry("the endpoint of the container runtime, empty", worker, withKubelet(infra, `{"containerRuntimeEndpoint":""}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.containerRuntimeEndpoint: Invalid value: "": would erase the endpoint that the host has`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.containerRuntimeEndpoint: Invalid value: "": would erase the endpoint that the host has`),
 		Entry("a zero value over that of worker", withKubelet(worker, `{"streamingConnectionIdleTimeout":"1h"}`), withKubelet(infra, `{"streamingConnectionIdleTimeout":"0s"}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.streamingConnectionIdleTimeout: Invalid value: "0s": would erase 1h, which the worker pool sets`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.streamingConnectionIdleTimeout: Invalid value: "0s": would erase 1h, which the worker pool sets`),
 		Entry("a zero value in an object over that of worker", withKubelet(worker, `{"memorySwap":{"swapBehavior":"LimitedSwap"}}`), withKubelet(infra, `{"memorySwap":{"swapBehavior":""}}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.memorySwap.swapBehavior: Invalid value: "": would erase LimitedSwap, which the worker pool sets`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.memorySwap.swapBehavior: Invalid value: "": would erase LimitedSwap, which the worker pool sets`),
 		Entry("the two together", withKubelet(worker, `{"imageGCLowThresholdPercent":78}`), withKubelet(infra, `{"imageGCHighThresholdPercent":81,"imageGCLowThresholdPercent":81}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.imageGCLowThresholdPercent`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.imageGCLowThresholdPercent`),
 		Entry("only the two together", withKubelet(worker, `{"shutdownGracePeriod":"30s"}`), withKubelet(infra, `{"shutdownGracePeriodByPodPriority":[{"priority":1,"shutdownGracePeriodSeconds":5}]}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.shutdownGracePeriodByPodPriority`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.shutdownGracePeriodByPodPriority`),
 	)
 
 	It("is refused with a note if the error is only with the fields of worker's", func() {
@@ -132,9 +132,9 @@ var _ = Describe("The kubelet section of a pool", func() {
 		static := withKubelet(infra, `{"cpuManagerPolicy":"static"}`)
 		Expect(pool.CheckKubelet(&static, ptr.To(withKubelet(worker, `{"kubeReserved":{"cpu":"1"}}`)))).To(Succeed())
 		sizing := worker.DeepCopy()
-		sizing.Spec.AutoSizingReserved = ptr.To(true)
+		sizing.Spec.Kubelet.AutoSizingReserved = ptr.To(true)
 		Expect(pool.CheckKubelet(&static, sizing)).To(Succeed())
-		static.Spec.AutoSizingReserved = ptr.To(false)
+		static.Spec.Kubelet.AutoSizingReserved = ptr.To(false)
 		Expect(pool.CheckKubelet(&static, sizing)).NotTo(Succeed())
 	})
 

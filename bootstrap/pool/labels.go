@@ -12,9 +12,9 @@ import (
 )
 
 // Labels returns the labels that a pool's Nodes are registered with: those that follow from its selector, then
-// nodeLabels. A selector is registrable if the labels that follow from its positive requirements (matchLabels, In,
+// node.labels. A selector is registrable if the labels that follow from its positive requirements (matchLabels, In,
 // Exists) satisfy all of it, including the negative ones (NotIn, DoesNotExist). If several values are allowed for a
-// label, nodeLabels must set one of them. A label that must only exist is empty unless nodeLabels sets it. Anything
+// label, node.labels must set one of them. A label that must only exist is empty unless node.labels sets it. Anything
 // else is a *NotRegistrableError.
 func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	selector := NodeSelector(p)
@@ -50,7 +50,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 		allowed[t.Key] = values
 	}
 	for _, t := range positive {
-		set, isSet := p.Spec.NodeLabels[t.Key]
+		set, isSet := p.Spec.Node.Labels[t.Key]
 		switch values := allowed[t.Key]; {
 		case len(values) == 1:
 			derived[t.Key] = values[0]
@@ -58,19 +58,19 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 			derived[t.Key] = set
 		case len(values) > 1:
 			return refuse(t.path, "%s allows several values, and a Node can be registered with only one: "+
-				"set %s in spec.nodeLabels to one of %s, or use matchLabels", t, t.Key, strings.Join(values, ", "))
+				"set %s in spec.node.labels to one of %s, or use matchLabels", t, t.Key, strings.Join(values, ", "))
 		default:
 			derived[t.Key] = ""
 		}
 	}
-	maps.Copy(derived, p.Spec.NodeLabels)
+	maps.Copy(derived, p.Spec.Node.Labels)
 	if rejected := FindRejection(p, derived); rejected != nil {
-		value, has := p.Spec.NodeLabels[rejected.Key]
+		value, has := p.Spec.Node.Labels[rejected.Key]
 		if !has {
-			return refuse(rejected.Path, "%s contradicts %s=%s, which follows from the other requirements: set %[2]s in spec.nodeLabels to an allowed value, or change one of the requirements",
+			return refuse(rejected.Path, "%s contradicts %s=%s, which follows from the other requirements: set %[2]s in spec.node.labels to an allowed value, or change one of the requirements",
 				rejected.Requirement, rejected.Key, derived[rejected.Key])
 		}
-		return refuse("spec.nodeLabels", "with %s=%s a Node is not in the pool, because %s requires %s: nodeLabels must not contradict nodeSelector",
+		return refuse("spec.node.labels", "with %s=%s a Node is not in the pool, because %s requires %s: they must not contradict nodeSelector",
 			rejected.Key, value, rejected.Path, rejected.Requirement)
 	}
 
@@ -82,7 +82,7 @@ func Labels(p poolv1.MachineConfigPool) (map[string]string, error) {
 	case decision.ControlPlane:
 		return refuse("spec", "its labels would make its Nodes a control plane: select and set other labels")
 	case decision.Role != p.Spec.PoolRole:
-		return refuse("spec.nodeLabels", "with these labels a Node is not in the pool: nodeLabels must not contradict nodeSelector")
+		return refuse("spec.node.labels", "with these labels a Node is not in the pool: they must not contradict nodeSelector")
 	}
 	return derived, nil
 }

@@ -46,7 +46,7 @@ type Origin struct {
 	// from a pool.
 	MachineConfig string `json:"machineConfig,omitempty"`
 	// Pool is the name of the MachineConfigPool that the entry comes from, and Field is its field, for example
-	// spec.kubeletConfiguration.
+	// spec.kubelet.configuration.
 	Pool  string `json:"pool,omitempty"`
 	Field string `json:"field,omitempty"`
 	// Overrides are the names of the earlier MachineConfigs with the same entry, in order. Fields that the last one

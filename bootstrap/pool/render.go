@@ -25,7 +25,7 @@ type Rendered struct {
 	Spec poolv1.MachineConfigSpec
 	// Source are the names of the MachineConfigs that were merged, in order.
 	Source []string
-	// Kubelets are the names of the pools whose kubeletConfiguration was merged: worker, then the pool itself.
+	// Kubelets are the names of the pools whose kubelet configuration was merged: worker, then the pool itself.
 	Kubelets []string `json:"-"`
 	// Origins are the origins of all entries: those of Ignition in the order of the document, then kernel arguments,
 	// extensions, kernelType, osImageURL, baseOSExtensionsContainerImage and fips. Default values have no origin.
@@ -44,7 +44,7 @@ type Rendered struct {
 // "default". Rendered configs among configs are ignored. The same input gives the same bytes and the same name.
 //
 // Errors: *NotFoundError and *DuplicateError for the pool or for worker, *SelectorError, *RenderError for a
-// MachineConfig, *KubeletError for a kubeletConfiguration, *TooManyError, *TooLargeError.
+// MachineConfig, *KubeletError for a kubelet configuration, *TooManyError, *TooLargeError.
 func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.MachineConfig) (*Rendered, error) {
 	in, err := inputsOf(role, pools, configs)
 	if err != nil {

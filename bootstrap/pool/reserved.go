@@ -32,10 +32,10 @@ const (
 // the setting is removed.
 func reservedParts(p, worker *poolv1.MachineConfigPool) []part {
 	of := p
-	if of.Spec.AutoSizingReserved == nil {
+	if of.Spec.Kubelet.AutoSizingReserved == nil {
 		of = worker
 	}
-	if of == nil || !ptr.Deref(of.Spec.AutoSizingReserved, false) {
+	if of == nil || !ptr.Deref(of.Spec.Kubelet.AutoSizingReserved, false) {
 		return nil
 	}
 	link := ignition.PoolReservedPath
@@ -60,16 +60,16 @@ func reservedParts(p, worker *poolv1.MachineConfigPool) []part {
 	}}
 	config.Systemd.Units = []types.Unit{{Name: ignition.KubeletUnit,
 		Dropins: []types.Dropin{{Name: ignition.ReservedDropin, Contents: ptr.To(text.String())}}}}
-	return []part{{config: config, pool: of.Name, field: "spec.autoSizingReserved"}}
+	return []part{{config: config, pool: of.Name, field: "spec.kubelet.autoSizingReserved"}}
 }
 
 // checkReserved refuses a pool that both computes and sets what the kubelet reserves for the system, as OpenShift does.
 func checkReserved(section kubeletSection, p *poolv1.MachineConfigPool) error {
-	if !ptr.Deref(p.Spec.AutoSizingReserved, false) || !section.Has("systemReserved") {
+	if !ptr.Deref(p.Spec.Kubelet.AutoSizingReserved, false) || !section.Has("systemReserved") {
 		return nil
 	}
 	return &KubeletError{Pool: p.Name, Errs: field.ErrorList{field.Forbidden(kubeletField.Child("systemReserved"),
-		"autoSizingReserved computes it on each host: remove one of them")}}
+		"kubelet.autoSizingReserved computes it on each host: remove one of them")}}
 }
 
 // reservedNotes says which reservation for the system applies if one of a custom pool and worker computes it and the
@@ -86,15 +86,15 @@ func reservedNotes(p, worker *poolv1.MachineConfigPool) (notes []string) {
 	}
 	own, ofWorker := setBy(p), setBy(worker)
 	switch {
-	case p.Spec.AutoSizingReserved == nil && ptr.Deref(worker.Spec.AutoSizingReserved, false) && len(own) > 0:
-		note := fmt.Sprintf("MachineConfigPool %q: %s: it overrides what spec.autoSizingReserved of the worker pool computes for %s",
+	case p.Spec.Kubelet.AutoSizingReserved == nil && ptr.Deref(worker.Spec.Kubelet.AutoSizingReserved, false) && len(own) > 0:
+		note := fmt.Sprintf("MachineConfigPool %q: %s: it overrides what spec.kubelet.autoSizingReserved of the worker pool computes for %s",
 			p.Name, kubeletField.Child(field), strings.Join(own, ", "))
 		if left := slices.DeleteFunc(computed, func(resource string) bool { return slices.Contains(own, resource) }); len(left) > 0 {
-			note += fmt.Sprintf(", but not for %s: to compute nothing, set spec.autoSizingReserved to false", strings.Join(left, ", "))
+			note += fmt.Sprintf(", but not for %s: to compute nothing, set spec.kubelet.autoSizingReserved to false", strings.Join(left, ", "))
 		}
 		return []string{note}
-	case ptr.Deref(p.Spec.AutoSizingReserved, false) && len(ofWorker) > 0:
-		return []string{fmt.Sprintf("MachineConfigPool %q: spec.autoSizingReserved: what it computes overrides %s in %s of the worker pool", p.Name,
+	case ptr.Deref(p.Spec.Kubelet.AutoSizingReserved, false) && len(ofWorker) > 0:
+		return []string{fmt.Sprintf("MachineConfigPool %q: spec.kubelet.autoSizingReserved: what it computes overrides %s in %s of the worker pool", p.Name,
 			strings.Join(ofWorker, ", "), kubeletField.Child(field))}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 
 var _ = Describe("autoSizingReserved of a pool", func() {
 	auto := func(p poolv1.MachineConfigPool, value *bool) poolv1.MachineConfigPool {
-		p.Spec.AutoSizingReserved = value
+		p.Spec.Kubelet.AutoSizingReserved = value
 		return p
 	}
 	worker, infra := newPool("worker"), newPool("infra")
@@ -55,7 +55,7 @@ var _ = Describe("autoSizingReserved of a pool", func() {
 		Entry("of the pool, with worker's off", ptr.To(false), ptr.To(true), poolLink),
 	)
 
-	It("is overridden by kubeletConfiguration of the same pool, and overrides that of worker", func() {
+	It("is overridden by the kubelet configuration of the same pool, and overrides that of worker", func() {
 		paths := []string{workerLink, ignition.WorkerKubeletPath, poolLink, ignition.PoolKubeletPath}
 		for i := range len(paths) - 1 { // the kubelet reads them in this order
 			Expect(filepath.Base(paths[i]) < filepath.Base(paths[i+1])).To(BeTrue(), paths[i])
@@ -65,7 +65,7 @@ var _ = Describe("autoSizingReserved of a pool", func() {
 	It("is an origin, together with the wrapper", func() {
 		of, config := render(func() poolv1.MachineConfigPool {
 			p := auto(worker, ptr.To(true))
-			p.Spec.KubeletWrapper = []string{"/usr/bin/nice"}
+			p.Spec.Kubelet.Wrapper = []string{"/usr/bin/nice"}
 			return p
 		}(), infra)
 		Expect(of.Origins).To(ContainElements(And(HaveField("Pool", "worker"), HaveField("Name", "/etc/poolboot/system-reserved.sh")),
@@ -75,7 +75,7 @@ var _ = Describe("autoSizingReserved of a pool", func() {
 
 	It("is refused together with systemReserved of the same pool", func() {
 		_, err := pool.Render("infra", []poolv1.MachineConfigPool{worker, auto(withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`), ptr.To(true))}, nil)
-		Expect(err).To(MatchError(ContainSubstring(`MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: Forbidden: autoSizingReserved computes it on each host: remove one of them`)))
+		Expect(err).To(MatchError(ContainSubstring(`MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: Forbidden: kubelet.autoSizingReserved computes it on each host: remove one of them`)))
 		render(auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`))
 		render(withKubelet(worker, `{"systemReserved":{"cpu":"1"}}`), auto(infra, ptr.To(true)))
 		render(worker, auto(withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`), ptr.To(false)))
@@ -87,12 +87,12 @@ var _ = Describe("autoSizingReserved of a pool", func() {
 			Expect(of.Notes).To(HaveExactElements(notes))
 		},
 		Entry("one resource over computed ones", auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"cpu":"1","pid":"1000"}}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: it overrides what spec.autoSizingReserved of the worker pool computes for cpu, `+
-				`but not for ephemeral-storage, memory: to compute nothing, set spec.autoSizingReserved to false`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: it overrides what spec.kubelet.autoSizingReserved of the worker pool computes for cpu, `+
+				`but not for ephemeral-storage, memory: to compute nothing, set spec.kubelet.autoSizingReserved to false`),
 		Entry("all resources over computed ones", auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"cpu":"1","memory":"1Gi","ephemeral-storage":"1Gi"}}`),
-			`MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: it overrides what spec.autoSizingReserved of the worker pool computes for cpu, ephemeral-storage, memory`),
+			`MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: it overrides what spec.kubelet.autoSizingReserved of the worker pool computes for cpu, ephemeral-storage, memory`),
 		Entry("computed ones over one resource", withKubelet(worker, `{"systemReserved":{"cpu":"1","pid":"1000"}}`), auto(infra, ptr.To(true)),
-			`MachineConfigPool "infra": spec.autoSizingReserved: what it computes overrides cpu in spec.kubeletConfiguration.systemReserved of the worker pool`),
+			`MachineConfigPool "infra": spec.kubelet.autoSizingReserved: what it computes overrides cpu in spec.kubelet.configuration.systemReserved of the worker pool`),
 		Entry("only another resource", auto(worker, ptr.To(true)), withKubelet(infra, `{"systemReserved":{"pid":"1000"}}`)),
 		Entry("nothing computed in the custom pool", auto(worker, ptr.To(true)), auto(withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`), ptr.To(false))),
 		Entry("nothing computed", worker, withKubelet(infra, `{"systemReserved":{"cpu":"1"}}`)),

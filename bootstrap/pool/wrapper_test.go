@@ -13,7 +13,7 @@ import (
 
 var _ = Describe("The wrapper of a pool's kubelets", func() {
 	withWrapper := func(p poolv1.MachineConfigPool, command ...string) poolv1.MachineConfigPool {
-		p.Spec.KubeletWrapper = command
+		p.Spec.Kubelet.Wrapper = command
 		return p
 	}
 	unit := newConfig("00-worker", "worker", "/etc/motd", "worker")
@@ -58,9 +58,9 @@ var _ = Describe("The wrapper of a pool's kubelets", func() {
 var _ = DescribeTable("A wrapper that Poolboot's guard refuses",
 	func(path, why string, words ...string) {
 		worker, infra := newPool("worker"), newPool("infra")
-		infra.Spec.KubeletWrapper = words
+		infra.Spec.Kubelet.Wrapper = words
 		_, err := pool.Render("infra", []poolv1.MachineConfigPool{worker, infra}, nil)
-		Expect(err).To(MatchError(And(HavePrefix(`MachineConfigPool "infra": spec.kubeletWrapper`+path+": Forbidden: "), ContainSubstring(why))))
+		Expect(err).To(MatchError(And(HavePrefix(`MachineConfigPool "infra": spec.kubelet.wrapper`+path+": Forbidden: "), ContainSubstring(why))))
 		Expect(pool.CheckKubelet(&infra, &worker)).To(MatchError(err))
 	},
 	Entry("a flag that labels the Node", "[1]", "--node-labels is reserved", "/opt/wrap", "--node-labels=a=b"),
@@ -84,7 +84,7 @@ var _ = DescribeTable("A wrapper that Poolboot's guard accepts",
 
 var _ = DescribeTable("The drop-in of a wrapper in a rendered config is checked as one of a pool", func(wrapper string, matcher OmegaMatcher) {
 	pools := []poolv1.MachineConfigPool{newPool("worker")}
-	pools[0].Spec.KubeletWrapper = []string{"/opt/wrap", "--a=b"}
+	pools[0].Spec.Kubelet.Wrapper = []string{"/opt/wrap", "--a=b"}
 	rendered, err := pool.Render("worker", pools, nil)
 	Expect(err).NotTo(HaveOccurred())
 	config, err := ignition.Parse([]byte(strings.Replace(string(rendered.Spec.Config.Raw), "/opt/wrap --a=b", wrapper, 1)))

@@ -22,7 +22,7 @@ func RefusesAddress(config *bootstrapv1.PoolbootConfig, address string) bool {
 // TokenAddresses returns the addresses from which the latest token of a PoolbootConfig's host was used, in the order of
 // their first use.
 func TokenAddresses(config *bootstrapv1.PoolbootConfig) []string {
-	noted := slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), ByFirstUse)
+	noted := slices.SortedFunc(slices.Values(config.Status.Requests.Addresses), ByFirstUse)
 	var latest []string
 	for _, address := range noted {
 		if _, err := netip.ParseAddr(address.Address); err == nil && address.Token == noted[len(noted)-1].Token {

@@ -25,18 +25,18 @@ func IsCredential(config *bootstrapv1.PoolbootConfig, id string) bool {
 // IsCredentialUsed reports whether the join credential on record was used to obtain its certificate. A credential
 // obtains only one certificate.
 func IsCredentialUsed(config *bootstrapv1.PoolbootConfig) bool {
-	certificate := config.Status.Boot.Certificate
+	certificate := config.Status.Certificate
 	return certificate.IsDefined() && IsCredential(config, certificate.CredentialID)
 }
 
 // HasRequested reports whether a host has ever sent a boot request for a PoolbootConfig.
 func HasRequested(config *bootstrapv1.PoolbootConfig) bool {
-	return config.Status.Boot.RequestedTime != nil
+	return config.Status.Requests.RequestedTime != nil
 }
 
 // IsRequestPending reports whether a host has sent a boot request since the boot was last prepared.
 func IsRequestPending(config *bootstrapv1.PoolbootConfig) bool {
-	requested, prepared := config.Status.Boot.RequestedTime, config.Status.Boot.PreparedTime
+	requested, prepared := config.Status.Requests.RequestedTime, config.Status.Boot.PreparedTime
 	return requested != nil && (prepared == nil || requested.After(prepared.Time))
 }
 
@@ -48,16 +48,18 @@ func WasPrepared(config *bootstrapv1.PoolbootConfig) bool {
 // IsServed reports whether the host has received the configuration that was last prepared. The config server records
 // this while the host continues its boot.
 func IsServed(config *bootstrapv1.PoolbootConfig) bool {
-	served, prepared := config.Status.Boot.ServedTime, config.Status.Boot.PreparedTime
+	served, prepared := config.Status.Requests.ServedTime, config.Status.Boot.PreparedTime
 	return served != nil && (prepared == nil || !served.Before(prepared))
 }
 
 // IsIgnitionFailed reports whether the host has reported that Ignition failed, and has not requested its configuration
 // again since.
 func IsIgnitionFailed(config *bootstrapv1.PoolbootConfig) bool {
-	boot := config.Status.Boot
-	isRetry := func(at *metav1.MicroTime) bool { return at != nil && at.After(boot.IgnitionFailure.ReportedTime.Time) }
-	return boot.IgnitionFailure.Stage != "" && !isRetry(boot.RequestedTime) && !isRetry(boot.ServedTime)
+	requests := config.Status.Requests
+	isRetry := func(at *metav1.MicroTime) bool {
+		return at != nil && at.After(requests.IgnitionFailure.ReportedTime.Time)
+	}
+	return requests.IgnitionFailure.Stage != "" && !isRetry(requests.RequestedTime) && !isRetry(requests.ServedTime)
 }
 
 // IsPrepared reports whether a boot is prepared: the Node, the join credential and the overlay exist.

@@ -62,28 +62,29 @@ var _ = Describe("The progress of a boot", func() {
 	missing := condition(bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeMissingReason, metav1.ConditionFalse, 0)
 	revoked := map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 
-	DescribeTable("is read from times, conditions and the token", func(boot bootstrapv1.BootStatus, annotations map[string]string, want answers, cs ...metav1.Condition) {
-		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Status: bootstrapv1.PoolbootConfigStatus{Boot: boot, Conditions: cs}}
+	DescribeTable("is read from times, conditions and the token", func(requested *metav1.MicroTime, boot bootstrapv1.BootStatus, annotations map[string]string, want answers, cs ...metav1.Condition) {
+		config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Status: bootstrapv1.PoolbootConfigStatus{
+			Requests: bootstrapv1.HostRequests{RequestedTime: requested}, Boot: boot, Conditions: cs}}
 		Expect(answersOf(config)).To(Equal(want))
 	},
-		Entry("at the beginning", bootstrapv1.BootStatus{}, nil, answers{}),
-		Entry("with a chosen host", bootstrapv1.BootStatus{}, nil, answers{waiting: true}, waiting),
-		Entry("with the first request", bootstrapv1.BootStatus{RequestedTime: micro(1)}, nil, answers{requested: true, pending: true, waiting: true}, waiting),
-		Entry("prepared", bootstrapv1.BootStatus{RequestedTime: micro(1), PreparedTime: micro(2), CredentialID: "abcdef"}, nil,
+		Entry("at the beginning", nil, bootstrapv1.BootStatus{}, nil, answers{}),
+		Entry("with a chosen host", nil, bootstrapv1.BootStatus{}, nil, answers{waiting: true}, waiting),
+		Entry("with the first request", micro(1), bootstrapv1.BootStatus{}, nil, answers{requested: true, pending: true, waiting: true}, waiting),
+		Entry("prepared", micro(1), bootstrapv1.BootStatus{PreparedTime: micro(2), CredentialID: "abcdef"}, nil,
 			answers{requested: true, prepared: true}, prepared),
-		Entry("prepared at the time of the request", bootstrapv1.BootStatus{RequestedTime: micro(2), PreparedTime: micro(2)}, nil,
+		Entry("prepared at the time of the request", micro(2), bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil,
 			answers{requested: true, prepared: true}, prepared),
-		Entry("prepared for an inline data Secret", bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true}, prepared),
-		Entry("with another request", bootstrapv1.BootStatus{RequestedTime: micro(3), PreparedTime: micro(2)}, nil,
+		Entry("prepared for an inline data Secret", nil, bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true}, prepared),
+		Entry("with another request", micro(3), bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil,
 			answers{requested: true, pending: true, prepared: true}, prepared),
-		Entry("withdrawn", bootstrapv1.BootStatus{RequestedTime: micro(1), PreparedTime: micro(2)}, nil,
+		Entry("withdrawn", micro(1), bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil,
 			answers{requested: true, waiting: true, withdrawn: true}, waiting),
-		Entry("withdrawn, with a request since", bootstrapv1.BootStatus{RequestedTime: micro(3), PreparedTime: micro(2)}, nil,
+		Entry("withdrawn, with a request since", micro(3), bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil,
 			answers{requested: true, pending: true, waiting: true}, waiting),
-		Entry("without its Node", bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true, missing: true}, prepared, missing),
-		Entry("with its Node in the pool", bootstrapv1.BootStatus{CredentialID: "abcdef"}, nil, answers{inPool: true, complete: true}, inPool),
-		Entry("with a revoked token and a credential", bootstrapv1.BootStatus{CredentialID: "abcdef"}, revoked, answers{complete: true}),
-		Entry("released", bootstrapv1.BootStatus{}, revoked, answers{complete: true, released: true}),
+		Entry("without its Node", nil, bootstrapv1.BootStatus{PreparedTime: micro(2)}, nil, answers{prepared: true, missing: true}, prepared, missing),
+		Entry("with its Node in the pool", nil, bootstrapv1.BootStatus{CredentialID: "abcdef"}, nil, answers{inPool: true, complete: true}, inPool),
+		Entry("with a revoked token and a credential", nil, bootstrapv1.BootStatus{CredentialID: "abcdef"}, revoked, answers{complete: true}),
+		Entry("released", nil, bootstrapv1.BootStatus{}, revoked, answers{complete: true, released: true}),
 	)
 
 	It("includes whether the join credential was used", func() {
@@ -91,9 +92,9 @@ var _ = Describe("The progress of a boot", func() {
 		Expect([]bool{record.HasCredential(config), record.IsCredentialUsed(config)}).To(Equal([]bool{false, false}))
 		config.Status.Boot.CredentialID = "abcdef"
 		Expect([]bool{record.HasCredential(config), record.IsCredentialUsed(config)}).To(Equal([]bool{true, false}))
-		config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "uvwxyz", PublicKeySHA256: "00"}
+		config.Status.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "uvwxyz", PublicKeySHA256: "00"}
 		Expect(record.IsCredentialUsed(config)).To(BeFalse(), "an earlier credential was used")
-		config.Status.Boot.Certificate.CredentialID = "abcdef"
+		config.Status.Certificate.CredentialID = "abcdef"
 		Expect(record.IsCredentialUsed(config)).To(BeTrue())
 	})
 })

@@ -86,8 +86,8 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 		Expect(files(compared, []string{"Status.Boot.CredentialID"})).To(BeEmpty())
 	})
 	It("the stage of a boot: use record.HasRequested, IsRequestPending, WasPrepared or StageOf", func() {
-		Expect(files(compared, []string{"Boot.RequestedTime", "boot.RequestedTime", "Boot.PreparedTime", "boot.PreparedTime"})).To(BeEmpty())
-		Expect(files(read, []string{"boot.RequestedTime.After", "Boot.RequestedTime.After", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
+		Expect(files(compared, []string{"Requests.RequestedTime", "requests.RequestedTime", "Boot.PreparedTime", "boot.PreparedTime"})).To(BeEmpty())
+		Expect(files(read, []string{"requests.RequestedTime.After", "Requests.RequestedTime.After", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
 		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/node/decision.go", "bootstrap/outlook/")).To(BeEmpty())
 	})
 	It("which Cluster and overlay it has: use record.ClusterName, ClusterKey or OverlayName", func() {
@@ -99,14 +99,14 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	})
 	It("whether a token is accepted, and whether a host has joined: use record.TokenOf, HasJoined or IsTokenExpired", func() {
 		Expect(files(read, []string{"TokenHashAnnotation", "TokenUIDAnnotation"},
-			"bootstrap/hostaccess/token.go", "controllers/enrollment/", // write them
+			"bootstrap/access/token.go", "controllers/enrollment/", // write them
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateAnnotation"},
 			"controllers/poolbootconfig/rotation.go", "bootstrap/server/refusal.go", // removes it, and names it in a message
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateRevoked", "TokenStateExpired"})).To(BeEmpty())
 		Expect(files(read, []string{"RotateTokenAnnotation"},
-			"bootstrap/remedy/", "controllers/poolbootconfig/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
+			"bootstrap/outlook/remedy.go", "controllers/poolbootconfig/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
 		)).To(BeEmpty())
 	})
 })

@@ -54,7 +54,7 @@ func Moments(config *bootstrapv1.PoolbootConfig) []Moment {
 		ofAttempt bool
 	}{
 		{StepBootPrepared, boot.PreparedTime, true},
-		{StepConfigServed, boot.ServedTime, true},
+		{StepConfigServed, config.Status.Requests.ServedTime, true},
 		{StepKubeletRegistered, (*metav1.MicroTime)(boot.KubeletRegisteredTime), false},
 		{StepNodeReady, boot.NodeReadyTime, false},
 		{StepTokenRevoked, boot.TokenRevokedTime, false},
@@ -72,12 +72,11 @@ func Moments(config *bootstrapv1.PoolbootConfig) []Moment {
 // version of the config server, or if the recorded first request is later, because the clock of a config server is
 // ahead. It is never before the creation of the PoolbootConfig.
 func FirstRequestTime(config *bootstrapv1.PoolbootConfig) time.Time {
-	boot := config.Status.Boot
-	first, last := boot.FirstRequestedTime, boot.RequestedTime
+	first, last, prepared := config.Status.Requests.FirstRequestedTime, config.Status.Requests.RequestedTime, config.Status.Boot.PreparedTime
 	switch {
 	case last == nil:
 		return time.Time{}
-	case first == nil, first.After(last.Time), IsRequestPending(config) && boot.PreparedTime != nil && !first.After(boot.PreparedTime.Time):
+	case first == nil, first.After(last.Time), IsRequestPending(config) && prepared != nil && !first.After(prepared.Time):
 		return last.Time
 	case first.Time.Before(config.CreationTimestamp.Time):
 		return config.CreationTimestamp.Time

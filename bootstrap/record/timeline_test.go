@@ -32,12 +32,14 @@ func boot(steps int) *bootstrapv1.PoolbootConfig {
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.DataSecretAvailableCondition, "DataSecretCreated", metav1.ConditionTrue, m))
 		},
 		func(m int) { c.Status.Boot.HostChosenTime = micro(m) },
-		func(m int) { c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(m), micro(m) },
+		func(m int) {
+			c.Status.Requests.FirstRequestedTime, c.Status.Requests.RequestedTime = micro(m), micro(m)
+		},
 		func(m int) {
 			c.Status.Boot.PreparedTime = micro(m)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "WaitingForKubelet", metav1.ConditionFalse, m))
 		},
-		func(m int) { c.Status.Boot.ServedTime = micro(m) },
+		func(m int) { c.Status.Requests.ServedTime = micro(m) },
 		func(m int) {
 			c.Status.Boot.KubeletRegisteredTime, c.Status.Boot.NodeReadyTime, c.Status.Boot.TokenRevokedTime = &metav1.Time{Time: at(m - 1)}, micro(m), micro(m)
 			c.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
@@ -73,14 +75,14 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("with a prepared boot", boot(4), record.StageServing, 10),
 		Entry("with a host that has its configuration", boot(5), record.StageJoining, 15),
 		Entry("with a Node that is Ready", boot(6), record.StageReady, 21),
-		Entry("with a host that retries", boot(3), record.StagePreparing, 6, func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) }),
+		Entry("with a host that retries", boot(3), record.StagePreparing, 6, func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.RequestedTime = micro(9) }),
 		Entry("with a host that sends another boot request", boot(5), record.StagePreparing, 40, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(40), micro(44)
+			c.Status.Requests.FirstRequestedTime, c.Status.Requests.RequestedTime = micro(40), micro(44)
 		}),
 		Entry("with a host that sends another boot request, recorded by a config server of an earlier version", boot(5), record.StagePreparing, 40,
-			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(40) }),
+			func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.RequestedTime = micro(40) }),
 		Entry("with a boot that is prepared for another boot request", boot(5), record.StageServing, 41, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime, c.Status.Boot.PreparedTime = micro(40), micro(40), micro(41)
+			c.Status.Requests.FirstRequestedTime, c.Status.Requests.RequestedTime, c.Status.Boot.PreparedTime = micro(40), micro(40), micro(41)
 		}),
 		Entry("with a withdrawn boot", boot(5), record.StageWaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.PreparedTime = micro(31)
@@ -88,7 +90,7 @@ var _ = Describe("The timeline of a boot", func() {
 		}),
 		Entry("with a host that enrolled, before its boot request", boot(1), record.StageProvisioning, 0, enrolled),
 		Entry("with a host that enrolled and sent a boot request", boot(1), record.StagePreparing, 2, enrolled, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.FirstRequestedTime, c.Status.Boot.RequestedTime = micro(2), micro(7)
+			c.Status.Requests.FirstRequestedTime, c.Status.Requests.RequestedTime = micro(2), micro(7)
 		}),
 		Entry("with a Node that was Ready", boot(6), record.StageNotReady, 50, func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions[1] = condition(bootstrapv1.NodeInPoolCondition, "NodeMissing", metav1.ConditionFalse, 50)
@@ -103,7 +105,7 @@ var _ = Describe("The timeline of a boot", func() {
 		}),
 		Entry("of a PoolbootConfig that is being deleted", boot(3), record.StageDeleting, 60, func(c *bootstrapv1.PoolbootConfig) { c.DeletionTimestamp = &metav1.Time{Time: at(60)} }),
 		Entry("from an inline data Secret, which needs no config server", boot(4), record.StageJoining, 10, func(c *bootstrapv1.PoolbootConfig) {
-			c.Spec.ConfigSource.Type, c.Status.Boot.RequestedTime = bootstrapv1.ConfigSourceTypeInline, nil
+			c.Spec.ConfigSource.Type, c.Status.Requests.RequestedTime = bootstrapv1.ConfigSourceTypeInline, nil
 		}),
 		Entry("of a PoolbootConfig that was moved with clusterctl, which does not keep the status", &bootstrapv1.PoolbootConfig{
 			Status: bootstrapv1.PoolbootConfigStatus{Conditions: []metav1.Condition{condition(bootstrapv1.NodeInPoolCondition, "NodeReadyInPool", metav1.ConditionTrue, 9)}},
@@ -125,17 +127,17 @@ var _ = Describe("The timeline of a boot", func() {
 			record.StagePreparing: 4 * time.Minute, record.StageServing: 5 * time.Minute, record.StageJoining: 6 * time.Minute,
 		}))
 		inline := boot(6)
-		inline.Status.Boot.RequestedTime, inline.Status.Boot.ServedTime = nil, nil
+		inline.Status.Requests.RequestedTime, inline.Status.Requests.ServedTime = nil, nil
 		Expect(record.StageDurations(inline)).To(And(Not(HaveKey(record.StageServing)), HaveKeyWithValue(record.StageJoining, 11*time.Minute)))
 	})
 
 	It("ignores the time of a first request from a clock that is far ahead or far behind", func() {
 		c := boot(5)
-		c.Status.Boot.FirstRequestedTime = micro(600)
-		Expect(record.FirstRequestTime(c)).To(Equal(c.Status.Boot.RequestedTime.Time))
+		c.Status.Requests.FirstRequestedTime = micro(600)
+		Expect(record.FirstRequestTime(c)).To(Equal(c.Status.Requests.RequestedTime.Time))
 		stage, _ := record.StageOf(c)
 		Expect(stage).To(Equal(record.StageJoining))
-		c.Status.Boot.FirstRequestedTime = micro(-600)
+		c.Status.Requests.FirstRequestedTime = micro(-600)
 		Expect(record.FirstRequestTime(c)).To(Equal(c.CreationTimestamp.Time))
 	})
 
@@ -153,24 +155,24 @@ var _ = Describe("The timeline of a boot", func() {
 			}
 			Expect(sum).To(Equal(21 * time.Minute))
 		},
-		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = micro(9) },
+		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.RequestedTime = micro(9) },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
 		Entry("of a host that sent another boot request, which starts again", func(c *bootstrapv1.PoolbootConfig) {
-			b := &c.Status.Boot
-			b.FirstRequestedTime, b.RequestedTime, b.PreparedTime, b.ServedTime = micro(16), micro(17), micro(18), micro(19)
+			requests := &c.Status.Requests
+			requests.FirstRequestedTime, requests.RequestedTime, c.Status.Boot.PreparedTime, requests.ServedTime = micro(16), micro(17), micro(18), micro(19)
 		}, map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 13, record.StagePreparing: 2, record.StageServing: 1, record.StageJoining: 2}),
 		Entry("of a host whose Node was created again after it got its configuration", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.PreparedTime = micro(18) },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 9, record.StageServing: 0, record.StageJoining: 6}),
 		Entry("of a host whose data Secret was restored while it booted", func(c *bootstrapv1.PoolbootConfig) { c.Status.Conditions[0].LastTransitionTime.Time = at(8) },
 			map[record.Stage]int{record.StagePending: 3, record.StageWaitingForHost: 0, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
-		Entry("of a host for which serving is not on record", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil },
+		Entry("of a host for which serving is not on record", func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.ServedTime = nil },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageJoining: 11}),
 		Entry("of a host that enrolled", func(c *bootstrapv1.PoolbootConfig) {
 			enrolled(c)
 			c.Status.Boot.HostChosenTime = nil
 		}, map[record.Stage]int{record.StageProvisioning: 6, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
 		Entry("of a host whose config server has a clock that is behind", func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.FirstRequestedTime, c.Status.Boot.HostChosenTime = micro(-2), micro(-2)
+			c.Status.Requests.FirstRequestedTime, c.Status.Boot.HostChosenTime = micro(-2), micro(-2)
 		},
 			map[record.Stage]int{record.StagePending: 0, record.StageWaitingForHost: 0, record.StageProvisioning: 0, record.StagePreparing: 10, record.StageServing: 5, record.StageJoining: 6}),
 	)
@@ -183,7 +185,7 @@ var _ = Describe("The timeline of a boot", func() {
 			return taken
 		}
 		again := boot(5)
-		again.Status.Boot.FirstRequestedTime, again.Status.Boot.RequestedTime = micro(40), micro(44)
+		again.Status.Requests.FirstRequestedTime, again.Status.Requests.RequestedTime = micro(40), micro(44)
 		Expect(steps(again)).To(Equal([]record.Step{"Created", "DataSecretCreated", "HostChosen", "BootRequested"}))
 		enrolled(again)
 		Expect(steps(again)).To(Equal([]record.Step{"Created", "HostChosen", "BootRequested"}))

@@ -9,7 +9,7 @@ import (
 
 // Token is the record of the token of a host, from the annotations of its PoolbootConfig.
 type Token struct {
-	// Hash is the result of hostaccess.Owner.Hash. It is empty while no token is on record, and after the token was
+	// Hash is the result of access.Owner.Hash. It is empty while no token is on record, and after the token was
 	// revoked.
 	Hash string
 	// UID is the UID of the owner that the hash is bound to.

@@ -29,12 +29,12 @@ var _ = Describe("The registration of a Node whose kubelet has an external cloud
 	})
 
 	It("has the taint once if the pool declares it too", func() {
-		in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}}
+		in.Pool.Spec.Node.Taints = []nodev1.Taint{{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}}
 		got, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Node().Spec.Taints).To(Equal(got.Taints))
 		Expect(got.Taints).To(ContainElement(taint))
-		Expect(got.TaintSources).To(HaveKeyWithValue(taint.ToString(), []string{"MachineConfigPool metal/edge-infra spec.nodeTaints"}))
+		Expect(got.TaintSources).To(HaveKeyWithValue(taint.ToString(), []string{"MachineConfigPool metal/edge-infra spec.node.taints"}))
 	})
 
 	It("has no such taint without an external cloud provider, and has it if the pool declares it for the image's own unit", func() {
@@ -43,7 +43,7 @@ var _ = Describe("The registration of a Node whose kubelet has an external cloud
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Node().Spec.Taints).NotTo(ContainElement(taint))
 
-		in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}}
+		in.Pool.Spec.Node.Taints = []nodev1.Taint{{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}}
 		got, err = registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.Node().Spec.Taints).To(ContainElement(taint))

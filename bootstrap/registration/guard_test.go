@@ -87,7 +87,7 @@ var _ = Describe("The policy that guards Nodes", func() {
 		Entry("but allows an update without a change", func(*corev1.Node) {}),
 		Entry("but allows any other annotation", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/any", "") }),
 		Entry("but allows the reports of the agent", func(n *corev1.Node) {
-			for _, key := range []string{agentv1.CurrentAnnotation, agentv1.TargetAnnotation, agentv1.StateAnnotation, agentv1.ReasonAnnotation, agentv1.EffectAnnotation, agentv1.DriftAnnotation, agentv1.AgentAnnotation} {
+			for _, key := range agentv1.Reports {
 				metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, "any")
 			}
 		}),

@@ -16,8 +16,8 @@ import (
 var _ = Describe("The kubelet flags of a registration", func() {
 	It("contain everything that a kubelet can set, in a fixed order", func() {
 		in := infraInput()
-		in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
-		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1", "topology.kubernetes.io/zone": "z1"}
+		in.Pool.Spec.Node.Taints = []nodev1.Taint{{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
+		in.Config.Spec.Node.Labels = map[string]string{"example.com/rack": "r1", "topology.kubernetes.io/zone": "z1"}
 		in.MachineLabels = map[string]string{"node-restriction.kubernetes.io/tenant": "a"}
 		registration, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
@@ -67,8 +67,8 @@ func FuzzKubeletArgs(f *testing.F) {
 	f.Add("a", "--x", "b\nExecStart=/bin/sh", "$HOME")
 	f.Fuzz(func(t *testing.T, labelKey, labelValue, taintKey, taintValue string) {
 		in := infraInput()
-		in.Config.Spec.NodeLabels = map[string]string{labelKey: labelValue}
-		in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: taintKey, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
+		in.Config.Spec.Node.Labels = map[string]string{labelKey: labelValue}
+		in.Config.Spec.Node.Taints = []nodev1.Taint{{Key: taintKey, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
 		registration, err := registration.Register(*in)
 		if err != nil {
 			return

@@ -24,7 +24,7 @@ var _ = Describe("The name of a Node", func() {
 	withoutMachine := func(n *registration.Naming) { n.Machine = nil }
 	enrolled := func(n *registration.Naming) {
 		n.Machine, n.Config.OwnerReferences = nil, nil
-		n.Config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "h1", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		n.Config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "h1", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 	}
 
 	DescribeTable("is",

@@ -15,9 +15,9 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // providerIDPattern excludes the characters that need quotes in a systemd EnvironmentFile.
@@ -46,7 +46,7 @@ func Register(in Input) (Registration, error) {
 		poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
 		poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
 	}
-	if applied := AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints)); applied != "" {
+	if applied := AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.Node.Taints)); applied != "" {
 		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied
 	}
 	return Registration{
@@ -77,7 +77,7 @@ func nodeLabels(in Input) (map[string]string, map[string][]string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for key := range in.Pool.Spec.NodeLabels {
+	for key := range in.Pool.Spec.Node.Labels {
 		delete(selected, key)
 	}
 	poolName := fmt.Sprintf("MachineConfigPool %s", klog.KObj(&in.Pool))
@@ -87,11 +87,11 @@ func nodeLabels(in Input) (map[string]string, map[string][]string, error) {
 		labels map[string]string
 	}{
 		{poolName + " spec.nodeSelector", selected},
-		{poolName + " spec.nodeLabels", in.Pool.Spec.NodeLabels},
+		{poolName + " spec.node.labels", in.Pool.Spec.Node.Labels},
 		{poolName + " spec.poolRole", map[string]string{poolv1.NodePoolLabel: in.Pool.Spec.PoolRole}},
 		{"BareMetalHost metadata.uid", newUUIDLabel(in.HostUID)},
 		{"Machine metadata.labels", labels.GetManagedLabels(in.MachineLabels, in.SyncedLabels...)},
-		{fmt.Sprintf("PoolbootConfig %s spec.nodeLabels", klog.KObj(in.Config)), in.Config.Spec.NodeLabels},
+		{fmt.Sprintf("PoolbootConfig %s spec.node.labels", klog.KObj(in.Config)), in.Config.Spec.Node.Labels},
 	} {
 		if err := merged.addLabels(from.source, from.labels); err != nil {
 			return nil, nil, err
@@ -121,8 +121,8 @@ func nodeTaints(in Input) ([]corev1.Taint, map[string][]string, error) {
 		taints []corev1.Taint
 	}{
 		{"Poolboot", ownTaints(in.Config)},
-		{fmt.Sprintf("MachineConfigPool %s spec.nodeTaints", klog.KObj(&in.Pool)), nodev1.CoreTaints(in.Pool.Spec.NodeTaints)},
-		{fmt.Sprintf("PoolbootConfig %s spec.nodeTaints", klog.KObj(in.Config)), nodev1.CoreTaints(in.Config.Spec.NodeTaints)},
+		{fmt.Sprintf("MachineConfigPool %s spec.node.taints", klog.KObj(&in.Pool)), nodev1.CoreTaints(in.Pool.Spec.Node.Taints)},
+		{fmt.Sprintf("PoolbootConfig %s spec.node.taints", klog.KObj(in.Config)), nodev1.CoreTaints(in.Config.Spec.Node.Taints)},
 	} {
 		if err := merged.addTaints(from.source, from.taints); err != nil {
 			return nil, nil, err
@@ -146,7 +146,7 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 // also match the selector of another pool.
 func checkPool(in Input, labels map[string]string, sources map[string][]string) error {
 	outside := func(why string) error {
-		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: remedy.Relabel(in.Config)}
+		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: outlook.HowToRelabel(in.Config)}
 	}
 	decision, err := pool.Decide(labels, in.Pools)
 	rejected := pool.FindRejection(in.Pool, labels)

@@ -13,7 +13,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -95,8 +95,8 @@ var _ = Describe("The registration of a Node", func() {
 	})
 
 	It("has the labels of the pool, the Machine and the PoolbootConfig too", func() {
-		in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
-		in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r1"}
+		in.Pool.Spec.Node.Labels = map[string]string{"example.com/tier": "edge"}
+		in.Config.Spec.Node.Labels = map[string]string{"example.com/rack": "r1"}
 		in.MachineLabels = map[string]string{
 			"node-role.kubernetes.io/infra":             "", // two sources can set the same value
 			"node-role.kubernetes.io/worker":            "",
@@ -130,9 +130,9 @@ var _ = Describe("The registration of a Node", func() {
 	})
 
 	DescribeTable("refuses a name that identifies something other than a Node", func(name string) {
-		in.NodeName, in.Cluster = name, identity.Cluster{Endpoints: []string{"api.example.com"}}
+		in.NodeName, in.Cluster = name, access.Cluster{Endpoints: []string{"api.example.com"}}
 		_, err := registration.Register(*in)
-		Expect(err).To(BeAssignableToTypeOf(&identity.NameError{}))
+		Expect(err).To(BeAssignableToTypeOf(&access.NameError{}))
 	},
 		Entry("a Machine called kubernetes", "kubernetes"),
 		Entry("the API server's Service", "kubernetes.default.svc"),
@@ -143,8 +143,8 @@ var _ = Describe("The registration of a Node", func() {
 
 	It("has the derived labels, and the kubelet flags have those that a kubelet can set", func() {
 		in.DerivedLabels = []registration.DerivedLabel{
-			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
-			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"},
+			{Key: "topology.kubernetes.io/zone", Value: "dallas-b", Source: "MachineConfigPool metal/edge-infra spec.node.labelRules"},
+			{Key: "node-restriction.kubernetes.io/rack", Value: "r7", Source: "PoolbootConfig metal/infra-boot spec.node.labelRules"},
 		}
 		got, err := registration.Register(*in)
 		Expect(err).NotTo(HaveOccurred())
@@ -162,11 +162,11 @@ var _ = Describe("The registration of a Node", func() {
 	})
 
 	It("has the taints of the pool and the PoolbootConfig, and the two that Poolboot and Cluster API remove later", func() {
-		in.Pool.Spec.NodeTaints = []nodev1.Taint{
+		in.Pool.Spec.Node.Taints = []nodev1.Taint{
 			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "infra", Value: "now", Effect: corev1.TaintEffectNoExecute},
 		}
-		in.Config.Spec.NodeTaints = []nodev1.Taint{
+		in.Config.Spec.Node.Taints = []nodev1.Taint{
 			{Key: "infra", Value: "reserved", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "burn-in", Effect: corev1.TaintEffectPreferNoSchedule},
 		}
@@ -179,7 +179,7 @@ var _ = Describe("The registration of a Node", func() {
 			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "poolboot.io/unassigned", Effect: corev1.TaintEffectNoSchedule},
 		}))
-		Expect(got.Annotations).To(HaveKeyWithValue("poolboot.io/applied-taints", registration.AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.NodeTaints))))
+		Expect(got.Annotations).To(HaveKeyWithValue("poolboot.io/applied-taints", registration.AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.Node.Taints))))
 	})
 
 	It("returns a Node for pre-registration that is not Ready", func() {
@@ -212,11 +212,11 @@ var _ = Describe("The registration of a Node", func() {
 		},
 		Entry("the pool and the PoolbootConfig",
 			func() {
-				in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "edge"}
-				in.Config.Spec.NodeLabels = map[string]string{"example.com/tier": "core"}
+				in.Pool.Spec.Node.Labels = map[string]string{"example.com/tier": "edge"}
+				in.Config.Spec.Node.Labels = map[string]string{"example.com/tier": "core"}
 			}, "example.com/tier",
-			`MachineConfigPool metal/edge-infra spec.nodeLabels ("edge")`,
-			`PoolbootConfig metal/infra-boot spec.nodeLabels ("core")`),
+			`MachineConfigPool metal/edge-infra spec.node.labels ("edge")`,
+			`PoolbootConfig metal/infra-boot spec.node.labels ("core")`),
 		Entry("the Machine and the role of the pool",
 			func() {
 				in.MachineLabels = map[string]string{"poolboot.io/pool": "worker"}
@@ -225,43 +225,43 @@ var _ = Describe("The registration of a Node", func() {
 			"poolboot.io/pool",
 			`MachineConfigPool metal/edge-infra spec.poolRole ("infra")`, `Machine metadata.labels ("worker")`),
 		Entry("the PoolbootConfig and the UID of the host",
-			func() { in.Config.Spec.NodeLabels = map[string]string{"metal3.io/uuid": "another"} },
+			func() { in.Config.Spec.Node.Labels = map[string]string{"metal3.io/uuid": "another"} },
 			"metal3.io/uuid",
-			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`),
+			`BareMetalHost metadata.uid ("`+hostUID+`")`, `PoolbootConfig metal/infra-boot spec.node.labels ("another")`),
 		Entry("a derived label and the PoolbootConfig",
 			func() {
-				in.DerivedLabels = []registration.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
-				in.Config.Spec.NodeLabels = map[string]string{"example.com/rack": "r8"}
+				in.DerivedLabels = []registration.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.node.labelRules"}}
+				in.Config.Spec.Node.Labels = map[string]string{"example.com/rack": "r8"}
 			}, "example.com/rack",
-			`PoolbootConfig metal/infra-boot spec.nodeLabels ("r8")`, `MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`),
+			`PoolbootConfig metal/infra-boot spec.node.labels ("r8")`, `MachineConfigPool metal/edge-infra spec.node.labelRules ("r7")`),
 		Entry("two derived labels",
 			func() {
-				in.DerivedLabels = []registration.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"},
-					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.nodeLabelRules"}}
+				in.DerivedLabels = []registration.DerivedLabel{{Key: "example.com/rack", Value: "r7", Source: "MachineConfigPool metal/edge-infra spec.node.labelRules"},
+					{Key: "example.com/rack", Value: "r8", Source: "PoolbootConfig metal/infra-boot spec.node.labelRules"}}
 			}, "example.com/rack",
-			`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("r7")`, `PoolbootConfig metal/infra-boot spec.nodeLabelRules ("r8")`),
+			`MachineConfigPool metal/edge-infra spec.node.labelRules ("r7")`, `PoolbootConfig metal/infra-boot spec.node.labelRules ("r8")`),
 		Entry("the pool and the inspected architecture of the host",
 			func() {
-				in.Pool.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "arm64"}
+				in.Pool.Spec.Node.Labels = map[string]string{"kubernetes.io/arch": "arm64"}
 				in.CPUArch, in.CPUArchSource = "x86_64", "HardwareData spec.hardware.cpu.arch"
 			}, "kubernetes.io/arch",
-			`MachineConfigPool metal/edge-infra spec.nodeLabels ("arm64")`, `HardwareData spec.hardware.cpu.arch ("amd64")`),
+			`MachineConfigPool metal/edge-infra spec.node.labels ("arm64")`, `HardwareData spec.hardware.cpu.arch ("amd64")`),
 		Entry("the PoolbootConfig and the name of the Node",
-			func() { in.Config.Spec.NodeLabels = map[string]string{"kubernetes.io/hostname": "another"} },
+			func() { in.Config.Spec.Node.Labels = map[string]string{"kubernetes.io/hostname": "another"} },
 			"kubernetes.io/hostname",
-			`PoolbootConfig metal/infra-boot spec.nodeLabels ("another")`, `Node metadata.name ("infra-x7k2p")`),
+			`PoolbootConfig metal/infra-boot spec.node.labels ("another")`, `Node metadata.name ("infra-x7k2p")`),
 		Entry("taints of the pool and the PoolbootConfig",
 			func() {
-				in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
-				in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+				in.Pool.Spec.Node.Taints = []nodev1.Taint{{Key: "infra", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
+				in.Config.Spec.Node.Taints = []nodev1.Taint{{Key: "infra", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
 			}, "infra:NoSchedule",
-			`MachineConfigPool metal/edge-infra spec.nodeTaints ("a")`, `PoolbootConfig metal/infra-boot spec.nodeTaints ("b")`),
+			`MachineConfigPool metal/edge-infra spec.node.taints ("a")`, `PoolbootConfig metal/infra-boot spec.node.taints ("b")`),
 		Entry("a taint of the pool and Poolboot's own taint",
 			func() {
-				in.Pool.Spec.NodeTaints = []nodev1.Taint{
+				in.Pool.Spec.Node.Taints = []nodev1.Taint{
 					{Key: poolv1.NodeUnassignedTaint, Value: "mine", Effect: corev1.TaintEffectNoSchedule}}
 			}, "poolboot.io/unassigned:NoSchedule",
-			`Poolboot ("")`, `MachineConfigPool metal/edge-infra spec.nodeTaints ("mine")`),
+			`Poolboot ("")`, `MachineConfigPool metal/edge-infra spec.node.taints ("mine")`),
 	)
 
 	DescribeTable("is refused when its labels do not put the Node in the decided pool",
@@ -280,7 +280,7 @@ var _ = Describe("The registration of a Node", func() {
 		Entry("a custom pool selects a Node of the worker pool",
 			func() {
 				in.Pool = poolOf("worker")
-				in.Config.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
+				in.Config.Spec.Node.Labels = map[string]string{"node-role.kubernetes.io/infra": ""}
 			}, `the pool "infra" selects them`),
 		Entry("another pool selects a derived label",
 			func() {
@@ -306,8 +306,8 @@ var _ = Describe("The registration of a Node", func() {
 			func() {
 				in.Pool.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/infra": ""}, MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "topology.kubernetes.io/zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"z-b"}}}}
-				in.DerivedLabels = []registration.DerivedLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.nodeLabelRules"}}
-			}, "requires topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.nodeLabelRules"),
+				in.DerivedLabels = []registration.DerivedLabel{{Key: "topology.kubernetes.io/zone", Value: "z-b", Source: "MachineConfigPool metal/edge-infra spec.node.labelRules"}}
+			}, "requires topology.kubernetes.io/zone NotIn [z-b], and topology.kubernetes.io/zone=z-b comes from MachineConfigPool metal/edge-infra spec.node.labelRules"),
 		Entry("the pool is not one of the pools of the cluster",
 			func() { in.Pools = in.Pools[:1] }, "no pool selects them"),
 	)
@@ -321,22 +321,22 @@ var _ = Describe("The registration of a Node", func() {
 			Expect(err).To(MatchError(ContainSubstring(problem)))
 		},
 		Entry("a label key",
-			func() { in.Config.Spec.NodeLabels = map[string]string{"no key": "x"} },
-			"PoolbootConfig metal/infra-boot spec.nodeLabels", `label key "no key"`),
+			func() { in.Config.Spec.Node.Labels = map[string]string{"no key": "x"} },
+			"PoolbootConfig metal/infra-boot spec.node.labels", `label key "no key"`),
 		Entry("a label value",
-			func() { in.Pool.Spec.NodeLabels = map[string]string{"example.com/tier": "$(reboot)"} },
-			"MachineConfigPool metal/edge-infra spec.nodeLabels", `example.com/tier: value "$(reboot)"`),
+			func() { in.Pool.Spec.Node.Labels = map[string]string{"example.com/tier": "$(reboot)"} },
+			"MachineConfigPool metal/edge-infra spec.node.labels", `example.com/tier: value "$(reboot)"`),
 		Entry("a taint key",
-			func() { in.Config.Spec.NodeTaints = []nodev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
-			"PoolbootConfig metal/infra-boot spec.nodeTaints", "key: "),
+			func() { in.Config.Spec.Node.Taints = []nodev1.Taint{{Effect: corev1.TaintEffectNoSchedule}} },
+			"PoolbootConfig metal/infra-boot spec.node.taints", "key: "),
 		Entry("a taint value",
 			func() {
-				in.Config.Spec.NodeTaints = []nodev1.Taint{{Key: "k", Value: "a b", Effect: corev1.TaintEffectNoSchedule}}
+				in.Config.Spec.Node.Taints = []nodev1.Taint{{Key: "k", Value: "a b", Effect: corev1.TaintEffectNoSchedule}}
 			},
-			"PoolbootConfig metal/infra-boot spec.nodeTaints", "value: "),
+			"PoolbootConfig metal/infra-boot spec.node.taints", "value: "),
 		Entry("a taint effect",
-			func() { in.Pool.Spec.NodeTaints = []nodev1.Taint{{Key: "k", Effect: "Never"}} },
-			"MachineConfigPool metal/edge-infra spec.nodeTaints", "effect: must be NoSchedule"),
+			func() { in.Pool.Spec.Node.Taints = []nodev1.Taint{{Key: "k", Effect: "Never"}} },
+			"MachineConfigPool metal/edge-infra spec.node.taints", "effect: must be NoSchedule"),
 		Entry("a name with uppercase letters",
 			func() { in.NodeName = "Infra" }, `Node name "Infra"`, "lowercase RFC 1123 subdomain"),
 		Entry("a name that is too long for the label kubernetes.io/hostname",

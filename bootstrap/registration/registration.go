@@ -14,7 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 )
 
 // WaitingForKubeletReason is the reason of the condition Ready=False of a Node from its pre-registration until its
@@ -41,7 +41,7 @@ type Input struct {
 	NodeName string
 
 	// Cluster identifies the cluster of the Node. A Node cannot have a name that the cluster uses for something else.
-	Cluster identity.Cluster
+	Cluster access.Cluster
 
 	// ProviderID is the spec.providerID of the Node. It is empty while no host is known.
 	ProviderID string
@@ -64,7 +64,7 @@ type Input struct {
 	// MachineLabels are all labels of the Machine. The Node gets those that Cluster API synchronizes to Nodes.
 	MachineLabels map[string]string
 
-	// DerivedLabels are the labels from rules in nodeLabelRules.
+	// DerivedLabels are the labels from label rules.
 	DerivedLabels []DerivedLabel
 
 	// Config is the Machine's PoolbootConfig.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/regexsize"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 )
 
 // maxSyncedInstructions is the maximum number of instructions of a compiled regular expression in CompileSyncedLabels.
@@ -16,7 +16,7 @@ const maxSyncedInstructions = 1000
 func CompileSyncedLabels(expressions []string) ([]*regexp.Regexp, error) {
 	compiled := make([]*regexp.Regexp, 0, len(expressions))
 	for _, expression := range expressions {
-		measure, err := regexsize.Of(expression)
+		measure, err := nodelabels.MeasureRegexp(expression)
 		if err != nil {
 			return nil, fmt.Errorf("--additional-sync-machine-labels: %w", err)
 		}

@@ -25,8 +25,8 @@ const (
 	Failed
 )
 
-// Host is a host of a pool.
-type Host struct {
+// Candidate is a host of a pool.
+type Candidate struct {
 	// Name identifies the host within the pool.
 	Name string
 	// Domain is the failure domain of its Node, or "". Hosts of one domain are updated at a time. In a pool without
@@ -53,7 +53,7 @@ type Host struct {
 }
 
 // IsActive reports whether the host is unavailable, or can be at any time because of its update.
-func (h *Host) IsActive() bool {
+func (h *Candidate) IsActive() bool {
 	return h.IsUnavailable || h.Progress == InUpdate || h.Progress == Unknown
 }
 
@@ -80,7 +80,7 @@ func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 
 // Count returns how many hosts count against maxUnavailable: those that are unavailable, in an update or about to be,
 // and those whose last update failed.
-func Count(hosts []Host) (count int) {
+func Count(hosts []Candidate) (count int) {
 	for i := range hosts {
 		if h := &hosts[i]; h.IsActive() || h.IsPending || h.Progress == Failed {
 			count++
@@ -104,9 +104,9 @@ func Count(hosts []Host) (count int) {
 // their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
 // zone are last, and those with IsLast after all others. A host that is not in an update yet is chosen only if all
 // hosts that count are in its domain.
-func Next(hosts []Host, maxUnavailable int) []string {
+func Next(hosts []Candidate, maxUnavailable int) []string {
 	confirmed := Confirm(hosts, maxUnavailable)
-	isNext := func(h *Host) bool { return h.Desired != h.Target && !h.IsExcluded }
+	isNext := func(h *Candidate) bool { return h.Desired != h.Target && !h.IsExcluded }
 	var chosen []string
 	others := slices.Clone(hosts)
 	for i := range others {
@@ -128,15 +128,15 @@ func Next(hosts []Host, maxUnavailable int) []string {
 
 // Confirm returns the names of the pending hosts that can be told, by the rules of Next. Pending hosts count only once
 // they are chosen, so the answer does not depend on who recorded them.
-func Confirm(hosts []Host, maxUnavailable int) []string {
-	return choose(hosts, maxUnavailable, func(h *Host) bool { return h.IsPending })
+func Confirm(hosts []Candidate, maxUnavailable int) []string {
+	return choose(hosts, maxUnavailable, func(h *Candidate) bool { return h.IsPending })
 }
 
 // choose chooses from the hosts that are wanted. A pending host counts like one that is told nothing.
-func choose(hosts []Host, maxUnavailable int, isWanted func(*Host) bool) (chosen []string) {
+func choose(hosts []Candidate, maxUnavailable int, isWanted func(*Candidate) bool) (chosen []string) {
 	var active, stopped int
 	var unknown []string
-	var failed, waiting []*Host
+	var failed, waiting []*Candidate
 	unavailable, counted := domains{}, domains{}
 	for i := range hosts {
 		h := &hosts[i]
@@ -174,11 +174,11 @@ type domains map[string]bool
 
 // first returns the names of the first hosts in the order of a rollout, of one domain: the only busy one, or that of
 // the very first host if none is.
-func first(hosts []*Host, busy domains, number int) (names []string) {
+func first(hosts []*Candidate, busy domains, number int) (names []string) {
 	if number <= 0 {
 		return nil
 	}
-	slices.SortFunc(hosts, func(a, b *Host) int {
+	slices.SortFunc(hosts, func(a, b *Candidate) int {
 		return cmp.Or(trueLast(a.IsLast, b.IsLast), emptyLast(a.Domain, b.Domain), emptyLast(a.Zone, b.Zone), a.CreationTime.Compare(b.CreationTime), cmp.Compare(a.Name, b.Name))
 	})
 	for _, h := range hosts {

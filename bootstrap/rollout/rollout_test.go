@@ -24,102 +24,102 @@ func TestRollout(t *testing.T) {
 var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // waiting returns a host that waits for the revision "new". Its age follows its name.
-func waiting(name string) rollout.Host {
-	return rollout.Host{Name: name, Desired: "old", Target: "new", CreationTime: start.Add(time.Duration(name[0]) * time.Second)}
+func waiting(name string) rollout.Candidate {
+	return rollout.Candidate{Name: name, Desired: "old", Target: "new", CreationTime: start.Add(time.Duration(name[0]) * time.Second)}
 }
 
-func in(zone string, h rollout.Host) rollout.Host {
+func in(zone string, h rollout.Candidate) rollout.Candidate {
 	h.Zone = zone
 	return h
 }
 
-func inDomain(domain string, h rollout.Host) rollout.Host {
+func inDomain(domain string, h rollout.Candidate) rollout.Candidate {
 	h.Domain = domain
 	return h
 }
 
-func unavailable(h rollout.Host) rollout.Host {
+func unavailable(h rollout.Candidate) rollout.Candidate {
 	h.IsUnavailable = true
 	return h
 }
 
-func pending(h rollout.Host) rollout.Host {
+func pending(h rollout.Candidate) rollout.Candidate {
 	h.IsPending = true
 	return h
 }
 
-func excluded(h rollout.Host) rollout.Host {
+func excluded(h rollout.Candidate) rollout.Candidate {
 	h.IsExcluded = true
 	return h
 }
 
 // told returns the host after it was told to have a revision.
-func told(revision string, progress rollout.Progress, h rollout.Host) rollout.Host {
+func told(revision string, progress rollout.Progress, h rollout.Candidate) rollout.Candidate {
 	h.Desired, h.Progress = revision, progress
 	return h
 }
 
-var _ = DescribeTable("The next hosts are", func(maxUnavailable int, hosts []rollout.Host, expected ...string) {
+var _ = DescribeTable("The next hosts are", func(maxUnavailable int, hosts []rollout.Candidate, expected ...string) {
 	slices.Reverse(hosts)
 	Expect(rollout.Next(hosts, maxUnavailable)).To(HaveExactElements(expected))
 },
-	Entry("the oldest", 1, []rollout.Host{waiting("a"), waiting("b")}, "a"),
+	Entry("the oldest", 1, []rollout.Candidate{waiting("a"), waiting("b")}, "a"),
 	Entry("those of the first zone, and those without a zone last", 3,
-		[]rollout.Host{waiting("a"), in("zone-2", waiting("b")), in("zone-1", waiting("c")), in("zone-1", waiting("d"))}, "c", "d", "b"),
-	Entry("all, if enough may be unavailable", 2, []rollout.Host{waiting("a"), waiting("b")}, "a", "b"),
-	Entry("fewer by those in an update", 2, []rollout.Host{told("new", rollout.InUpdate, waiting("a")), waiting("b"), waiting("c")}, "b"),
-	Entry("fewer by those that are unavailable", 2, []rollout.Host{unavailable(waiting("a")), waiting("b"), waiting("c")}, "b"),
+		[]rollout.Candidate{waiting("a"), in("zone-2", waiting("b")), in("zone-1", waiting("c")), in("zone-1", waiting("d"))}, "c", "d", "b"),
+	Entry("all, if enough may be unavailable", 2, []rollout.Candidate{waiting("a"), waiting("b")}, "a", "b"),
+	Entry("fewer by those in an update", 2, []rollout.Candidate{told("new", rollout.InUpdate, waiting("a")), waiting("b"), waiting("c")}, "b"),
+	Entry("fewer by those that are unavailable", 2, []rollout.Candidate{unavailable(waiting("a")), waiting("b"), waiting("c")}, "b"),
 	Entry("fewer by those that are unavailable after their update", 1,
-		[]rollout.Host{unavailable(told("new", rollout.Done, waiting("a"))), waiting("b")}),
+		[]rollout.Candidate{unavailable(told("new", rollout.Done, waiting("a"))), waiting("b")}),
 	Entry("fewer by those whose update failed, so a bad config stops there", 1,
-		[]rollout.Host{told("new", rollout.Failed, waiting("a")), waiting("b")}),
-	Entry("none if more are unavailable than allowed", 1, []rollout.Host{unavailable(waiting("a")), unavailable(waiting("b")), waiting("c")}),
-	Entry("none that have the revision already", 2, []rollout.Host{told("new", rollout.Done, waiting("a")), waiting("b")}, "b"),
-	Entry("none that are excluded", 2, []rollout.Host{excluded(waiting("a")), waiting("b")}, "b"),
+		[]rollout.Candidate{told("new", rollout.Failed, waiting("a")), waiting("b")}),
+	Entry("none if more are unavailable than allowed", 1, []rollout.Candidate{unavailable(waiting("a")), unavailable(waiting("b")), waiting("c")}),
+	Entry("none that have the revision already", 2, []rollout.Candidate{told("new", rollout.Done, waiting("a")), waiting("b")}, "b"),
+	Entry("none that are excluded", 2, []rollout.Candidate{excluded(waiting("a")), waiting("b")}, "b"),
 	Entry("also those in an update to an older revision, which count already", 1,
-		[]rollout.Host{told("bad", rollout.InUpdate, waiting("a")), waiting("b")}, "a"),
+		[]rollout.Candidate{told("bad", rollout.InUpdate, waiting("a")), waiting("b")}, "a"),
 	Entry("also an unavailable one in an update to an older revision", 1,
-		[]rollout.Host{unavailable(told("bad", rollout.InUpdate, waiting("a"))), waiting("b")}, "a"),
+		[]rollout.Candidate{unavailable(told("bad", rollout.InUpdate, waiting("a"))), waiting("b")}, "a"),
 	Entry("also those that report nothing, if they are the only ones that count", 1,
-		[]rollout.Host{told("bad", rollout.Unknown, waiting("a")), waiting("b")}, "a"),
+		[]rollout.Candidate{told("bad", rollout.Unknown, waiting("a")), waiting("b")}, "a"),
 	Entry("none of those that report nothing if there are more than allowed, as after all Nodes registered again", 1,
-		[]rollout.Host{told("old", rollout.Unknown, waiting("a")), told("old", rollout.Unknown, waiting("b"))}),
+		[]rollout.Candidate{told("old", rollout.Unknown, waiting("a")), told("old", rollout.Unknown, waiting("b"))}),
 	Entry("those that were not told yet, with a newer revision", 1,
-		[]rollout.Host{pending(told("bad", rollout.Done, waiting("a"))), waiting("b")}, "a"),
+		[]rollout.Candidate{pending(told("bad", rollout.Done, waiting("a"))), waiting("b")}, "a"),
 	Entry("also those whose update failed, although a host that was not told yet waits for them", 1,
-		[]rollout.Host{told("bad", rollout.Failed, waiting("a")), pending(told("bad", rollout.Done, waiting("b")))}, "b", "a"),
+		[]rollout.Candidate{told("bad", rollout.Failed, waiting("a")), pending(told("bad", rollout.Done, waiting("b")))}, "b", "a"),
 	Entry("none but those that were not told yet, if these can be told", 1,
-		[]rollout.Host{pending(told("bad", rollout.Done, waiting("b"))), waiting("a")}, "b"),
+		[]rollout.Candidate{pending(told("bad", rollout.Done, waiting("b"))), waiting("a")}, "b"),
 	Entry("first those whose update to an older revision failed", 1,
-		[]rollout.Host{waiting("a"), told("bad", rollout.Failed, waiting("b"))}, "b"),
+		[]rollout.Candidate{waiting("a"), told("bad", rollout.Failed, waiting("b"))}, "b"),
 	Entry("those of one failure domain, also if more are allowed", 3,
-		[]rollout.Host{inDomain("rack-2", waiting("a")), inDomain("rack-1", waiting("b")), inDomain("rack-1", waiting("c"))}, "b", "c"),
+		[]rollout.Candidate{inDomain("rack-2", waiting("a")), inDomain("rack-1", waiting("b")), inDomain("rack-1", waiting("c"))}, "b", "c"),
 	Entry("those of the failure domain in which hosts are updated", 3,
-		[]rollout.Host{inDomain("rack-2", told("new", rollout.InUpdate, waiting("a"))), inDomain("rack-1", waiting("b")), inDomain("rack-2", waiting("c"))}, "c"),
+		[]rollout.Candidate{inDomain("rack-2", told("new", rollout.InUpdate, waiting("a"))), inDomain("rack-1", waiting("b")), inDomain("rack-2", waiting("c"))}, "c"),
 	Entry("none of another failure domain than that of an unavailable host", 3,
-		[]rollout.Host{inDomain("rack-2", unavailable(waiting("a"))), inDomain("rack-1", waiting("b"))}),
+		[]rollout.Candidate{inDomain("rack-2", unavailable(waiting("a"))), inDomain("rack-1", waiting("b"))}),
 	Entry("none of another failure domain than that of a host whose update failed", 3,
-		[]rollout.Host{inDomain("rack-2", told("new", rollout.Failed, waiting("a"))), inDomain("rack-1", waiting("b"))}),
+		[]rollout.Candidate{inDomain("rack-2", told("new", rollout.Failed, waiting("a"))), inDomain("rack-1", waiting("b"))}),
 	Entry("none while hosts of two failure domains are unavailable", 4,
-		[]rollout.Host{inDomain("rack-2", unavailable(waiting("a"))), inDomain("rack-1", unavailable(waiting("b"))), inDomain("rack-1", waiting("c"))}),
+		[]rollout.Candidate{inDomain("rack-2", unavailable(waiting("a"))), inDomain("rack-1", unavailable(waiting("b"))), inDomain("rack-1", waiting("c"))}),
 	Entry("those without a failure domain last, and on their own", 3,
-		[]rollout.Host{waiting("a"), inDomain("rack-1", waiting("b")), waiting("c")}, "b"),
+		[]rollout.Candidate{waiting("a"), inDomain("rack-1", waiting("b")), waiting("c")}, "b"),
 	Entry("those of one failure domain whose update to an older revision failed", 2,
-		[]rollout.Host{inDomain("rack-2", told("bad", rollout.Failed, waiting("a"))), inDomain("rack-1", told("bad", rollout.Failed, waiting("b")))}, "b"),
+		[]rollout.Candidate{inDomain("rack-2", told("bad", rollout.Failed, waiting("a"))), inDomain("rack-1", told("bad", rollout.Failed, waiting("b")))}, "b"),
 	Entry("not all of those whose update failed if maxUnavailable is lower now", 1,
-		[]rollout.Host{told("bad", rollout.Failed, waiting("a")), told("bad", rollout.Failed, waiting("b"))}, "a"),
+		[]rollout.Candidate{told("bad", rollout.Failed, waiting("a")), told("bad", rollout.Failed, waiting("b"))}, "a"),
 )
 
-var _ = DescribeTable("The pending hosts that are told are", func(maxUnavailable int, hosts []rollout.Host, expected ...string) {
+var _ = DescribeTable("The pending hosts that are told are", func(maxUnavailable int, hosts []rollout.Candidate, expected ...string) {
 	Expect(rollout.Confirm(hosts, maxUnavailable)).To(HaveExactElements(expected))
 },
-	Entry("the first ones that are allowed", 1, []rollout.Host{pending(waiting("a")), pending(waiting("b")), waiting("c")}, "a"),
-	Entry("none while others are unavailable", 1, []rollout.Host{pending(waiting("a")), unavailable(waiting("b"))}),
-	Entry("none while others are in an update", 1, []rollout.Host{pending(waiting("a")), told("new", rollout.InUpdate, waiting("b"))}),
+	Entry("the first ones that are allowed", 1, []rollout.Candidate{pending(waiting("a")), pending(waiting("b")), waiting("c")}, "a"),
+	Entry("none while others are unavailable", 1, []rollout.Candidate{pending(waiting("a")), unavailable(waiting("b"))}),
+	Entry("none while others are in an update", 1, []rollout.Candidate{pending(waiting("a")), told("new", rollout.InUpdate, waiting("b"))}),
 	Entry("those in an update to an older revision, at once", 1,
-		[]rollout.Host{pending(told("newer", rollout.InUpdate, waiting("a"))), unavailable(waiting("b"))}, "a"),
-	Entry("one that is unavailable itself, if it is the only one", 1, []rollout.Host{pending(unavailable(waiting("a")))}, "a"),
-	Entry("none of the hosts that are not pending", 2, []rollout.Host{waiting("a"), told("new", rollout.InUpdate, waiting("b"))}),
+		[]rollout.Candidate{pending(told("newer", rollout.InUpdate, waiting("a"))), unavailable(waiting("b"))}, "a"),
+	Entry("one that is unavailable itself, if it is the only one", 1, []rollout.Candidate{pending(unavailable(waiting("a")))}, "a"),
+	Entry("none of the hosts that are not pending", 2, []rollout.Candidate{waiting("a"), told("new", rollout.InUpdate, waiting("b"))}),
 )
 
 var _ = DescribeTable("maxUnavailable is", func(value *intstr.IntOrString, hosts, expected int) {
@@ -146,7 +146,7 @@ var _ = DescribeTable("A value that is neither a number nor a percentage is refu
 
 // reference is a second implementation of Next: it chooses hosts one by one, each time the best one that the rules
 // allow.
-func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
+func reference(hosts []rollout.Candidate, maxUnavailable int) map[string]bool {
 	hosts, chosen := slices.Clone(hosts), map[string]bool{}
 	confirmed := rollout.Confirm(hosts, maxUnavailable)
 	for i := range hosts { // a pending host that can't be told counts as if nothing was recorded
@@ -157,8 +157,8 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 			h.IsPending, h.IsExcluded = slices.Contains(confirmed, h.Name), true
 		}
 	}
-	tell := func(h *rollout.Host) { h.Desired, h.IsPending, chosen[h.Name] = h.Target, true, true }
-	isActive := func(h rollout.Host) bool {
+	tell := func(h *rollout.Candidate) { h.Desired, h.IsPending, chosen[h.Name] = h.Target, true, true }
+	isActive := func(h rollout.Candidate) bool {
 		return h.IsUnavailable || h.IsPending || h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown
 	}
 	active := func() (count int) {
@@ -170,12 +170,12 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 		return count
 	}
 	// areIn reports whether all hosts that count are in a domain.
-	areIn := func(domain string, counts func(rollout.Host) bool) bool {
-		return !slices.ContainsFunc(hosts, func(h rollout.Host) bool { return counts(h) && h.Domain != domain })
+	areIn := func(domain string, counts func(rollout.Candidate) bool) bool {
+		return !slices.ContainsFunc(hosts, func(h rollout.Candidate) bool { return counts(h) && h.Domain != domain })
 	}
-	best := func(allowed func(rollout.Host) bool) *rollout.Host {
-		var found *rollout.Host
-		rank := func(h *rollout.Host) string {
+	best := func(allowed func(rollout.Candidate) bool) *rollout.Candidate {
+		var found *rollout.Candidate
+		rank := func(h *rollout.Candidate) string {
 			return fmt.Sprintf("%s/%s/%020d/%s", cmp.Or(h.Domain, "~"), cmp.Or(h.Zone, "~"), h.CreationTime.UnixNano(), h.Name)
 		}
 		for i := range hosts {
@@ -187,16 +187,16 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 		return found
 	}
 	for _, rule := range []struct {
-		allowed func(rollout.Host) bool
+		allowed func(rollout.Candidate) bool
 		has     func() bool
 	}{
-		{func(h rollout.Host) bool { return h.Progress == rollout.InUpdate }, func() bool { return true }},
-		{func(h rollout.Host) bool { return h.Progress == rollout.Unknown }, func() bool { return active() <= maxUnavailable }},
-		{func(h rollout.Host) bool {
+		{func(h rollout.Candidate) bool { return h.Progress == rollout.InUpdate }, func() bool { return true }},
+		{func(h rollout.Candidate) bool { return h.Progress == rollout.Unknown }, func() bool { return active() <= maxUnavailable }},
+		{func(h rollout.Candidate) bool {
 			return !h.IsUnavailable && h.Progress == rollout.Failed && areIn(h.Domain, isActive)
 		}, func() bool { return active() < maxUnavailable }},
-		{func(h rollout.Host) bool {
-			return !h.IsUnavailable && h.Progress == rollout.Done && areIn(h.Domain, func(o rollout.Host) bool { return isActive(o) || o.Progress == rollout.Failed })
+		{func(h rollout.Candidate) bool {
+			return !h.IsUnavailable && h.Progress == rollout.Done && areIn(h.Domain, func(o rollout.Candidate) bool { return isActive(o) || o.Progress == rollout.Failed })
 		}, func() bool { return rollout.Count(hosts) < maxUnavailable }},
 	} {
 		for h := best(rule.allowed); h != nil && rule.has(); h = best(rule.allowed) {
@@ -207,13 +207,13 @@ func reference(hosts []rollout.Host, maxUnavailable int) map[string]bool {
 }
 
 // random returns a pool in any state.
-func random(r *rand.Rand) []rollout.Host {
-	hosts := make([]rollout.Host, r.IntN(12))
+func random(r *rand.Rand) []rollout.Candidate {
+	hosts := make([]rollout.Candidate, r.IntN(12))
 	revisions, zones := []string{"", "1", "2", "3"}, []string{"", "a", "b"}
 	domains := zones[:1+r.IntN(3)]
 	for i := range hosts {
 		h := &hosts[i]
-		*h = rollout.Host{
+		*h = rollout.Candidate{
 			Name: fmt.Sprintf("host-%02d", r.IntN(1000)*100+i), Zone: zones[r.IntN(3)], Domain: domains[r.IntN(len(domains))],
 			CreationTime: start.Add(time.Duration(r.IntN(3)) * time.Hour),
 			Desired:      revisions[r.IntN(4)], Target: revisions[1+r.IntN(3)],
@@ -225,7 +225,7 @@ func random(r *rand.Rand) []rollout.Host {
 
 var _ = Describe("In any state of a pool", func() {
 	// forEach calls a function with many pools. A failure names the seed.
-	forEach := func(check func(r *rand.Rand, hosts []rollout.Host, maxUnavailable int)) {
+	forEach := func(check func(r *rand.Rand, hosts []rollout.Candidate, maxUnavailable int)) {
 		seed := uint64(GinkgoRandomSeed())
 		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
 		for range 5000 {
@@ -234,7 +234,7 @@ var _ = Describe("In any state of a pool", func() {
 	}
 
 	It("the decision is that of an implementation that tells one host at a time", func() {
-		forEach(func(_ *rand.Rand, hosts []rollout.Host, maxUnavailable int) {
+		forEach(func(_ *rand.Rand, hosts []rollout.Candidate, maxUnavailable int) {
 			chosen := map[string]bool{}
 			for _, name := range rollout.Next(hosts, maxUnavailable) {
 				chosen[name] = true
@@ -244,17 +244,17 @@ var _ = Describe("In any state of a pool", func() {
 	})
 
 	It("no decision makes more hosts unavailable than allowed, or those of two failure domains, whatever the hosts report next", func() {
-		forEach(func(r *rand.Rand, hosts []rollout.Host, maxUnavailable int) {
+		forEach(func(r *rand.Rand, hosts []rollout.Candidate, maxUnavailable int) {
 			for i := range hosts { // a healthy pool at the start
 				hosts[i].Desired, hosts[i].Progress, hosts[i].IsUnavailable, hosts[i].IsPending = "old", rollout.Done, false, false
 			}
 			for range 30 {
 				for _, name := range rollout.Next(hosts, maxUnavailable) {
-					i := slices.IndexFunc(hosts, func(h rollout.Host) bool { return h.Name == name })
+					i := slices.IndexFunc(hosts, func(h rollout.Candidate) bool { return h.Name == name })
 					hosts[i].Desired, hosts[i].IsPending = hosts[i].Target, true
 				}
 				for _, name := range rollout.Confirm(hosts, maxUnavailable) {
-					i := slices.IndexFunc(hosts, func(h rollout.Host) bool { return h.Name == name })
+					i := slices.IndexFunc(hosts, func(h rollout.Candidate) bool { return h.Name == name })
 					hosts[i].Progress, hosts[i].IsPending = rollout.Unknown, false
 				}
 				Expect(rollout.Count(hosts)).To(BeNumerically("<=", maxUnavailable), "%+v", hosts)

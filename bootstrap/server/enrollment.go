@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 )
 
 // refusedInterval is the time after a refusal during which further requests of the host are not recorded. It is how
@@ -31,7 +31,7 @@ func (v *view) serveEnrolled(ctx context.Context, w *answer, r *http.Request, ta
 	}
 	request := admissionRequest{
 		config: types.NamespacedName{Namespace: enrollment.Namespace, Name: target.name}, address: addressOf(r).String(),
-		pointerID: enroll.PointerID(enrollment.Namespace, enrollment.Name, target.name),
+		pointerID: access.PointerID(enrollment.Namespace, enrollment.Name, target.name),
 	}
 	record, err := v.waitForAdmission(ctx, *enrollment, request)
 	if err != nil {
@@ -60,7 +60,7 @@ func (v *view) authorizeName(ctx context.Context, token string, target route) (*
 	if enrollment.Role != target.role {
 		return nil, unauthorized("the enrollment token is for another pool")
 	}
-	if reason := enroll.CheckName(enrollment.Names, target.name); reason != "" {
+	if reason := access.CheckName(enrollment.Names, target.name); reason != "" {
 		return nil, forbidden("the name in ?name= is not allowed: %s", reason)
 	}
 	markAuthenticated(ctx)
@@ -188,7 +188,7 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 	if refused := record.checkAdmission(enrollment); refused != nil {
 		return nil, refused
 	}
-	if record.PointerID != enroll.PointerID(record.Namespace, record.Enrollment, record.Name) {
+	if record.PointerID != access.PointerID(record.Namespace, record.Enrollment, record.Name) {
 		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled", record.NamespacedName)
 	}
 	markAuthenticated(ctx)

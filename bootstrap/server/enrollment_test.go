@@ -14,8 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -65,7 +64,7 @@ var edge = types.NamespacedName{Namespace: "default", Name: "edge"}
 func (w *world) addEnrollment(expires time.Time) {
 	w.set(func() {
 		w.enrolled[edge] = &server.Enrollment{
-			NamespacedName: edge, TokenSHA256: hostaccess.Enrollment(edge, "secret").Hash(token), TokenUID: "secret",
+			NamespacedName: edge, TokenSHA256: access.Enrollment(edge, "secret").Hash(token), TokenUID: "secret",
 			Role: "infra", Names: "edge-*", Expires: expires, Requests: map[string]server.EnrollmentRequest{},
 		}
 	})
@@ -73,8 +72,8 @@ func (w *world) addEnrollment(expires time.Time) {
 
 // admit adds the record of a host that was admitted as edge-7.
 func (w *world) admit(from string) {
-	id := enroll.PointerID(edge.Namespace, edge.Name, "edge-7")
-	w.addRecord(id, "edge-7", hostaccess.Enrollment(edge, "secret").Hash(token))
+	id := access.PointerID(edge.Namespace, edge.Name, "edge-7")
+	w.addRecord(id, "edge-7", access.Enrollment(edge, "secret").Hash(token))
 	w.set(func() {
 		record := w.records["edge-7"]
 		record.Token.UID, record.Enrollment, record.EnrolledFrom = "secret", edge.Name, from
@@ -220,12 +219,12 @@ var _ = Describe("A host that enrolls", func() {
 		},
 		Entry("without a token", enrollPath, "", 401, "bearer token"),
 		Entry("with an unknown token", enrollPath, "x"+token, 503, "does not exist or has another token"),
-		Entry("with the hash of the token", enrollPath, hostaccess.Enrollment(edge, "secret").Hash(token), 503, "does not exist or has another token"),
+		Entry("with the hash of the token", enrollPath, access.Enrollment(edge, "secret").Hash(token), 503, "does not exist or has another token"),
 		Entry("with a token for another pool", "/config/worker/default/edge?name=edge-7", token, 401, "another pool"),
 		Entry("without a name", "/config/infra/default/edge", token, 403, "name of a Node"),
 		Entry("under an invalid name", "/config/infra/default/edge?name=edge_7", token, 403, "name of a Node"),
 		Entry("under a name that does not match the pattern", "/config/infra/default/edge?name=core-7", token, 403, "edge-*"),
-		Entry("with the pointer ID of its name", "/config/infra/default/edge-7/"+enroll.PointerID("default", "edge", "edge-7"), token, 401, "has its name, not a pointer ID"),
+		Entry("with the pointer ID of its name", "/config/infra/default/edge-7/"+access.PointerID("default", "edge", "edge-7"), token, 401, "has its name, not a pointer ID"),
 		Entry("under a name of a thousand characters", "/config/infra/default/edge?name=edge-"+strings.Repeat("a", 1000), token, 403, "name of a Node"),
 	)
 
@@ -278,7 +277,7 @@ var _ = Describe("A host that enrolls", func() {
 		Entry("until the manager has hashed the token", func() { w.enrolled[edge].TokenSHA256, w.enrolled[edge].TokenUID = "", "" }),
 		Entry("until its record is bound to the new Secret", func() {
 			w.enrolled[edge].TokenUID = "moved"
-			w.enrolled[edge].TokenSHA256 = hostaccess.Enrollment(edge, "moved").Hash(token)
+			w.enrolled[edge].TokenSHA256 = access.Enrollment(edge, "moved").Hash(token)
 		}),
 	)
 

@@ -33,7 +33,7 @@ type Limits struct {
 }
 
 // DefaultLimits are the limits for a site with thousands of hosts that boot at the same time. A stranger costs up to
-// about 50 KiB (see docs/security.md). A host sends its token within milliseconds.
+// about 50 KiB (see docs/dev/security.md). A host sends its token within milliseconds.
 var DefaultLimits = Limits{Connections: 10000, Strangers: 2000, Patience: 3 * time.Second, Handshakes: 256, Turn: 100 * time.Millisecond}
 
 // Limits.Patience increases to patienceFactor times what hosts needed recently, up to maxPatience, and Limits.Turn to

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -118,7 +118,7 @@ var _ = Describe("A request without the machine's own token", func() {
 		Expect(w.requests()).To(BeZero())
 		w.set(func() {
 			w.records["machine-0"].Token.UID = "moved"
-			w.records["machine-0"].Token.Hash = hostaccess.Config(machine0, "moved").Hash(token)
+			w.records["machine-0"].Token.Hash = access.Config(machine0, "moved").Hash(token)
 		})
 		response, body := s.get(configPath, token)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))

@@ -62,7 +62,7 @@ type Record struct {
 	// addresses of earlier tokens.
 	Addresses, OldAddresses []netip.Addr
 
-	// TokenAddresses are the unmodified status.boot.addresses: a patch that adds one writes the whole list.
+	// TokenAddresses are the unmodified status.requests.addresses: a patch that adds one writes the whole list.
 	TokenAddresses []bootstrapv1.TokenAddress
 
 	// Bound is true if the token is accepted from HostAddresses only, and from no address while these are unknown.
@@ -150,17 +150,17 @@ type Overlay struct {
 
 // BootRecorder records a host's requests in its PoolbootConfig. Its methods must not change any other field.
 type BootRecorder interface {
-	// RecordRequest sets status.boot.requestedTime, and status.boot.firstRequestedTime if the record IsFirstRequest at
-	// the time of the write. Unless from is the zero address, it also does what RecordAddress does.
+	// RecordRequest sets status.requests.requestedTime, and status.requests.firstRequestedTime if the record
+	// IsFirstRequest at the time of the write. Unless from is the zero address, it also does what RecordAddress does.
 	RecordRequest(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// RecordAddress adds an address from which the current token was used to status.boot.addresses, and removes the
+	// RecordAddress adds an address from which the current token was used to status.requests.addresses, and removes the
 	// record's OldAddresses. Addresses that others have added meanwhile are kept. If MaxAddresses is reached, or the
 	// token has changed, it adds nothing.
 	RecordAddress(ctx context.Context, record Record, from netip.Addr, at time.Time) error
-	// RecordFailure sets status.boot.ignitionFailure.
+	// RecordFailure sets status.requests.ignitionFailure.
 	RecordFailure(ctx context.Context, record Record, failure IgnitionFailure, at time.Time) error
-	// RecordServed sets status.boot.servedTime.
+	// RecordServed sets status.requests.servedTime.
 	RecordServed(ctx context.Context, record Record, at time.Time) error
-	// RecordRegistrationRequest sets status.update.registrationRequestedTime.
+	// RecordRegistrationRequest sets status.requests.registrationRequestedTime.
 	RecordRegistrationRequest(ctx context.Context, record Record, at time.Time) error
 }

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 )
 
 // bearerToken returns the token of an Authorization header (RFC 6750), or "".
@@ -28,10 +28,10 @@ func (r *Record) HasSameToken(other *Record) bool {
 
 // accepts reports whether a token is the current token of the host.
 func (r *Record) accepts(token string) bool {
-	return r.Token.IsAccepted() && r.isBound() && hostaccess.Config(r.NamespacedName, r.UID).Accepts(r.Token.Hash, token)
+	return r.Token.IsAccepted() && r.isBound() && access.Config(r.NamespacedName, r.UID).Accepts(r.Token.Hash, token)
 }
 
 // accepts reports whether a token is the current token of the Enrollment.
 func (e *Enrollment) accepts(token string) bool {
-	return hostaccess.Enrollment(e.NamespacedName, e.TokenUID).Accepts(e.TokenSHA256, token)
+	return access.Enrollment(e.NamespacedName, e.TokenUID).Accepts(e.TokenSHA256, token)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 )
@@ -78,7 +78,7 @@ var _ = Describe("The agent of a running host", func() {
 	})
 
 	It("gets what a host that enrolled should run", func() {
-		id := enroll.PointerID("default", "edge", "machine-0")
+		id := access.PointerID("default", "edge", "machine-0")
 		w.set(func() { w.records["machine-0"].PointerID, w.records["machine-0"].Enrollment = id, "edge" })
 		response, body := by(kubelet(ca, "edge-7"), http.MethodGet, "/update/default/machine-0/"+id)
 		Expect(response.StatusCode).To(Equal(http.StatusOK), string(body))

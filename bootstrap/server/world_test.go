@@ -17,7 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -37,7 +37,7 @@ var machine0 = types.NamespacedName{Namespace: "default", Name: "machine-0"}
 
 // boundTo returns the recorded hash of a token of the PoolbootConfig default/<name>.
 func boundTo(name, token string) string {
-	return hostaccess.Config(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name)).Hash(token)
+	return access.Config(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name)).Hash(token)
 }
 
 // world is the management cluster, in memory.

@@ -10,7 +10,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// validateKubelet validates the kubeletConfiguration of a pool, alone and merged with that of the worker pool. For the
+// validateKubelet validates the kubelet configuration of a pool, alone and merged with that of the worker pool. For the
 // worker pool, it also validates the merged result of each pool that inherits from it.
 func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, at *field.Path) field.ErrorList {
 	worker, err := pool.OfRole(others, poolv1.RoleWorker)

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // MachineConfigPool validates a pool, alone and together with the other pools of its Cluster.
@@ -23,11 +22,11 @@ func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfi
 		spec.Child("machineConfigSelector"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(p.Spec.NodeSelector, metav1validation.LabelSelectorValidationOptions{},
 		spec.Child("nodeSelector"))...)
-	errs = append(errs, NodeLabelRules(p.Spec.NodeLabelRules, labelKeysInUse(p, others), spec.Child("nodeLabelRules"))...)
-	errs = append(errs, validateKubelet(p, others, spec.Child("kubeletConfiguration"))...)
-	_, windowErrs := maintenance.Parse(p.Spec.MaintenanceWindow, spec.Child("maintenanceWindow"))
+	errs = append(errs, NodeLabelRules(p.Spec.Node.LabelRules, labelKeysInUse(p, others), spec.Child("node", "labelRules"))...)
+	errs = append(errs, validateKubelet(p, others, spec.Child("kubelet", "configuration"))...)
+	_, windowErrs := rollout.ParseWindow(p.Spec.Updates.MaintenanceWindow, spec.Child("updates", "maintenanceWindow"))
 	errs = append(errs, windowErrs...)
-	errs = append(errs, updategate.Check(p.Spec.UpdateGates, spec.Child("updateGates"))...)
+	errs = append(errs, rollout.CheckGates(p.Spec.Updates.Gates, spec.Child("updates", "gates"))...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(

@@ -35,7 +35,7 @@ func NodeLabelRules(rules []nodev1.NodeLabelRule, inUse map[string]string, path 
 func labelKeysInUse(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool) map[string]string {
 	inUse := map[string]string{}
 	for _, other := range others {
-		other.Spec.NodeLabels = nil
+		other.Spec.Node.Labels = nil
 		selected, err := pool.Labels(other)
 		if err != nil {
 			continue // the error is in the other pool
@@ -49,7 +49,7 @@ func labelKeysInUse(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPo
 		return inUse // another rule reports the error
 	}
 	for key := range own {
-		inUse[key] = "spec.nodeSelector or spec.nodeLabels gives it a value"
+		inUse[key] = "spec.nodeSelector or spec.node.labels gives it a value"
 	}
 	return inUse
 }

@@ -28,7 +28,7 @@ var _ = Describe("The address from which a token is used", func() {
 	recordedAddresses := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
 		return func() ([]bootstrapv1.TokenAddress, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)
-			return m.config.Status.Boot.Addresses, err
+			return m.config.Status.Requests.Addresses, err
 		}
 	}
 
@@ -39,7 +39,7 @@ var _ = Describe("The address from which a token is used", func() {
 		Eventually(recordedAddresses(ctx)).Should(HaveExactElements(HaveField("Address", here)))
 		Eventually(get(there)).Should(Equal(http.StatusOK))
 		Eventually(recordedAddresses(ctx)).Should(HaveExactElements(HaveField("Address", here), HaveField("Address", there)))
-		Expect(m.config.Status.Boot.Addresses[0].FirstUsedTime.Time).To(BeTemporally("<", m.config.Status.Boot.Addresses[1].FirstUsedTime.Time))
+		Expect(m.config.Status.Requests.Addresses[0].FirstUsedTime.Time).To(BeTemporally("<", m.config.Status.Requests.Addresses[1].FirstUsedTime.Time))
 
 		m.rotate(ctx, "another-token")
 		Eventually(get(there)).Should(Equal(http.StatusOK))
@@ -69,7 +69,7 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 	recordedAddresses := func(ctx SpecContext) func() ([]bootstrapv1.TokenAddress, error) {
 		return func() ([]bootstrapv1.TokenAddress, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)
-			return m.config.Status.Boot.Addresses, err
+			return m.config.Status.Requests.Addresses, err
 		}
 	}
 	recordAddress := func(ctx SpecContext, address string, at time.Time) error {
@@ -84,14 +84,15 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 	})
 
 	It("by a replica whose cache does not show what the manager and another replica have written meanwhile", func(ctx SpecContext) {
-		m.config.Status.Boot.Addresses[0].ReportedTime = &metav1.MicroTime{Time: now}
+		m.config.Status.ReportedAddresses = []bootstrapv1.ReportedAddress{{Address: own, FirstUsedTime: metav1.NewMicroTime(now)}}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(recordAddress(ctx, second, now.Add(time.Second))).To(Succeed())
 		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(third), now.Add(2*time.Second))).To(Succeed())
 		Expect(recordedAddresses(ctx)()).To(HaveExactElements(
-			And(HaveField("Address", own), HaveField("ReportedTime", Not(BeNil())), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
+			And(HaveField("Address", own), HaveField("FirstUsedTime.Time", BeTemporally("==", now))),
 			HaveField("Address", second), HaveField("Address", third)))
-		Expect(m.config.Status.Boot.RequestedTime.Time).To(BeTemporally("==", now.Add(2*time.Second)))
+		Expect(m.config.Status.Requests.RequestedTime.Time).To(BeTemporally("==", now.Add(2*time.Second)))
+		Expect(m.config.Status.ReportedAddresses).To(HaveLen(1))
 	})
 
 	It("by replicas at the same time", func(ctx SpecContext) {
@@ -112,7 +113,7 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
 		Expect(recordedAddresses(ctx)()).To(HaveExactElements(HaveField("Address", own), HaveField("Address", second)))
-		Expect(m.config.Status.Boot.RequestedTime).To(BeNil())
+		Expect(m.config.Status.Requests.RequestedTime).To(BeNil())
 	})
 
 	It("up to eight times by all replicas together", func(ctx SpecContext) {

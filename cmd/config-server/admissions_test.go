@@ -139,7 +139,7 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), &poolv1.Enrollment{})).To(Succeed())
 			}
 			before := now.DeepCopy()
-			now.Spec.Admitted = append(now.Spec.Admitted, fmt.Sprintf("edge-%d", 100+admitted))
+			now.SetAdmittedNames(append(now.AdmittedNames(), fmt.Sprintf("edge-%d", 100+admitted)))
 			if err := admin.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); apierrors.IsConflict(err) {
 				conflicts++
 			} else {
@@ -160,8 +160,8 @@ var _ = Describe("Hosts that request to be admitted at the same time", func() {
 			`{"requests":null}`: "cannot remove a request",
 			`{"requests":[]}`:   "cannot remove a request",
 			`{"requests":[{"name":"edge-2","address":"192.0.2.8","requestedTime":"2026-01-01T00:00:00.000000Z"}]}`: "cannot remove a request",
-			`{"tokenSHA256":null}`: "only change status.boot and status.update of",
-			`{"usedCount":0}`:      "only change status.boot and status.update of",
+			`{"tokenSHA256":null}`: "can only change status.requests",
+			`{"usedCount":0}`:      "can only change status.requests",
 		} {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))
 			Eventually(func() error { return own.Status().Patch(ctx, e.DeepCopy(), patch) }).Should(MatchError(ContainSubstring(refusal)), status)

@@ -169,13 +169,13 @@ var _ = Describe("The config server, for the agents of running hosts", func() {
 		}()
 		requested := func() *metav1.MicroTime {
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-			return m.config.Status.Update.RegistrationRequestedTime
+			return m.config.Status.Requests.RegistrationRequestedTime
 		}
 		Eventually(requested).ShouldNot(BeNil())
 		Expect(m.config.ManagedFields).To(ContainElement(And(HaveField("Manager", fieldOwner), HaveField("Subresource", "status"),
 			WithTransform(func(e metav1.ManagedFieldsEntry) string { return e.FieldsV1.GetRawString() },
-				MatchJSON(`{"f:status":{".":{},"f:update":{".":{},"f:registrationRequestedTime":{}}}}`)))))
-		m.config.Status.Update.RegisteredTime = m.config.Status.Update.RegistrationRequestedTime
+				MatchJSON(`{"f:status":{".":{},"f:requests":{".":{},"f:registrationRequestedTime":{}}}}`)))))
+		m.config.Status.Update.RegisteredTime = m.config.Status.Requests.RegistrationRequestedTime
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		var host answer
 		Eventually(got).Should(Receive(&host))

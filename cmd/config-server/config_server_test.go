@@ -49,7 +49,7 @@ func (s *configServer) waitFor(m *machine) {
 func requestedTime(ctx context.Context, m *machine) func() *metav1.MicroTime {
 	return func() *metav1.MicroTime {
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-		return m.config.Status.Boot.RequestedTime
+		return m.config.Status.Requests.RequestedTime
 	}
 }
 
@@ -69,13 +69,13 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		By("writing only its own fields")
 		Eventually(func() *metav1.MicroTime {
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-			return m.config.Status.Boot.ServedTime
+			return m.config.Status.Requests.ServedTime
 		}).ShouldNot(BeNil())
 		for _, entry := range m.config.ManagedFields {
 			if entry.Manager == fieldOwner {
 				Expect(entry.Subresource).To(Equal("status"))
 				Expect(entry.FieldsV1.GetRawString()).To(MatchJSON(
-					`{"f:status":{".":{},"f:boot":{".":{},"f:addresses":{".":{},"k:{\"address\":\"127.0.0.1\"}":{".":{},"f:address":{},"f:firstUsedTime":{},"f:token":{}}},
+					`{"f:status":{".":{},"f:requests":{".":{},"f:addresses":{".":{},"k:{\"address\":\"127.0.0.1\"}":{".":{},"f:address":{},"f:firstUsedTime":{},"f:token":{}}},
 						"f:firstRequestedTime":{},"f:requestedTime":{},"f:servedTime":{}}}}`))
 			}
 		}
@@ -85,11 +85,11 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 	It("keeps the time of a first request, however often the host retries, at whichever replica", func(ctx SpecContext) {
 		m := newMachine(ctx, "retries")
 		recorder := bootRecorder{admin}
-		recordRequest := func(before server.Record, from string, at time.Time) bootstrapv1.BootStatus {
+		recordRequest := func(before server.Record, from string, at time.Time) bootstrapv1.HostRequests {
 			GinkgoHelper()
 			Expect(recorder.RecordRequest(ctx, before, netip.MustParseAddr(from), at)).To(Succeed())
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-			return m.config.Status.Boot
+			return m.config.Status.Requests
 		}
 		times := func(first, last time.Time) types.GomegaMatcher {
 			return And(HaveField("FirstRequestedTime.Time", BeTemporally("==", first)), HaveField("RequestedTime.Time", BeTemporally("==", last)))
@@ -122,7 +122,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		for _, failure := range []server.IgnitionFailure{{Stage: "files", Log: "no space left on device"}, {Stage: "disks"}} {
 			Expect(bootRecorder{admin}.RecordFailure(ctx, recordOf(m.config), failure, time.Now())).To(Succeed())
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-			Expect(m.config.Status.Boot.IgnitionFailure).To(And(HaveField("Stage", failure.Stage), HaveField("Log", failure.Log)))
+			Expect(m.config.Status.Requests.IgnitionFailure).To(And(HaveField("Stage", failure.Stage), HaveField("Log", failure.Log)))
 		}
 	})
 
@@ -221,7 +221,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(host.code).To(Equal(http.StatusOK), string(host.body))
 		Eventually(s.session).Should(gexec.Exit(0))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(m.config), m.config)).To(Succeed())
-		Expect(m.config.Status.Boot.ServedTime).NotTo(BeNil(), "the answer was recorded before the exit")
+		Expect(m.config.Status.Requests.ServedTime).NotTo(BeNil(), "the answer was recorded before the exit")
 	})
 
 	It("serves its metrics", func(ctx SpecContext) {

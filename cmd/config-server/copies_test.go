@@ -16,8 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
 )
 
@@ -48,7 +47,7 @@ func newEnrollment(ctx context.Context, key client.ObjectKey, token string, expi
 			TokenSecretRef: poolv1.TokenSecretReference{Name: key.Name}},
 	}
 	Expect(admin.Create(ctx, e)).To(Succeed())
-	e.Status.TokenSHA256, e.Status.TokenSecretUID = hostaccess.Enrollment(key, secret).Hash(token), secret
+	e.Status.TokenSHA256, e.Status.TokenSecretUID = access.Enrollment(key, secret).Hash(token), secret
 	Expect(admin.Status().Update(ctx, e)).To(Succeed())
 	return e
 }
@@ -96,10 +95,10 @@ var _ = Describe("A user who copies objects", func() {
 		Expect(admin.Delete(ctx, m.config)).To(Succeed())
 		m.config.ObjectMeta = metav1.ObjectMeta{Namespace: m.config.Namespace, Name: m.config.Name, Annotations: map[string]string{
 			bootstrapv1.TokenHashAnnotation: e.Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: e.Status.TokenSecretUID,
-			bootstrapv1.PointerIDAnnotation: enroll.PointerID(own.Namespace, own.Name, m.config.Name),
+			bootstrapv1.PointerIDAnnotation: access.PointerID(own.Namespace, own.Name, m.config.Name), bootstrapv1.EnrolledFromAnnotation: "127.0.0.1",
 		}}
 		m.config.Spec.PoolRole, m.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: m.config.Name,
-			Enrollment: bootstrapv1.EnrolledHost{Name: own.Name, Address: "127.0.0.1"}}
+			Enrollment: bootstrapv1.EnrolledHost{Name: own.Name}}
 		Expect(admin.Create(ctx, m.config)).To(Succeed())
 		m.prepare(ctx)
 		s := serve()

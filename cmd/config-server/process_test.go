@@ -24,7 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
@@ -169,7 +169,7 @@ func (m *machine) rotate(ctx context.Context, token string) {
 	GinkgoHelper()
 	before := m.config.DeepCopy()
 	m.token = token
-	maps.Copy(m.config.Annotations, hostaccess.Config(client.ObjectKeyFromObject(m.config), m.config.UID).Annotations(token))
+	maps.Copy(m.config.Annotations, access.Config(client.ObjectKeyFromObject(m.config), m.config.UID).Annotations(token))
 	Expect(admin.Patch(ctx, m.config, client.MergeFrom(before))).To(Succeed())
 }
 

@@ -29,7 +29,7 @@ func newRecords() *records {
 }
 
 func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
-	boot, never := config.Status.Boot, metav1.MicroTime{}
+	requests, boot, never := config.Status.Requests, config.Status.Boot, metav1.MicroTime{}
 	prepared := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.BootPreparedCondition)
 	token := record.TokenOf(config)
 	addresses, oldAddresses := addressesOf(config, tokenHashPrefix(token.Hash))
@@ -40,22 +40,22 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		Token:                     token,
 		Rotating:                  record.IsRotationRequested(config),
 		Version:                   config.ResourceVersion,
-		FirstRequestedTime:        ptr.Deref(boot.FirstRequestedTime, never).Time,
-		RequestedTime:             ptr.Deref(boot.RequestedTime, never).Time,
+		FirstRequestedTime:        ptr.Deref(requests.FirstRequestedTime, never).Time,
+		RequestedTime:             ptr.Deref(requests.RequestedTime, never).Time,
 		PreparedTime:              ptr.Deref(boot.PreparedTime, never).Time,
-		ServedTime:                ptr.Deref(boot.ServedTime, never).Time,
-		FailedTime:                boot.IgnitionFailure.ReportedTime.Time,
-		RegistrationRequestedTime: ptr.Deref(config.Status.Update.RegistrationRequestedTime, never).Time,
+		ServedTime:                ptr.Deref(requests.ServedTime, never).Time,
+		FailedTime:                requests.IgnitionFailure.ReportedTime.Time,
+		RegistrationRequestedTime: ptr.Deref(requests.RegistrationRequestedTime, never).Time,
 		RegisteredTime:            ptr.Deref(config.Status.Update.RegisteredTime, never).Time,
 		Addresses:                 addresses,
 		OldAddresses:              oldAddresses,
-		TokenAddresses:            boot.Addresses,
+		TokenAddresses:            requests.Addresses,
 		Bound:                     record.BindsTokenToAddresses(config),
 		HostAddresses:             parseAddresses(config.Status.HostAddresses),
 		Enrollment:                config.Spec.EnrollmentName(),
-		EnrolledFrom:              ptr.Deref(config.Spec.Enrolled(), bootstrapv1.EnrolledHost{}).Address,
+		EnrolledFrom:              config.Annotations[bootstrapv1.EnrolledFromAnnotation],
 		CredentialID:              boot.CredentialID,
-		UsedCredential:            boot.Certificate.CredentialID,
+		UsedCredential:            config.Status.Certificate.CredentialID,
 		PreparationFailed:         prepared != nil && prepared.Status == metav1.ConditionFalse,
 		Pending:                   pendingMessage(prepared),
 	}
@@ -64,7 +64,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 // addressesOf returns the addresses from which a token was used, in order of first use, and the addresses of earlier
 // tokens.
 func addressesOf(config *bootstrapv1.PoolbootConfig, token string) (addresses, old []netip.Addr) {
-	for _, recorded := range slices.SortedFunc(slices.Values(config.Status.Boot.Addresses), record.ByFirstUse) {
+	for _, recorded := range slices.SortedFunc(slices.Values(config.Status.Requests.Addresses), record.ByFirstUse) {
 		address, err := netip.ParseAddr(recorded.Address)
 		switch {
 		case err != nil:
@@ -100,21 +100,21 @@ func pendingMessage(prepared *metav1.Condition) string {
 	return fmt.Sprintf("%s: %s", prepared.Reason, prepared.Message)
 }
 
-// bootRecorder writes to the status of PoolbootConfigs. A merge patch of one field does not conflict with writes to
+// bootRecorder writes status.requests of PoolbootConfigs. A merge patch of one field does not conflict with writes to
 // other fields, so only patches of fields that others write too have a lock.
 type bootRecorder struct{ client client.Client }
 
 func (b bootRecorder) RecordRequest(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
-	return b.write(ctx, record, func(record server.Record) (boot map[string]any, locked bool) {
-		boot, locked = addressPatch(record, from, at)
+	return b.write(ctx, record, func(record server.Record) (requests map[string]any, locked bool) {
+		requests, locked = addressPatch(record, from, at)
 		if !at.After(record.PreparedTime) {
-			return boot, locked // what the host requested was prepared meanwhile
+			return requests, locked // what the host requested was prepared meanwhile
 		}
-		boot["requestedTime"] = metav1.MicroTime{Time: at}
+		requests["requestedTime"] = metav1.MicroTime{Time: at}
 		if record.IsFirstRequest() {
-			boot["firstRequestedTime"], locked = boot["requestedTime"], true
+			requests["firstRequestedTime"], locked = requests["requestedTime"], true
 		}
-		return boot, locked
+		return requests, locked
 	})
 }
 
@@ -135,13 +135,13 @@ func (b bootRecorder) RecordServed(ctx context.Context, record server.Record, at
 }
 
 func (b bootRecorder) RecordRegistrationRequest(ctx context.Context, record server.Record, at time.Time) error {
-	return b.patchStatus(ctx, record, "", map[string]any{"update": map[string]any{"registrationRequestedTime": metav1.MicroTime{Time: at}}})
+	return b.patch(ctx, record, "", map[string]any{"registrationRequestedTime": metav1.MicroTime{Time: at}})
 }
 
-// addressPatch returns the patch of status.boot that adds the address from which a token was used, and removes the
+// addressPatch returns the patch of status.requests that adds the address from which a token was used, and removes the
 // addresses of earlier tokens. A patch replaces the whole list, so it needs a lock on the version of that list. The
 // patch is empty if there is nothing to add.
-func addressPatch(record server.Record, from netip.Addr, at time.Time) (boot map[string]any, locked bool) {
+func addressPatch(record server.Record, from netip.Addr, at time.Time) (requests map[string]any, locked bool) {
 	if !from.IsValid() || slices.Contains(record.Addresses, from) || len(record.Addresses) >= server.MaxAddresses {
 		return map[string]any{}, false
 	}
@@ -151,20 +151,20 @@ func addressPatch(record server.Record, from netip.Addr, at time.Time) (boot map
 	return map[string]any{"addresses": addresses}, true
 }
 
-// write applies the patch of status.boot that patchOf returns for a record. A patch of fields that another replica or
-// the manager can write meanwhile has a lock on the version of the record. After a conflict, patchOf is called again
+// write applies the patch of status.requests that patchOf returns for a record. A patch of fields that another replica
+// or the manager can write meanwhile has a lock on the version of the record. After a conflict, patchOf is called again
 // with the current record.
-func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf func(server.Record) (boot map[string]any, locked bool)) error {
+func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf func(server.Record) (requests map[string]any, locked bool)) error {
 	return retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
-		boot, locked := patchOf(record)
-		if len(boot) == 0 {
+		requests, locked := patchOf(record)
+		if len(requests) == 0 {
 			return nil
 		}
 		version := ""
 		if locked {
 			version = record.Version
 		}
-		err := b.patch(ctx, record, version, boot)
+		err := b.patch(ctx, record, version, requests)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
@@ -181,14 +181,9 @@ func (b bootRecorder) write(ctx context.Context, record server.Record, patchOf f
 	})
 }
 
-// patch changes fields of status.boot. If a version is given, it fails unless the PoolbootConfig has that version.
-func (b bootRecorder) patch(ctx context.Context, record server.Record, version string, boot map[string]any) error {
-	return b.patchStatus(ctx, record, version, map[string]any{"boot": boot})
-}
-
-// patchStatus is patch for fields of status.
-func (b bootRecorder) patchStatus(ctx context.Context, record server.Record, version string, status map[string]any) error {
-	object := map[string]any{"status": status}
+// patch changes fields of status.requests. If a version is given, it fails unless the PoolbootConfig has that version.
+func (b bootRecorder) patch(ctx context.Context, record server.Record, version string, requests map[string]any) error {
+	object := map[string]any{"status": map[string]any{"requests": requests}}
 	if version != "" {
 		object["metadata"] = map[string]any{"resourceVersion": version}
 	}

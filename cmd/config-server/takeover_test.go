@@ -17,12 +17,12 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
-// arrivals returns a patch of status with addresses in status.boot.
+// arrivals returns a patch of status with addresses in status.requests.
 func arrivals(addresses ...bootstrapv1.TokenAddress) string {
 	GinkgoHelper()
 	recorded, err := json.Marshal(addresses)
 	Expect(err).NotTo(HaveOccurred())
-	return `{"boot":{"addresses":` + string(recorded) + `}}`
+	return `{"requests":{"addresses":` + string(recorded) + `}}`
 }
 
 // many returns addresses of a token.
@@ -53,6 +53,7 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 	It("can record requests of a host, and write no other status", func(ctx SpecContext) {
 		m := newMachine(ctx, "taken-over")
 		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: metav1.Now().Time}
+		m.config.Status.Boot.ServedConfiguration.Name = m.rendered
 		m.config.Status.ObservedGeneration = 1
 		m.config.Status.Update = bootstrapv1.UpdateStatus{
 			Desired: bootstrapv1.ConfigurationReference{Name: m.rendered}, DesiredRevision: strings.Repeat("a", 64), RegisteredTime: &metav1.MicroTime{Time: metav1.Now().Time},
@@ -62,34 +63,33 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 			return bootstrapv1.TokenAddress{Address: address, FirstUsedTime: now, Token: token}
 		}
 		own, old, added := from("192.0.2.7", digits), from("192.0.2.8", "0123456789abcdef"), from("192.0.2.9", digits)
-		reported := added
-		reported.ReportedTime = &now
 		earlier, others := own, own
 		earlier.FirstUsedTime = metav1.NewMicroTime(now.Add(-time.Hour))
 		others.Token = old.Token
-		m.config.Status.Boot.Addresses = []bootstrapv1.TokenAddress{own, old}
+		m.config.Status.Requests.Addresses = []bootstrapv1.TokenAddress{own, old}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		for status, refusal := range map[string]string{
-			`{"poolRole":"infra"}`:                                             "only change status.boot and status.update of",
-			`{"nodeRef":{"name":"b","uid":"c"}}`:                               "only change status.boot and status.update of",
-			`{"observedGeneration":null}`:                                      "only change status.boot and status.update of",
-			`{"boot":{"credentialID":"abcdef"}}`:                               "servedTime, addresses and ignitionFailure in status.boot",
-			`{"boot":{"preparedTime":null}}`:                                   "servedTime, addresses and ignitionFailure in status.boot",
-			`{"hostAddresses":["192.0.2.9"]}`:                                  "only change status.boot and status.update of",
-			`{"update":{"desired":{"name":"rendered-other-0"}}}`:               "only set registrationRequestedTime in status.update",
-			`{"update":{"desiredRevision":"` + strings.Repeat("b", 64) + `"}}`: "only set registrationRequestedTime in status.update",
-			`{"update":{"desiredRevision":null}}`:                              "only set registrationRequestedTime in status.update",
-			`{"update":{"registeredTime":"2030-01-01T00:00:00.000000Z"}}`:      "only set registrationRequestedTime in status.update",
-			`{"update":null}`:                                                  "only set registrationRequestedTime in status.update",
-			// Addresses of the current token cannot be removed, changed or marked as reported.
-			`{"boot":{"addresses":null}}`:                    "only add addresses of the recorded token",
-			arrivals(old):                                    "only add addresses of the recorded token",
-			arrivals(earlier, old):                           "only add addresses of the recorded token",
-			arrivals(others, old):                            "only add addresses of the recorded token",
-			arrivals(added):                                  "only add addresses of the recorded token",
+			`{"poolRole":"infra"}`:                                             "can only change status.requests",
+			`{"nodeRef":{"name":"b","uid":"c"}}`:                               "can only change status.requests",
+			`{"observedGeneration":null}`:                                      "can only change status.requests",
+			`{"hostAddresses":["192.0.2.9"]}`:                                  "can only change status.requests",
+			`{"boot":{"credentialID":"abcdef"}}`:                               "can only change status.requests",
+			`{"boot":{"preparedTime":null}}`:                                   "can only change status.requests",
+			`{"update":{"desired":{"name":"rendered-other-0"}}}`:               "can only change status.requests",
+			`{"update":{"desiredRevision":"` + strings.Repeat("b", 64) + `"}}`: "can only change status.requests",
+			`{"update":{"registeredTime":"2030-01-01T00:00:00.000000Z"}}`:      "can only change status.requests",
+			`{"update":null}`:                                                  "can only change status.requests",
+			`{"reportedAddresses":[{"address":"192.0.2.7","firstUsedTime":"2026-01-01T00:00:00.000000Z"}]}`:                                      "can only change status.requests",
+			`{"certificate":{"credentialID":"abcdef","publicKeySHA256":"` + strings.Repeat("b", 64) + `","grantedTime":"2026-01-01T00:00:00Z"}}`: "can only change status.requests",
+			// Addresses of the current token cannot be removed or changed.
+			`{"requests":null}`: "only add addresses of the recorded token",
+			`{"requests":{"addresses":null,"servedTime":"2026-01-01T00:00:00.000000Z"}}`: "only add addresses of the recorded token",
+			arrivals(old):          "only add addresses of the recorded token",
+			arrivals(earlier, old): "only add addresses of the recorded token",
+			arrivals(others, old):  "only add addresses of the recorded token",
+			arrivals(added):        "only add addresses of the recorded token",
 			arrivals(own, old, from("192.0.2.9", old.Token)): "only add addresses of the recorded token",
-			arrivals(own, old, reported):                     "only add addresses of the recorded token",
-			arrivals(own, own):                               "Duplicate value",
+			arrivals(own, own): "Duplicate value",
 			arrivals(own, old, from(strings.Repeat("a", 46), digits)): "may not be more than 45",
 			arrivals(own, old, from("192.0.2.300", digits)):           "address must be an IP address",
 			arrivals(own, old, from("fe80::1%eth0", digits)):          "address must be an IP address",
@@ -97,11 +97,10 @@ var _ = Describe("An attacker with the rights of the config server", func() {
 		} {
 			Eventually(patched).WithArguments(ctx, m.config.DeepCopy(), status).Should(MatchError(ContainSubstring(refusal)), status)
 		}
-		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"firstRequestedTime":"2026-01-01T00:00:00.000000Z",
+		Expect(patched(ctx, m.config.DeepCopy(), `{"requests":{"firstRequestedTime":"2026-01-01T00:00:00.000000Z",
 			"requestedTime":"2026-01-01T00:00:00.000000Z","servedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
-		Expect(patched(ctx, m.config.DeepCopy(), `{"boot":{"servedTime":null}}`)).To(Succeed())
-		Expect(patched(ctx, m.config.DeepCopy(), `{"update":{"registrationRequestedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
-		Expect(patched(ctx, m.config.DeepCopy(), `{"update":{"registrationRequestedTime":null}}`)).To(MatchError(ContainSubstring("only set registrationRequestedTime in status.update")))
+		Expect(patched(ctx, m.config.DeepCopy(), `{"requests":{"servedTime":null}}`)).To(Succeed())
+		Expect(patched(ctx, m.config.DeepCopy(), `{"requests":{"registrationRequestedTime":"2026-01-01T00:00:00.000000Z"}}`)).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, old, added))).To(Succeed())
 		Expect(patched(ctx, m.config.DeepCopy(), arrivals(own, added))).To(Succeed())
 

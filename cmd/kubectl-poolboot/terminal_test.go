@@ -35,7 +35,7 @@ var _ = Describe("What a file contains", func() {
 		},
 		Entry("as another kind", "apiVersion: v1\nkind: \"A"+escape+"\"\n", "which", "--pools", "DIRECTORY", "--labels", "a=b"),
 		Entry("as a name that is refused", replace(clitest.OpenShiftInfra, "infra"), "convert", "-f", "DIRECTORY", "--cluster", "c", "-n", "n"),
-		Entry("as a value that is refused", clitest.Pool("edge", "infra")+"  kubeletWrapper: [\""+escape+"\"]\n", "render", "-f", "DIRECTORY", "--pool", "worker"),
+		Entry("as a value that is refused", clitest.Pool("edge", "infra")+"  kubelet: {wrapper: [\""+escape+"\"]}\n", "render", "-f", "DIRECTORY", "--pool", "worker"),
 		Entry("as a key that Ignition does not have", clitest.Config("a", "worker", `{config: {ignition: {version: 3.4.0}, "`+escape+`": {}}}`), "render", "-f", "DIRECTORY", "--pool", "worker"),
 		Entry("as the name of a Node", "apiVersion: v1\nkind: Node\nmetadata: {name: \""+escape+"\"}\n", "which", "--pools", "DIRECTORY/worker.yaml", "--nodes", "DIRECTORY/a\x1b[2J.yaml"),
 		Entry("as malformed YAML", "a: [\n", "which", "--pools", "DIRECTORY", "--labels", "a=b"),

@@ -95,7 +95,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 	fs.BoolVar(&o.reconcilers.ApproveCertificates, "approve-certificates", o.reconcilers.ApproveCertificates,
 		"Approve the certificates that the kubelets of Poolboot's hosts request. Set it to false only if another approver does so in each "+
-			"workload cluster; docs/security.md lists what it must check.")
+			"workload cluster; docs/dev/security.md lists what it must check.")
 
 	fs.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 300,
 		"Maximum queries per second to the API server of the management cluster, for each kind of object. A boot needs about ten for its PoolbootConfig.")

@@ -11,12 +11,12 @@ import (
 
 func kubeletConfiguration(section string) func(*poolv1.MachineConfigPoolSpec) {
 	return func(s *poolv1.MachineConfigPoolSpec) {
-		s.KubeletConfiguration = raw(strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1))
+		s.Kubelet.Configuration = raw(strings.Replace(section, "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1))
 	}
 }
 
-var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", func() {
-	// validate validates the creation of a pool, or an update that adds the kubeletConfiguration.
+var _ = Describe("The kubelet configuration in the MachineConfigPool webhook", func() {
+	// validate validates the creation of a pool, or an update that adds the kubelet configuration.
 	validate := func(update bool, p, other *poolv1.MachineConfigPool) error {
 		webhook := newWebhook(other)
 		if !update {
@@ -24,7 +24,7 @@ var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", fu
 			return err
 		}
 		before := p.DeepCopy()
-		before.Spec.KubeletConfiguration = nil
+		before.Spec.Kubelet.Configuration = nil
 		_, err := webhook.ValidateUpdate(ctx(), before, p)
 		return err
 	}
@@ -35,16 +35,16 @@ var _ = Describe("The kubeletConfiguration in the MachineConfigPool webhook", fu
 				Expect(validate(update, p, other)).To(beRefusedAt(fieldPath, words...))
 			}
 		},
-		Entry("an unknown field", newPool("infra", "infra", kubeletConfiguration(`{"maxPod":5}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.maxPod", "no such field"),
-		Entry("a wrong type", newPool("infra", "infra", kubeletConfiguration(`{"maxPods":"5"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.maxPods", "must be a whole number"),
-		Entry("a field that is not for pools", newPool("infra", "infra", kubeletConfiguration(`{"registerWithTaints":[]}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.registerWithTaints", "spec.nodeTaints"),
-		Entry("a static policy without reserved CPUs", newPool("infra", "infra", kubeletConfiguration(`{"cpuManagerPolicy":"static"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.cpuManagerPolicy", "set reservedSystemCPUs"),
-		Entry("a static policy without reserved memory", newPool("infra", "infra", kubeletConfiguration(`{"memoryManagerPolicy":"Static"}`)), newPool("worker", "worker"), "spec.kubeletConfiguration.memoryManagerPolicy", "reservedMemory"),
-		Entry("an invalid value in the worker pool", newPool("worker", "worker", kubeletConfiguration(`{"maxPods":-1}`)), newPool("infra", "infra"), "spec.kubeletConfiguration.maxPods", "0 or more"),
+		Entry("an unknown field", newPool("infra", "infra", kubeletConfiguration(`{"maxPod":5}`)), newPool("worker", "worker"), "spec.kubelet.configuration.maxPod", "no such field"),
+		Entry("a wrong type", newPool("infra", "infra", kubeletConfiguration(`{"maxPods":"5"}`)), newPool("worker", "worker"), "spec.kubelet.configuration.maxPods", "must be a whole number"),
+		Entry("a field that is not for pools", newPool("infra", "infra", kubeletConfiguration(`{"registerWithTaints":[]}`)), newPool("worker", "worker"), "spec.kubelet.configuration.registerWithTaints", "spec.node.taints"),
+		Entry("a static policy without reserved CPUs", newPool("infra", "infra", kubeletConfiguration(`{"cpuManagerPolicy":"static"}`)), newPool("worker", "worker"), "spec.kubelet.configuration.cpuManagerPolicy", "set reservedSystemCPUs"),
+		Entry("a static policy without reserved memory", newPool("infra", "infra", kubeletConfiguration(`{"memoryManagerPolicy":"Static"}`)), newPool("worker", "worker"), "spec.kubelet.configuration.memoryManagerPolicy", "reservedMemory"),
+		Entry("an invalid value in the worker pool", newPool("worker", "worker", kubeletConfiguration(`{"maxPods":-1}`)), newPool("infra", "infra"), "spec.kubelet.configuration.maxPods", "0 or more"),
 		Entry("a value that conflicts with that of the worker pool", newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)),
-			newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(it inherits fields of the worker pool)"),
+			newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)), "spec.kubelet.configuration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(it inherits fields of the worker pool)"),
 		Entry("a value of the worker pool that conflicts with that of a custom pool", newPool("worker", "worker", kubeletConfiguration(`{"kubeReservedCgroup":"/kube.slice"}`)),
-			newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)), "spec.kubeletConfiguration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(in MachineConfigPool infra, which inherits fields of this pool)"),
+			newPool("infra", "infra", kubeletConfiguration(`{"reservedSystemCPUs":"0"}`)), "spec.kubelet.configuration.reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup", "(in MachineConfigPool infra, which inherits fields of this pool)"),
 	)
 
 	DescribeTable("is accepted",

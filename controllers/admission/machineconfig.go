@@ -54,7 +54,7 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 	if p == nil {
 		return nil, nil
 	}
-	handedOut := p.Spec.PausedConfiguration.Name
+	handedOut := p.Annotations[poolv1.PausedConfigurationAnnotation]
 	if handedOut == "" { // not set yet
 		handedOut = p.Status.Configuration.Name
 	}

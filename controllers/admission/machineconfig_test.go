@@ -88,7 +88,7 @@ var _ = Describe("MachineConfig webhook", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
-		It("are accepted with the kubeletConfiguration of pools, which no other MachineConfig can set", func() {
+		It("are accepted with the kubelet configuration of pools, which no other MachineConfig can set", func() {
 			worker, infra := newPool("worker", "worker", kubeletConfiguration(`{"maxPods":100}`)), newPool("infra", "infra", kubeletConfiguration(`{"maxPods":500}`))
 			rendered, err := pool.Render("infra", []poolv1.MachineConfigPool{*worker, *infra}, nil)
 			Expect(err).NotTo(HaveOccurred())
@@ -96,27 +96,27 @@ var _ = Describe("MachineConfig webhook", func() {
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().NotTo(HaveOccurred())
 			config.Name = "50-infra"
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
-				beRefusedAt("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubeletConfiguration"), beRefusedAt("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
+				beRefusedAt("spec.config.storage.files[0].path", "97-poolboot-worker.conf", "set spec.kubelet.configuration"), beRefusedAt("spec.config.storage.files[1].path", "98-poolboot-pool.conf")))
 		})
 
-		It("are accepted with the kubeletWrapper and autoSizingReserved of pools, which no other MachineConfig can set", func() {
+		It("are accepted with the kubelet wrapper and autoSizingReserved of pools, which no other MachineConfig can set", func() {
 			worker, infra := newPool("worker", "worker"), newPool("infra", "infra")
-			worker.Spec.KubeletWrapper = []string{"/usr/bin/nsenter", "--mount=/run/kubens/mnt"}
-			infra.Spec.AutoSizingReserved = ptr.To(true)
+			worker.Spec.Kubelet.Wrapper = []string{"/usr/bin/nsenter", "--mount=/run/kubens/mnt"}
+			infra.Spec.Kubelet.AutoSizingReserved = ptr.To(true)
 			rendered, err := pool.Render("infra", []poolv1.MachineConfigPool{*worker, *infra}, nil)
 			Expect(err).NotTo(HaveOccurred())
 			config := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: rendered.Name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}, Spec: rendered.Spec}
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().NotTo(HaveOccurred())
 			config.Name = "50-infra"
 			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(And(
-				beRefusedAt("spec.config.storage.files[0].path", "/etc/poolboot"), beRefusedAt("spec.config.storage.links[0].path", "set spec.autoSizingReserved"),
-				beRefusedAt("spec.config.systemd.units[0].dropins[0].name", "spec.autoSizingReserved"), beRefusedAt("spec.config.systemd.units[0].dropins[1].name", "spec.kubeletWrapper")))
+				beRefusedAt("spec.config.storage.files[0].path", "/etc/poolboot"), beRefusedAt("spec.config.storage.links[0].path", "set spec.kubelet.autoSizingReserved"),
+				beRefusedAt("spec.config.systemd.units[0].dropins[0].name", "spec.kubelet.autoSizingReserved"), beRefusedAt("spec.config.systemd.units[0].dropins[1].name", "spec.kubelet.wrapper")))
 
 			By("a command without the flags that put the Node into its pool")
 			config.Spec.Config.Raw = []byte(strings.ReplaceAll(string(config.Spec.Config.Raw), "$POOLBOOT_KUBELET_ARGS", ""))
 			config.Name, err = pool.NameFor("infra", config.Spec)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(beRefusedAt("spec.config.systemd.units[0].dropins[1].name", "spec.kubeletWrapper"))
+			Expect(webhook.ValidateCreate(ctx(), config)).Error().To(beRefusedAt("spec.config.systemd.units[0].dropins[1].name", "spec.kubelet.wrapper"))
 		})
 
 		It("are refused with other files that Poolboot manages", func() {

@@ -41,15 +41,15 @@ func nodeSelector(labels map[string]string, expressions ...metav1.LabelSelectorR
 }
 
 func nodeLabels(labels map[string]string) func(*poolv1.MachineConfigPoolSpec) {
-	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeLabels = labels }
+	return func(s *poolv1.MachineConfigPoolSpec) { s.Node.Labels = labels }
 }
 
 func nodeLabelRules(rules ...nodev1.NodeLabelRule) func(*poolv1.MachineConfigPoolSpec) {
-	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeLabelRules = rules }
+	return func(s *poolv1.MachineConfigPoolSpec) { s.Node.LabelRules = rules }
 }
 
 func nodeTaints(taints ...nodev1.Taint) func(*poolv1.MachineConfigPoolSpec) {
-	return func(s *poolv1.MachineConfigPoolSpec) { s.NodeTaints = taints }
+	return func(s *poolv1.MachineConfigPoolSpec) { s.Node.Taints = taints }
 }
 
 // newWebhook returns the webhook of a management cluster with the Cluster c1 and these objects.
@@ -72,7 +72,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		},
 		Entry("by default", newPool("infra", "infra")),
 		Entry("with disruption policies for defaults, and beside them", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
-			s.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers/policy.json"}, {Path: "/etc/cont"}}
+			s.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers/policy.json"}, {Path: "/etc/cont"}}
 		})),
 		Entry("with rules over hosts", newPool("infra", "infra", nodeLabelRules(rack))),
 		Entry("with labels and taints", newPool("infra", "infra", nodeLabels(map[string]string{"poolboot.io/pool": "infra", "example.com/rack": "r1"}),
@@ -98,13 +98,13 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeSelector.matchExpressions[0]", "Exists"),
 		Entry("In with two values", newPool("infra", "infra", nodeSelector(nil,
 			metav1.LabelSelectorRequirement{Key: "example.com/site", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}})),
-			"spec.nodeSelector.matchExpressions[0]", "example.com/site In [a, b]", "spec.nodeLabels"),
+			"spec.nodeSelector.matchExpressions[0]", "example.com/site In [a, b]", "spec.node.labels"),
 		Entry("an empty selector", newPool("infra", "infra", nodeSelector(nil)), "spec.nodeSelector", "set node-role.kubernetes.io/infra"),
 		Entry("a malformed MachineConfig selector", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
 			s.MachineConfigSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Like"}}}
 		}), "spec.machineConfigSelector.matchExpressions[0].operator"),
 		Entry("labels that contradict the selector", newPool("infra", "infra", nodeLabels(map[string]string{"node-role.kubernetes.io/infra": "no"})),
-			"spec.nodeLabels", "nodeSelector"),
+			"spec.node.labels", "nodeSelector"),
 		Entry("selecting by the label of another pool", newPool("infra", "infra", nodeSelector(map[string]string{"poolboot.io/pool": "gpu"})),
 			"spec.nodeSelector[poolboot.io/pool]", "leave it out"),
 		Entry("a role that another pool has", newPool("gpu-2", "gpu"), "spec.poolRole", "MachineConfigPool gpu", "another role"),
@@ -119,21 +119,21 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("labels of the Nodes of the worker pool", newPool("infra", "infra", nodeSelector(map[string]string{"node-role.kubernetes.io/worker": ""})),
 			"spec.nodeSelector", "MachineConfigPool worker"),
 		Entry("a maintenance window that never opens", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
-			s.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "0 25 * * 6", DurationMinutes: 60}
-		}), "spec.maintenanceWindow.schedule", "Saturdays at 22:00"),
+			s.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "0 25 * * 6", DurationMinutes: 60}
+		}), "spec.updates.maintenanceWindow.schedule", "Saturdays at 22:00"),
 		Entry("an update gate whose expression is not true or false", newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) {
-			s.UpdateGates = []poolv1.UpdateGate{{Name: "storage", ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}, Expression: "object.data"}}
-		}), "spec.updateGates[0].expression", "1:1: the result is of type dyn"),
+			s.Updates.Gates = []poolv1.UpdateGate{{Name: "storage", ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}, Expression: "object.data"}}
+		}), "spec.updates.gates[0].expression", "1:1: the result is of type dyn"),
 		Entry("a label rule whose expression does not compile", newPool("infra", "infra", nodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"})),
-			"spec.nodeLabelRules[1].valueExpression", "1:5: undefined field 'nmae'"),
-		Entry("a label rule for a label that nodeLabels sets", newPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),
-			"spec.nodeLabelRules[0].key", "spec.nodeSelector or spec.nodeLabels gives it a value"),
+			"spec.node.labelRules[1].valueExpression", "1:5: undefined field 'nmae'"),
+		Entry("a label rule for a label that node.labels sets", newPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),
+			"spec.node.labelRules[0].key", "spec.nodeSelector or spec.node.labels gives it a value"),
 	)
 
 	It("refuses a label rule for a label by which another pool selects its Nodes", func() {
 		gpu := newPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"}))
 		infra := newPool("infra", "infra", nodeLabelRules(nodev1.NodeLabelRule{Key: "example.com/site", ValueExpression: `"a"`}))
-		Expect(newWebhook(gpu).ValidateCreate(ctx(), infra)).Error().To(beRefusedAt("spec.nodeLabelRules[0].key", "MachineConfigPool gpu selects its Nodes by it"))
+		Expect(newWebhook(gpu).ValidateCreate(ctx(), infra)).Error().To(beRefusedAt("spec.node.labelRules[0].key", "MachineConfigPool gpu selects its Nodes by it"))
 	})
 
 	It("ignores the pools of other Clusters and namespaces", func() {
@@ -161,12 +161,14 @@ var _ = Describe("MachineConfigPool webhook", func() {
 			"spec.nodeSelector", "example.com/site", "node-restriction.kubernetes.io/"),
 		Entry("a Cluster that does not exist, or is in another namespace", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" }),
 			"spec.clusterName", "site/c2", "does not exist now", "in the namespace of its Cluster"),
-		Entry("a pausedConfiguration of a pool that is not paused", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
-			s.PausedConfiguration.Name = "rendered-gpu-0"
-		}), "spec.pausedConfiguration", "not paused", "leave it out"),
+		Entry("what a paused pool hands out, for a pool that is not paused", func() *poolv1.MachineConfigPool {
+			p := newPool("gpu", "gpu")
+			p.Annotations = map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-gpu-0"}
+			return p
+		}(), poolv1.PausedConfigurationAnnotation, "not paused", "leave it out"),
 		Entry("a policy for a directory that contains the paths of defaults", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) {
-			s.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers"}, {Path: "/etc/containers/policy.json"}}
-		}), "spec.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.conf.d, /etc/containers/registries.d apply instead", "add policies for these paths"),
+			s.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc/containers"}, {Path: "/etc/containers/policy.json"}}
+		}), "spec.updates.disruptionPolicy.files: the defaults for /etc/containers/registries.conf, /etc/containers/registries.conf.d, /etc/containers/registries.d apply instead", "add policies for these paths"),
 	)
 
 	Describe("returns a warning if a Node can be in two custom pools", func() {

@@ -159,10 +159,10 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 			Expect(remove(rendered(), cluster(), paused(false, "rendered-infra-0"))).To(Succeed())
 
 			moved := paused(true, "")
-			moved.Status.Configuration, moved.Spec.PausedConfiguration.Name = poolv1.PoolConfiguration{}, "rendered-infra-0"
+			moved.Status.Configuration, moved.Annotations = poolv1.PoolConfiguration{}, map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-infra-0"}
 			Expect(apierrors.IsForbidden(remove(rendered(), cluster(), moved))).To(BeTrue())
 			named := paused(true, "rendered-infra-0")
-			named.Spec.PausedConfiguration.Name = "rendered-infra-1"
+			named.Annotations = map[string]string{poolv1.PausedConfigurationAnnotation: "rendered-infra-1"}
 			Expect(remove(rendered(), cluster(), named)).To(Succeed())
 		})
 

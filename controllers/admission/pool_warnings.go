@@ -44,11 +44,11 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 				"Kubernetes 1.30, so root on a host can move the host to this pool: select by a label that starts with node-role.kubernetes.io/ or node-restriction.kubernetes.io/", key))
 		}
 	}
-	if p.Spec.PausedConfiguration.Name != "" && !p.Spec.IsPaused() {
-		warnings = append(warnings, "spec.pausedConfiguration: the pool is not paused, so Poolboot removes it: leave it out, or set paused to true")
+	if p.Annotations[poolv1.PausedConfigurationAnnotation] != "" && !p.Spec.IsPaused() {
+		warnings = append(warnings, fmt.Sprintf("the annotation %s: the pool is not paused, so Poolboot removes it: leave it out, or set spec.paused to true", poolv1.PausedConfigurationAnnotation))
 	}
-	if paths := disruption.DefaultsBelow(p.Spec.DisruptionPolicy); len(paths) > 0 {
-		warnings = append(warnings, fmt.Sprintf("spec.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
+	if paths := disruption.DefaultsBelow(p.Spec.Updates.DisruptionPolicy); len(paths) > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.updates.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
 			"because their paths are longer: add policies for these paths to replace them", joinNames(paths)))
 	}
 	if names := overlappingPools(*p, others); len(names) > 0 {

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 )
 
@@ -52,7 +52,7 @@ func (*PoolbootConfig) ValidateDelete(context.Context, *bootstrapv1.PoolbootConf
 
 // validateImmutable refuses a change of what is in the data Secret or on the Node.
 func validateImmutable(before, config *bootstrapv1.PoolbootConfig, spec *field.Path) field.ErrorList {
-	suffix := ": change the PoolbootConfigTemplate, and " + remedy.Replace(config)
+	suffix := ": change the PoolbootConfigTemplate, and " + outlook.HowToReplace(config)
 	hasSecret := before.Status.DataSecretName != ""
 	switch {
 	case hasSecret && before.Spec.IsInline() != config.Spec.IsInline():
@@ -69,7 +69,7 @@ func validateImmutable(before, config *bootstrapv1.PoolbootConfig, spec *field.P
 func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path) field.ErrorList {
 	errs := validateBootSpec(&config.BootSpec, spec)
 	if config.Host.IsDefined() {
-		if err := (identity.Cluster{}).CheckNodeName(config.Host.NodeName); err != nil {
+		if err := (access.Cluster{}).CheckNodeName(config.Host.NodeName); err != nil {
 			errs = append(errs, field.Invalid(spec.Child("host", "nodeName"), config.Host.NodeName, err.Error()))
 		}
 	}
@@ -78,7 +78,7 @@ func validateConfigSpec(config *bootstrapv1.PoolbootConfigSpec, spec *field.Path
 
 // validateBootSpec validates the fields that a PoolbootConfig and a template have in common.
 func validateBootSpec(config *bootstrapv1.BootSpec, spec *field.Path) field.ErrorList {
-	errs := validation.NodeLabelRules(config.NodeLabelRules, nil, spec.Child("nodeLabelRules"))
+	errs := validation.NodeLabelRules(config.Node.LabelRules, nil, spec.Child("node", "labelRules"))
 	if extra := config.ExtraConfig; extra != nil {
 		errs = append(errs, validation.Ignition(extra.Config, extra.Butane, validation.MaxExtraSize, ignition.Guard, spec.Child("extraConfig"))...)
 	}

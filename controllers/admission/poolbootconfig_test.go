@@ -46,11 +46,11 @@ func inline(s *configSpec) {
 func nodeNamedAfterHost(s *configSpec) { s.NodeNameSource = bootstrapv1.NodeNameSourceHost }
 func otherKubeletPath(s *configSpec)   { s.Join.Kubelet.KubeletPath = "/opt/bin/kubelet" }
 func withLabels(labels map[string]string) func(*configSpec) {
-	return func(s *configSpec) { s.NodeLabels = labels }
+	return func(s *configSpec) { s.Node.Labels = labels }
 }
 
 func withNodeLabelRules(rules ...nodev1.NodeLabelRule) func(*configSpec) {
-	return func(s *configSpec) { s.NodeLabelRules = rules }
+	return func(s *configSpec) { s.Node.LabelRules = rules }
 }
 
 // rack is a valid rule.
@@ -71,11 +71,11 @@ var invalidSpecs = []TableEntry{
 		s.ExtraConfig = &bootstrapv1.ExtraConfig{Config: raw(`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","contents":{"source":"data:,` + strings.Repeat("é", 150_000) + `"}}]}}`)}
 	}, "extraConfig.config", "262144 bytes"),
 	Entry("a label rule whose expression does not compile", withNodeLabelRules(rack, nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.name +\n  host.nmae"}),
-		"nodeLabelRules[1].valueExpression", "2:7: undefined field 'nmae'"),
+		"node.labelRules[1].valueExpression", "2:7: undefined field 'nmae'"),
 	Entry("a label rule that does not return a string", withNodeLabelRules(nodev1.NodeLabelRule{Key: "cpus", ValueExpression: `host.hardware.cpu.count`}),
-		"nodeLabelRules[0].valueExpression", "1:1: the result is of type int"),
+		"node.labelRules[0].valueExpression", "1:1: the result is of type int"),
 	Entry("a label rule that is too expensive", withNodeLabelRules(nodev1.NodeLabelRule{Key: "x",
-		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "nodeLabelRules[0].valueExpression", "its estimated cost is"),
+		ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}), "node.labelRules[0].valueExpression", "its estimated cost is"),
 }
 
 var _ = Describe("PoolbootConfig webhook", func() {
@@ -88,7 +88,7 @@ var _ = Describe("PoolbootConfig webhook", func() {
 
 	It("refuses a host without a Machine that has the name of the API server", func() {
 		config := newConfig()
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		Expect(webhook.ValidateCreate(ctx(), config)).Error().To(beRefusedAt("spec.host.nodeName", "the API server's Service"))
 	})
 
@@ -187,7 +187,7 @@ var _ = Describe("PoolbootConfigTemplate webhook", func() {
 			return err
 		}
 		Expect(dryRun(otherKubeletPath)).To(Succeed())
-		Expect(dryRun(withNodeLabelRules(nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"}))).To(beRefusedAt("spec.template.spec.nodeLabelRules[0].valueExpression"))
+		Expect(dryRun(withNodeLabelRules(nodev1.NodeLabelRule{Key: "zone", ValueExpression: "host.nmae"}))).To(beRefusedAt("spec.template.spec.node.labelRules[0].valueExpression"))
 	})
 
 	It("allows labels and the deletion", func() {

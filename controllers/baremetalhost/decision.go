@@ -10,8 +10,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
@@ -66,10 +65,10 @@ func refusalReason(host *bmov1alpha1.BareMetalHost, cluster *clusterv1.Cluster) 
 	case host.Spec.ConsumerRef != nil:
 		return hostpool.NewObstacle(poolv1.EventHostHasConsumer, "%s %s is the consumer of the host (spec.consumerRef): remove the annotations %s and %s, or the consumer",
 			host.Spec.ConsumerRef.Kind, host.Spec.ConsumerRef.Name, poolv1.HostPoolAnnotation, poolv1.HostClusterAnnotation)
-	case enroll.CheckName("*", host.Name) != "":
-		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", enroll.CheckName("*", host.Name))
-	case cluster != nil && identity.Of(cluster).CheckNodeName(host.Name) != nil:
-		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", identity.Of(cluster).CheckNodeName(host.Name))
+	case access.CheckName("*", host.Name) != "":
+		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", access.CheckName("*", host.Name))
+	case cluster != nil && access.ClusterOf(cluster).CheckNodeName(host.Name) != nil:
+		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "the Node gets the name of the host, and %s: use another name for the host", access.ClusterOf(cluster).CheckNodeName(host.Name))
 	case host.Spec.ExternallyProvisioned:
 		return hostpool.NewObstacle(poolv1.EventHostRequestInvalid, "a host with spec.externallyProvisioned gets no user data: enroll it with an enrollment token")
 	case host.Spec.Image.IsLiveISO():

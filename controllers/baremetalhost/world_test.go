@@ -44,10 +44,10 @@ func newWorld(changes ...func(*bmov1alpha1.BareMetalHost)) *world {
 		change(host)
 	}
 	storage := controllertest.NewTemplate(key.Namespace, "storage")
-	storage.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/disk": "nvme"}
+	storage.Spec.Template.Spec.Node.Labels = map[string]string{"example.com/disk": "nvme"}
 	pool := func(role, template string) *poolv1.MachineConfigPool {
 		pool := controllertest.NewPool(clusterKey, role)
-		pool.Spec.HostTemplateRef.Name = template
+		pool.Spec.Hosts.TemplateRef.Name = template
 		return pool
 	}
 	w := &world{events: events.NewFakeRecorder(100)}

@@ -48,7 +48,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) (ctrl.Result, error) {
 		boot := &config.Status.Boot
 		boot.CredentialID, boot.CredentialExpirationTime = s.credential.ID, &metav1.Time{Time: s.credential.Expires}
 		if grant != nil {
-			boot.Certificate = *grant
+			config.Status.Certificate = *grant
 		}
 		// A later time would be wrong, because joinPatience counts from here.
 		boot.PreparedTime = &metav1.MicroTime{Time: s.node.CreationTimestamp.Time}

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
@@ -33,15 +32,15 @@ func (r *Reconciler) storeAssignment(ctx context.Context, s *scope) error {
 	case err != nil:
 		return err
 	}
-	input := desired.Input{
+	input := join.Input{
 		Config: s.config, Pool: &s.pool, Pools: s.pools, Rendered: rendered,
 		Registration: s.registration, Cluster: s.facts, Offer: offer,
 	}
-	document, err := desired.Document(input)
+	document, err := join.Document(input)
 	if err != nil {
 		return err
 	}
-	if s.parts, err = desired.Machine(input, s.architecture); err != nil {
+	if s.parts, err = join.MachineOf(input, s.architecture); err != nil {
 		return err
 	}
 	_, err = assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}.Store(ctx, s.config.UID, document, s.facts.CA)
@@ -56,7 +55,7 @@ func (s *scope) architectureOf(inspected string) string {
 		cpu = cmp.Or(cpu, bmh.Spec.Architecture)
 	}
 	if cpu == "" {
-		return string(s.pool.Spec.HostArchitecture())
+		return string(s.pool.Spec.Hosts.DefaultArchitecture())
 	}
 	return registration.GoArch(cpu)
 }

@@ -16,13 +16,13 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 // newOffer returns an agent for two architectures. The hashes have the first digits a and b.
-func newOffer() desired.Offer {
-	return desired.Offer{
+func newOffer() join.Offer {
+	return join.Offer{
 		ServerURL: "https://boot.example.com:9444",
 		Agent: assignment.Agent{Version: "v0.1.0", Oldest: "v0.1.0", SHA512: map[string]string{
 			"amd64": strings.Repeat("a", 128), "arm64": strings.Repeat("b", 128),
@@ -91,7 +91,7 @@ var _ = Describe("A host for which an agent is offered", func() {
 		Expect(agentHash(ctx, w)).To(Equal("b"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayAgentAnnotation, HavePrefix("bb")))
 
-		w.offered = desired.Offer{}
+		w.offered = join.Offer{}
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.overlays(ctx)[0].Annotations).NotTo(HaveKey(bootstrapv1.OverlayAgentAnnotation))
 	})
@@ -119,7 +119,7 @@ var _ = Describe("A host for which an agent is offered", func() {
 		})
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.node(ctx).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"))
-		Expect(w.config(ctx).Status.Configuration.Name).To(Equal("rendered-edge-infra-1"))
+		Expect(w.config(ctx).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-edge-infra-1"))
 		Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-1"))
 		assigned, err := assignment.Read(w.assignments(ctx)[0].Data[bootstrapv1.AssignmentKey])
 		Expect(err).NotTo(HaveOccurred())
@@ -128,7 +128,7 @@ var _ = Describe("A host for which an agent is offered", func() {
 
 	It("gets nothing while the agent cannot be read", func(ctx SpecContext) {
 		w := s.world()
-		w.reconciler.Offer = func() (desired.Offer, error) { return desired.Offer{}, errors.New("no such file") }
+		w.reconciler.Offer = func() (join.Offer, error) { return join.Offer{}, errors.New("no such file") }
 		_, err := w.sendRequest(ctx)
 		Expect(err).To(MatchError(ContainSubstring("no such file")))
 		Expect(w.overlays(ctx)).To(BeEmpty())
@@ -167,16 +167,16 @@ var _ = Describe("A host for which an agent is offered", func() {
 		Expect(w.assignments(ctx)).To(HaveLen(map[bool]int{true: 1}[digit != ""]))
 	},
 		Entry("that of the HardwareData, before all others", func(s *setting) []*bmov1alpha1.HardwareData {
-			s.host.Spec.Architecture, s.infra.Spec.Architecture = "x86_64", poolv1.ArchitectureAMD64
+			s.host.Spec.Architecture, s.infra.Spec.Hosts.Architecture = "x86_64", poolv1.ArchitectureAMD64
 			return []*bmov1alpha1.HardwareData{{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hostName}, Spec: bmov1alpha1.HardwareDataSpec{
 				HardwareDetails: &bmov1alpha1.HardwareDetails{CPU: bmov1alpha1.CPU{Arch: "aarch64"}}}}}
 		}, "b"),
 		Entry("that of the BareMetalHost's spec, before that of the pool", func(s *setting) []*bmov1alpha1.HardwareData {
-			s.host.Spec.Architecture, s.infra.Spec.Architecture = "aarch64", poolv1.ArchitectureAMD64
+			s.host.Spec.Architecture, s.infra.Spec.Hosts.Architecture = "aarch64", poolv1.ArchitectureAMD64
 			return nil
 		}, "b"),
 		Entry("that of the pool", func(s *setting) []*bmov1alpha1.HardwareData {
-			s.infra.Spec.Architecture = poolv1.ArchitectureARM64
+			s.infra.Spec.Hosts.Architecture = poolv1.ArchitectureARM64
 			return nil
 		}, "b"),
 		Entry("amd64 if there is no other", func(*setting) []*bmov1alpha1.HardwareData { return nil }, "a"),

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -56,7 +56,7 @@ type Reconciler struct {
 	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
 	// Offer returns the agent that hosts get. If it is nil or returns no hashes, hosts get none.
-	Offer func() (desired.Offer, error)
+	Offer func() (join.Offer, error)
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
@@ -165,7 +165,7 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 		return preparation
 	case record.WasPrepared(config) && record.HasCredential(config) && record.IsNodeMissing(config):
 		return preparation
-	case record.HasCredential(config) && time.Since(deliveryTime(config.Status.Boot)) < joinPatience:
+	case record.HasCredential(config) && time.Since(deliveryTime(config)) < joinPatience:
 		return renewal
 	case record.HasCredential(config):
 		return expiration
@@ -180,9 +180,9 @@ func needOf(config *bootstrapv1.PoolbootConfig) need {
 
 // deliveryTime returns the latest time at which a host can have received its configuration. The preparation counts too,
 // because a config server can stop before it records that it has served the host.
-func deliveryTime(boot bootstrapv1.BootStatus) time.Time {
+func deliveryTime(config *bootstrapv1.PoolbootConfig) time.Time {
 	var last time.Time
-	for _, at := range []*metav1.MicroTime{boot.PreparedTime, boot.ServedTime} {
+	for _, at := range []*metav1.MicroTime{config.Status.Boot.PreparedTime, config.Status.Requests.ServedTime} {
 		if at != nil && at.After(last) {
 			last = at.Time
 		}

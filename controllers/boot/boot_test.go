@@ -33,7 +33,7 @@ var _ = Describe("A host that requests its configuration", func() {
 	It("is read live only after an earlier preparation, and keeps what that preparation created", func(ctx SpecContext) {
 		w := s.world()
 		before := w.config(ctx)
-		before.Status.Boot.RequestedTime = microTime(time.Now())
+		before.Status.Requests.RequestedTime = microTime(time.Now())
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.liveReads).To(BeZero())
 		credential, writes := w.config(ctx).Status.Boot.CredentialID, w.writes
@@ -95,7 +95,7 @@ var _ = Describe("A host that requests its configuration", func() {
 	})
 
 	It("is prepared even if the clock of the config server is ahead", func(ctx SpecContext) {
-		s.config.Status.Boot.RequestedTime = microTime(time.Now().Add(time.Hour))
+		s.config.Status.Requests.RequestedTime = microTime(time.Now().Add(time.Hour))
 		w := s.world()
 		Expect(w.reconcile(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
@@ -143,7 +143,7 @@ var _ = Describe("A host that requests its configuration", func() {
 			Expect(w.sendRequest(ctx)).To(BeZero())
 			first := w.config(ctx).Status.Boot
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: first.CredentialID, PublicKeySHA256: "of-the-key"}
+				c.Status.Certificate = bootstrapv1.GrantedCertificate{CredentialID: first.CredentialID, PublicKeySHA256: "of-the-key"}
 				conditions.Set(c, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeMissingReason})
 			})
 			Expect(w.reconcile(ctx)).To(BeZero())
@@ -163,7 +163,7 @@ var _ = Describe("A host that requests its configuration", func() {
 			Expect(w.sendRequest(ctx)).To(BeZero())
 			change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration.Name = "rendered-edge-infra-2" })
 			Expect(w.sendRequest(ctx)).To(BeZero())
-			Expect(w.config(ctx).Status.Configuration.Name).To(Equal("rendered-edge-infra-2"))
+			Expect(w.config(ctx).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-edge-infra-2"))
 			Expect(w.node(ctx).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-2"))
 			Expect(w.overlays(ctx)[0].Annotations).To(HaveKeyWithValue(bootstrapv1.OverlayConfigurationAnnotation, "rendered-edge-infra-2"))
 		})
@@ -229,14 +229,14 @@ var _ = Describe("A host that requests its configuration", func() {
 				return nil
 			}
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.Boot.ServedTime = served
+				c.Status.Requests.ServedTime = served
 				conditions.Set(c, metav1.Condition{Type: fmt.Sprintf("Write%d", n), Status: metav1.ConditionTrue, Reason: "ByAnother"})
 			})
 			return nil
 		}
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
-		Expect(w.config(ctx).Status.Boot.ServedTime.Equal(served)).To(BeTrue())
+		Expect(w.config(ctx).Status.Requests.ServedTime.Equal(served)).To(BeTrue())
 		for n := 1; n <= w.writes; n += 2 {
 			Expect(conditions.IsTrue(w.config(ctx), fmt.Sprintf("Write%d", n))).To(BeTrue())
 		}

@@ -177,8 +177,8 @@ func (r *Reconciler) withdrawIfHostLost(ctx context.Context, s *scope) error {
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
 		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // earlier requests count as answered
 		status.HostRef, status.DerivedNodeLabels = bootstrapv1.HostReference{}, nil
-		status.Boot.HostChosenTime, status.Boot.ServedTime, status.Boot.Addresses = nil, nil, nil
-		status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{}
+		status.Boot.HostChosenTime, status.Requests.ServedTime, status.Requests.Addresses = nil, nil, nil
+		status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{}
 		if s.node == nil || !record.HasKubelet(s.node) {
 			status.NodeRef = bootstrapv1.NodeReference{}
 			conditions.Delete(config, bootstrapv1.NodeInPoolCondition) // it describes a Node that no longer exists

@@ -55,9 +55,9 @@ var _ = Describe("The deployment of a host", func() {
 		w = s.world()
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.ServedTime = microTime(time.Now())
-			c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.7", FirstUsedTime: *microTime(time.Now())}}
-			c.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: *microTime(time.Now()), Stage: "files"}
+			c.Status.Requests.ServedTime = microTime(time.Now())
+			c.Status.Requests.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.7", FirstUsedTime: *microTime(time.Now())}}
+			c.Status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: *microTime(time.Now()), Stage: "files"}
 		})
 	}
 	// moveTo gives the Machine another host, as Metal3 does when it chooses again.
@@ -175,7 +175,7 @@ var _ = Describe("The deployment of a host", func() {
 			Expect(condition(ctx)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.WaitingForHostReason)))
 			Expect(conditions.Has(w.config(ctx), bootstrapv1.NodeInPoolCondition)).To(BeFalse(), "there is no Node to report")
 			Expect(w.config(ctx).Status).To(And(HaveField("NodeRef", BeZero()), HaveField("HostRef", BeZero()), HaveField("Boot.CredentialID", ""),
-				HaveField("Boot.Addresses", BeEmpty()), HaveField("Boot.IgnitionFailure", BeZero()))) // the next host has others
+				HaveField("Requests.Addresses", BeEmpty()), HaveField("Requests.IgnitionFailure", BeZero()))) // the next host has others
 			stage, since := record.StageOf(w.config(ctx))
 			Expect(stage).To(Equal(record.StageWaitingForHost))
 			Expect(since).To(BeTemporally("~", time.Now(), time.Minute))
@@ -193,7 +193,7 @@ var _ = Describe("The deployment of a host", func() {
 		Entry("when the host is deleted", func(ctx context.Context) { Expect(w.management.Delete(ctx, s.host)).To(Succeed()) }),
 		Entry("when another host replaces it", func(ctx context.Context) { moveTo(ctx, otherHost) }),
 		Entry("even before the host has fetched its configuration", func(ctx context.Context) {
-			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
+			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.ServedTime = nil })
 			change(ctx, w.management, bmh(ctx), inState(bmov1alpha1.StateDeprovisioning))
 		}),
 	)
@@ -202,24 +202,24 @@ var _ = Describe("The deployment of a host", func() {
 		configuration := s.infra.Status.Configuration
 		s.infra.Status.Configuration = poolv1.PoolConfiguration{}
 		w = s.world()
-		sendRequest := func() bootstrapv1.BootStatus {
+		sendRequest := func() bootstrapv1.HostRequests {
 			_, err := w.sendRequest(ctx)
 			Expect(err).To(HaveOccurred())
-			return w.config(ctx).Status.Boot
+			return w.config(ctx).Status.Requests
 		}
 		first := sendRequest()
 		Expect(sendRequest().FirstRequestedTime).To(Equal(first.FirstRequestedTime))
 		moveTo(ctx, otherHost)
 		second := sendRequest()
 		Expect(second.FirstRequestedTime).To(Equal(second.RequestedTime))
-		Expect(second.HostChosenTime).To(Equal(second.RequestedTime))
+		Expect(w.config(ctx).Status.Boot.HostChosenTime).To(Equal(second.RequestedTime))
 		third := sendRequest()
 		Expect(third.FirstRequestedTime).To(Equal(second.FirstRequestedTime))
 		Expect(third.RequestedTime.After(second.RequestedTime.Time)).To(BeTrue())
 		change(ctx, w.management, s.infra, func(p *poolv1.MachineConfigPool) { p.Status.Configuration = configuration })
 		timed := scrape.Observed(metrics.Registry, "poolboot_boot_prepare_seconds", nil)
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.FirstRequestedTime = microTime(time.Now().Add(-time.Hour))
+			c.Status.Requests.FirstRequestedTime = microTime(time.Now().Add(-time.Hour))
 		})
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(scrape.Observed(metrics.Registry, "poolboot_boot_prepare_seconds", nil)-timed).To(BeNumerically("~", time.Hour.Seconds(), 60), "since the first request")
@@ -321,7 +321,7 @@ var _ = Describe("The deployment of a host", func() {
 			config := w.config(ctx)
 			Expect(config.Status.NodeRef.UID).To(Equal(string(n.UID)))
 			Expect(config.Status.HostRef.Name).To(Equal(otherHost))
-			Expect(config.Status.Boot.Addresses).To(BeEmpty(), "they were the other host's")
+			Expect(config.Status.Requests.Addresses).To(BeEmpty(), "they were the other host's")
 			if kubelet == "inline" {
 				return
 			}

@@ -53,7 +53,7 @@ var _ = Describe("A host of another infrastructure provider", func() {
 		},
 		Entry("the name of the host for the Node", func() { s.config.Spec.NodeNameSource = bootstrapv1.NodeNameSourceHost }, bootstrapv1.BootFailedReason, "set spec.nodeNameSource to Machine"),
 		Entry("the name of the host for a label", func() {
-			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: nodev1.OnMissingBlock}}
+			s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.name", OnMissing: nodev1.OnMissingBlock}}
 		}, bootstrapv1.HostFactMissingReason, "host.name is missing"),
 	)
 })

@@ -38,7 +38,7 @@ func (r *Reconciler) reconcileInline(ctx context.Context, s *scope) (ctrl.Result
 // once, so the credential cannot be replaced.
 func (r *Reconciler) forgetCertificate(ctx context.Context, s *scope) error {
 	return r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{}
+		config.Status.Certificate = bootstrapv1.GrantedCertificate{}
 	})
 }
 

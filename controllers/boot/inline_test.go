@@ -84,7 +84,7 @@ var _ = Describe("A host that boots from its data Secret", func() {
 	)
 
 	It("gets its Node in the pool of its data Secret or none, whatever the labels of its Machine are now", func(ctx SpecContext) {
-		s.config.Status.PoolRole, s.config.Status.Configuration.Name = "worker", "rendered-edge-worker-1"
+		s.config.Status.PoolRole, s.config.Status.Boot.ServedConfiguration.Name = "worker", "rendered-edge-worker-1"
 		w := s.world()
 		_, err := w.reconcile(ctx)
 		Expect(err).To(HaveOccurred())
@@ -110,14 +110,14 @@ var _ = Describe("A host that boots from its data Secret", func() {
 		granted := bootstrapv1.GrantedCertificate{CredentialID: "abcdef", PublicKeySHA256: "of-the-key"}
 		_, err := w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.Certificate = granted })
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Certificate = granted })
 		_, err = w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.config(ctx).Status.Boot.Certificate).To(Equal(granted))
+		Expect(w.config(ctx).Status.Certificate).To(Equal(granted))
 		change(ctx, w.management, s.host, func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning })
 		_, err = w.reconcile(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(w.config(ctx).Status.Boot.Certificate).To(BeZero())
+		Expect(w.config(ctx).Status.Certificate).To(BeZero())
 	})
 
 	It("can request its certificate whenever it boots", func(ctx SpecContext) {

@@ -16,7 +16,6 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -90,7 +89,7 @@ func (r *Reconciler) ensureNode(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	registration.AddTaints(s.node, readiness.Taints(rules, s.node))
+	registration.AddTaints(s.node, registration.ReadinessTaints(rules, s.node))
 	created := s.node.DeepCopy()
 	err = s.workload.Create(ctx, s.node)
 	if apierrors.IsAlreadyExists(err) {

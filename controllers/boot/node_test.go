@@ -14,7 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
@@ -46,7 +46,7 @@ var _ = Describe("The Node of a Machine", func() {
 			"taint":        map[string]any{"key": "readiness.k8s.io/network", "effect": "NoSchedule"},
 			"nodeSelector": map[string]any{"matchLabels": map[string]any{infraLabel: ""}},
 		}}}
-		rule.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind))
+		rule.SetGroupVersionKind(registration.ReadinessGroupVersion.WithKind(registration.ReadinessRuleKind))
 		rule.SetName("network")
 		Expect(w.workload.Create(ctx, rule)).To(Succeed())
 	}

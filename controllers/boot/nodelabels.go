@@ -47,7 +47,7 @@ func (s *scope) deriveLabels(hardware *bmov1alpha1.HardwareDetails) ([]registrat
 }
 
 func (s *scope) hasLabelRules() bool {
-	return len(s.pool.Spec.NodeLabelRules)+len(s.config.Spec.NodeLabelRules) > 0
+	return len(s.pool.Spec.Node.LabelRules)+len(s.config.Spec.Node.LabelRules) > 0
 }
 
 var hardwareDataKind = schema.GroupKind{Group: bmov1alpha1.GroupVersion.Group, Kind: "HardwareData"}

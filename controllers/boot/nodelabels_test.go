@@ -34,8 +34,8 @@ var _ = Describe("Derived labels", func() {
 
 	It("are on the Node when it is created, in the kubelet's flags if a kubelet is allowed to set them, and recorded", func(ctx SpecContext) {
 		s.host.Labels = map[string]string{"zone": "dallas-b", "rack": "r7"}
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone, vendor}
-		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{zone, vendor}
+		s.config.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "node-restriction.kubernetes.io/rack", ValueExpression: `machine.name + "." + cluster.name + "." + host.labels["rack"]`}}
 		w := s.world(data("Dell"))
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
@@ -49,7 +49,7 @@ var _ = Describe("Derived labels", func() {
 	})
 
 	It("come from the rules of the Machine's pool: the rules of the worker pool apply only to its own Machines", func(ctx SpecContext) {
-		s.worker.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
+		s.worker.Spec.Node.LabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		Expect(w.node(ctx).Labels).NotTo(HaveKey(zone.Key))
@@ -69,17 +69,17 @@ var _ = Describe("Derived labels", func() {
 	})
 
 	It("do not let a host boot whose architecture differs from that of its pool", func(ctx SpecContext) {
-		s.infra.Spec.NodeLabels = map[string]string{"kubernetes.io/arch": "amd64"}
+		s.infra.Spec.Node.Labels = map[string]string{"kubernetes.io/arch": "amd64"}
 		s.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{CPU: bmov1alpha1.CPU{Arch: "aarch64"}}
 		w := s.world()
 		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())
-		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, "BareMetalHost status.hardware.cpu.arch (\"arm64\")", "spec.nodeLabels (\"amd64\")")
+		expectNotPrepared(ctx, w, bootstrapv1.LabelConflictReason, "BareMetalHost status.hardware.cpu.arch (\"arm64\")", "spec.node.labels (\"amd64\")")
 	})
 
 	DescribeTable("get the hardware from",
 		func(ctx SpecContext, status *bmov1alpha1.HardwareDetails, more []client.Object, label string) {
-			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
+			s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{vendor}
 			s.host.Status.HardwareDetails = status
 			w := s.world(more...)
 			Expect(w.sendRequest(ctx)).To(BeZero())
@@ -97,7 +97,7 @@ var _ = Describe("Derived labels", func() {
 	)
 
 	It("get the hardware from the status of the host if Metal3 has no HardwareData, and watch no kind that does not exist", func(ctx SpecContext) {
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{vendor}
 		s.host.Status.HardwareDetails = from("Old")
 		w := s.world()
 		w.reconciler.Client = olderMetal3{w.reconciler.Client}
@@ -108,21 +108,21 @@ var _ = Describe("Derived labels", func() {
 
 	It("know only the name of a host that enrolled", func(ctx SpecContext) {
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{vendor, {Key: "example.com/site", ValueExpression: `cluster.name + "-" + host.name`}}
 		w := s.world()
 		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		Expect(w.node(ctx).Labels).To(And(HaveKeyWithValue("example.com/site", "edge-edge-7"), Not(HaveKey(vendor.Key))))
 	})
 
 	It("block the host while a required fact is missing, and continue on their own when it exists", func(ctx SpecContext) {
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{zone}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{zone}
 		w := s.world()
 		Expect(w.sendRequest(ctx)).To(Equal(ctrl.Result{}), "a watch triggers the next try")
 		Expect(w.nodes(ctx)).To(BeEmpty())
 		Expect(w.overlays(ctx)).To(BeEmpty())
 		Expect(condition(ctx, w)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.HostFactMissingReason),
-			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.nodeLabelRules[topology.kubernetes.io/zone]: `+
+			HaveField("Message", `host rack1-u12: MachineConfigPool metal/edge-infra spec.node.labelRules[topology.kubernetes.io/zone]: `+
 				`host.labels["zone"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`)))
 		Expect(w.newEvents()).To(ConsistOf(ContainSubstring("HostFactMissing")))
 
@@ -135,7 +135,7 @@ var _ = Describe("Derived labels", func() {
 
 	DescribeTable("block the host until a user corrects",
 		func(ctx SpecContext, rule nodev1.NodeLabelRule, message string) {
-			s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rule}
+			s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{rule}
 			w := s.world(data("Dell Inc."))
 			Expect(w.sendRequest(ctx)).Error().To(MatchError(ContainSubstring(message)))
 			Expect(w.nodes(ctx)).To(BeEmpty())
@@ -147,7 +147,7 @@ var _ = Describe("Derived labels", func() {
 	)
 
 	It("never move the Node to another pool", func(ctx SpecContext) {
-		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
+		s.config.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: poolv1.NodeRoleLabelPrefix + "control-plane", ValueExpression: `""`}}
 		w := s.world()
 		Expect(w.sendRequest(ctx)).Error().To(HaveOccurred())
 		Expect(w.nodes(ctx)).To(BeEmpty())
@@ -155,12 +155,12 @@ var _ = Describe("Derived labels", func() {
 	})
 
 	It("are refused if another field sets a different value, and the message names both sources", func(ctx SpecContext) {
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{vendor}
-		s.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: vendor.Key, ValueExpression: `"another"`}}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{vendor}
+		s.config.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: vendor.Key, ValueExpression: `"another"`}}
 		w := s.world(data("Dell"))
 		Expect(w.sendRequest(ctx)).Error().To(HaveOccurred())
 		Expect(condition(ctx, w)).To(And(HaveField("Reason", bootstrapv1.LabelConflictReason), HaveField("Message", And(
-			ContainSubstring(`MachineConfigPool metal/edge-infra spec.nodeLabelRules ("Dell")`), ContainSubstring(`PoolbootConfig metal/edge-x7k2p spec.nodeLabelRules ("another")`)))))
+			ContainSubstring(`MachineConfigPool metal/edge-infra spec.node.labelRules ("Dell")`), ContainSubstring(`PoolbootConfig metal/edge-x7k2p spec.node.labelRules ("another")`)))))
 	})
 })
 

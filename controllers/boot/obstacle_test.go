@@ -58,8 +58,8 @@ var _ = Describe("A host that cannot get its configuration", func() {
 				{Key: infraLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"no"}}}}
 		}, bootstrapv1.PoolNotRegistrableReason, "edge-infra"),
 		Entry("when two sources set different values for one label", func() {
-			s.infra.Spec.NodeLabels = map[string]string{"example.com/rack": "a"}
-			s.config.Spec.NodeLabels = map[string]string{"example.com/rack": "b"}
+			s.infra.Spec.Node.Labels = map[string]string{"example.com/rack": "a"}
+			s.config.Spec.Node.Labels = map[string]string{"example.com/rack": "b"}
 		}, bootstrapv1.LabelConflictReason, "example.com/rack"),
 		Entry("when the extraConfig is invalid", func() {
 			s.config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: json.RawMessage(`{"ignition":{"version":"9.9.9"}}`)}}
@@ -116,7 +116,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 
 	DescribeTable("is ignored",
 		func(ctx SpecContext, unless func(w *world)) {
-			s.config.Status.Boot.RequestedTime = microTime(time.Now())
+			s.config.Status.Requests.RequestedTime = microTime(time.Now())
 			unless(nil)
 			w := s.world()
 			Expect(w.reconcile(ctx)).To(BeZero())

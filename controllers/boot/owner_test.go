@@ -19,7 +19,7 @@ var _ = Describe("A host without a Machine", func() {
 	enrolled := func() *setting {
 		s := newSetting()
 		s.config.OwnerReferences, s.config.Status.DataSecretName = nil, ""
-		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		s.config.Spec.PoolRole, s.config.Spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		return s
 	}
 
@@ -69,7 +69,7 @@ var _ = Describe("A host without a Machine", func() {
 	It("has the UID of its BareMetalHost and derived labels on its Node", func(ctx SpecContext) {
 		s := annotated()
 		s.host.Labels = map[string]string{"rack": "r7"}
-		s.infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
+		s.infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 		w := s.world()
 		Expect(w.sendRequest(ctx)).Error().NotTo(HaveOccurred())
 		n := w.node(ctx)

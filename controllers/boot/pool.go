@@ -31,7 +31,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 	s.pool = *chosen
 	switch {
 	case s.hasConfiguration():
-		s.configuration = s.config.Status.Configuration.Name
+		s.configuration = s.config.Status.Boot.ServedConfiguration.Name
 	case s.pool.Status.Configuration.IsDefined():
 		s.configuration = s.pool.Status.Configuration.Name
 	default:
@@ -45,7 +45,7 @@ func (r *Reconciler) choosePool(ctx context.Context, s *scope) error {
 // with an inline source, or if its Node was deleted before its kubelet registered. Another configuration would be
 // recorded for a host that does not run it.
 func (s *scope) hasConfiguration() bool {
-	if s.config.Status.Configuration.Name == "" {
+	if s.config.Status.Boot.ServedConfiguration.Name == "" {
 		return false
 	}
 	return s.config.Spec.IsInline() || !record.IsRequestPending(s.config) && s.previousRole == s.pool.Spec.PoolRole

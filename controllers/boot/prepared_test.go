@@ -46,7 +46,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 
 	Expect(status.PoolRole).To(Equal("infra"))
 	Expect(conditions.GetReason(config, bootstrapv1.NodeInPoolCondition)).To(Equal(bootstrapv1.WaitingForKubeletReason))
-	Expect(status.Configuration.Name).To(Equal("rendered-edge-infra-1"))
+	Expect(status.Boot.ServedConfiguration.Name).To(Equal("rendered-edge-infra-1"))
 	Expect(status.HostRef).To(Equal(bootstrapv1.HostReference{Name: hostName, Namespace: namespace, UID: "uid-of-the-host"}))
 	Expect(status.NodeRef).To(Equal(bootstrapv1.NodeReference{Name: nodeName, UID: string(n.UID)}))
 	Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
@@ -90,7 +90,7 @@ func expectAssigned(ctx context.Context, w *world, nodeName string) {
 	assigned, err := assignment.Read(secrets[0].Data[bootstrapv1.AssignmentKey])
 	Expect(err).NotTo(HaveOccurred())
 	Expect(assigned.Node).To(Equal(nodeName))
-	Expect(assigned.Config.Name).To(Equal(w.config(ctx).Status.Configuration.Name))
+	Expect(assigned.Config.Name).To(Equal(w.config(ctx).Status.Boot.ServedConfiguration.Name))
 	Expect(assigned.Config.SHA512).To(HaveLen(128))
 	Expect(fileIn(overlay, assignment.SettingsPath)).To(Equal(fileIn(assigned.Machine, assignment.SettingsPath)))
 	Expect(fileIn(overlay, ignition.KubeletEnvPath)).To(Equal(fileIn(assigned.Machine, ignition.KubeletEnvPath)))

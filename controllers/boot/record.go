@@ -76,11 +76,11 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 		return
 	}
 	if status.HostRef.IsDefined() { // these belong to the other host
-		status.Boot.Addresses, status.Boot.FirstRequestedTime = nil, status.Boot.RequestedTime.DeepCopy()
-		status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{}
+		status.Requests.Addresses, status.Requests.FirstRequestedTime = nil, status.Requests.RequestedTime.DeepCopy()
+		status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{}
 	}
 	status.HostRef = bootstrapv1.HostReference{Name: s.host.Name, Namespace: s.host.Namespace, UID: s.host.UID}
-	if status.Boot.HostChosenTime = status.Boot.FirstRequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
+	if status.Boot.HostChosenTime = status.Requests.FirstRequestedTime.DeepCopy(); status.Boot.HostChosenTime == nil {
 		status.Boot.HostChosenTime = &metav1.MicroTime{Time: time.Now()}
 	}
 }
@@ -91,7 +91,7 @@ func (s *scope) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 // record.
 func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	now := time.Now()
-	if requested := s.config.Status.Boot.RequestedTime; requested != nil && now.Before(requested.Time) {
+	if requested := s.config.Status.Requests.RequestedTime; requested != nil && now.Before(requested.Time) {
 		now = requested.Time // the config server's clock is ahead
 	}
 	if first := record.FirstRequestTime(s.config); !first.IsZero() {
@@ -102,7 +102,7 @@ func (r *Reconciler) record(ctx context.Context, s *scope) error {
 	err := r.patchStatus(ctx, s, func(config *bootstrapv1.PoolbootConfig) {
 		status := &config.Status
 		status.PoolRole = s.pool.Spec.PoolRole
-		status.Configuration.Name = s.configuration
+		status.Boot.ServedConfiguration.Name = s.configuration
 		s.chooseHost(status)
 		status.DerivedNodeLabels = s.derivedLabels
 		status.NodeRef = bootstrapv1.NodeReference{Name: s.node.Name, UID: string(s.node.UID)}

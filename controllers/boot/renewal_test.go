@@ -29,8 +29,8 @@ var _ = Describe("A host that has its configuration", func() {
 		Expect(w.workload.Update(ctx, &token)).To(Succeed())
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.PreparedTime = microTime(time.Now().Add(-ago - time.Second))
-			c.Status.Boot.RequestedTime = microTime(time.Now().Add(-ago - 2*time.Second))
-			c.Status.Boot.ServedTime = microTime(time.Now().Add(-ago))
+			c.Status.Requests.RequestedTime = microTime(time.Now().Add(-ago - 2*time.Second))
+			c.Status.Requests.ServedTime = microTime(time.Now().Add(-ago))
 			c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(lifetime)}
 		})
 	}
@@ -60,7 +60,7 @@ var _ = Describe("A host that has its configuration", func() {
 
 	It("keeps a valid credential even if the config server stopped before it recorded its answer", func(ctx SpecContext) {
 		served(ctx, time.Hour, time.Minute)
-		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = nil })
+		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.ServedTime = nil })
 		Expect(w.reconcile(ctx)).To(HaveField("RequeueAfter", BeNumerically("~", join.Lifetime/2, 10*time.Second)))
 		Expect(expiration(ctx)).To(BeTemporally("~", time.Now().Add(join.Lifetime), 10*time.Second))
 	})

@@ -15,8 +15,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -84,10 +84,10 @@ func credentialIn(secret *corev1.Secret) (join.Credential, error) {
 // lostCredential returns the failure of a host whose join credential can no longer be used.
 func (s *scope) lostCredential(why error) error {
 	if s.config.Spec.IsInline() {
-		return fault(bootstrapv1.BootFailedReason, "%w: %s", why, remedy.Replace(s.config))
+		return fault(bootstrapv1.BootFailedReason, "%w: %s", why, outlook.HowToReplace(s.config))
 	}
 	return fault(bootstrapv1.JoinCredentialExpiredReason,
-		"%w: if the host does not request its configuration again, %s", why, remedy.Replace(s.config))
+		"%w: if the host does not request its configuration again, %s", why, outlook.HowToReplace(s.config))
 }
 
 // reportExpired reports that a host can no longer join with the configuration that it has, unless a kubelet has

@@ -7,9 +7,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // A host can keep the pool of the Machine that it served before. This file contains what that changes in a boot. The
@@ -23,10 +23,10 @@ func (s *scope) withRemedy(err error) error {
 	switch {
 	case isConflict && s.config.Spec.IsInline():
 		return fmt.Errorf("%w; or %s. The data Secret is for pool %q and cannot be changed; the replacement boots into the pool of its labels",
-			err, remedy.Replace(s.config), s.assigned.Role)
+			err, outlook.HowToReplace(s.config), s.assigned.Role)
 	case isConflict && s.assigned.Reason == pool.FromHost:
 		return fmt.Errorf("BareMetalHost %s/%s keeps pool %q: %w; or remove the annotation %s from the host, so that it boots into the pool of %s",
-			s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, remedy.OwnerOf(s.config))
+			s.host.Namespace, s.host.Name, s.assigned.Retained, err, poolv1.HostRetainedPoolAnnotation, outlook.OwnerOf(s.config))
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func newPool(name, role string) *poolv1.MachineConfigPool {
 // time.
 func (s *setting) inline(expires time.Time) {
 	s.config.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeInline}
-	s.config.Status.PoolRole, s.config.Status.Configuration.Name = "infra", "rendered-edge-infra-1"
+	s.config.Status.PoolRole, s.config.Status.Boot.ServedConfiguration.Name = "infra", "rendered-edge-infra-1"
 	s.config.Status.Boot.CredentialID = "abcdef"
 	s.config.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: expires}
 }

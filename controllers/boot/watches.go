@@ -49,7 +49,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(configs),
 			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), logger),
-				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // nodeLabelRules can read them
+				predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))). // label rules can read them
 		WatchesRawSource(r.ClusterCache.GetClusterSource("boot", configs)).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
 		Build(r)
@@ -81,7 +81,7 @@ func needsChanged() predicate.Predicate {
 				before.Generation != after.Generation ||
 				annotations.HasPaused(before) != annotations.HasPaused(after) ||
 				len(before.OwnerReferences) != len(after.OwnerReferences) ||
-				!before.Status.Boot.RequestedTime.Equal(after.Status.Boot.RequestedTime))
+				!before.Status.Requests.RequestedTime.Equal(after.Status.Requests.RequestedTime))
 		},
 	}
 }

@@ -26,7 +26,7 @@ var _ = Describe("A boot is reconciled", func() {
 	)
 	BeforeEach(func() {
 		s = newSetting()
-		s.config.Status.Boot.RequestedTime = microTime(time.Now())
+		s.config.Status.Requests.RequestedTime = microTime(time.Now())
 		want = []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: machineName}}}
 	})
 
@@ -67,7 +67,7 @@ var _ = Describe("A boot is reconciled", func() {
 	})
 
 	It("only when its host changes, while no host has sent a request", func(ctx SpecContext) {
-		s.config.Status.Boot.RequestedTime = nil
+		s.config.Status.Requests.RequestedTime = nil
 		w := s.world()
 		Expect(workload.ConfigOfHost(ctx, w.management, s.host)).To(Equal(want))
 		Expect(toConfigs(w)(ctx, s.worker)).To(BeEmpty())
@@ -85,7 +85,7 @@ var _ = Describe("A boot is reconciled", func() {
 		},
 		Entry("the host sent another request",
 			asItIs, func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.Boot.RequestedTime = microTime(time.Now().Add(time.Second))
+				c.Status.Requests.RequestedTime = microTime(time.Now().Add(time.Second))
 			}, true),
 		Entry("the data Secret was created",
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.DataSecretName = "" },
@@ -98,7 +98,9 @@ var _ = Describe("A boot is reconciled", func() {
 			func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.Boot.PreparedTime, c.Status.Boot.CredentialID = microTime(time.Now().Add(time.Second)), "abcdef"
 			},
-			func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = microTime(time.Now().Add(time.Second)) }, false),
+			func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Requests.ServedTime = microTime(time.Now().Add(time.Second))
+			}, false),
 		Entry("the spec changed", asItIs, func(c *bootstrapv1.PoolbootConfig) { c.Generation++ }, true),
 		Entry("the pause ended",
 			func(c *bootstrapv1.PoolbootConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} },

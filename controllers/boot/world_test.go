@@ -27,7 +27,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
@@ -44,7 +44,7 @@ type world struct {
 	hardwareWatched bool
 
 	// offered is the agent that hosts get. By default, there is none.
-	offered desired.Offer
+	offered join.Offer
 
 	// approval is the answer of the workload cluster's API server to SubjectAccessReviews.
 	approval authorizationv1.SubjectAccessReviewStatus
@@ -122,7 +122,7 @@ func (w *world) restart() {
 		cloudProviders:   lru.New(maxCloudProviders),
 		OverlayNamespace: overlayNamespace,
 		rendered:         assignments.NewRenderedConfigs(w.management),
-		Offer:            func() (desired.Offer, error) { return w.offered, nil },
+		Offer:            func() (join.Offer, error) { return w.offered, nil },
 		watchHardware: func() error {
 			w.hardwareWatched = true
 			return nil
@@ -201,10 +201,10 @@ func (w *world) sendRequest(ctx context.Context) (ctrl.Result, error) {
 		if prepared := c.Status.Boot.PreparedTime; prepared != nil && !at.After(prepared.Time) {
 			at = prepared.Add(time.Microsecond)
 		}
-		if first := c.Status.Boot.FirstRequestedTime; first == nil || c.Status.Boot.PreparedTime != nil && !first.After(c.Status.Boot.PreparedTime.Time) {
-			c.Status.Boot.FirstRequestedTime = microTime(at)
+		if first := c.Status.Requests.FirstRequestedTime; first == nil || c.Status.Boot.PreparedTime != nil && !first.After(c.Status.Boot.PreparedTime.Time) {
+			c.Status.Requests.FirstRequestedTime = microTime(at)
 		}
-		c.Status.Boot.RequestedTime = microTime(at)
+		c.Status.Requests.RequestedTime = microTime(at)
 	})
 	return w.reconcile(ctx)
 }

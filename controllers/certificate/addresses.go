@@ -16,7 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -76,7 +76,7 @@ func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, 
 	if err != nil {
 		return a, err
 	}
-	if !enroll.InRanges(ranges, address) {
+	if !access.InRanges(ranges, address) {
 		a.remedy = fmt.Sprintf("add its range to spec.addressRanges of Enrollment %s, or %s", config.Spec.EnrollmentName(), a.remedy)
 		return a, nil
 	}
@@ -92,11 +92,10 @@ func (r *Reconciler) addressesWithoutHost(ctx context.Context, w client.Reader, 
 
 // enrollmentAddress returns the address from which a host enrolled. It returns false if it did not enroll.
 func enrollmentAddress(config *bootstrapv1.PoolbootConfig) (netip.Addr, bool) {
-	enrolled := config.Spec.Enrolled()
-	if enrolled == nil {
+	if config.Spec.Enrolled() == nil {
 		return netip.Addr{}, false
 	}
-	address, err := netip.ParseAddr(enrolled.Address)
+	address, err := netip.ParseAddr(config.Annotations[bootstrapv1.EnrolledFromAnnotation])
 	return address.Unmap().WithZone(""), err == nil
 }
 

@@ -287,7 +287,7 @@ func (r *Reconciler) report(f *facts, eventType, reason, why string) {
 // of two concurrent requests can be approved, even after a crash between the two writes.
 func (r *Reconciler) recordGrant(ctx context.Context, f *facts) error {
 	before := f.config.DeepCopy()
-	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
+	f.config.Status.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: join.PublicKeySHA256(f.request.Spec.Request), GrantedTime: metav1.NewTime(f.now),
 	}
 	return status.Certificate.Patch(ctx, r.Client, before, f.config)

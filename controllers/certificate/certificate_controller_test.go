@@ -79,7 +79,7 @@ var _ = Describe("The certificate controller", func() {
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
 		recorded.Status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()}
-		recorded.Status.Boot.ServedTime = recorded.Status.Boot.PreparedTime
+		recorded.Status.Requests.ServedTime = recorded.Status.Boot.PreparedTime
 		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
 		Expect(reconcile()).To(BeZero())
 		Expect(conditionOf(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
@@ -166,7 +166,7 @@ var _ = Describe("The certificate controller", func() {
 		setUp(newNode(), request)
 		granted := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
-		granted.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
+		granted.Status.Certificate = bootstrapv1.GrantedCertificate{
 			CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(time.Now().Add(-pickupTimeout)),
 		}
 		Expect(r.Client.Status().Update(ctx, granted)).To(Succeed())
@@ -174,7 +174,7 @@ var _ = Describe("The certificate controller", func() {
 		Expect(conditionOf("node-csr-1")).To(Equal(certificatesv1.CertificateApproved))
 		Expect(recorder.Events).To(Receive(And(ContainSubstring(corev1.EventTypeWarning), ContainSubstring(bootstrapv1.EventCertificateRequestApproved))))
 		Expect(r.Client.Get(ctx, config, granted)).To(Succeed())
-		Expect(granted.Status.Boot.Certificate).To(HaveValue(And(
+		Expect(granted.Status.Certificate).To(HaveValue(And(
 			HaveField("PublicKeySHA256", join.PublicKeySHA256(request.Spec.Request)), HaveField("GrantedTime.Time", BeTemporally("~", time.Now(), time.Minute)))))
 	})
 
@@ -191,7 +191,7 @@ var _ = Describe("The certificate controller", func() {
 		Expect(err).To(MatchError(ContainSubstring("killed")))
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
-		Expect(recorded.Status.Boot.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", join.PublicKeySHA256(request.Spec.Request)))))
+		Expect(recorded.Status.Certificate).To(HaveValue(And(HaveField("CredentialID", tokenID), HaveField("PublicKeySHA256", join.PublicKeySHA256(request.Spec.Request)))))
 	})
 
 	It("does not decide requests with other join credentials", func() {

@@ -109,7 +109,7 @@ func decideClient(f facts) (verdict, string) {
 		switch {
 		case hasKubelet(f.node):
 			return deny, fmt.Sprintf("Node %s already has a kubelet, which uses the certificate of the join credential: another client has the join credential", name)
-		case f.now.Sub(f.config.Status.Boot.Certificate.GrantedTime.Time) < pickupTimeout:
+		case f.now.Sub(f.config.Status.Certificate.GrantedTime.Time) < pickupTimeout:
 			return contested, fmt.Sprintf("a certificate for Node %s was just approved for another key: the host restarted, or another client has the join credential; "+
 				"this request waits %s for the kubelet with that key", name, pickupTimeout)
 		}
@@ -120,7 +120,7 @@ func decideClient(f facts) (verdict, string) {
 
 // isForAnotherKey reports whether the join credential was already used for another key.
 func isForAnotherKey(f facts) bool {
-	return record.IsCredentialUsed(f.config) && f.config.Status.Boot.Certificate.PublicKeySHA256 != join.PublicKeySHA256(f.request.Spec.Request)
+	return record.IsCredentialUsed(f.config) && f.config.Status.Certificate.PublicKeySHA256 != join.PublicKeySHA256(f.request.Spec.Request)
 }
 
 // hasKubelet reports whether a kubelet updates the status of a Node.

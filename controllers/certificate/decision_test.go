@@ -20,7 +20,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
@@ -97,7 +97,7 @@ func readyCondition(status corev1.ConditionStatus, reason string) []corev1.NodeC
 
 // grantOtherKey records that a certificate for another key was approved some time ago.
 func grantOtherKey(f *facts, ago time.Duration) {
-	f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{
+	f.config.Status.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(f.now.Add(-ago)),
 	}
 }
@@ -112,7 +112,7 @@ func newPools() (pools []poolv1.MachineConfigPool) {
 var _ = Describe("A certificate signing request with a join credential", func() {
 	DescribeTable("is approved only for the recorded Node, and only while this Node is in its pool",
 		func(want verdict, request func() *certificatesv1.CertificateSigningRequest, change func(*facts)) {
-			f := facts{request: request(), config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: identity.Of(newCluster())}
+			f := facts{request: request(), config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: access.ClusterOf(newCluster())}
 			change(&f)
 			got, why := decideClient(f)
 			Expect(got).To(Equal(want), why)
@@ -146,7 +146,7 @@ var _ = Describe("A certificate signing request with a join credential", func() 
 			f.node.Status.Conditions = readyCondition(corev1.ConditionTrue, "KubeletReady")
 		}),
 		Entry("another key than that of an earlier join credential", approve, requested(), func(f *facts) {
-			f.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
+			f.config.Status.Certificate = bootstrapv1.GrantedCertificate{CredentialID: "zzzzzz", PublicKeySHA256: "other"}
 		}),
 		Entry("a Node with the API server's name", deny, requested(forNode("kubernetes.default.svc")), renameNode("kubernetes.default.svc")),
 		Entry("a Node with the name of the control plane endpoint", deny, requested(forNode("api.example.com")), renameNode("api.example.com")),

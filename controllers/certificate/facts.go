@@ -11,7 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -28,7 +28,7 @@ type facts struct {
 	// now is the time at which the facts were read.
 	now time.Time
 	// cluster has the names and addresses of the Node's cluster.
-	cluster identity.Cluster
+	cluster access.Cluster
 	// addresses has the known addresses of the host, for serving certificates only.
 	addresses addresses
 }

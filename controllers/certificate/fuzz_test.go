@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
@@ -87,7 +87,7 @@ func FuzzDecide(f *testing.F) {
 		if err != nil {
 			t.Skip("no client can create this request")
 		}
-		cluster := identity.Of(newCluster(), "https://203.0.113.1:6443")
+		cluster := access.ClusterOf(newCluster(), "https://203.0.113.1:6443")
 		cluster.ServiceAddresses = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
 		input := facts{config: newConfig(), node: newNode(), pools: newPools(), now: time.Now(), cluster: cluster,
 			request: &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -120,7 +120,7 @@ func FuzzDecide(f *testing.F) {
 			input.request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
 		}
 		if isSet(5) { // a kubelet uses a certificate for another key
-			input.config.Status.Boot.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(input.now)}
+			input.config.Status.Certificate = bootstrapv1.GrantedCertificate{CredentialID: tokenID, PublicKeySHA256: "other", GrantedTime: metav1.NewTime(input.now)}
 			if input.node != nil {
 				input.node.Status.Conditions = readyCondition(corev1.ConditionTrue, "KubeletReady")
 			}

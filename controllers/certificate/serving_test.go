@@ -14,7 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -43,7 +43,7 @@ var _ = Describe("A request of a kubelet for its serving certificate", func() {
 	}
 	DescribeTable("is approved only for the name of its Node and known addresses of its host",
 		func(want verdict, change func(*facts)) {
-			f := facts{request: newServingRequest(), config: newConfig(), node: newNode(), cluster: identity.Of(newCluster()),
+			f := facts{request: newServingRequest(), config: newConfig(), node: newNode(), cluster: access.ClusterOf(newCluster()),
 				addresses: addresses{known: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")}, remedy: "set the address"}}
 			f.cluster.ServiceAddresses = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
 			change(&f)

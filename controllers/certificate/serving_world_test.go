@@ -73,9 +73,9 @@ func kubernetesService() *corev1.Service {
 
 // enrolled makes a config that of a host that enrolled from its address.
 func enrolled(config *bootstrapv1.PoolbootConfig) {
-	config.Annotations = map[string]string{}
+	config.Annotations = map[string]string{bootstrapv1.EnrolledFromAnnotation: hostIP.String()}
 	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: config.Name,
-		Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: hostIP.String()}}
+		Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 }
 
 // enrollment is the Enrollment of the host, which names address ranges.

@@ -100,7 +100,7 @@ func withoutProgress(config *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootCo
 	c.ObjectMeta = metav1.ObjectMeta{
 		Labels: config.Labels, Annotations: config.Annotations, OwnerReferences: config.OwnerReferences, DeletionTimestamp: config.DeletionTimestamp,
 	}
-	c.Status.Update = bootstrapv1.UpdateStatus{}
+	c.Status.Update, c.Status.Requests.RegistrationRequestedTime = bootstrapv1.UpdateStatus{}, nil
 	c.Status.Conditions = slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(condition metav1.Condition) bool {
 		return condition.Type == bootstrapv1.UpdatedCondition || condition.Type == clusterv1.ReadyCondition
 	})

@@ -16,7 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -28,8 +28,8 @@ const action = "Enroll"
 // decide decides the request of a host. It returns whether to keep the request, and why it is refused if it is.
 func (r *Reconciler) decide(ctx context.Context, s *scope, request poolv1.EnrollmentRequest) (keep bool, refused string, err error) {
 	name := request.Name
-	f := facts{namespace: s.enrollment.Namespace, name: name, request: request, spec: s.enrollment.Spec, tokenSHA256: s.token.sha256, obstacle: s.obstacle, now: s.now,
-		pointerID: enroll.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
+	f := facts{namespace: s.enrollment.Namespace, name: name, request: request, spec: s.enrollment.Spec, admitted: s.enrollment.AdmittedNames(), tokenSHA256: s.token.sha256, obstacle: s.obstacle, now: s.now,
+		pointerID: access.PointerID(s.enrollment.Namespace, s.enrollment.Name, name)}
 	if s.target.Cluster != nil {
 		f.cluster = workload.Identity(ctx, r.ClusterCache, s.target.Cluster)
 		f.node, f.nodeUnknown = r.nodeOf(ctx, s, name, workload.Client)
@@ -112,9 +112,9 @@ func (r *Reconciler) nodeOf(ctx context.Context, s *scope, name string, connect 
 // admit records the name of a host in the Enrollment, and then creates its PoolbootConfig. After a crash between the
 // two writes, the name is still assigned, and the next request of the host creates the PoolbootConfig.
 func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
-	if !slices.Contains(f.spec.Admitted, f.name) {
+	if !slices.Contains(f.admitted, f.name) {
 		written := s.enrollment.DeepCopy()
-		written.Spec.Admitted = append(written.Spec.Admitted, f.name)
+		written.SetAdmittedNames(append(f.admitted, f.name))
 		if err := r.patch(ctx, s, written); err != nil {
 			return err
 		}
@@ -125,23 +125,22 @@ func (r *Reconciler) admit(ctx context.Context, s *scope, f facts) error {
 	}
 	r.report(s, f.name, config, corev1.EventTypeNormal, poolv1.EventHostAdmitted,
 		"Enrollment %s admits host %s with address %s to pool %s: %d of %d uses",
-		s.enrollment.Name, f.name, f.request.Address, f.spec.PoolRole, len(s.enrollment.Spec.Admitted), f.spec.MaxUses)
+		s.enrollment.Name, f.name, f.request.Address, f.spec.PoolRole, len(s.enrollment.AdmittedNames()), f.spec.MaxUses)
 	return nil
 }
 
 // configFor returns the PoolbootConfig of a host. Its owner is the Cluster and not the Enrollment, which can be deleted
 // after its hosts have joined.
 func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
-	enrolled := bootstrapv1.EnrolledHost{
-		Name: s.enrollment.Name, Address: f.request.Address, AddressRanges: slices.Clone(f.spec.AddressRanges),
-	}
+	enrolled := bootstrapv1.EnrolledHost{Name: s.enrollment.Name, AddressRanges: slices.Clone(f.spec.AddressRanges)}
 	host := bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: f.name, Enrollment: enrolled}
 	config := s.target.NewConfig(f.name, host, s.enrollment)
 	config.OwnerReferences = []metav1.OwnerReference{ownerReference(s.target.Cluster)}
 	maps.Copy(config.Annotations, map[string]string{
-		bootstrapv1.PointerIDAnnotation: f.pointerID,
-		bootstrapv1.TokenHashAnnotation: s.token.sha256,
-		bootstrapv1.TokenUIDAnnotation:  string(s.token.secret),
+		bootstrapv1.EnrolledFromAnnotation: f.request.Address,
+		bootstrapv1.PointerIDAnnotation:    f.pointerID,
+		bootstrapv1.TokenHashAnnotation:    s.token.sha256,
+		bootstrapv1.TokenUIDAnnotation:     string(s.token.secret),
 	})
 	return config
 }
@@ -149,14 +148,13 @@ func (s *scope) configFor(f facts) *bootstrapv1.PoolbootConfig {
 // relocate updates the recorded address of a host that has a new address.
 func (r *Reconciler) relocate(ctx context.Context, s *scope, f facts) error {
 	moved := f.config.DeepCopy()
-	enrolled := moved.Spec.Enrolled()
-	enrolled.Address, enrolled.AddressRanges = f.request.Address, slices.Clone(f.spec.AddressRanges)
+	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, bootstrapv1.EnrolledFromAnnotation, f.request.Address)
 	if err := r.Client.Patch(ctx, moved, status.Locked(f.config)); err != nil {
 		return err
 	}
 	r.report(s, f.name, moved, corev1.EventTypeNormal, poolv1.EventHostRelocated,
 		"host %s, which sent no request from %s for %s, now has address %s: this does not count as another use",
-		f.name, f.config.Spec.Enrolled().Address, relocationDelay, f.request.Address)
+		f.name, f.config.Annotations[bootstrapv1.EnrolledFromAnnotation], relocationDelay, f.request.Address)
 	return nil
 }
 

@@ -37,7 +37,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(w.Delete(ctx, cluster.DeepCopy())).To(Succeed())
 		w.ask(ctx, "edge-1")
 		e := w.settle(ctx)
-		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(e.AdmittedNames()).To(BeEmpty())
 		Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.ClusterNotFoundReason), HaveField("Message", ContainSubstring("Cluster c1 does not exist")))))
 		version := e.ResourceVersion
 		reconcile(ctx, w)
@@ -48,19 +48,19 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		w := newWorld(2)
 		w.settle(ctx)
 		w.ask(ctx, "edge-1")
-		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-1"))
+		Expect(w.settle(ctx).AdmittedNames()).To(ConsistOf("edge-1"))
 		Expect(w.Delete(ctx, cluster.DeepCopy())).To(Succeed())
 		later := cluster.DeepCopy()
 		later.UID = "later"
 		Expect(w.Create(ctx, later)).To(Succeed())
 		w.ask(ctx, "edge-2")
 		e := w.settle(ctx)
-		Expect(e.Spec.Admitted).To(ConsistOf("edge-1"))
+		Expect(e.AdmittedNames()).To(ConsistOf("edge-1"))
 		Expect(e.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("cluster-uid"))), "the garbage collector deletes it")
 		Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", poolv1.ClusterNotFoundReason), HaveField("Message", ContainSubstring("create it again")))))
 
 		By("creating it again, as GitOps does: it has admitted no host")
-		e.ObjectMeta, e.Spec.Admitted = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, nil
+		e.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 		Expect(w.Delete(ctx, e.DeepCopy())).To(Succeed())
 		Expect(w.Create(ctx, e)).To(Succeed())
 		e = w.settle(ctx)
@@ -75,11 +75,11 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 			for range 10 {
 				w.Crashed = false
 				_, _ = w.manager(w).Reconcile(ctx, request)
-				if e := w.enrollment(ctx); e.Status.TokenSHA256 != "" && len(e.Status.Requests)+len(e.Spec.Admitted) == 0 {
+				if e := w.enrollment(ctx); e.Status.TokenSHA256 != "" && len(e.Status.Requests)+len(e.AdmittedNames()) == 0 {
 					w.ask(ctx, "edge-1")
 				}
 				e := w.enrollment(ctx)
-				Expect(len(e.Spec.Admitted) == 0 || ownerCluster(e) == "cluster-uid").To(BeTrue())
+				Expect(len(e.AdmittedNames()) == 0 || ownerCluster(e) == "cluster-uid").To(BeTrue())
 			}
 			Expect(w.hosts(ctx)).To(ConsistOf("edge-1"))
 		}
@@ -112,7 +112,7 @@ var _ = Describe("The enrollment of a Cluster that is deleted", func() {
 		Expect(w.Delete(ctx, going)).To(Succeed())
 		w.ask(ctx, "edge-1")
 		e := w.settle(ctx)
-		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(e.AdmittedNames()).To(BeEmpty())
 		Expect(e.Status.Requests).To(ConsistOf(HaveField("Refused", ContainSubstring("is being deleted"))))
 		Expect(w.hosts(ctx)).To(BeEmpty())
 	})

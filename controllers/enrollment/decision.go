@@ -11,8 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
@@ -45,11 +44,13 @@ type facts struct {
 	namespace string
 	name      string
 	request   poolv1.EnrollmentRequest
-	// spec is the spec of the Enrollment, with the admitted names. tokenSHA256 is the hash of the token in the Secret.
+	// spec is the spec of the Enrollment, and admitted are the names that it has admitted. tokenSHA256 is the hash of
+	// the token in the Secret.
 	spec        poolv1.EnrollmentSpec
+	admitted    []string
 	tokenSHA256 string
 	// cluster has the names and addresses of the workload cluster.
-	cluster identity.Cluster
+	cluster access.Cluster
 	// node is the Node with the name, nil if it does not exist or is unknown.
 	node *corev1.Node
 	// nodeUnknown is true if the Node could not be read.
@@ -71,7 +72,7 @@ func decideRequest(f facts) (verdict, string) {
 	if !f.now.Before(f.spec.ExpirationTime.Time) {
 		return refuse, "the token has expired"
 	}
-	if why := enroll.CheckName(f.spec.NamePattern, f.name); why != "" {
+	if why := access.CheckName(f.spec.NamePattern, f.name); why != "" {
 		return refuse, why
 	}
 	if err := f.cluster.CheckNodeName(f.name); err != nil {
@@ -86,7 +87,7 @@ func decideRequest(f facts) (verdict, string) {
 	case f.node != nil && !f.isLeftover():
 		return refuse, fmt.Sprintf("Node %s already exists and was not pre-registered for this host: use another name for the host, "+
 			"or delete the Node to install its host again", f.node.Name)
-	case !slices.Contains(f.spec.Admitted, f.name) && len(f.spec.Admitted) >= int(f.spec.MaxUses):
+	case !slices.Contains(f.admitted, f.name) && len(f.admitted) >= int(f.spec.MaxUses):
 		return refuse, usedUp(f.spec)
 	case f.nodeUnknown:
 		return wait, ""
@@ -102,11 +103,10 @@ func (f facts) isLeftover() bool {
 
 // decideAdmitted decides the request of a host whose name already has a PoolbootConfig.
 func (f facts) decideAdmitted() (verdict, string) {
-	enrolled := f.config.Spec.Enrolled()
-	if enrolled == nil || f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID {
+	if f.config.Spec.Enrolled() == nil || f.config.Annotations[bootstrapv1.PointerIDAnnotation] != f.pointerID {
 		return refuse, fmt.Sprintf("PoolbootConfig %s, which has the name, belongs to another host: use another name for this host", f.config.Name)
 	}
-	address := enrolled.Address
+	address := f.config.Annotations[bootstrapv1.EnrolledFromAnnotation]
 	switch {
 	case !f.config.DeletionTimestamp.IsZero():
 		return wait, ""
@@ -127,7 +127,7 @@ func (f facts) decideAdmitted() (verdict, string) {
 // is from a wrong clock.
 func lastContact(config *bootstrapv1.PoolbootConfig, now time.Time) time.Time {
 	last := config.CreationTimestamp.Time
-	for _, at := range []*metav1.MicroTime{config.Status.Boot.RequestedTime, config.Status.Boot.ServedTime} {
+	for _, at := range []*metav1.MicroTime{config.Status.Requests.RequestedTime, config.Status.Requests.ServedTime} {
 		if at != nil && at.After(last) && at.Time.Before(now.Add(relocationDelay)) {
 			last = at.Time
 		}

@@ -10,7 +10,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 )
 
@@ -22,7 +22,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		return &facts{
 			namespace: "site", name: "edge-7",
 			request: poolv1.EnrollmentRequest{Address: "192.0.2.7", TokenSHA256: "of-the-token"},
-			spec:    poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: metav1.Time{Time: now.Add(time.Hour)}, Admitted: []string{"edge-1"}}, tokenSHA256: "of-the-token",
+			spec:    poolv1.EnrollmentSpec{PoolRole: "infra", NamePattern: "edge-*", MaxUses: 2, ExpirationTime: metav1.Time{Time: now.Add(time.Hour)}}, admitted: []string{"edge-1"}, tokenSHA256: "of-the-token",
 			pointerID: "enrolled-7",
 			now:       now,
 		}
@@ -30,15 +30,15 @@ var _ = Describe("A host that presents an enrollment token", func() {
 	// known returns the facts of a host that was admitted, and sent a request a minute ago.
 	known := func() *facts {
 		f := fresh()
-		f.spec.Admitted = append(f.spec.Admitted, "edge-7")
+		f.admitted = append(f.admitted, "edge-7")
 		f.config = &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{
 			Name: "edge-7", CreationTimestamp: metav1.Time{Time: now.Add(-time.Hour)},
 			Annotations: map[string]string{
-				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token",
+				bootstrapv1.PointerIDAnnotation: "enrolled-7", bootstrapv1.TokenHashAnnotation: "of-the-token", bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
 			},
 		}}
-		f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
-		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
+		f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
+		f.config.Status.Requests.RequestedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		return f
 	}
 
@@ -61,14 +61,14 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		},
 		Entry("is admitted", admit, "", func(*facts) {}),
 		Entry("is refused when every use is taken", refuse, "all 1 uses", func(f *facts) { f.spec.MaxUses = 1 }),
-		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.spec.Admitted = 1, []string{"edge-7"} }),
+		Entry("is admitted when its own name is one of the uses, as after a crash", admit, "", func(f *facts) { f.spec.MaxUses, f.admitted = 1, []string{"edge-7"} }),
 		Entry("is refused when the token has expired", refuse, "expired", func(f *facts) { f.spec.ExpirationTime = metav1.Time{Time: now} }),
 		Entry("is refused with a name that does not match the pattern", refuse, "names like edge-*", func(f *facts) { f.name = "core-7" }),
 		Entry("is refused with a name that no Node can have", refuse, "name of a Node", func(f *facts) { f.name, f.spec.NamePattern = "Edge_7", "*" }),
 		Entry("is refused with the API server's name", refuse, "the API server's Service", func(f *facts) { f.name, f.spec.NamePattern = "kubernetes.default.svc", "*" }),
 		Entry("is refused with the name of the machine itself", refuse, "localhost", func(f *facts) { f.name, f.spec.NamePattern = "localhost", "*" }),
 		Entry("is refused with the name of the control plane endpoint", refuse, "control plane endpoint", func(f *facts) {
-			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", identity.Cluster{Endpoints: []string{"API.site.example.com"}}
+			f.name, f.spec.NamePattern, f.cluster = "api.site.example.com", "*.site.example.com", access.Cluster{Endpoints: []string{"API.site.example.com"}}
 		}),
 		Entry("is refused with the name of a Node that was not pre-registered", refuse, "Node edge-7 already exists", func(f *facts) { f.node = nodeOf("", "") }),
 		Entry("is refused with the name of a Node that was pre-registered for another PoolbootConfig", refuse, "already exists", func(f *facts) { f.node = nodeOf("site/other", "") }),
@@ -91,11 +91,11 @@ var _ = Describe("A host that presents an enrollment token", func() {
 		Entry("continues although every use is taken", forget, "", func(f *facts) { f.spec.MaxUses = 1 }),
 		Entry("counts as another host when it sends a request from another address", refuse, "another host with this name", func(f *facts) { f.request.Address = "192.0.2.8" }),
 		Entry("is the same host with a new address after a long silence", relocate, "", func(f *facts) {
-			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
+			f.request.Address, f.config.Status.Requests.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
 		}),
 		Entry("is not silent while it installs what it was served", refuse, "another host with this name", func(f *facts) {
-			f.request.Address, f.config.Status.Boot.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
-			f.config.Status.Boot.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
+			f.request.Address, f.config.Status.Requests.RequestedTime = "192.0.2.8", &metav1.MicroTime{Time: now.Add(-relocationDelay)}
+			f.config.Status.Requests.ServedTime = &metav1.MicroTime{Time: now.Add(-time.Minute)}
 		}),
 		Entry("is refused when a host with its name has joined", refuse, "has joined", func(f *facts) {
 			f.config.Annotations[bootstrapv1.TokenStateAnnotation] = string(bootstrapv1.TokenStateRevoked)
@@ -111,7 +111,7 @@ var _ = Describe("A host that presents an enrollment token", func() {
 
 	DescribeTable("has its last contact when it sent a request, unless only a wrong clock explains that time:", func(asked, heard time.Duration) {
 		f := known()
-		f.config.Status.Boot.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
+		f.config.Status.Requests.RequestedTime = &metav1.MicroTime{Time: now.Add(asked)}
 		Expect(lastContact(f.config, now)).To(BeTemporally("==", now.Add(heard)))
 	},
 		Entry("a minute ago", -time.Minute, -time.Minute),

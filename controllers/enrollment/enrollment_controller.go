@@ -26,8 +26,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
@@ -97,7 +96,7 @@ type scope struct {
 // token is an enrollment token.
 type token struct {
 	text   string
-	owner  hostaccess.Owner
+	owner  access.Owner
 	sha256 string
 	secret types.UID
 }
@@ -207,12 +206,12 @@ func (r *Reconciler) readToken(ctx context.Context, s *scope) error {
 			key.Name, poolv1.EnrollmentTokenType, poolv1.EnrollmentTokenKey)
 		return nil
 	}
-	text, err := enroll.Token(secret)
+	text, err := access.EnrollmentToken(secret)
 	if err != nil {
 		s.tokenProblem = hostpool.NewObstacle(poolv1.EnrollmentInvalidSecretReason, "Secret %s: %s", key.Name, err)
 		return nil
 	}
-	owner := hostaccess.Enrollment(client.ObjectKeyFromObject(s.enrollment), secret.UID)
+	owner := access.Enrollment(client.ObjectKeyFromObject(s.enrollment), secret.UID)
 	s.token = token{text: text, owner: owner, sha256: owner.Hash(text), secret: secret.UID}
 	return nil
 }
@@ -272,7 +271,7 @@ func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enroll
 // findObstacle returns why the Enrollment admits no host now, and nil if it admits hosts.
 func (s *scope) findObstacle() *hostpool.Obstacle {
 	spec := s.enrollment.Spec
-	switch patternErr := enroll.CheckPattern(spec.NamePattern); {
+	switch patternErr := access.CheckPattern(spec.NamePattern); {
 	case s.tokenProblem != nil:
 		return s.tokenProblem
 	case patternErr != nil:

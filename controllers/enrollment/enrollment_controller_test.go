@@ -17,15 +17,14 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("An Enrollment", func() {
 	It("reports the hash of its token and the URL for requests, and not the token", func(ctx SpecContext) {
 		e := newWorld(2).settle(ctx)
-		Expect(e.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "secret-uid").Hash(token0)))
+		Expect(e.Status.TokenSHA256).To(Equal(access.Enrollment(key, "secret-uid").Hash(token0)))
 		Expect(e.Status.TokenSecretUID).To(Equal("secret-uid"))
 		Expect(e.Status.URL).To(Equal("https://poolboot.example.com/config/infra/site/edge"))
 		Expect(e.Status.CertificateAuthority).To(Equal("CA"))
@@ -43,14 +42,14 @@ var _ = Describe("An Enrollment", func() {
 		config := &bootstrapv1.PoolbootConfig{}
 		Expect(w.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: "edge-7"}, config)).To(Succeed())
 		Expect(config.Spec.PoolRole).To(Equal("infra"))
-		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}})))
+		Expect(config.Spec.Host).To(HaveValue(Equal(bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}})))
 		Expect(config.Spec.Join.Type).To(Equal(bootstrapv1.JoinTypeKubelet))
 		Expect(config.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "c1", "example.com/of": "the-template"}))
 		Expect(config.OwnerReferences).To(ConsistOf(HaveField("Kind", "Cluster")))
 		Expect(config.Finalizers).To(ConsistOf(bootstrapv1.Finalizer))
 		Expect(config.Annotations).To(Equal(map[string]string{
 			bootstrapv1.TokenHashAnnotation: w.enrollment(ctx).Status.TokenSHA256, bootstrapv1.TokenUIDAnnotation: "secret-uid",
-			bootstrapv1.PointerIDAnnotation: enroll.PointerID("site", "edge", "edge-7"),
+			bootstrapv1.PointerIDAnnotation: access.PointerID("site", "edge", "edge-7"), bootstrapv1.EnrolledFromAnnotation: "192.0.2.7",
 		}))
 		Expect(w.receivedEvents()).To(HaveEach(And(ContainSubstring("host edge-7 with address 192.0.2.7"), ContainSubstring("1 of 2 uses"), Not(ContainSubstring(token0)))))
 	})
@@ -60,7 +59,7 @@ var _ = Describe("An Enrollment", func() {
 		w.settle(ctx)
 		w.ask(ctx, "edge-3", "edge-1", "edge-2")
 		e := w.settle(ctx)
-		Expect(e.Spec.Admitted).To(Equal([]string{"edge-3", "edge-1"}))
+		Expect(e.AdmittedNames()).To(Equal([]string{"edge-3", "edge-1"}))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-3", "edge-1"))
 		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-2"), HaveField("Refused", ContainSubstring("all 2 uses are taken")))))
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentUsedUpReason)))
@@ -82,13 +81,13 @@ var _ = Describe("An Enrollment", func() {
 		Expect(w.workload.Create(ctx, taken)).To(Succeed())
 		w.ask(ctx, "edge-7")
 		e := w.settle(ctx)
-		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(e.AdmittedNames()).To(BeEmpty())
 		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", ContainSubstring("Node edge-7 already exists")))))
 		Expect(w.hosts(ctx)).To(BeEmpty())
 
 		Expect(w.workload.Delete(ctx, taken)).To(Succeed())
 		w.ask(ctx, "edge-7")
-		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+		Expect(w.settle(ctx).AdmittedNames()).To(ConsistOf("edge-7"))
 	})
 
 	It("counts no use, and creates no PoolbootConfig, while it is unknown whether the Node exists", func(ctx SpecContext) {
@@ -100,7 +99,7 @@ var _ = Describe("An Enrollment", func() {
 		w.settle(ctx)
 		w.ask(ctx, "edge-7", "edge-8")
 		e := w.settle(ctx)
-		Expect(e.Spec.Admitted).To(BeEmpty())
+		Expect(e.AdmittedNames()).To(BeEmpty())
 		Expect(w.hosts(ctx)).To(BeEmpty())
 		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", BeEmpty()))), "it is held, not refused")
 		Expect(w.events.Events).To(BeEmpty())
@@ -113,7 +112,7 @@ var _ = Describe("An Enrollment", func() {
 		w.unreachable = false
 		e = w.settle(ctx)
 		Expect(e.Status.Conditions).To(ContainElement(HaveField("Message", Not(ContainSubstring("can't be read")))))
-		Expect(e.Spec.Admitted).To(ConsistOf("edge-8"))
+		Expect(e.AdmittedNames()).To(ConsistOf("edge-8"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-8"))
 		Expect(e.Status.Requests).To(ContainElement(And(HaveField("Name", "edge-7"), HaveField("Refused", ContainSubstring("Node edge-7 already exists")))))
 	})
@@ -122,7 +121,7 @@ var _ = Describe("An Enrollment", func() {
 		w := newWorld(1)
 		w.settle(ctx)
 		w.ask(ctx, "edge-7")
-		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+		Expect(w.settle(ctx).AdmittedNames()).To(ConsistOf("edge-7"))
 		record := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "edge-7"}}
 		Expect(w.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
 		record.Finalizers = nil
@@ -144,7 +143,7 @@ var _ = Describe("An Enrollment", func() {
 		w.staleNodes = true
 		Expect(w.workload.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge-7"}})).To(Succeed())
 		w.ask(ctx, "edge-7")
-		Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
+		Expect(w.settle(ctx).AdmittedNames()).To(BeEmpty())
 	})
 
 	It("stops after a slow answer of the workload cluster, which occupies the worker for at most five seconds, and continues with the rest", func(ctx SpecContext) {
@@ -170,10 +169,10 @@ var _ = Describe("An Enrollment", func() {
 		Expect(reads).To(Equal(1))
 		Expect(result.RequeueAfter).To(BeNumerically("<=", time.Second))
 		e := w.enrollment(ctx)
-		Expect(e.Spec.Admitted).To(ConsistOf("edge-1"))
+		Expect(e.AdmittedNames()).To(ConsistOf("edge-1"))
 		Expect(e.Status.Requests).To(HaveLen(2), "they wait, and are not refused")
 		Expect(e.Status.Requests).To(HaveEach(HaveField("Refused", BeEmpty())))
-		Expect(w.settle(ctx).Spec.Admitted).To(HaveLen(3))
+		Expect(w.settle(ctx).AdmittedNames()).To(HaveLen(3))
 	})
 
 	It("admits no more hosts than it has uses if two managers work at the same time without seeing each other's writes", func(ctx SpecContext) {
@@ -189,7 +188,7 @@ var _ = Describe("An Enrollment", func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-2"))
-		Expect(w.settle(ctx).Spec.Admitted).To(ConsistOf("edge-2"))
+		Expect(w.settle(ctx).AdmittedNames()).To(ConsistOf("edge-2"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-2"))
 	})
 
@@ -201,7 +200,7 @@ var _ = Describe("An Enrollment", func() {
 				w.settle(ctx)
 				w.ask(ctx, "edge-1", "edge-2")
 				e := w.settle(ctx)
-				Expect(e.Spec.Admitted).To(Equal([]string{"edge-1"}), "write %d", failing)
+				Expect(e.AdmittedNames()).To(Equal([]string{"edge-1"}), "write %d", failing)
 				Expect(w.hosts(ctx)).To(ConsistOf("edge-1"), "write %d", failing)
 				if w.Writes < failing {
 					Expect(failing).To(BeNumerically(">", 4))
@@ -222,7 +221,7 @@ var _ = Describe("An Enrollment", func() {
 			Expect(w.Patch(ctx, config, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 			Expect(w.Delete(ctx, config)).To(Succeed())
 		}
-		Expect(w.enrollment(ctx).Spec.Admitted).To(ConsistOf("edge-7"))
+		Expect(w.enrollment(ctx).AdmittedNames()).To(ConsistOf("edge-7"))
 	})
 
 	It("reports a refusal once, whichever write fails before it is recorded", func(ctx SpecContext) {
@@ -279,8 +278,9 @@ var _ = Describe("An Enrollment", func() {
 		asked := w.enrollment(ctx)
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.NamePattern = "rack-*" })
 		Expect(w.manager(stale{w, asked}).Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
-		Expect(w.enrollment(ctx).Spec.Admitted).To(BeEmpty(), "judged by a spec that is no longer true")
+		Expect(w.enrollment(ctx).AdmittedNames()).To(BeEmpty(), "judged by a spec that is no longer true")
 		e := w.settle(ctx)
-		Expect(e.Spec).To(And(HaveField("NamePattern", "rack-*"), HaveField("Admitted", BeEmpty()), HaveField("MaxUses", before.Spec.MaxUses)))
+		Expect(e.Spec).To(And(HaveField("NamePattern", "rack-*"), HaveField("MaxUses", before.Spec.MaxUses)))
+		Expect(e.AdmittedNames()).To(BeEmpty())
 	})
 })

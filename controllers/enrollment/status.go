@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -52,8 +52,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv
 		return ctrl.Result{}, fmt.Errorf("CA of the config server: %w", err)
 	}
 	newStatus.ObservedGeneration = s.enrollment.Generation
-	newStatus.UsedCount = new(int32(len(spec.Admitted)))
-	newStatus.URL, newStatus.CertificateAuthority = hostaccess.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
+	newStatus.UsedCount = new(int32(len(s.enrollment.AdmittedNames())))
+	newStatus.URL, newStatus.CertificateAuthority = access.EnrollmentURL(r.ServerURL, spec.PoolRole, client.ObjectKeyFromObject(s.enrollment)), string(ca)
 	meta.SetStatusCondition(&newStatus.Conditions, s.ready())
 	meta.SetStatusCondition(&newStatus.Conditions, s.notPaused)
 	written := s.enrollment.DeepCopy()
@@ -77,7 +77,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.
 // ready returns the condition Ready.
 func (s *scope) ready() metav1.Condition {
 	spec := s.enrollment.Spec
-	remaining := int(spec.MaxUses) - len(spec.Admitted)
+	remaining := int(spec.MaxUses) - len(s.enrollment.AdmittedNames())
 	c := metav1.Condition{Type: poolv1.EnrollmentReadyCondition, Status: metav1.ConditionFalse, ObservedGeneration: s.enrollment.Generation}
 	switch {
 	case s.obstacle != nil:

@@ -14,7 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -51,9 +51,9 @@ var _ = Describe("An Enrollment", func() {
 			move(ctx, w, token0)
 			w.Writes, w.CrashAt = 0, failing
 			e := w.settle(ctx)
-			Expect(e.Spec.Admitted).To(Equal([]string{"edge-1", "edge-2", "edge-3"}))
+			Expect(e.AdmittedNames()).To(Equal([]string{"edge-1", "edge-2", "edge-3"}))
 			Expect(e.Status.TokenSecretUID).To(Equal("moved-secret"))
-			Expect(e.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "moved-secret").Hash(token0)))
+			Expect(e.Status.TokenSHA256).To(Equal(access.Enrollment(key, "moved-secret").Hash(token0)))
 			for _, name := range []string{"edge-1", "edge-2"} {
 				Expect(annotations(ctx, w, name)).To(And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, e.Status.TokenSHA256),
 					HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, "moved-secret")))
@@ -72,7 +72,7 @@ var _ = Describe("An Enrollment", func() {
 		w.ask(ctx, "edge-1")
 		w.settle(ctx)
 		copied := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", Annotations: maps.Clone(annotations(ctx, w, "edge-1"))}}
-		copied.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "copy", Enrollment: bootstrapv1.EnrolledHost{Name: "edge-copy", Address: "192.0.2.7"}}
+		copied.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "copy", Enrollment: bootstrapv1.EnrolledHost{Name: "edge-copy"}}
 		Expect(w.Create(ctx, copied)).To(Succeed())
 		before, beforeCopy := annotations(ctx, w, "edge-1"), annotations(ctx, w, "copy")
 		move(ctx, w, "another-"+token0)
@@ -90,7 +90,7 @@ var _ = Describe("An Enrollment", func() {
 		w.ask(ctx, "edge-8")
 		e := w.settle(ctx)
 		Expect(e.Status.TokenSHA256).To(BeEmpty())
-		Expect(e.Spec.Admitted).To(ConsistOf("edge-7"))
+		Expect(e.AdmittedNames()).To(ConsistOf("edge-7"))
 		Expect(w.hosts(ctx)).To(ConsistOf("edge-7"))
 		Expect(strings.Join(w.receivedEvents(), "\n")).To(ContainSubstring(poolv1.EventHostRefused))
 	})
@@ -111,13 +111,13 @@ var _ = Describe("An Enrollment", func() {
 			Expect(e.Status.TokenSHA256 + e.Status.TokenSecretUID).To(BeEmpty())
 			Expect(e.Status.Conditions).To(ContainElement(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
 			w.ask(ctx, "edge-7")
-			Expect(w.settle(ctx).Spec.Admitted).To(BeEmpty())
+			Expect(w.settle(ctx).AdmittedNames()).To(BeEmpty())
 
 			By("using the token again when the Secret is valid")
 			secret.ResourceVersion, secret.UID, secret.Type, secret.Data = "", "another-secret", poolv1.EnrollmentTokenType, map[string][]byte{"token": []byte(token0)}
 			Expect(client.IgnoreNotFound(w.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}}))).To(Succeed())
 			Expect(w.Create(ctx, secret)).To(Succeed())
-			Expect(w.settle(ctx).Status.TokenSHA256).To(Equal(hostaccess.Enrollment(key, "another-secret").Hash(token0)))
+			Expect(w.settle(ctx).Status.TokenSHA256).To(Equal(access.Enrollment(key, "another-secret").Hash(token0)))
 		},
 		Entry("that was deleted", poolv1.EnrollmentSecretNotFoundReason, "Secret edge-token of type", nil),
 		Entry("that is of another type, such as a kubeconfig or a password", poolv1.EnrollmentSecretNotFoundReason, "Secret edge-token of type", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }),
@@ -143,7 +143,7 @@ var _ = Describe("An Enrollment", func() {
 		Expect(w.Create(ctx, second)).To(Succeed())
 		Expect(w.manager(w).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(second)})).Error().NotTo(HaveOccurred())
 		Expect(w.Get(ctx, client.ObjectKeyFromObject(second), second)).To(Succeed())
-		Expect(second.Status.TokenSHA256).To(Equal(hostaccess.Enrollment(client.ObjectKeyFromObject(second), "secret-uid").Hash(token0)))
+		Expect(second.Status.TokenSHA256).To(Equal(access.Enrollment(client.ObjectKeyFromObject(second), "secret-uid").Hash(token0)))
 		Expect(second.Status.TokenSHA256).NotTo(Equal(first.Status.TokenSHA256))
 	})
 })

@@ -44,7 +44,7 @@ type world struct {
 func newWorld(uses int) *world {
 	GinkgoHelper()
 	cluster, pool := controllertest.NewCluster(clusterKey), controllertest.NewPool(clusterKey, "infra")
-	cluster.UID, pool.Spec.HostTemplateRef.Name = "cluster-uid", "hosts"
+	cluster.UID, pool.Spec.Hosts.TemplateRef.Name = "cluster-uid", "hosts"
 	w := &world{events: events.NewFakeRecorder(1000), workload: controllertest.NewClientBuilder().Build()}
 	w.WithWatch = controllertest.NewClientBuilder(cluster, pool, controllertest.NewTemplate(key.Namespace, "hosts"),
 		&corev1.Secret{

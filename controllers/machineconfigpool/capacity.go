@@ -9,7 +9,7 @@ const replacementDelay = time.Minute
 // only if fewer Machines exist for longer than a replacement needs to be created: a host that is replaced counts until
 // its replacement has joined, and a host that boots in addition does not.
 func (s *scope) setCapacity(n counts, now time.Time) {
-	capacity := &s.pool.Status.CapacityMachineCount
+	capacity := &s.pool.Status.CapacityHostCount
 	switch {
 	case n.joined >= *capacity:
 		*capacity = n.joined

@@ -14,7 +14,7 @@ var _ = Describe("The capacity of a pool", func() {
 	after := func(passed time.Duration, joined, total int32) int32 {
 		s.again = 0
 		s.setCapacity(counts{joined: joined, total: total}, now.Add(passed))
-		return s.pool.Status.CapacityMachineCount
+		return s.pool.Status.CapacityHostCount
 	}
 	BeforeEach(func() {
 		s = &scope{pool: newPool("infra", "infra", 0), cache: &renderCache{}}
@@ -41,7 +41,7 @@ var _ = Describe("The capacity of a pool", func() {
 	It("does not include hosts that boot for the first time, or in addition to the others", func() {
 		Expect(after(0, 2, 12)).To(BeEquivalentTo(2))
 		Expect(after(time.Hour, 3, 12)).To(BeEquivalentTo(3), "the first of them has joined")
-		s.pool.Status.CapacityMachineCount = 0
+		s.pool.Status.CapacityHostCount = 0
 		Expect(after(2*time.Hour, 0, 12)).To(BeZero())
 	})
 })

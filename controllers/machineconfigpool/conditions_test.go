@@ -29,29 +29,29 @@ var situations = map[string]struct {
 	bring     func(s *fixture, infra *poolv1.MachineConfig)
 	nextStep  string
 }{
-	poolv1.AllMachinesUpdatedReason: {condition: poolv1.UpdatedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
-	poolv1.AsExpectedReason:         {condition: poolv1.DegradedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
-	poolv1.RenderedReason:           {condition: poolv1.RenderDegradedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
-	poolv1.MachinesPendingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+	poolv1.AllHostsUpdatedReason: {condition: poolv1.UpdatedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
+	poolv1.AsExpectedReason:      {condition: poolv1.DegradedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
+	poolv1.RenderedReason:        {condition: poolv1.RenderDegradedCondition, bring: func(*fixture, *poolv1.MachineConfig) {}},
+	poolv1.HostsPendingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", "rendered-infra-0", true)))).To(Succeed())
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
 	}, `\(m2\): see the conditions of their PoolbootConfigs; .*\(m1\): roll out their MachineDeployments to renew them, see docs/pools\.md#renewing-machines`},
-	poolv1.MachinesUpdatingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+	poolv1.HostsUpdatingReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateRebootingReason))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
-	}, `1 of 2 Machines are being updated \(m1\): see the condition Updated .*wait for their update \(m2\): see`},
+	}, `1 of 2 hosts are being updated \(m1\): see the condition Updated .*wait for their update \(m2\): see`},
 	poolv1.RolloutStoppedReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), follower("m1", bootstrapv1.UpdateDegradedReason))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
-	}, `1 of 2 Machines cannot be updated \(m1\): see the condition Updated of their PoolbootConfigs, and correct`},
+	}, `1 of 2 hosts cannot be updated \(m1\): see the condition Updated of their PoolbootConfigs, and correct`},
 	poolv1.RolloutBlockedReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), withProblem(follower("m1", bootstrapv1.UpdateWaitingReason), bootstrapv1.NodeInPoolCondition, bootstrapv1.NodeNotReadyReason, "it is not Ready"))).To(Succeed())
 		Expect(s.Create(ctx(), follower("m2", bootstrapv1.UpdateWaitingReason))).To(Succeed())
 	}, `no host begins its update while these are unavailable \(m1\): correct these hosts`},
-	poolv1.MachinesUnavailableReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+	poolv1.HostsUnavailableReason: {poolv1.UpdatingCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", s.pool("infra").Status.Configuration.Name, false)))).To(Succeed())
 	}, `\(m1\): see the condition NodeInPool`},
-	poolv1.MachinesDegradedReason: {poolv1.NodeDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
+	poolv1.HostsDegradedReason: {poolv1.NodeDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), bootstrapv1.BootPreparedCondition, bootstrapv1.NodeNameTakenReason,
 			"it already exists: delete the Node"))).To(Succeed())
 	}, `m1: it already exists: delete the Node`},
@@ -67,9 +67,10 @@ var situations = map[string]struct {
 	}, `set spec.paused to false`},
 	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
-		p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), "rendered-infra-0"
+		p.Spec.Paused = new(true)
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, "rendered-infra-0")
 		Expect(s.Update(ctx(), p)).To(Succeed())
-	}, `spec.pausedConfiguration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the field to one`},
+	}, `annotation poolboot.io/paused-configuration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the annotation to one`},
 	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
@@ -107,7 +108,7 @@ func reasons() map[string]string {
 
 // good returns the status that a condition has if there is no problem.
 func good(conditionType string) metav1.ConditionStatus {
-	if conditionType == poolv1.UpdatedCondition {
+	if conditionType == poolv1.UpdatedCondition || conditionType == poolv1.ReadyCondition {
 		return yes
 	}
 	return no
@@ -149,7 +150,7 @@ var _ = Describe("The conditions of a pool", func() {
 					Expect(nextSteps.MatchString(c.Message)).To(BeTrue(), "%s: %s", c.Type, c.Message)
 				}
 			}
-			Expect(kinds).To(ConsistOf(poolv1.UpdatedCondition, poolv1.UpdatingCondition, poolv1.DegradedCondition,
+			Expect(kinds).To(ConsistOf(poolv1.ReadyCondition, poolv1.UpdatedCondition, poolv1.UpdatingCondition, poolv1.DegradedCondition,
 				poolv1.RenderDegradedCondition, poolv1.NodeDegradedCondition))
 		})
 	}
@@ -173,17 +174,26 @@ var _ = Describe("The conditions of a pool", func() {
 			Expect(s.Create(ctx(), m)).To(Succeed())
 		}
 		p := s.reconcile("infra")
-		Expect(p.Status.MachineCount).To(HaveValue(BeEquivalentTo(7)))
-		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(3)))
-		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeEquivalentTo(5)))
-		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(2)))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "2 of 7 Machines have not joined yet (not-booted, on-its-way)",
-			"2 of 7 Machines run another configuration (gone, outdated): roll out", "3 of 7 Machines have no Node that is Ready in the pool (gone, not-ready, relabeled)"))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "2 of 7", "gone: restart it", "relabeled: put labels on it"))
-		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "relabeled"))
+		Expect(p.Status.HostCount).To(HaveValue(BeEquivalentTo(7)))
+		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(3)))
+		Expect(p.Status.ReadyHostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p.Status.UnavailableHostCount).To(HaveValue(BeEquivalentTo(5)))
+		Expect(p.Status.DegradedHostCount).To(HaveValue(BeEquivalentTo(2)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason, "2 of 7 hosts have not joined yet (not-booted, on-its-way)",
+			"2 of 7 hosts run another configuration (gone, outdated): roll out", "3 of 7 hosts have no Node that is Ready in the pool (gone, not-ready, relabeled)"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "2 of 7", "gone: restart it", "relabeled: put labels on it"))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.HostsDegradedReason, "relabeled"))
+		Expect(p).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsDegradedReason, "relabeled"))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
+	})
+
+	It("are Ready while the pool is Updated and not Degraded, and say otherwise what it waits for", func() {
+		p := s.reconcile("infra")
+		Expect(p).To(haveCondition(poolv1.ReadyCondition, yes, poolv1.AllHostsUpdatedReason))
+		Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
+		Expect(s.Create(ctx(), machine("boots", "infra", "", false))).To(Succeed())
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason, "(boots)"))
 	})
 
 	It("are degraded by a host whose units fail, which stops no rollout", func() {
@@ -191,9 +201,9 @@ var _ = Describe("The conditions of a pool", func() {
 			Expect(s.Create(ctx(), follower(name, reason))).To(Succeed())
 		}
 		p := s.reconcile("infra")
-		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: "))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason, "(m2)"))
+		Expect(p.Status.DegradedHostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.DegradedCondition, yes, poolv1.HostsDegradedReason, "m1: "))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason, "(m2)"))
 	})
 
 	It("distinguish outdated hosts without a Machine, because no MachineDeployment renews them", func() {
@@ -202,19 +212,19 @@ var _ = Describe("The conditions of a pool", func() {
 		}
 		enrolled := &bootstrapv1.PoolbootConfig{}
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(machine("edge-7", "infra", "", true)), enrolled)).To(Succeed())
-		enrolled.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		enrolled.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		Expect(s.Update(ctx(), enrolled)).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
-			"1 of 2 Machines run another configuration (infra-x7k2m): roll out their MachineDeployments",
-			"1 of 2 Machines run another configuration, and no MachineDeployment renews them (edge-7): install these hosts again"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason,
+			"1 of 2 hosts run another configuration (infra-x7k2m): roll out their MachineDeployments",
+			"1 of 2 hosts run another configuration, and no MachineDeployment renews them (edge-7): install these hosts again"))
 	})
 
 	It("distinguish outdated hosts that follow the pool, because nobody has to install them again", func() {
 		follows := joined(machine("edge-7", "infra", "rendered-infra-0", true))
 		follows.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		Expect(s.Create(ctx(), follows)).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason,
-			"1 of 1 Machines run another configuration, and wait for their update (edge-7): see the condition Updated of their PoolbootConfigs"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason,
+			"1 of 1 hosts run another configuration, and wait for their update (edge-7): see the condition Updated of their PoolbootConfigs"))
 	})
 
 	It("do not wait for BareMetalHosts on which nothing is being installed, but name them", func() {
@@ -222,9 +232,9 @@ var _ = Describe("The conditions of a pool", func() {
 		free.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: free.Name, BareMetalHostName: free.Name}
 		Expect(s.Create(ctx(), free)).To(Succeed())
 		p := s.reconcile("infra")
-		Expect(p.Status.MachineCount).To(HaveValue(BeZero()))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason, "1 BareMetalHost(s) wait for spec.image", "rack1-u12"))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.AllMachinesUpdatedReason))
+		Expect(p.Status.HostCount).To(HaveValue(BeZero()))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason, "1 BareMetalHost(s) wait for spec.image", "rack1-u12"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.AllHostsUpdatedReason))
 
 		By("recording the host when its installation starts")
 		before := free.DeepCopy()
@@ -232,8 +242,8 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(countsDiffer(event.UpdateEvent{ObjectOld: before, ObjectNew: free})).To(BeTrue())
 		Expect(s.Status().Update(ctx(), free)).To(Succeed())
 		p = s.reconcile("infra")
-		Expect(p.Status.MachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason, "rack1-u12"))
+		Expect(p.Status.HostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason, "rack1-u12"))
 	})
 
 	It("of a paused pool count against what waits, and it is never Updating", func() {
@@ -241,21 +251,21 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(s.Create(ctx(), joined(machine("m1", "infra", name, true)))).To(Succeed())
 		s.pause(true)
 		p := s.reconcile("infra")
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
-		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
+		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(1)))
 
 		s.set(infra, "waits")
 		p = s.reconcile("infra")
 		Expect(p.Status.Configuration.Name).To(Equal(name))
-		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(0)))
-		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(p.Status.ReadyHostCount).To(HaveValue(BeEquivalentTo(0)))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.RolloutPausedReason))
 
 		s.set(infra, "0")
 		Expect(s.Create(ctx(), machine("m2", "infra", "", false))).To(Succeed())
 		p = s.reconcile("infra")
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.MachinesPendingReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.HostsPendingReason))
 	})
 
 	It("name both the reason why the pool is not rendered and what its Machines wait for", func() {
@@ -266,7 +276,7 @@ var _ = Describe("The conditions of a pool", func() {
 
 	DescribeTable("are degraded by a Machine that needs a user to act", func(kind, reason string) {
 		Expect(s.Create(ctx(), withProblem(machine("m1", "infra", "", false), kind, reason, "act"))).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: act"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "m1: act"))
 	},
 		Entry("for a fact of its host", bootstrapv1.BootPreparedCondition, bootstrapv1.HostFactMissingReason),
 		Entry("for a valid label", bootstrapv1.BootPreparedCondition, bootstrapv1.NodeLabelRuleInvalidReason),
@@ -277,14 +287,14 @@ var _ = Describe("The conditions of a pool", func() {
 	It("ignore an earlier problem with the boot of a Machine that has joined", func() {
 		m := withProblem(joined(machine("m1", "infra", "", true)), bootstrapv1.BootPreparedCondition, bootstrapv1.BootFailedReason, "boom")
 		Expect(s.Create(ctx(), m)).To(Succeed())
-		Expect(s.reconcile("infra").Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(s.reconcile("infra").Status.DegradedHostCount).To(HaveValue(BeEquivalentTo(0)))
 	})
 
 	It("name five Machines and count the others", func() {
 		for _, name := range strings.Fields("a b c d e f g") {
 			Expect(s.Create(ctx(), machine(name, "infra", "", false))).To(Succeed())
 		}
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.MachinesPendingReason, "(a, b, c, d, e and 2 more)"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.HostsPendingReason, "(a, b, c, d, e and 2 more)"))
 	})
 })
 

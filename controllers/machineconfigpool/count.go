@@ -9,11 +9,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // machineState is what the counts of a pool depend on in a Machine.
@@ -44,7 +43,7 @@ type machineState struct {
 func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	inPool := record.IsNodeInPool(c)
 	state := machineState{
-		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Configuration.Name,
+		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
 		unavailable: c.Status.Update.UnavailableReason,
 	}
@@ -103,7 +102,7 @@ func (s *scope) countMachines() (n counts) {
 			continue
 		}
 		n.total++
-		if hoststate.IsInPool(s.pool.Spec.PoolRole, &s.machines[i]) {
+		if rollout.IsInPool(s.pool.Spec.PoolRole, &s.machines[i]) {
 			n.joined++
 		}
 		if state.agentless {
@@ -173,7 +172,7 @@ func (n counts) renewingAgentless() string {
 	if n.agentless == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", then roll out the MachineDeployments of the %d Machines whose hosts run no agent, see %s", n.agentless, remedy.Renewing)
+	return fmt.Sprintf(", then roll out the MachineDeployments of the %d hosts that run no agent, see %s", n.agentless, outlook.Renewing)
 }
 
 // agentlessMessage describes the hosts that no update reaches. It returns "" if there are none.
@@ -191,12 +190,12 @@ func (n counts) pendingMessage() string {
 	var parts []string
 	add := func(names []string, problem, next string) {
 		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d Machines %s (%s): %s", len(names), n.total, problem, joinNames(names), next))
+			parts = append(parts, fmt.Sprintf("%d of %d hosts %s (%s): %s", len(names), n.total, problem, joinNames(names), next))
 		}
 	}
 	add(n.booting, "have not joined yet", "see the conditions of their PoolbootConfigs")
 	n.addRollout(add)
-	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+remedy.Renewing)
+	add(n.outdated, "run another configuration", "roll out their MachineDeployments to renew them, see "+outlook.Renewing)
 	add(n.outdatedHosts, "run another configuration, and no MachineDeployment renews them", "install these hosts again")
 	add(n.notInPool, "have no Node that is Ready in the pool", "see the condition "+bootstrapv1.NodeInPoolCondition+" of their PoolbootConfigs")
 	return strings.Join(parts, "; ")

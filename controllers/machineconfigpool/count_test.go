@@ -79,7 +79,7 @@ var _ = Describe("The counts of a pool with any Machines", func() {
 				Expect(s.Create(ctx(), m.newConfig(fmt.Sprintf("host-%d", i), target))).To(Succeed())
 			}
 			status := s.reconcile("infra").Status
-			Expect(counted{*status.MachineCount, *status.UpdatedMachineCount, *status.ReadyMachineCount, *status.UnavailableMachineCount, *status.DegradedMachineCount}).
+			Expect(counted{*status.HostCount, *status.UpdatedHostCount, *status.ReadyHostCount, *status.UnavailableHostCount, *status.DegradedHostCount}).
 				To(Equal(countAsReference(machines)), "round %d of seed %d: %+v", round, seed, machines)
 		}
 	})

@@ -57,6 +57,12 @@ func newFixture(objects ...client.Object) *fixture {
 				s.writes++
 				return c.Create(ctx, o, opts...)
 			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				if config, ok := o.(*poolv1.MachineConfig); ok { // as an API server does
+					config.Generation++
+				}
+				return c.Update(ctx, o, opts...)
+			},
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 				if s.crash("delete") {
 					return errCrash
@@ -172,7 +178,7 @@ func file(path, content string) *runtime.RawExtension {
 func machine(name, role, configuration string, inPool bool) *bootstrapv1.PoolbootConfig {
 	c := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
-		Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: role, Configuration: bootstrapv1.ConfigurationReference{Name: configuration}},
+		Status:     bootstrapv1.PoolbootConfigStatus{PoolRole: role, Boot: bootstrapv1.BootStatus{ServedConfiguration: bootstrapv1.ConfigurationReference{Name: configuration}}},
 	}
 	if inPool {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{

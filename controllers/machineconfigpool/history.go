@@ -123,17 +123,17 @@ func listPossibleUsers(ctx context.Context, reader client.Reader, s *scope) (*po
 func (u *possibleUsers) inUse(s *scope) (names map[string]bool, known bool) {
 	names = map[string]bool{s.pool.Status.Configuration.Name: true}
 	for i := range u.pools.Items {
-		names[u.pools.Items[i].Spec.PausedConfiguration.Name] = true
+		names[u.pools.Items[i].Annotations[poolv1.PausedConfigurationAnnotation]] = true
 		if c := u.pools.Items[i].Status.Configuration; c.IsDefined() {
 			names[c.Name] = true
 		}
 	}
 	for i := range u.machines.Items {
 		c := &u.machines.Items[i]
-		if c.Status.Configuration.Name == "" && record.HasJoined(c) {
+		if c.Status.Boot.ServedConfiguration.Name == "" && record.HasJoined(c) {
 			return nil, false
 		}
-		names[c.Status.Configuration.Name], names[c.Status.Update.Desired.Name] = true, true
+		names[c.Status.Boot.ServedConfiguration.Name], names[c.Status.Update.Desired.Name] = true, true
 	}
 	return names, true
 }

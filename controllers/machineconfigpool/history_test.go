@@ -134,7 +134,7 @@ var _ = Describe("Rendered configs", func() {
 		Expect(s.Create(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
 		Expect(existingNames()).To(ConsistOf(renderedNames))
-		moved.Status.Configuration.Name = renderedNames[0]
+		moved.Status.Boot.ServedConfiguration.Name = renderedNames[0]
 		Expect(s.Status().Update(ctx(), moved)).To(Succeed())
 		s.reconcile("infra")
 		Expect(existingNames()).To(ConsistOf(renderedNames[0], renderedNames[5], renderedNames[6], renderedNames[7]))

@@ -132,10 +132,9 @@ func ownerReference(cluster *clusterv1.Cluster) metav1.OwnerReference {
 func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
 	p := s.pool
 	base := before.DeepCopy()
-	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) || before.Spec.PausedConfiguration != p.Spec.PausedConfiguration {
+	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) {
 		object := before.DeepCopy()
 		object.OwnerReferences, object.Labels, object.Annotations = p.OwnerReferences, p.Labels, p.Annotations
-		object.Spec.PausedConfiguration = p.Spec.PausedConfiguration
 		if err := r.Client.Patch(ctx, object, status.Locked(before), fieldOwner); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}

@@ -63,7 +63,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(p.Status.InputsHash).To(Equal(id))
 		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name))
 		Expect(p).To(haveCondition(poolv1.DegradedCondition, no, poolv1.AsExpectedReason))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
 
 		rendered := s.rendered(p)
 		Expect(rendered.Name).To(HavePrefix("rendered-infra-"))
@@ -136,13 +136,13 @@ var _ = Describe("MachineConfigPool controller", func() {
 	It("renders the kubeletConfigurations of both pools and reports that", func() {
 		for _, name := range []string{"worker", "infra"} {
 			p := s.pool(name)
-			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":%d}`, 100*len(name))}
+			p.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":%d}`, 100*len(name))}
 			Expect(s.Update(ctx(), p)).To(Succeed())
 		}
 		p := s.reconcile("infra")
 		Expect(string(s.rendered(p).Spec.Config.Raw)).To(And(ContainSubstring("97-poolboot-worker.conf"), ContainSubstring("98-poolboot-pool.conf")))
-		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name, "spec.kubeletConfiguration of worker and infra"))
-		Expect(s.reconcile("worker")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, "spec.kubeletConfiguration of worker"))
+		Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, p.Status.Configuration.Name, "spec.kubelet.configuration of worker and infra"))
+		Expect(s.reconcile("worker")).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason, "spec.kubelet.configuration of worker"))
 	})
 
 	It("uses the old name again if a change is undone", func() {
@@ -209,7 +209,7 @@ var _ = Describe("MachineConfigPool controller", func() {
 		set(false)
 		p = s.reconcile("infra", "infra")
 		Expect(p).To(haveCondition(clusterv1.PausedCondition, no, clusterv1.NotPausedReason))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
 	},
 		Entry("with its Cluster, as during a move", func(o client.Object, paused bool) { o.(*clusterv1.Cluster).Spec.Paused = new(paused) }, cluster(), "Cluster spec.paused"),
 		Entry("by its annotation", func(o client.Object, paused bool) {
@@ -257,11 +257,11 @@ var _ = Describe("MachineConfigPool controller", func() {
 			infra.Spec.Config = file("/etc/hostname", "mine")
 			Expect(s.Update(ctx(), infra)).To(Succeed())
 		}, poolv1.RenderFailedReason, "50-infra", "/etc/hostname"),
-		Entry("a kubeletConfiguration that no kubelet accepts", func() {
+		Entry("a kubelet configuration that no kubelet accepts", func() {
 			p := s.pool("infra")
-			p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPod":5}`)}
+			p.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPod":5}`)}
 			Expect(s.Update(ctx(), p)).To(Succeed())
-		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubeletConfiguration.maxPod: Invalid value: a KubeletConfiguration has no such field`),
+		}, poolv1.RenderFailedReason, `MachineConfigPool "infra": spec.kubelet.configuration.maxPod: Invalid value: a KubeletConfiguration has no such field`),
 		Entry("more than etcd accepts", func() {
 			s.set(infra, strings.Repeat("x", 1600000))
 		}, poolv1.RenderFailedReason, "50-infra", "bytes"),
@@ -324,8 +324,8 @@ var _ = Describe("MachineConfigPool controller", func() {
 		Expect(s.Create(ctx(), machine("m1", "plain", worker, true))).To(Succeed())
 		p := s.reconcile("plain")
 		Expect(p.Status.Configuration.Name).NotTo(Equal(worker))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
-		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
+		Expect(p.Status.ReadyHostCount).To(HaveValue(BeEquivalentTo(1)))
 	})
 
 	It("does nothing for a pool that does not exist", func() {

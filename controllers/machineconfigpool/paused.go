@@ -4,19 +4,23 @@ import (
 	"cmp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // setPausedConfiguration sets what a paused pool hands out, unless it is set, and removes it when the pool is no longer
-// paused. It is in the spec and not in the status, because it must survive clusterctl move.
+// paused. It is an annotation and not in the status, because it must survive clusterctl move.
 func (s *scope) setPausedConfiguration() {
-	switch paused := &s.pool.Spec.PausedConfiguration; {
+	switch paused := s.pool.Annotations[poolv1.PausedConfigurationAnnotation]; {
 	case !s.pool.Spec.IsPaused():
-		paused.Name = ""
-	case paused.Name == "":
-		paused.Name = s.configurationAtPause()
+		delete(s.pool.Annotations, poolv1.PausedConfigurationAnnotation)
+	case paused == "":
+		if name := s.configurationAtPause(); name != "" {
+			metav1.SetMetaDataAnnotation(&s.pool.ObjectMeta, poolv1.PausedConfigurationAnnotation, name)
+		}
 	}
 }
 
@@ -34,7 +38,7 @@ func (s *scope) configurationAtPause() string {
 	}
 	runs, changes := map[string]int{}, map[string]int{}
 	for i := range s.machines {
-		runs[s.machines[i].Status.Configuration.Name]++
+		runs[s.machines[i].Status.Boot.ServedConfiguration.Name]++
 		changes[changesTo(&s.machines[i])]++
 	}
 	var earlier []poolv1.MachineConfig
@@ -60,7 +64,7 @@ func (s *scope) configurationAtPause() string {
 // that has begun its update completes it during a pause.
 func changesTo(c *bootstrapv1.PoolbootConfig) string {
 	desired := c.Status.Update.Desired.Name
-	if c.Status.Update.DesiredRevision == "" || desired == c.Status.Configuration.Name || phaseOf(c) == stopped {
+	if c.Status.Update.DesiredRevision == "" || desired == c.Status.Boot.ServedConfiguration.Name || phaseOf(c) == stopped {
 		return ""
 	}
 	return desired
@@ -75,7 +79,7 @@ func (s *scope) owns(c *poolv1.MachineConfig) bool {
 // previous one if the pool cannot be rendered. It is empty while none of these is known.
 func (s *scope) configuration() poolv1.PoolConfiguration {
 	current := s.pool.Status.Configuration
-	paused := s.pool.Spec.PausedConfiguration.Name
+	paused := s.pool.Annotations[poolv1.PausedConfigurationAnnotation]
 	switch {
 	case s.pausedConfigurationInvalid || paused != "" && current.Name == paused:
 		return current

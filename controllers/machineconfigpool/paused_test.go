@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,6 +37,10 @@ var _ = Describe("A paused pool", func() {
 		s.set(infra, content)
 		return handsOut()
 	}
+	annotation := func(p *poolv1.MachineConfigPool) string { return p.Annotations[poolv1.PausedConfigurationAnnotation] }
+	setAnnotation := func(p *poolv1.MachineConfigPool, name string) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, name)
+	}
 	// move drops the status, as clusterctl move does.
 	move := func(machines ...*bootstrapv1.PoolbootConfig) {
 		GinkgoHelper()
@@ -64,7 +69,7 @@ var _ = Describe("A paused pool", func() {
 		s.pause(false)
 		p = s.reconcile("infra")
 		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
-		Expect(p.Spec.PausedConfiguration).To(BeZero())
+		Expect(annotation(p)).To(BeEmpty())
 	})
 
 	It("writes nothing if nothing changed", func() {
@@ -85,7 +90,7 @@ var _ = Describe("A paused pool", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason, old.Name, "backup", "spec.paused"))
 	})
 
-	Describe("whose spec.pausedConfiguration a user sets", func() {
+	Describe("whose annotation a user sets", func() {
 		var old, current string
 		BeforeEach(func() {
 			old, current = change("old"), change("current")
@@ -93,51 +98,53 @@ var _ = Describe("A paused pool", func() {
 		pin := func(name string) *poolv1.MachineConfigPool {
 			GinkgoHelper()
 			p := s.pool("infra")
-			p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), name
+			p.Spec.Paused = new(true)
+			setAnnotation(p, name)
 			Expect(s.Update(ctx(), p)).To(Succeed())
 			return s.reconcile("infra")
 		}
 
-		It("hands that out, and keeps the field until the pool is no longer paused", func() {
+		It("hands that out, and keeps the annotation until the pool is no longer paused", func() {
 			p := pin(old)
 			Expect(p.Status.Configuration.Name).To(Equal(old))
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, old, current+" waits"))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 			Expect(change("later")).To(Equal(old))
-			Expect(s.pool("infra").Spec.PausedConfiguration.Name).To(Equal(old))
+			Expect(annotation(s.pool("infra"))).To(Equal(old))
 			s.pause(false)
 			Expect(handsOut()).NotTo(BeElementOf(old, current))
-			Expect(s.pool("infra").Spec.PausedConfiguration).To(BeZero())
+			Expect(annotation(s.pool("infra"))).To(BeEmpty())
 		})
 
-		It("hands out another one as soon as the field names it", func() {
+		It("hands out another one as soon as the annotation names it", func() {
 			pin(old)
 			Expect(pin(current).Status.Configuration.Name).To(Equal(current))
 		})
 
-		It("sets the field again when it is removed, with the same value", func() {
+		It("sets the annotation again when it is removed, with the same value", func() {
 			pin(old)
 			p := pin("")
-			Expect(p.Spec.PausedConfiguration.Name).To(Equal(old))
+			Expect(annotation(p)).To(Equal(old))
 			Expect(p.Status.Configuration.Name).To(Equal(old))
 		})
 
-		It("keeps a rendered config from when the field names it, even before it is handed out", func() {
+		It("keeps a rendered config from when the annotation names it, even before it is handed out", func() {
 			s.reconciler.RenderedHistory = 0
 			p := s.pool("infra")
-			p.Spec.Paused, p.Spec.PausedConfiguration.Name = new(true), old
+			p.Spec.Paused = new(true)
+			setAnnotation(p, old)
 			s.stalePool = s.pool("infra")
 			Expect(s.Update(ctx(), p)).To(Succeed())
 			s.reconcile("infra")
 			Expect(s.Get(ctx(), client.ObjectKey{Namespace: namespace, Name: old}, &poolv1.MachineConfig{})).To(Succeed())
 		})
 
-		DescribeTable("reports an error in the field, and hands out what it had,", func(name func() string, words ...string) {
+		DescribeTable("reports an error in the annotation, and hands out what it had,", func(name func() string, words ...string) {
 			p := pin(name())
 			Expect(p.Status.Configuration.Name).To(Equal(current))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason,
-				append(words, "spec.pausedConfiguration: MachineConfig "+name(), poolv1.RenderedForLabel+"=infra", "spec.paused to false")...))
-			Expect(p.Spec.PausedConfiguration.Name).To(Equal(name()), "a user set it")
+				append(words, "annotation poolboot.io/paused-configuration: MachineConfig "+name(), poolv1.RenderedForLabel+"=infra", "spec.paused to false")...))
+			Expect(annotation(p)).To(Equal(name()), "a user set it")
 			writes := s.writes
 			s.reconcile("infra")
 			Expect(s.writes).To(Equal(writes))
@@ -145,6 +152,7 @@ var _ = Describe("A paused pool", func() {
 			Expect(pin(old)).To(haveCondition(poolv1.RenderDegradedCondition, no, poolv1.RenderedReason))
 		},
 			Entry("when it does not exist", func() string { return "rendered-infra-0" }, "does not exist"),
+			Entry("when it is not a name", func() string { return "a/../b" }, "does not exist"),
 			Entry("when another pool rendered it", func() string { return s.reconcile("worker").Status.Configuration.Name }, "is not a rendered config of this pool"),
 			Entry("when no pool rendered it", func() string { return "50-infra" }, "is not a rendered config of this pool"),
 		)
@@ -175,7 +183,7 @@ var _ = Describe("A paused pool", func() {
 		s.crash = func(verb string) bool { return verb == "patch status" }
 		_, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.pool("infra"))})
 		Expect(err).To(MatchError(errCrash))
-		Expect(s.pool("infra").Spec.PausedConfiguration.Name).To(Equal(runs))
+		Expect(annotation(s.pool("infra"))).To(Equal(runs))
 		s.crash = func(string) bool { return false }
 		Expect(handsOut()).To(Equal(runs))
 	})
@@ -186,9 +194,9 @@ var _ = Describe("A paused pool", func() {
 		s.pause(true)
 		s.stalePool = s.pool("infra")
 		p := s.pool("infra")
-		p.Spec.PausedConfiguration.Name = old
+		setAnnotation(p, old)
 		Expect(s.Update(ctx(), p)).To(Succeed())
-		Expect(s.reconcile("infra").Spec.PausedConfiguration.Name).To(Equal(old))
+		Expect(annotation(s.reconcile("infra"))).To(Equal(old))
 		s.stalePool = nil
 		Expect(handsOut()).To(Equal(old))
 	})
@@ -309,7 +317,7 @@ var _ = Describe("A paused pool", func() {
 			Expect(p.Status.Configuration).To(BeZero())
 			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "set spec.paused to false"))
 
-			m.Status.PoolRole, m.Status.Configuration.Name = "infra", old
+			m.Status.PoolRole, m.Status.Boot.ServedConfiguration.Name = "infra", old
 			Expect(s.Status().Update(ctx(), m)).To(Succeed())
 			Expect(handsOut()).To(Equal(old))
 		})

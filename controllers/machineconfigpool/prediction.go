@@ -37,7 +37,7 @@ func (s *scope) setPrediction(n counts) {
 		Configuration: target,
 		None:          ptr.To(hosts[update.EffectNone]), Reload: ptr.To(hosts[update.EffectReload]), Restart: ptr.To(hosts[update.EffectRestart]),
 		Reboot: ptr.To(hosts[update.EffectReboot]), Replace: ptr.To(hosts[update.EffectReplace]), Unknown: ptr.To(hosts[unknownEffect]),
-		ReplacedMachines: replaced[:min(maxReplaced, len(replaced))],
+		ReplacedHosts: replaced[:min(maxReplaced, len(replaced))],
 	}
 }
 

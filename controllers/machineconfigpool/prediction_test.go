@@ -27,7 +27,7 @@ var _ = Describe("The prediction of a pool", func() {
 	runs := func(name, configuration string) {
 		GinkgoHelper()
 		c := follower(name, bootstrapv1.UpdateWaitingReason)
-		c.Status.Configuration.Name = configuration
+		c.Status.Boot.ServedConfiguration.Name = configuration
 		Expect(s.Create(ctx(), c)).To(Succeed())
 	}
 	// change renders another config with these MachineConfigs.
@@ -44,7 +44,7 @@ var _ = Describe("The prediction of a pool", func() {
 		GinkgoHelper()
 		p := s.pool("infra")
 		p.Generation++
-		p.Spec.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc", Actions: poolv1.DisruptionActions{action}}}
+		p.Spec.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: "/etc", Actions: poolv1.DisruptionActions{action}}}
 		Expect(s.Update(ctx(), p)).To(Succeed())
 	}
 
@@ -74,7 +74,7 @@ var _ = Describe("The prediction of a pool", func() {
 		}
 		p := change(disk)
 		Expect(p.Status.Prediction.Replace).To(HaveValue(BeEquivalentTo(12)))
-		Expect(p.Status.Prediction.ReplacedMachines).To(And(HaveLen(maxReplaced), HaveExactElements(HavePrefix("m00"), HavePrefix("m01"),
+		Expect(p.Status.Prediction.ReplacedHosts).To(And(HaveLen(maxReplaced), HaveExactElements(HavePrefix("m00"), HavePrefix("m01"),
 			HavePrefix("m02"), HavePrefix("m03"), HavePrefix("m04"), HavePrefix("m05"), HavePrefix("m06"), HavePrefix("m07"), HavePrefix("m08"), HavePrefix("m09"))))
 	})
 

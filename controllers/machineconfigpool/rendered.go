@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,17 +84,18 @@ func (r *Reconciler) createRendered(ctx context.Context, s *scope) (bool, error)
 	return true, nil
 }
 
-// checkPausedConfiguration sets the problem of a paused pool whose spec.pausedConfiguration cannot be handed out: the
+// checkPausedConfiguration sets the problem of a paused pool whose annotation names what cannot be handed out: the
 // rendered config was deleted, or a user named a MachineConfig that the pool did not render. The config that the pool
 // renders now always exists, so it is not read.
 func (r *Reconciler) checkPausedConfiguration(ctx context.Context, s *scope) error {
-	name := s.pool.Spec.PausedConfiguration.Name
+	name := s.pool.Annotations[poolv1.PausedConfigurationAnnotation]
 	if name == "" || s.rendered != nil && s.rendered.Name == name {
 		return nil
 	}
 	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: name}
 	config, err := workload.GetIfExists[poolv1.MachineConfig](ctx, r.Client, key, client.UnsafeDisableDeepCopy)
-	if err == nil && config == nil { // the cache can be stale, as just after clusterctl move
+	isName := len(validation.IsDNS1123Subdomain(name)) == 0 // otherwise the API server cannot be asked for it
+	if err == nil && config == nil && isName {              // the cache can be stale, as just after clusterctl move
 		config, err = workload.GetIfExists[poolv1.MachineConfig](ctx, r.APIReader, key)
 	}
 	cause := ""
@@ -112,8 +114,8 @@ func (r *Reconciler) checkPausedConfiguration(ctx context.Context, s *scope) err
 	s.pausedConfigurationInvalid = true
 	if s.problem == nil {
 		s.problem = &problem{poolv1.PausedConfigurationInvalidReason, fmt.Sprintf(
-			"spec.pausedConfiguration: MachineConfig %s %sset the field to one with the label %s=%s, or set spec.paused to false",
-			name, cause, poolv1.RenderedForLabel, s.pool.Name)}
+			"annotation %s: MachineConfig %s %sset the annotation to one with the label %s=%s, or set spec.paused to false",
+			poolv1.PausedConfigurationAnnotation, name, cause, poolv1.RenderedForLabel, s.pool.Name)}
 	}
 	return nil
 }

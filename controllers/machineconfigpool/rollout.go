@@ -13,7 +13,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
@@ -41,7 +40,8 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 		if c.Status.Update.Stage != "" {
 			return updating
 		}
-	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason:
+	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason,
+		bootstrapv1.ReportNotUnderstoodReason:
 		if !runsDesired(c) {
 			return stopped
 		}
@@ -91,7 +91,7 @@ func (s *scope) pendingReason(n counts) string {
 	isStuck := s.isStuck(n, isBlocked, time.Now())
 	switch {
 	case len(n.updating) > 0:
-		return poolv1.MachinesUpdatingReason
+		return poolv1.HostsUpdatingReason
 	case len(n.stopped) > 0 && (err != nil || len(n.stopped) >= limit || len(n.waiting) == 0):
 		return poolv1.RolloutStoppedReason
 	case isBlocked:
@@ -99,7 +99,7 @@ func (s *scope) pendingReason(n counts) string {
 	case isStuck:
 		return poolv1.RolloutStoppedReason
 	}
-	return poolv1.MachinesPendingReason
+	return poolv1.HostsPendingReason
 }
 
 // stuckPatience is how long no host of a pool with failure domains is updated, while some wait and others could not be
@@ -111,9 +111,9 @@ const stuckPatience = time.Minute
 // also between two hosts of one domain, none is updated. A host that was told to begin has a stage.
 func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	hasBegun := func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" }
-	if s.pool.Spec.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
+	if s.pool.Spec.Updates.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
 		meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition) ||
-		maintenance.HoldOf(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
+		rollout.HoldOfWindow(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
 		s.cache.stuckSince = time.Time{}
 		return false
 	}
@@ -132,8 +132,8 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 // places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
-	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.FailureDomainLabel != ""
-	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || maintenance.HoldOf(p, time.Now()).Why != "" {
+	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.Updates.FailureDomainLabel != ""
+	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || rollout.HoldOfWindow(p, time.Now()).Why != "" {
 		return nil
 	}
 	return n.unavailableNames()
@@ -179,17 +179,17 @@ func (r *Reconciler) reportRollout(before *poolv1.MachineConfigPool, s *scope) {
 		r.Recorder.Eventf(s.pool, nil, kind, reason, "Rollout", format, args...)
 	}
 	if last.StartTime != nil && !last.StartTime.Equal(old.StartTime) {
-		event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d Machines change to %s",
+		event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d hosts change to %s",
 			s.counted.following(), s.counted.total, last.Configuration)
 	}
 	if wasStopped := hasReason(before, poolv1.RolloutStoppedReason); !wasStopped && hasReason(s.pool, poolv1.RolloutStoppedReason) {
-		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d Machines cannot be updated to %s, and %d wait: see the condition %s of the pool",
+		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d hosts cannot be updated to %s, and %d wait: see the condition %s of the pool",
 			len(s.counted.stopped), s.counted.total, last.Configuration, len(s.counted.waiting), poolv1.NodeDegradedCondition)
 	}
 	if last.CompletionTime != nil && !last.CompletionTime.Equal(old.CompletionTime) {
 		duration := last.CompletionTime.Sub(last.StartTime.Time)
 		metrics.RolloutCompleted(duration)
-		event(corev1.EventTypeNormal, poolv1.EventRolloutCompleted, "%d of %d Machines run %s, after %s",
+		event(corev1.EventTypeNormal, poolv1.EventRolloutCompleted, "%d of %d hosts run %s, after %s",
 			s.counted.updated, s.counted.total, last.Configuration, duration.Round(time.Second))
 	}
 }

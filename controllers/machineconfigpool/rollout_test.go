@@ -17,7 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -54,7 +54,7 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
 		setPhase(c, reason)
 		if reason == bootstrapv1.UpdateDoneReason {
-			c.Status.Configuration.Name = s.pool("infra").Status.Configuration.Name
+			c.Status.Boot.ServedConfiguration.Name = s.pool("infra").Status.Configuration.Name
 		}
 		Expect(s.Status().Update(ctx(), c)).To(Succeed())
 		return s.reconcile("infra")
@@ -73,7 +73,7 @@ var _ = Describe("The rollout of a pool", func() {
 		started := p.Status.Rollout.StartTime
 		Expect(started).NotTo(BeNil())
 		Expect(p.Status.Rollout).To(And(HaveField("Configuration", name), HaveField("CompletionTime", BeNil())))
-		Expect(controllertest.Events(s.events)).To(ConsistOf("Normal RolloutStarted 2 of 2 Machines change to " + name))
+		Expect(controllertest.Events(s.events)).To(ConsistOf("Normal RolloutStarted 2 of 2 hosts change to " + name))
 
 		becomes("m1", bootstrapv1.UpdateDoneReason)
 		p = becomes("m2", bootstrapv1.UpdateVerifyingReason)
@@ -81,8 +81,8 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(eventReasons()).To(BeEmpty())
 		p = becomes("m2", bootstrapv1.UpdateDoneReason)
 		Expect(p.Status.Rollout.CompletionTime).NotTo(BeNil())
-		Expect(controllertest.Events(s.events)).To(ConsistOf(HavePrefix("Normal RolloutCompleted 2 of 2 Machines run " + name + ", after ")))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(controllertest.Events(s.events)).To(ConsistOf(HavePrefix("Normal RolloutCompleted 2 of 2 hosts run " + name + ", after ")))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
 
 		writes := s.writes
 		s.reconcile("infra")
@@ -93,10 +93,10 @@ var _ = Describe("The rollout of a pool", func() {
 		becomes("m1", bootstrapv1.UpdateApplyingReason)
 		eventReasons()
 		p := becomes("m1", bootstrapv1.UpdateDegradedReason)
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: Degraded: see the host"))
-		Expect(p.Status.DegradedMachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(controllertest.Events(s.events)).To(ConsistOf("Warning RolloutStopped 1 of 2 Machines cannot be updated to " +
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "m1: Degraded: see the host"))
+		Expect(p.Status.DegradedHostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(controllertest.Events(s.events)).To(ConsistOf("Warning RolloutStopped 1 of 2 hosts cannot be updated to " +
 			p.Status.Configuration.Name + ", and 1 wait: see the condition NodeDegraded of the pool"))
 		s.reconcile("infra")
 		Expect(eventReasons()).To(BeEmpty())
@@ -109,8 +109,8 @@ var _ = Describe("The rollout of a pool", func() {
 
 	It("stops at a host whose agent does not answer", func() {
 		p := becomes("m1", bootstrapv1.AgentNotAnsweringReason)
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: AgentNotAnswering: see the host"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "m1: AgentNotAnswering: see the host"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 	})
 
@@ -120,15 +120,15 @@ var _ = Describe("The rollout of a pool", func() {
 		c.Status.Update.RunningRevision = c.Status.Update.DesiredRevision
 		Expect(s.Status().Update(ctx(), c)).To(Succeed())
 		p := becomes("m1", bootstrapv1.UpdateDegradedReason)
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason, "m1: Degraded: see the host"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "m1: Degraded: see the host"))
 		Expect(eventReasons()).To(BeEmpty())
 	})
 
 	It("is that of a machine's own part, too, and stops if that fails", func() {
 		becomes("m1", bootstrapv1.UpdateDoneReason)
 		p := becomes("m2", bootstrapv1.UpdateDoneReason)
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
 		eventReasons()
 		runs := func(name, revision string) {
 			c := follower(name, "")
@@ -140,18 +140,18 @@ var _ = Describe("The rollout of a pool", func() {
 		runs("m2", "0")
 		becomes("m2", bootstrapv1.UpdateWaitingReason)
 		p = becomes("m1", bootstrapv1.UpdateApplyingReason)
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason, "(m1)"))
-		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(0)))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason, "(m1)"))
+		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(0)))
 		Expect(eventReasons()).To(ConsistOf("RolloutStarted"))
 		p = becomes("m1", bootstrapv1.UpdateDegradedReason)
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 
 		runs("m1", "0") // the same condition is that of a difference, and stops nothing
 		becomes("m2", bootstrapv1.UpdateDoneReason)
 		p = becomes("m1", bootstrapv1.UpdateDegradedReason)
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason))
-		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.MachinesDegradedReason))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason))
+		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason))
 		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
 	})
 
@@ -159,8 +159,8 @@ var _ = Describe("The rollout of a pool", func() {
 		becomes("m1", bootstrapv1.UpdateDoneReason)
 		becomes("m2", bootstrapv1.UpdateDoneReason)
 		p := becomes("m1", bootstrapv1.NoAgentReason)
-		Expect(p.Status.AgentlessMachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllMachinesUpdatedReason, "; 1 of them run no agent"))
+		Expect(p.Status.AgentlessHostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, yes, poolv1.AllHostsUpdatedReason, "; 1 of them run no agent"))
 	})
 
 	It("has not stopped while the limit leaves room for another host", func() {
@@ -168,17 +168,17 @@ var _ = Describe("The rollout of a pool", func() {
 		two := intstr.FromInt32(2)
 		p.Spec.MaxUnavailable = &two
 		Expect(s.Update(ctx(), p)).To(Succeed())
-		Expect(becomes("m1", bootstrapv1.UpdateUnreconcilableReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
-		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+		Expect(becomes("m1", bootstrapv1.UpdateUnreconcilableReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason))
+		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason))
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason))
 	})
 
 	It("has stopped if the only failure domain with a host that could not be updated has none that waits", func() {
 		p := s.pool("infra")
 		two := intstr.FromInt32(2)
-		p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = &two, "example.com/rack"
+		p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = &two, "example.com/rack"
 		Expect(s.Update(ctx(), p)).To(Succeed())
-		Expect(becomes("m1", bootstrapv1.UpdateDegradedReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason), "the next host may be about to begin")
+		Expect(becomes("m1", bootstrapv1.UpdateDegradedReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason), "the next host may be about to begin")
 		key := client.ObjectKeyFromObject(p)
 		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: key})
 		Expect(err).NotTo(HaveOccurred())
@@ -192,14 +192,14 @@ var _ = Describe("The rollout of a pool", func() {
 			c.Status.Update.Stage = stage
 			Expect(s.Status().Update(ctx(), c)).To(Succeed())
 			if stage != "" {
-				Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesPendingReason))
+				Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason))
 			}
 		}
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 Machines cannot be updated (m1)"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
 		s.reconciler.deleteCache(key)
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason), "after a restart")
-		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason))
 	})
 
 	DescribeTable("does not include a host that runs the pool's configuration and follows no pool, because", func(reason string) {
@@ -212,9 +212,9 @@ var _ = Describe("The rollout of a pool", func() {
 		withProblem(c, bootstrapv1.NodeInPoolCondition, reason, "")
 		Expect(s.Status().Update(ctx(), c)).To(Succeed())
 		p := becomes("m2", bootstrapv1.UpdateWaitingReason)
-		Expect(p.Status.UpdatedMachineCount).To(HaveValue(BeEquivalentTo(2)))
-		Expect(p.Status.ReadyMachineCount).To(HaveValue(BeEquivalentTo(1)))
-		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUnavailableReason))
+		Expect(p.Status.UpdatedHostCount).To(HaveValue(BeEquivalentTo(2)))
+		Expect(p.Status.ReadyHostCount).To(HaveValue(BeEquivalentTo(1)))
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUnavailableReason))
 		Expect(eventReasons()).To(BeEmpty())
 	},
 		Entry("its Node has the labels of none", bootstrapv1.NodeOutsidePoolReason),
@@ -225,11 +225,11 @@ var _ = Describe("The rollout of a pool", func() {
 	It("says when the maintenance window opens for which its hosts wait, and looks again then", func() {
 		p := s.pool("infra")
 		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
-		p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		result, err := s.reconciler.Reconcile(ctx(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result.RequeueAfter).To(Equal(maintenance.MaxWait))
+		Expect(result.RequeueAfter).To(Equal(rollout.MaxWait))
 		why := "; the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
 		for _, kind := range []string{poolv1.UpdatedCondition, poolv1.UpdatingCondition} {
 			Expect(meta.FindStatusCondition(s.pool("infra").Status.Conditions, kind).Message).To(HaveSuffix(why))
@@ -241,7 +241,7 @@ var _ = Describe("The rollout of a pool", func() {
 	DescribeTable("names the unavailable hosts that block it", func(label, reason string, dead ...string) {
 		p := s.pool("infra")
 		three := intstr.FromInt32(3)
-		p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = &three, label
+		p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = &three, label
 		Expect(s.Update(ctx(), p)).To(Succeed())
 		for _, name := range dead {
 			c := follower(name, bootstrapv1.UpdateWaitingReason)
@@ -254,11 +254,11 @@ var _ = Describe("The rollout of a pool", func() {
 			expected = haveCondition(poolv1.UpdatingCondition, yes, reason, "while these are unavailable ("+strings.Join(dead, ", ")+"): correct these hosts")
 		}
 		Expect(p).To(expected)
-		Expect(becomes("m1", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+		Expect(becomes("m1", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason))
 	},
 		Entry("in two failure domains, for which maxUnavailable leaves room", "example.com/rack", poolv1.RolloutBlockedReason, "m3", "m4"),
 		Entry("which take all places", "", poolv1.RolloutBlockedReason, "m3", "m4", "m5"),
-		Entry("and none if they leave room for another host", "", poolv1.MachinesPendingReason, "m3", "m4"),
+		Entry("and none if they leave room for another host", "", poolv1.HostsPendingReason, "m3", "m4"),
 	)
 
 	DescribeTable("names a host that blocks it although its Node is Ready", func(reason bootstrapv1.UnavailableReason, what string) {
@@ -268,8 +268,8 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(s.Status().Update(ctx(), c)).To(Succeed())
 		p := s.reconcile("infra")
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutBlockedReason, "while these are unavailable (m1: "+string(reason)+"): "+what))
-		Expect(p.Status.UnavailableMachineCount).To(HaveValue(BeZero()), "its Node is Ready")
-		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.MachinesUpdatingReason))
+		Expect(p.Status.UnavailableHostCount).To(HaveValue(BeZero()), "its Node is Ready")
+		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason))
 		Expect(becomes("m2", bootstrapv1.UpdateDoneReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutBlockedReason), "no other host waits")
 	},
 		Entry("because it is cordoned", bootstrapv1.UnavailableCordoned, "uncordon those"),
@@ -291,7 +291,7 @@ var _ = Describe("The rollout of a pool", func() {
 
 	It("is never Updating while the pool is paused, also while a host completes what it began", func() {
 		s.pause(true)
-		Expect(becomes("m1", bootstrapv1.UpdateRebootingReason)).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.MachinesUpdatingReason))
+		Expect(becomes("m1", bootstrapv1.UpdateRebootingReason)).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.HostsUpdatingReason))
 	})
 
 	It("is counted again when a host begins or ends its update, and not for each of its steps", func() {

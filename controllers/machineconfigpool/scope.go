@@ -12,9 +12,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -39,14 +39,14 @@ type scope struct {
 	// counted is the state of the Machines in the status.
 	counted counts
 	// hold is why the hosts that wait begin no update, if the status says it.
-	hold maintenance.Hold
+	hold rollout.Hold
 	// again is after which time the status can change without an event, or 0.
 	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.
 	rendered *pool.Rendered
-	// pausedConfigurationInvalid is true if spec.pausedConfiguration cannot be handed out.
+	// pausedConfigurationInvalid is true if what the paused pool is to hand out cannot be handed out.
 	pausedConfigurationInvalid bool
-	// problem is why the pool cannot be rendered, or cannot hand out its spec.pausedConfiguration. It is nil if it can.
+	// problem is why the pool cannot be rendered, or cannot hand out what its annotation names. It is nil if it can.
 	problem *problem
 }
 
@@ -85,14 +85,14 @@ func (r *Reconciler) gather(ctx context.Context, p *poolv1.MachineConfigPool) (*
 	machines := &bootstrapv1.PoolbootConfigList{}
 	ofCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}
 	var reader client.Reader = r.Client
-	if p.Spec.IsPaused() && p.Spec.PausedConfiguration.Name == "" { // what it hands out is decided once
+	if p.Spec.IsPaused() && p.Annotations[poolv1.PausedConfigurationAnnotation] == "" { // what it hands out is decided once
 		reader = r.APIReader
 	}
 	if err := reader.List(ctx, machines, namespace, ofCluster, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("PoolbootConfigs of Cluster %s: %w", key, err)
 	}
 	s.unrecorded = slices.ContainsFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool {
-		return record.HasJoined(&c) && c.Status.Configuration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
+		return record.HasJoined(&c) && c.Status.Boot.ServedConfiguration.Name == "" && (c.Status.PoolRole == "" || c.Status.PoolRole == p.Spec.PoolRole)
 	})
 	s.machines = slices.DeleteFunc(machines.Items, func(c bootstrapv1.PoolbootConfig) bool { return c.Status.PoolRole != p.Spec.PoolRole })
 	return s, nil

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // setStatus computes the whole status.
@@ -22,16 +22,26 @@ func (s *scope) setStatus() {
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
 	s.setCapacity(n, time.Now())
-	n.notReplaced = status.CapacityMachineCount - n.joined
+	n.notReplaced = status.CapacityHostCount - n.joined
 	s.counted = n
-	status.MachineCount, status.UpdatedMachineCount, status.ReadyMachineCount = &n.total, &n.updated, &n.ready
-	status.UnavailableMachineCount = ptr.To(int32(n.unavailable()))
-	status.DegradedMachineCount = ptr.To(int32(len(n.degraded)))
-	status.AgentlessMachineCount = &n.agentless
+	status.HostCount, status.UpdatedHostCount, status.ReadyHostCount = &n.total, &n.updated, &n.ready
+	status.UnavailableHostCount = ptr.To(int32(n.unavailable()))
+	status.DegradedHostCount = ptr.To(int32(len(n.degraded)))
+	status.AgentlessHostCount = &n.agentless
 	s.setRollout(n, metav1.Now())
 	s.setPrediction(n)
 	s.setUpdated(n)
 	s.setDegraded(n)
+	s.setReady()
+}
+
+// setReady sets Ready from the other conditions: what is wrong comes before what takes time.
+func (s *scope) setReady() {
+	of := meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.DegradedCondition)
+	if of.Status == metav1.ConditionFalse {
+		of = meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdatedCondition)
+	}
+	s.setCondition(poolv1.ReadyCondition, of.Type == poolv1.UpdatedCondition && of.Status == metav1.ConditionTrue, of.Reason, of.Message)
 }
 
 // setUpdated sets Updated and Updating. As in OpenShift, a paused pool is never Updating, and a pool is not Updated
@@ -57,15 +67,15 @@ func (s *scope) setUpdated(n counts) {
 			message = n.blockedMessage() + message
 		}
 		if len(n.waiting) > 0 && !paused {
-			if s.hold = maintenance.HoldOf(s.pool, time.Now()); s.hold.Why != "" {
+			if s.hold = rollout.HoldOfWindow(s.pool, time.Now()); s.hold.Why != "" {
 				message += "; " + s.hold.Why
 			}
 		}
 		set(false, !paused, reason, message)
 	case n.ready < n.total:
-		set(false, !paused, poolv1.MachinesUnavailableReason, n.pendingMessage())
+		set(false, !paused, poolv1.HostsUnavailableReason, n.pendingMessage())
 	default:
-		set(true, false, poolv1.AllMachinesUpdatedReason, fmt.Sprintf("%d of %d Machines run %s", n.updated, n.total, target)+n.agentlessMessage()+n.freeMessage())
+		set(true, false, poolv1.AllHostsUpdatedReason, fmt.Sprintf("%d of %d hosts run %s", n.updated, n.total, target)+n.agentlessMessage()+n.freeMessage())
 	}
 }
 
@@ -79,16 +89,16 @@ func (s *scope) setDegraded(n counts) {
 		s.setCondition(poolv1.RenderDegradedCondition, true, reason, s.problem.message)
 	}
 	if len(n.degraded) == 0 {
-		s.setCondition(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no Machine of the pool needs a user to act")
+		s.setCondition(poolv1.NodeDegradedCondition, false, poolv1.AsExpectedReason, "no host of the pool needs a user to act")
 	} else {
-		message := fmt.Sprintf("%d of %d Machines need a user to act: %s", len(n.degraded), n.total, joinNames(n.degraded))
+		message := fmt.Sprintf("%d of %d hosts need a user to act: %s", len(n.degraded), n.total, joinNames(n.degraded))
 		if messages = append(messages, message); s.problem == nil {
-			reason = poolv1.MachinesDegradedReason
+			reason = poolv1.HostsDegradedReason
 		}
-		s.setCondition(poolv1.NodeDegradedCondition, true, poolv1.MachinesDegradedReason, message)
+		s.setCondition(poolv1.NodeDegradedCondition, true, poolv1.HostsDegradedReason, message)
 	}
 	if len(messages) == 0 {
-		messages = []string{"the pool is rendered, and none of its Machines needs a user to act"}
+		messages = []string{"the pool is rendered, and none of its hosts needs a user to act"}
 	}
 	s.setCondition(poolv1.DegradedCondition, reason != poolv1.AsExpectedReason, reason, strings.Join(messages, "; "))
 }
@@ -97,7 +107,7 @@ func (s *scope) renderedMessage() string {
 	var kubelets string
 	switch {
 	case len(s.rendered.Kubelets) > 0:
-		kubelets = " and spec.kubeletConfiguration of " + strings.Join(s.rendered.Kubelets, " and ")
+		kubelets = " and spec.kubelet.configuration of " + strings.Join(s.rendered.Kubelets, " and ")
 	case len(s.rendered.Source) == 0 && s.pool.Spec.MachineConfigSelector == nil:
 		return s.rendered.Name + " is empty, because the pool selects no MachineConfig: set spec.machineConfigSelector"
 	case len(s.rendered.Source) == 0:

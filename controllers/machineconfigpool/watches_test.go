@@ -113,7 +113,7 @@ var _ = Describe("Watches", func() {
 		},
 		Entry("a boot request", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.CredentialID = "abcdef" }, false),
 		Entry("a move to another pool", func(c *bootstrapv1.PoolbootConfig) { c.Status.PoolRole = "worker" }, true),
-		Entry("a boot", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration.Name = "rendered-infra-1" }, true),
+		Entry("a boot", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedConfiguration.Name = "rendered-infra-1" }, true),
 		Entry("a Node that is Ready", func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Conditions = machine("m1", "", "", true).Status.Conditions
 		}, true),

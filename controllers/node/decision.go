@@ -18,10 +18,10 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 )
 
 // facts are the input of a decision.
@@ -86,13 +86,13 @@ func decideNode(f facts) *decision {
 			"pre-registered Node %s does not exist: Poolboot creates the Node again as long as its host can join", recorded.Name)
 	case f.node == nil:
 		return notInPool(bootstrapv1.NodeMissingReason,
-			"Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, remedy.Remove(f.config))
+			"Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, outlook.HowToRemove(f.config))
 	case !recorded.IsDefined() && !registeredWithoutRecord(f) &&
 		(!record.IsNodeOf(f.node, f.config) || isFromPreviousInstall(f.node, f.config) || isBeingPrepared(f)):
 		return &decision{}
 	}
 	if why := otherOwner(f); why != "" {
-		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s does not belong to %s: %s", f.node.Name, remedy.OwnerOf(f.config), why)
+		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s does not belong to %s: %s", f.node.Name, outlook.OwnerOf(f.config), why)
 	}
 	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
 	node := f.node.DeepCopy()
@@ -181,7 +181,7 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", node.Name, err)
 	}
 	registration.AddLabels(node, declared)
-	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
+	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, role)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
 	if p.Status.Configuration.IsDefined() {
@@ -192,11 +192,11 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 		return problem
 	} else if newRole != role {
 		return notInPool(bootstrapv1.NodeOutsidePoolReason,
-			"the labels that pool %q declares put Node %s in pool %q: correct its nodeLabels", role, node.Name, newRole)
+			"the labels that pool %q declares put Node %s in pool %q: correct its spec.node.labels", role, node.Name, newRole)
 	}
 
 	d := &decision{node: node, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}}
-	if f.config.Status.Configuration.Name == "" {
+	if f.config.Status.Boot.ServedConfiguration.Name == "" {
 		d.record.configuration = bootedWith(node)
 	}
 	if !record.HasNode(f.config) {
@@ -238,18 +238,18 @@ func restore(node *corev1.Node, f facts) error {
 	}
 	registration.AddLabels(node, declared)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, p.Spec.PoolRole)
-	registration.AddLabels(node, f.config.Spec.NodeLabels)
+	registration.AddLabels(node, f.config.Spec.Node.Labels)
 	registration.AddLabels(node, f.config.Status.DerivedNodeLabels)
 	if ref := f.config.Status.HostRef; ref.IsDefined() {
 		registration.AddLabels(node, map[string]string{poolv1.NodeMetal3UUIDLabel: ref.UID})
 	}
 	// Metal3's remediation can have restored the list of applied taints from the earlier Node. So the taints are added
 	// even if they are in that list.
-	registration.AddTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
-	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.NodeTaints))
-	registration.AddTaints(node, nodev1.CoreTaints(f.config.Spec.NodeTaints))
+	registration.AddTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	registration.AddTaints(node, nodev1.CoreTaints(f.config.Spec.Node.Taints))
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
-	if booted := f.config.Status.Configuration.Name; booted != "" && node.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
+	if booted := f.config.Status.Boot.ServedConfiguration.Name; booted != "" && node.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, booted)
 	}
 	return nil
@@ -258,7 +258,7 @@ func restore(node *corev1.Node, f facts) error {
 // removeOutdatedLabels removes labels that a kubelet sets when it registers, because they are in its flags since its
 // host booted into an earlier pool, where the recorded pool has other values. No user has set them on this Node.
 func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts) {
-	booted := pool.OfRendered(f.pools, f.config.Status.Configuration.Name)
+	booted := pool.OfRendered(f.pools, f.config.Status.Boot.ServedConfiguration.Name)
 	if booted == nil || booted.Spec.PoolRole == f.config.Status.PoolRole {
 		return
 	}
@@ -268,7 +268,7 @@ func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts
 	}
 	for key, value := range flags {
 		desired, isDeclared := declared[key]
-		_, ofConfig := f.config.Spec.NodeLabels[key]
+		_, ofConfig := f.config.Spec.Node.Labels[key]
 		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API keeps it on the Node
 		if isDeclared && desired == value || ofConfig || ofMachine || !registration.InKubeletFlags(key) {
 			continue
@@ -354,9 +354,9 @@ func bootedWith(node *corev1.Node) string {
 
 // derivedLabels returns the labels of a Node for which a pool or the PoolbootConfig has a rule.
 func derivedLabels(node *corev1.Node, f facts) map[string]string {
-	rules := slices.Clone(f.config.Spec.NodeLabelRules)
+	rules := slices.Clone(f.config.Spec.Node.LabelRules)
 	for i := range f.pools {
-		rules = append(rules, f.pools[i].Spec.NodeLabelRules...)
+		rules = append(rules, f.pools[i].Spec.Node.LabelRules...)
 	}
 	derived := map[string]string{}
 	for _, rule := range rules {

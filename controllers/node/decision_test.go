@@ -34,7 +34,7 @@ var (
 func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 	return poolv1.MachineConfigPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role, UID: types.UID(role), Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "first-uid"}},
-		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role, NodeLabels: labels},
+		Spec:       poolv1.MachineConfigPoolSpec{ClusterName: clusterName, PoolRole: role, Node: nodev1.NodeSettings{Labels: labels}},
 		Status:     poolv1.MachineConfigPoolStatus{Configuration: poolv1.PoolConfiguration{Name: "rendered-" + role + "-1"}},
 	}
 }
@@ -42,7 +42,7 @@ func newPool(role string, labels map[string]string) poolv1.MachineConfigPool {
 // pools returns the pools of the tests: worker, infra with its own label and taint, and edge.
 func pools() []poolv1.MachineConfigPool {
 	infra := newPool("infra", map[string]string{"example.com/tier": "infra"})
-	infra.Spec.NodeTaints = declared(infraTaint)
+	infra.Spec.Node.Taints = declared(infraTaint)
 	return []poolv1.MachineConfigPool{newPool("worker", nil), infra, newPool("edge", nil)}
 }
 
@@ -62,13 +62,12 @@ func newConfig() *bootstrapv1.PoolbootConfig {
 			Annotations:     map[string]string{bootstrapv1.TokenHashAnnotation: "abc"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: "machine-uid"}},
 		},
-		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{NodeLabels: map[string]string{"example.com/rack": "r1"}}},
+		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Node: nodev1.NodeSettings{Labels: map[string]string{"example.com/rack": "r1"}}}},
 		Status: bootstrapv1.PoolbootConfigStatus{
-			PoolRole:      "infra",
-			Configuration: bootstrapv1.ConfigurationReference{Name: "rendered-infra-0"},
-			HostRef:       bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
-			NodeRef:       bootstrapv1.NodeReference{Name: name, UID: oldUID},
-			Boot:          bootstrapv1.BootStatus{CredentialID: "abcdef"},
+			PoolRole: "infra",
+			HostRef:  bootstrapv1.HostReference{Name: "host-3", Namespace: namespace, UID: "host-uid"},
+			NodeRef:  bootstrapv1.NodeReference{Name: name, UID: oldUID},
+			Boot:     bootstrapv1.BootStatus{CredentialID: "abcdef", ServedConfiguration: bootstrapv1.ConfigurationReference{Name: "rendered-infra-0"}},
 		},
 	}
 }
@@ -145,7 +144,7 @@ var _ = Describe("The decision about a Node", func() {
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: bootstrapv1.WaitingForHostReason})
 	}
 	beingPrepared := func(config *bootstrapv1.PoolbootConfig) {
-		config.Status.Boot = bootstrapv1.BootStatus{RequestedTime: &metav1.MicroTime{Time: time.Now()}}
+		config.Status.Boot, config.Status.Requests.RequestedTime = bootstrapv1.BootStatus{}, &metav1.MicroTime{Time: time.Now()}
 	}
 	annotated := func(owner string) func(*corev1.Node) {
 		return func(node *corev1.Node) { node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: owner} }
@@ -193,7 +192,7 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(decide(situation(noNode, revoked)).condition.Message).To(And(ContainSubstring("restart the kubelet"), ContainSubstring("delete Machine")))
 		enrolled := func(f *facts) {
 			f.machine, f.config.OwnerReferences = nil, nil
-			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			f.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		}
 		Expect(decide(situation(noNode, revoked, enrolled)).condition.Message).To(And(ContainSubstring("delete PoolbootConfig"), Not(ContainSubstring("Machine"))))
 		Expect(decide(situation(noNode)).condition.Message).To(And(ContainSubstring("creates the Node again"), Not(ContainSubstring("restart"))))
@@ -304,8 +303,8 @@ var _ = Describe("The decision about a Node", func() {
 
 	It("removes, once, the labels of the pool that the host booted into if the flags of a kubelet that registered again set them", func() {
 		moved := []any{revoked, bare, ready, func(f *facts) {
-			f.config.Status.Configuration.Name = "rendered-edge-0"
-			f.pools[2].Spec.NodeLabels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
+			f.config.Status.Boot.ServedConfiguration.Name = "rendered-edge-0"
+			f.pools[2].Spec.Node.Labels = map[string]string{"example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 			f.node.Labels = map[string]string{poolv1.NodePoolLabel: "edge", "example.com/tier": "edge", "example.com/disks": "", "example.com/rack": "r1"}
 		}}
 		Expect(decide(situation(moved...)).node.Labels).To(Equal(map[string]string{
@@ -351,7 +350,7 @@ var _ = Describe("The decision about a Node", func() {
 
 	It("adds no label that would put the Node in another pool", func() {
 		d := decide(situation(ready, labeled(role("infra")), func(f *facts) {
-			f.pools[1].Spec.NodeLabels = role("edge")
+			f.pools[1].Spec.Node.Labels = role("edge")
 		}))
 		Expect(d.condition.Reason).To(Equal(bootstrapv1.PoolConflictReason))
 		Expect(d.node).To(BeNil())
@@ -366,7 +365,7 @@ var _ = Describe("The decision about a Node", func() {
 
 	It("restores a lost record from the Node", func() {
 		lost := func(config *bootstrapv1.PoolbootConfig) {
-			config.Status.PoolRole, config.Status.Configuration.Name = "worker", ""
+			config.Status.PoolRole, config.Status.Boot.ServedConfiguration.Name = "worker", ""
 		}
 		d := decide(situation(ready, noRecord, lost))
 		Expect(d.record).To(Equal(&nodeRecord{pool: "infra", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}, configuration: "rendered-infra-0", derived: map[string]string{}}))
@@ -376,8 +375,8 @@ var _ = Describe("The decision about a Node", func() {
 
 	It("restores derived labels, which are in the flags of the kubelet, from the Node", func() {
 		rules := func(f *facts) {
-			f.pools[1].Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack"}, {Key: "example.com/cpu"}}
-			f.config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site"}}
+			f.pools[1].Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack"}, {Key: "example.com/cpu"}}
+			f.config.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site"}}
 		}
 		labels := labeled(map[string]string{"example.com/rack": "r7", "example.com/site": "ber", "example.com/mine": "1", poolv1.NodeRoleLabelPrefix + "infra": ""})
 		Expect(decide(situation(ready, noRecord, rules, labels)).record.derived).To(Equal(map[string]string{"example.com/rack": "r7", "example.com/site": "ber"}))

@@ -12,7 +12,7 @@ import (
 var _ = Describe("What a pool declares for an existing Node", func() {
 	quiet := corev1.Taint{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}
 	declares := func(labels map[string]string, taints ...corev1.Taint) func(*facts) {
-		return func(f *facts) { f.pools[1].Spec.NodeLabels, f.pools[1].Spec.NodeTaints = labels, declared(taints...) }
+		return func(f *facts) { f.pools[1].Spec.Node.Labels, f.pools[1].Spec.Node.Taints = labels, declared(taints...) }
 	}
 	joined := func(changes ...any) facts {
 		f := situation(append([]any{ready, revoked, func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{infraTaint} }}, changes...)...)
@@ -102,7 +102,7 @@ var _ = Describe("What a pool declares for an existing Node", func() {
 			other.Value = "other"
 			Expect(next(joined(declares(nil, other), func(n *corev1.Node) { n.Spec.Taints = nil })).Spec.Taints).To(ConsistOf(other))
 
-			moves := joined(labeled(role("edge")), func(f *facts) { f.pools[2].Spec.NodeTaints = declared(quiet) })
+			moves := joined(labeled(role("edge")), func(f *facts) { f.pools[2].Spec.Node.Taints = declared(quiet) })
 			Expect(next(moves).Spec.Taints).To(ConsistOf(infraTaint, quiet))
 		})
 
@@ -113,7 +113,7 @@ var _ = Describe("What a pool declares for an existing Node", func() {
 
 	It("is not added to the Node of another pool", func() {
 		node := next(joined(func(f *facts) {
-			f.pools[2].Spec.NodeLabels, f.pools[2].Spec.NodeTaints = map[string]string{"example.com/edge": ""}, declared(quiet)
+			f.pools[2].Spec.Node.Labels, f.pools[2].Spec.Node.Taints = map[string]string{"example.com/edge": ""}, declared(quiet)
 		}))
 		Expect(node.Labels).NotTo(HaveKey("example.com/edge"))
 		Expect(node.Spec.Taints).To(ConsistOf(infraTaint))

@@ -172,7 +172,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, d *dec
 	}
 	if d.record != nil {
 		recorded.PoolRole, recorded.NodeRef = d.record.pool, d.record.node
-		recorded.Configuration.Name = cmp.Or(d.record.configuration, recorded.Configuration.Name)
+		recorded.Boot.ServedConfiguration.Name = cmp.Or(d.record.configuration, recorded.Boot.ServedConfiguration.Name)
 		if len(d.record.derived) > 0 && recorded.DerivedNodeLabels == nil {
 			recorded.DerivedNodeLabels = d.record.derived
 		}
@@ -187,7 +187,7 @@ func (r *Reconciler) apply(ctx context.Context, w client.Client, f facts, d *dec
 		conditions.Set(f.config, *d.condition)
 	}
 	if record.IsPrepared(f.config) && record.HasNode(f.config) { // its pool can have changed
-		conditions.Set(f.config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Configuration.Name))
+		conditions.Set(f.config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Boot.ServedConfiguration.Name))
 	}
 	if err := status.Node.Patch(ctx, r.Client, before, f.config); err != nil {
 		return err

@@ -52,7 +52,7 @@ var _ = Describe("An obstacle to the creation of a data Secret", func() {
 			w.config.Status.NodeRef = bootstrapv1.NodeReference{Name: machineName}
 		}, ""),
 		Entry("a host that enrolled as the API server", func(w *world) {
-			w.machine, w.config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			w.machine, w.config.Spec.Host = nil, bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "kubernetes.default.svc", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		}, bootstrapv1.NodeNameReservedReason),
 		Entry("no control plane", func(w *world) { w.cluster.Status.Conditions = nil }, bootstrapv1.WaitingForControlPlaneReason),
 	)

@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -197,8 +196,8 @@ func (r *Reconciler) newPointer(s *scope, role, id string) (ignition.Pointer, er
 	if err != nil {
 		return ignition.Pointer{}, fmt.Errorf("CA of the config server: %w", err)
 	}
-	address := hostaccess.Address{Role: role, NamespacedName: client.ObjectKeyFromObject(s.config), PointerID: id}
-	return ignition.Pointer{URL: address.URL(r.ServerURL), Token: hostaccess.NewToken(), CA: ca}, nil
+	address := access.Address{Role: role, NamespacedName: client.ObjectKeyFromObject(s.config), PointerID: id}
+	return ignition.Pointer{URL: address.URL(r.ServerURL), Token: access.NewToken(), CA: ca}, nil
 }
 
 // adopt records what the data Secret contains.
@@ -248,7 +247,7 @@ func recordDataSecret(config *bootstrapv1.PoolbootConfig, name string) {
 // restoreSecret returns the remedy for a data Secret that is missing or was changed.
 func restoreSecret(config *bootstrapv1.PoolbootConfig) string {
 	if !record.IsMachineless(config) {
-		return "restore it, or " + remedy.Replace(config)
+		return "restore it, or " + outlook.HowToReplace(config)
 	}
 	return fmt.Sprintf("restore it, or delete PoolbootConfig %s: the next PoolbootConfig of the host gets another Secret", config.Name)
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
@@ -94,7 +94,7 @@ var _ = Describe("The data Secret after a move, a restore or a deletion", func()
 				if before {
 					return
 				}
-				value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
+				value, err := ignition.Pointer{URL: pointerURL, Token: access.NewToken()}.Marshal()
 				Expect(err).NotTo(HaveOccurred())
 				secret.Data[bootstrapv1.DataSecretValueKey] = value
 			})
@@ -118,7 +118,7 @@ var _ = Describe("The data Secret after a move, a restore or a deletion", func()
 			HaveField("Reason", reason), HaveField("Message", ContainSubstring(why))))
 	},
 		Entry("annotations without the token", bootstrapv1.DataSecretFailedReason, "not the recorded one", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
-			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
+			value, err := ignition.Pointer{URL: pointerURL, Token: access.NewToken()}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
 			secret.Data[bootstrapv1.DataSecretValueKey] = value
 		}),
@@ -127,15 +127,15 @@ var _ = Describe("The data Secret after a move, a restore or a deletion", func()
 		}),
 		Entry("another config's annotations and Secret", bootstrapv1.DataSecretFailedReason, "that of PoolbootConfig elsewhere/infra-x7k", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			token := pointerIn(secret).Token
-			of := hostaccess.Address{Role: "infra", NamespacedName: client.ObjectKey{Namespace: "elsewhere", Name: machineName}, PointerID: "machine-uid"}
-			maps.Copy(c.Annotations, hostaccess.Config(of.NamespacedName, "its-uid").Annotations(token))
+			of := access.Address{Role: "infra", NamespacedName: client.ObjectKey{Namespace: "elsewhere", Name: machineName}, PointerID: "machine-uid"}
+			maps.Copy(c.Annotations, access.Config(of.NamespacedName, "its-uid").Annotations(token))
 			value, err := ignition.Pointer{URL: of.URL(serverURL), Token: token}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
 			secret.Data[bootstrapv1.DataSecretValueKey] = value
 		}),
 		Entry("another config's annotations and token", bootstrapv1.DataSecretFailedReason, "not the recorded one", func(c *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			of := client.ObjectKey{Namespace: "elsewhere", Name: machineName}
-			maps.Copy(c.Annotations, hostaccess.Config(of, "its-uid").Annotations(pointerIn(secret).Token))
+			maps.Copy(c.Annotations, access.Config(of, "its-uid").Annotations(pointerIn(secret).Token))
 		}),
 		Entry("a Secret that belongs to another config", bootstrapv1.DataSecretNotOwnedReason, "not controlled", func(_ *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
 			secret.OwnerReferences[0].Name, secret.OwnerReferences[0].UID = "another", "another-uid"
@@ -208,7 +208,7 @@ var _ = Describe("The data Secret after a move, a restore or a deletion", func()
 			s := newUsualSite()
 			secret := s.secretAfter(ctx)
 			lose(s)
-			value, err := ignition.Pointer{URL: pointerURL, Token: hostaccess.NewToken()}.Marshal()
+			value, err := ignition.Pointer{URL: pointerURL, Token: access.NewToken()}.Marshal()
 			Expect(err).NotTo(HaveOccurred())
 			secret.ResourceVersion, secret.Data[bootstrapv1.DataSecretValueKey] = "", value
 			Expect(s.Create(ctx, secret)).To(Succeed())

@@ -20,7 +20,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 func newNode(owner string, ready corev1.ConditionStatus) *corev1.Node {
@@ -175,7 +175,7 @@ var _ = Describe("Deleting a PoolbootConfig", func() {
 			config.Annotations = map[string]string{bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		}))
 		running := newNode(key.String(), corev1.ConditionTrue)
-		hoststate.Cordon(running)
+		rollout.Cordon(running)
 		running.Annotations[agentv1.DrainedAnnotation] = "revision"
 		Expect(s.workload.Create(ctx, running)).To(Succeed())
 		s.Writes = 0

@@ -24,7 +24,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -208,7 +208,7 @@ func deleted(since time.Duration) func(*bootstrapv1.PoolbootConfig) {
 
 // haveToken matches the annotations of a config whose token is recorded and bound to it.
 func haveToken(config *bootstrapv1.PoolbootConfig, token string) OmegaMatcher {
-	return And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hostaccess.Config(key, config.UID).Hash(token)),
+	return And(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, access.Config(key, config.UID).Hash(token)),
 		HaveKeyWithValue(bootstrapv1.TokenUIDAnnotation, string(config.UID)))
 }
 

@@ -23,7 +23,7 @@ func withoutMachine(config *bootstrapv1.PoolbootConfig) {
 // enrolledHost turns a config into that of a host that enrolled.
 func enrolledHost(config *bootstrapv1.PoolbootConfig) {
 	withoutMachine(config)
-	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+	config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 	config.Annotations = map[string]string{bootstrapv1.TokenHashAnnotation: "of the token"}
 }
 

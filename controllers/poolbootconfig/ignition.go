@@ -18,7 +18,7 @@ import (
 // setIgnitionSucceeded sets the condition IgnitionSucceeded from the failure that the host reported. Without a reported
 // failure, there is no condition.
 func setIgnitionSucceeded(config *bootstrapv1.PoolbootConfig) {
-	failure := config.Status.Boot.IgnitionFailure
+	failure := config.Status.Requests.IgnitionFailure
 	succeeded := metav1.Condition{Type: bootstrapv1.IgnitionSucceededCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.IgnitionSucceededReason}
 	switch {
 	case failure.Stage == "":
@@ -45,7 +45,7 @@ func ignitionFailed(failure bootstrapv1.IgnitionFailure) string {
 	if line := failure.Log[strings.LastIndex(failure.Log, "\n")+1:]; line != "" {
 		last = fmt.Sprintf(" (%s)", excerpt.Of(line, maxLogLine))
 	}
-	return fmt.Sprintf("the host reports that Ignition failed in its stage %s%s: see status.boot.ignitionFailure.log, correct the "+
+	return fmt.Sprintf("the host reports that Ignition failed in its stage %s%s: see status.requests.ignitionFailure.log, correct the "+
 		"MachineConfigs of the pool, extraConfig or the host, and boot the host again", failure.Stage, last)
 }
 

@@ -24,13 +24,13 @@ var _ = Describe("A first boot in which Ignition fails", func() {
 	at := func(after time.Duration) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(now.Add(after))) }
 	newFailed := func(change func(*bootstrapv1.PoolbootConfig)) *site {
 		return newSite(newCluster(), newMachine(nil), newPool("worker"), newConfig(func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.IgnitionFailure = failed
+			c.Status.Requests.IgnitionFailure = failed
 			change(c)
 		}))
 	}
 
 	It("is a condition, an event once, and makes the PoolbootConfig not Ready", func(ctx SpecContext) {
-		s := newFailed(func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = at(-time.Minute) })
+		s := newFailed(func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.ServedTime = at(-time.Minute) })
 		config := s.settle(ctx)
 		condition := conditions.Get(config, bootstrapv1.IgnitionSucceededCondition)
 		Expect(condition).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.IgnitionFailedReason),
@@ -47,9 +47,9 @@ var _ = Describe("A first boot in which Ignition fails", func() {
 			Expect(conditions.Get(config, bootstrapv1.IgnitionSucceededCondition)).To(And(HaveField("Status", status), HaveField("Reason", reason)))
 			Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 		},
-		Entry("when the host is served its configuration again", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedTime = at(time.Second) },
+		Entry("when the host is served its configuration again", func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.ServedTime = at(time.Second) },
 			metav1.ConditionUnknown, bootstrapv1.IgnitionRetriedReason),
-		Entry("when the host requests its configuration again", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.RequestedTime = at(time.Second) },
+		Entry("when the host requests its configuration again", func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.RequestedTime = at(time.Second) },
 			metav1.ConditionUnknown, bootstrapv1.IgnitionRetriedReason),
 		Entry("when the host has joined", func(c *bootstrapv1.PoolbootConfig) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, bootstrapv1.TokenStateAnnotation, string(bootstrapv1.TokenStateRevoked))
@@ -58,17 +58,17 @@ var _ = Describe("A first boot in which Ignition fails", func() {
 
 	It("has an event that the API server accepts, however long the last line of the log is", func(ctx SpecContext) {
 		s := newFailed(func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.IgnitionFailure.Log = "first\n" + strings.Repeat("ü", 2000)
+			c.Status.Requests.IgnitionFailure.Log = "first\n" + strings.Repeat("ü", 2000)
 		})
 		config := s.settle(ctx)
-		Expect(s.newEvents()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.IgnitionFailedReason), ContainSubstring("status.boot.ignitionFailure.log"))))
+		Expect(s.newEvents()).To(ConsistOf(And(HavePrefix("Warning "+bootstrapv1.IgnitionFailedReason), ContainSubstring("status.requests.ignitionFailure.log"))))
 		message := conditions.GetMessage(config, bootstrapv1.IgnitionSucceededCondition)
 		Expect(len(message)).To(BeNumerically("<=", maxEventNote))
 		Expect(utf8.ValidString(message)).To(BeTrue())
 	})
 
 	It("is not reported without a failure", func(ctx SpecContext) {
-		config := newFailed(func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{} }).settle(ctx)
+		config := newFailed(func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{} }).settle(ctx)
 		Expect(conditions.Has(config, bootstrapv1.IgnitionSucceededCondition)).To(BeFalse())
 	})
 })

@@ -136,7 +136,7 @@ func (r *Reconciler) readInline(ctx context.Context, s *scope) (*corev1.Secret, 
 // recordInline records what the annotations of an inline data Secret contain. It records the join credential only if
 // the host has not joined and no credential is recorded yet.
 func recordInline(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) {
-	config.Status.Configuration.Name = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
+	config.Status.Boot.ServedConfiguration.Name = secret.Annotations[bootstrapv1.OverlayConfigurationAnnotation]
 	if record.HasJoined(config) || record.HasCredential(config) {
 		return
 	}

@@ -83,7 +83,7 @@ var _ = Describe("An inline data Secret", func() {
 		config := s.settle(ctx)
 		Expect(conditions.IsTrue(config, clusterv1.ReadyCondition)).To(BeTrue())
 		Expect(filesIn(s.secret(ctx))).To(ContainElements("/etc/worker", "/etc/poolboot/kubelet.env", "/etc/kubernetes/bootstrap-kubelet.conf"))
-		Expect(config.Status.Configuration.Name).To(Equal(rendered.Name))
+		Expect(config.Status.Boot.ServedConfiguration.Name).To(Equal(rendered.Name))
 		Expect(config.Status.Boot.CredentialID).NotTo(BeEmpty())
 		Expect(config.Status.Boot.CredentialExpirationTime.Time).To(BeTemporally("~", time.Now().Add(15*time.Minute), time.Minute))
 		Expect(s.tokens(ctx)).To(ConsistOf(config.Status.Boot.CredentialID))
@@ -145,7 +145,7 @@ var _ = Describe("An inline data Secret", func() {
 		Expect(s.Status().Update(ctx, lost)).To(Succeed())
 		after := s.settle(ctx)
 		Expect(after.Status.Boot.CredentialID).To(Equal(before.Status.Boot.CredentialID))
-		Expect(after.Status.Configuration.Name).To(Equal(rendered.Name))
+		Expect(after.Status.Boot.ServedConfiguration.Name).To(Equal(rendered.Name))
 		Expect(s.tokens(ctx)).To(HaveLen(1))
 	})
 
@@ -193,7 +193,7 @@ var _ = Describe("An inline data Secret", func() {
 			Expect(s.newEvents()).To(ContainElement(ContainSubstring(reason)))
 		},
 		Entry("labels that contradict the pool's", bootstrapv1.LabelConflictReason, func(config *bootstrapv1.PoolbootConfig) {
-			config.Spec.NodeLabels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}
+			config.Spec.Node.Labels = map[string]string{poolv1.NodeRoleLabelPrefix + "worker": "no"}
 		}),
 		Entry("an extraConfig that is not Ignition", bootstrapv1.ExtraConfigInvalidReason, func(config *bootstrapv1.PoolbootConfig) {
 			config.Spec.ExtraConfig = &bootstrapv1.ExtraConfig{Config: &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"9.9.9"}}`)}}

@@ -14,8 +14,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -74,11 +74,11 @@ func rotatedRole(config *bootstrapv1.PoolbootConfig, before string) string {
 func notRotatable(config *bootstrapv1.PoolbootConfig) string {
 	switch {
 	case record.IsEnrolled(config):
-		return "the host enrolled with a token: " + remedy.Rotate(config)
+		return "the host enrolled with a token: " + outlook.HowToRotate(config)
 	case config.Spec.IsInline():
-		return "an inline data Secret has no token: to revoke its join credential, " + remedy.Replace(config)
+		return "an inline data Secret has no token: to revoke its join credential, " + outlook.HowToReplace(config)
 	case record.HasJoined(config):
-		return "the token was revoked when the Node was Ready: to boot the host again, " + remedy.Replace(config)
+		return "the token was revoked when the Node was Ready: to boot the host again, " + outlook.HowToReplace(config)
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
@@ -155,7 +155,7 @@ var _ = Describe("A token whose rotation a user requests", func() {
 	It("does not overwrite a change by another writer of its Secret", func(ctx SpecContext) {
 		s, old := newSiteWithToken(ctx)
 		annotate(ctx, s, wanted)
-		restored := hostaccess.NewToken()
+		restored := access.NewToken()
 		s.CrashesAt = func(o client.Object) bool {
 			if _, ok := o.(*corev1.Secret); ok {
 				s.CrashesAt = nil

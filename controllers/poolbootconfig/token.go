@@ -9,14 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // ownerOf returns the owner of a config's token.
-func ownerOf(config *bootstrapv1.PoolbootConfig) hostaccess.Owner {
-	return hostaccess.Config(client.ObjectKeyFromObject(config), config.UID)
+func ownerOf(config *bootstrapv1.PoolbootConfig) access.Owner {
+	return access.Config(client.ObjectKeyFromObject(config), config.UID)
 }
 
 // isTokenBound reports whether the recorded token of a config is bound to it, and not to an earlier object with the
@@ -30,7 +30,7 @@ func isTokenBound(config *bootstrapv1.PoolbootConfig) bool {
 // restore from a backup, the recorded token is still bound to the earlier object with the same name.
 func isRecordedToken(config *bootstrapv1.PoolbootConfig, token string) bool {
 	recorded := record.TokenOf(config)
-	return hostaccess.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
+	return access.Config(client.ObjectKeyFromObject(config), recorded.UID).Accepts(recorded.Hash, token)
 }
 
 // pointerAnnotations returns the annotations by which the config server recognizes the host, read back from the
@@ -59,12 +59,12 @@ func pointerAnnotations(config *bootstrapv1.PoolbootConfig, secret *corev1.Secre
 
 // parsePointer reads the pointer in a data Secret. It returns an error if the pointer does not direct the host to this
 // config.
-func parsePointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (ignition.Pointer, hostaccess.Address, error) {
+func parsePointer(config *bootstrapv1.PoolbootConfig, secret *corev1.Secret) (ignition.Pointer, access.Address, error) {
 	pointer, err := ignition.ParsePointer(secret.Data[bootstrapv1.DataSecretValueKey])
 	if err != nil {
-		return pointer, hostaccess.Address{}, err
+		return pointer, access.Address{}, err
 	}
-	address, err := hostaccess.ParseURL(pointer.URL)
+	address, err := access.ParseURL(pointer.URL)
 	if key := client.ObjectKeyFromObject(config); err == nil && address.NamespacedName != key {
 		err = fmt.Errorf("its URL is that of PoolbootConfig %s, not of %s: restore objects with their original namespace and name", address.NamespacedName, key)
 	}

@@ -5,16 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 )
 
@@ -30,14 +28,35 @@ const (
 func unreported(config *bootstrapv1.PoolbootConfig) []string {
 	all := record.TokenAddresses(config)
 	return slices.DeleteFunc(slices.Clone(all), func(address string) bool {
-		return addressRecord(config, address).ReportedTime != nil || address == all[0] && !record.RefusesAddress(config, address)
+		return isReported(config, address) || address == all[0] && !record.RefusesAddress(config, address)
 	})
 }
 
-// addressRecord returns the recorded use of a token from an address.
-func addressRecord(config *bootstrapv1.PoolbootConfig, address string) *bootstrapv1.TokenAddress {
-	recorded := config.Status.Boot.Addresses
-	return &recorded[slices.IndexFunc(recorded, func(a bootstrapv1.TokenAddress) bool { return a.Address == address })]
+// isReported reports whether the use of a token from an address was reported.
+func isReported(config *bootstrapv1.PoolbootConfig, address string) bool {
+	return slices.ContainsFunc(config.Status.ReportedAddresses, func(reported bootstrapv1.ReportedAddress) bool {
+		return reported.Address == address && !isForgotten(config, reported)
+	})
+}
+
+// isForgotten reports whether the use of a token that was reported is no longer recorded: another token is used from
+// the address, or another host uses it.
+func isForgotten(config *bootstrapv1.PoolbootConfig, reported bootstrapv1.ReportedAddress) bool {
+	return !slices.ContainsFunc(config.Status.Requests.Addresses, func(a bootstrapv1.TokenAddress) bool {
+		return a.Address == reported.Address && a.FirstUsedTime.Equal(&reported.FirstUsedTime)
+	})
+}
+
+// setReported records that the uses of a token from these addresses are reported.
+func setReported(config *bootstrapv1.PoolbootConfig, addresses []string) {
+	config.Status.ReportedAddresses = slices.DeleteFunc(config.Status.ReportedAddresses, func(reported bootstrapv1.ReportedAddress) bool {
+		return isForgotten(config, reported)
+	})
+	for _, a := range config.Status.Requests.Addresses {
+		if slices.Contains(addresses, a.Address) {
+			config.Status.ReportedAddresses = append(config.Status.ReportedAddresses, bootstrapv1.ReportedAddress{Address: a.Address, FirstUsedTime: a.FirstUsedTime})
+		}
+	}
 }
 
 // reportableAddresses has the addresses to report, and the known addresses of the host.
@@ -63,8 +82,8 @@ func (r *Reconciler) setAddresses(ctx context.Context, config *bootstrapv1.Poolb
 		}
 	}
 	report.addresses = unreported(config) // whether an address is refused depends on the known addresses
-	for _, address := range report.addresses {
-		addressRecord(config, address).ReportedTime = &metav1.MicroTime{Time: time.Now()}
+	if len(report.addresses) > 0 {
+		setReported(config, report.addresses)
 	}
 	return report, nil
 }
@@ -76,8 +95,8 @@ func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, report 
 		metrics.TokenEvent(config, reason)
 		// As the related object: otherwise the recorder counts the events on two addresses as one that is repeated.
 		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
-			Name: config.Name, UID: config.UID, FieldPath: "status.boot.addresses[" + address + "]"}
-		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if this is not an address of the host, another client has its token: %s", why, remedy.Rotate(config))
+			Name: config.Name, UID: config.UID, FieldPath: "status.requests.addresses[" + address + "]"}
+		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if this is not an address of the host, another client has its token: %s", why, outlook.HowToRotate(config))
 	}
 }
 

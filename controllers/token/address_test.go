@@ -26,8 +26,8 @@ var digits = hash[:bootstrapv1.TokenHashPrefixLength]
 // recordUse records that a token was used from addresses, one after the other, as the config server does.
 func (w *world) recordUse(token string, addresses ...string) {
 	for _, address := range addresses {
-		at := time.Now().Add(time.Duration(len(w.config.Status.Boot.Addresses)-20) * time.Second).Truncate(time.Microsecond)
-		w.config.Status.Boot.Addresses = append(slices.DeleteFunc(w.config.Status.Boot.Addresses, func(a bootstrapv1.TokenAddress) bool { return a.Address == address }),
+		at := time.Now().Add(time.Duration(len(w.config.Status.Requests.Addresses)-20) * time.Second).Truncate(time.Microsecond)
+		w.config.Status.Requests.Addresses = append(slices.DeleteFunc(w.config.Status.Requests.Addresses, func(a bootstrapv1.TokenAddress) bool { return a.Address == address }),
 			bootstrapv1.TokenAddress{Address: address, FirstUsedTime: metav1.NewMicroTime(at), Token: token})
 	}
 }
@@ -63,6 +63,24 @@ var _ = Describe("A token that is used from a second address", func() {
 		Expect(w.events.Events).To(Receive(And(ContainSubstring("from "+third), Not(ContainSubstring(second)))))
 		Expect(w.events.Events).NotTo(Receive())
 		Expect(scrape.Sum(metrics.Registry, "poolboot_token_events_total", map[string]string{"reason": bootstrapv1.EventTokenUsedFromSecondAddress}) - before).To(Equal(2.0))
+	})
+
+	It("is reported again when another token is used from it, or another host uses it", func(ctx SpecContext) {
+		w := newWorld(0)
+		w.recordUse(digits, own, second)
+		w.start()
+		w.reconcile(ctx)
+		Expect(w.events.Events).To(Receive(ContainSubstring("from " + second)))
+
+		w.config.Status.Requests.Addresses = nil // as when another host replaces it
+		w.recordUse(digits, third, second)
+		w.config.Status.Requests.Addresses[1].FirstUsedTime = metav1.NowMicro()
+		w.save(ctx)
+		w.reconcile(ctx)
+		Expect(w.events.Events).To(Receive(ContainSubstring("from " + second)))
+		Expect(w.config.Status.ReportedAddresses).To(HaveExactElements(HaveField("Address", second)))
+		w.reconcile(ctx)
+		Expect(w.events.Events).NotTo(Receive())
 	})
 
 	It("is reported even if its Node was Ready first", func(ctx SpecContext) {

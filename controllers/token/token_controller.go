@@ -29,8 +29,8 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -219,7 +219,7 @@ func (r *Reconciler) setUsable(config *bootstrapv1.PoolbootConfig) {
 	usable := metav1.Condition{Type: bootstrapv1.TokenUsableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.TokenLiveReason}
 	if record.IsTokenExpired(config) {
 		usable.Status, usable.Reason = metav1.ConditionFalse, bootstrapv1.TokenExpiredReason
-		usable.Message = fmt.Sprintf("the host did not join within %s after it was provisioned, so its token is no longer valid: %s", r.Lifetime, remedy.Rotate(config))
+		usable.Message = fmt.Sprintf("the host did not join within %s after it was provisioned, so its token is no longer valid: %s", r.Lifetime, outlook.HowToRotate(config))
 	}
 	current := conditions.Get(config, usable.Type)
 	if current == nil && usable.Status == metav1.ConditionFalse || current != nil && current.Status != usable.Status {

@@ -136,7 +136,7 @@ var _ = Describe("The token of a host that does not join", func() {
 		}),
 		Entry("when it was revoked", func(w *world) { record.RevokeToken(w.config) }),
 		Entry("when it is an enrollment token", func(w *world) {
-			w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "batch", Address: "192.0.2.7"}}
+			w.config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "batch"}}
 		}),
 	)
 

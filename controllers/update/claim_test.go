@@ -109,7 +109,7 @@ var _ = Describe("A host that claims to be in an update", func() {
 		w := newDrainingWorld(ctx)
 		w.changeNode(ctx, 0, func(node *corev1.Node) { // what a Node of a kubelet that registered again has
 			for key := range node.Annotations {
-				if strings.HasPrefix(key, "poolboot.io/") && key != poolv1.NodeConfigAnnotation && key != agentv1.AgentAnnotation {
+				if strings.HasPrefix(key, "poolboot.io/") && key != poolv1.NodeConfigAnnotation && key != agentv1.AgentAnnotation && key != agentv1.ReportVersionAnnotation {
 					delete(node.Annotations, key)
 				}
 			}

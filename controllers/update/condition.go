@@ -12,10 +12,8 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 )
 
 // outcome is what the condition of a host depends on besides the host.
@@ -68,18 +66,20 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	switch {
 	case h.Node == nil:
 		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.Config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
+	case h.Report.NotUnderstood != "":
+		return unknown(bootstrapv1.ReportNotUnderstoodReason, "Node %s is not updated: %s", h.Node.Name, h.Report.NotUnderstood)
 	case !h.HasAgent() && o.bootedWithAgent:
 		return h.notStarted(o)
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
-			h.Node.Name, remedy.Renew(h.Config))
+			h.Node.Name, outlook.HowToRenew(h.Config))
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
-			h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), bootstrapv1.NodeInPoolCondition)
+			h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), bootstrapv1.NodeInPoolCondition)
 	case strings.Contains(h.Report.Reason, agentv1.CertificateNotAccepted) && (h.Progress() == rollout.Unknown || h.Progress() == rollout.Done):
 		return h.notAccepted(o)
 	case h.Told() != h.Desired() && hold != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Configuration.Name, runs), hold)
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and %s", h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), hold)
 	case h.Told() != h.Desired() || h.Desired() == "":
 		if o.err != nil && h.Progress() == rollout.Done {
 			return h.failed(o.err)
@@ -141,7 +141,7 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 		message += ". " + remaining
 	}
 	if isLate, _ := h.overdue(o.in.pool, o.now); isLate {
-		message += fmt.Sprintf(". It has been so since %s, which is longer than spec.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
+		message += fmt.Sprintf(". It has been so since %s, which is longer than spec.updates.readyDeadlineSeconds of its pool allows: check the console of the host, or replace it",
 			h.Config.Status.Update.StageTime.UTC().Format(time.RFC3339))
 	}
 	return newUpdated(metav1.ConditionFalse, string(h.Report.State), "%s", message)
@@ -150,13 +150,13 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 // stopped returns the condition of a host whose update failed, or is not possible. hold is why it begins no other one
 // now, or "".
 func (h *host) stopped(hold string) *metav1.Condition {
-	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Configuration.Name
+	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Boot.ServedConfiguration.Name
 	if hold != "" {
 		hold = ". It begins no other update now, because " + hold
 	}
 	if h.Report.State == agentv1.Unreconcilable {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateUnreconcilableReason, "Node %s runs %s, and a running host cannot change to %s: %s. Correct the configuration, or %s%s",
-			h.Node.Name, runs, desired, h.why(), remedy.Renew(h.Config), hold)
+			h.Node.Name, runs, desired, h.why(), outlook.HowToRenew(h.Config), hold)
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
 		"or change the annotation %s of the PoolbootConfig to try it again%s", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation, hold)
@@ -164,10 +164,10 @@ func (h *host) stopped(hold string) *metav1.Condition {
 
 // repairing advises the drift policy Repair, if the pool has another one.
 func (o outcome) repairing() string {
-	if o.in.pool.Spec.RepairsDrift() {
+	if o.in.pool.Spec.Updates.RepairsDrift() {
 		return ""
 	}
-	return ", set spec.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot"
+	return ", set spec.updates.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot"
 }
 
 // unanswered returns the condition of a host whose agent has not answered.
@@ -205,7 +205,7 @@ func (h *host) failed(err error) *metav1.Condition {
 	if errors.Is(err, errNothingToRun) {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s: %s", h.Node.Name, err)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.Node.Name, hoststate.Clean(err.Error(), agentv1.MaxReason))
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.Node.Name, rollout.Clean(err.Error(), agentv1.MaxReason))
 }
 
 // why returns the reason that the agent reports.
@@ -223,11 +223,11 @@ func (o outcome) limit() string {
 		value = ptr.To(*limit).String()
 	}
 	text := fmt.Sprintf("; spec.maxUnavailable of MachineConfigPool %s is %s", o.in.pool.Name, value)
-	if label := o.in.pool.Spec.FailureDomainLabel; label != "" {
+	if label := o.in.pool.Spec.Updates.FailureDomainLabel; label != "" {
 		text += fmt.Sprintf(", and hosts with one value of %s are updated at a time", label)
 	}
-	if len(o.in.pool.Spec.UpdateGates) > 0 {
-		text += ", and its update gates must be open" + updategate.SeeCondition
+	if len(o.in.pool.Spec.Updates.Gates) > 0 {
+		text += ", and its update gates must be open" + rollout.SeeCondition
 	}
 	return text
 }

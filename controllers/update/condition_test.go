@@ -12,8 +12,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -44,7 +43,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
 		o := outcome{now: time.Now(), in: surroundings{pool: p}, revision: newRevision}
 		change(h, &o)
-		o.in.hold = maintenance.HoldOf(p, time.Now())
+		o.in.hold = rollout.HoldOfWindow(p, time.Now())
 		condition := h.updated(o)
 		Expect(condition.Status).To(Equal(status))
 		Expect(condition.Reason).To(Equal(reason))
@@ -55,15 +54,15 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("done", func(*host, *outcome) {}, metav1.ConditionTrue, "Done", "Node host-0 runs rendered-worker-2"),
 	Entry("no Node", func(h *host, _ *outcome) { h.Node = nil }, metav1.ConditionUnknown, "NodeMissing", "NodeInPool"),
 	Entry("no agent", func(h *host, _ *outcome) {
-		h.Report, h.Config.Status.Update = hoststate.Report{}, bootstrapv1.UpdateStatus{}
+		h.Report, h.Config.Status.Update = rollout.Report{}, bootstrapv1.UpdateStatus{}
 	},
 		metav1.ConditionUnknown, "NoAgent", "keeps the configuration"),
 	Entry("an agent that has not started yet", func(h *host, o *outcome) {
-		h.Report, h.Config.Status.Update, o.bootedWithAgent = hoststate.Report{}, bootstrapv1.UpdateStatus{}, true
+		h.Report, h.Config.Status.Update, o.bootedWithAgent = rollout.Report{}, bootstrapv1.UpdateStatus{}, true
 		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-time.Second)}
 	}, metav1.ConditionFalse, "Waiting", "has not reported yet", "poolboot-agent.service"),
 	Entry("an agent that does not start", func(h *host, o *outcome) {
-		h.Report, h.Config.Status.Update, o.bootedWithAgent = hoststate.Report{}, bootstrapv1.UpdateStatus{}, true
+		h.Report, h.Config.Status.Update, o.bootedWithAgent = rollout.Report{}, bootstrapv1.UpdateStatus{}, true
 		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-answerDeadline)}
 	}, metav1.ConditionFalse, "AgentNotAnswering", "has not reported for 10m0s", "poolboot-agent.service"),
 	Entry("no answer", func(h *host, _ *outcome) { h.Report.Target = oldRevision }, metav1.ConditionFalse, "Waiting", "poolboot-agent.service"),
@@ -94,7 +93,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	}, metav1.ConditionFalse, "Waiting", "set spec.paused of MachineConfigPool worker to false"),
 	Entry("a paused pool that did not tell it yet", func(h *host, o *outcome) {
 		h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision
-		h.Config.Status.Configuration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
+		h.Config.Status.Boot.ServedConfiguration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
 	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-1", "set spec.paused of MachineConfigPool worker to false"),
 	Entry("labels of no pool", func(h *host, _ *outcome) { h.Follows = "" },
 		metav1.ConditionFalse, "Waiting", "follows no pool until its labels name one", "NodeInPool"),
@@ -149,6 +148,6 @@ func failing(change func(*host, *outcome)) func(*host, *outcome) {
 	return func(h *host, o *outcome) {
 		change(h, o)
 		h.Node.Annotations[agentv1.FailingUnitsAnnotation] = "kubelet.service: it failed: result exit-code, exit status 1"
-		h.Report.FailingUnits = hoststate.ReportOf(h.Node).FailingUnits
+		h.Report.FailingUnits = rollout.ReportOf(h.Node).FailingUnits
 	}
 }

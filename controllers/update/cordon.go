@@ -8,14 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -30,7 +28,7 @@ const drainRetry = 20 * time.Second
 // mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun. It
 // waits longer while Cluster API works on the Machine.
 func (h *host) mustDrain() bool {
-	return h.Node != nil && h.MachineWork() == hoststate.NoMachineWork && h.Report.State == agentv1.Draining &&
+	return h.Node != nil && h.MachineWork() == rollout.NoMachineWork && h.Report.State == agentv1.Draining &&
 		h.Report.Target == h.Desired() && h.Report.Current != h.Desired() && h.Told() == h.Desired() &&
 		h.Node.Annotations[agentv1.BegunAnnotation] == h.Desired() && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired()
 }
@@ -51,9 +49,8 @@ type drainer struct {
 
 // drain cordons and drains the Node of a host. It returns what remains to be done, and "" when the Node is drained and
 // its agent was told. Users control it as they control the drain of a Machine that is deleted: with MachineDrainRules,
-// labels of Pods, the annotation machine.cluster.x-k8s.io/exclude-node-draining, and the Machine's
-// spec.deletion.nodeDrainTimeoutSeconds. After that time, the pool decides: either the Pods that remain stay on the
-// Node with their volumes, or the drain goes on.
+// labels of Pods, and the annotation machine.cluster.x-k8s.io/exclude-node-draining. After the pool's
+// drainTimeoutSeconds, either the Pods that remain stay on the Node with their volumes, or the drain goes on.
 func (d drainer) drain(ctx context.Context, h *host) (remaining string, err error) {
 	machine := h.Machine
 	if machine == nil { // only rules for all Machines apply
@@ -74,19 +71,18 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	if err != nil {
 		return "", fmt.Errorf("drain Node %s: %w", h.Node.Name, err)
 	}
-	timeout := time.Duration(ptr.Deref(machine.Spec.Deletion.NodeDrainTimeoutSeconds, 0)) * time.Second
-	isLate := timeout > 0 && d.now.Sub(started) >= timeout
-	if isLate && d.pool.Spec.ForcesDrain() {
+	isLate := d.now.Sub(started) >= time.Duration(d.pool.Spec.Updates.DrainTimeout())*time.Second
+	if isLate && d.pool.Spec.Updates.ForcesDrain() {
 		return d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
 	}
 	if len(pods.Pods()) > 0 {
 		if result := helper.EvictPods(ctx, pods); !result.DrainCompleted() {
 			remaining = result.ConditionMessage(metav1.NewTime(started))
 			if isLate {
-				remaining = fmt.Sprintf("The drain takes longer than spec.deletion.nodeDrainTimeoutSeconds of Machine %s. To update the host with the Pods that remain, "+
-					"set spec.drainTimeoutPolicy of MachineConfigPool %s to Force. %s", machine.Name, d.pool.Name, remaining)
+				remaining = fmt.Sprintf("The drain takes longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
+					"that remain, set spec.updates.drainTimeoutPolicy to Force. %s", d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, remaining)
 			}
-			return hoststate.Clean(remaining, agentv1.MaxReason), nil
+			return rollout.Clean(remaining, agentv1.MaxReason), nil
 		}
 	}
 	return d.detach(ctx, h, machine, pods.SkippedPods())
@@ -94,7 +90,7 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 
 // cordon cordons the Node, and records in the same write who did it and when the drain started.
 func (d drainer) cordon(ctx context.Context, h *host) (started time.Time, err error) {
-	return d.start(ctx, h, agentv1.DrainStartedAnnotation, hoststate.Cordon)
+	return d.start(ctx, h, agentv1.DrainStartedAnnotation, rollout.Cordon)
 }
 
 // start records in an annotation of the Node that something starts now, unless it has started. change can change the
@@ -132,7 +128,7 @@ func (d drainer) conclude(ctx context.Context, h *host) error {
 	}
 	node := h.Node.DeepCopy()
 	if !h.IsDeleting() && (h.Progress() == rollout.Done || h.Progress() == rollout.Failed) {
-		hoststate.EndUpdate(node)
+		rollout.EndUpdate(node)
 	}
 	if h.runsDesired() {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, h.Config.Status.Update.Desired.Name)

@@ -44,7 +44,7 @@ var _ = Describe("A manager that crashes", func() {
 				}
 				Expect(w.told(ctx)).To(BeEmpty())
 				for i := range 4 {
-					Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+					Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 				}
 			})
 		}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -41,7 +41,7 @@ func (d drainer) detach(ctx context.Context, h *host, machine *clusterv1.Machine
 	if timeout := time.Duration(ptr.Deref(machine.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, 0)) * time.Second; timeout > 0 && d.now.Sub(started) >= timeout {
 		return "", d.finish(ctx, h)
 	}
-	return hoststate.Clean(fmt.Sprintf("Since %s, these volumes are still attached to the Node: %s",
+	return rollout.Clean(fmt.Sprintf("Since %s, these volumes are still attached to the Node: %s",
 		started.UTC().Format(time.RFC3339), strings.Join(volumes, ", ")), agentv1.MaxReason), nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -41,7 +40,7 @@ func (r *Reconciler) newDocument(ctx context.Context, h *host, in surroundings) 
 	if err != nil {
 		return nil, err
 	}
-	return desired.Document(desired.Input{
+	return join.Document(join.Input{
 		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer,
 	})
 }
@@ -56,7 +55,7 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 		Pool:           *in.pool,
 		Pools:          in.pools,
 		Config:         h.Config,
-		RenderedConfig: cmp.Or(h.Config.Status.Configuration.Name, in.pool.Status.Configuration.Name),
+		RenderedConfig: cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, in.pool.Status.Configuration.Name),
 		SyncedLabels:   r.SyncedLabels,
 
 		CloudProviderSource: cloudProviderSource,
@@ -92,11 +91,11 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 // rendered config can be gone, because the host has it already.
 func (r *Reconciler) cloudProviderOf(ctx context.Context, h *host) (string, error) {
 	source, err := join.FindExternalCloudProvider(h.Config)
-	if err != nil || source != "" || h.Config.Status.Configuration.Name == "" {
+	if err != nil || source != "" || h.Config.Status.Boot.ServedConfiguration.Name == "" {
 		return source, err
 	}
 	rendered := &poolv1.MachineConfig{}
-	key := client.ObjectKey{Namespace: h.Config.Namespace, Name: h.Config.Status.Configuration.Name}
+	key := client.ObjectKey{Namespace: h.Config.Namespace, Name: h.Config.Status.Boot.ServedConfiguration.Name}
 	if err := r.Client.Get(ctx, key, rendered); apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -105,19 +106,28 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		Expect(w.node(ctx, 0).Annotations).To(drained)
 	})
 
-	DescribeTable("is not drained within the Machine's nodeDrainTimeoutSeconds: ", func(ctx SpecContext, policy poolv1.DrainTimeoutPolicy, isForced bool) {
+	DescribeTable("is not drained within drainTimeoutSeconds of the pool: ", func(ctx SpecContext, seconds int32, policy poolv1.DrainTimeoutPolicy, isForced bool) {
 		w := draining(ctx)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.DrainTimeoutPolicy = policy })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.Updates.DrainTimeoutSeconds, p.Spec.Updates.DrainTimeoutPolicy = seconds, policy
+		})
 		w.evict = func(*corev1.Pod) error { return errPDB }
 		machine := w.machine(ctx, 0)
-		machine.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](600)
+		machine.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](1) // counts only when the Machine is deleted
 		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		started := func(after time.Duration) {
+			w.changeNode(ctx, 0, func(node *corev1.Node) {
+				node.Annotations[agentv1.DrainStartedAnnotation] = time.Now().Add(-after).UTC().Format(time.RFC3339)
+			})
+		}
+		timeout := time.Duration(cmp.Or(seconds, poolv1.DefaultDrainTimeoutSeconds)) * time.Second
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
 		Expect(w.updated(ctx, 0).Message).NotTo(ContainSubstring("drainTimeoutPolicy"))
-		w.changeNode(ctx, 0, func(node *corev1.Node) {
-			node.Annotations[agentv1.DrainStartedAnnotation] = time.Now().Add(-11 * time.Minute).UTC().Format(time.RFC3339)
-		})
+		started(timeout - time.Minute)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).NotTo(ContainSubstring("drainTimeoutPolicy"))
+		started(timeout + time.Second)
 		w.settle(ctx)
 		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Succeed())
 		if isForced {
@@ -125,14 +135,14 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 			return
 		}
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DrainedAnnotation))
-		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("set spec.drainTimeoutPolicy of MachineConfigPool worker to Force"), ContainSubstring("default/app")))
+		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("spec.updates.drainTimeoutSeconds of MachineConfigPool worker"), ContainSubstring("set spec.updates.drainTimeoutPolicy to Force"), ContainSubstring("default/app")))
 		w.evict = nil
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(drained)
 	},
-		Entry("by default, it reports and waits", poolv1.DrainTimeoutPolicy(""), false),
-		Entry("with Wait, it reports and waits", poolv1.DrainTimeoutWait, false),
-		Entry("with Force, the host is updated with the Pods on it", poolv1.DrainTimeoutForce, true),
+		Entry("by default, it reports and waits", int32(0), poolv1.DrainTimeoutPolicy(""), false),
+		Entry("with Wait, it reports and waits", int32(3600), poolv1.DrainTimeoutWait, false),
+		Entry("with Force, the host is updated with the Pods on it", int32(120), poolv1.DrainTimeoutForce, true),
 	)
 
 	It("is drained of Pods that are being deleted if it is unreachable, because nothing ends them", func(ctx SpecContext) {

@@ -127,7 +127,7 @@ var _ = Describe("The ConfigMap of places", func() {
 		w.reconciler.gateReader = func(context.Context, client.ObjectKey) (client.Reader, error) { return w.workload, nil }
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
 			p.Status.Configuration.Name = "rendered-worker-2"
-			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "closed", Expression: "false",
+			p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "closed", Expression: "false",
 				ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "default"}}}
 		})
 		lists := w.countLiveLists()
@@ -147,7 +147,8 @@ var _ = It("A host that can't be adopted gets no other revision, also if all hos
 	config.Status.Update = bootstrapv1.UpdateStatus{}
 	Expect(w.management.Status().Update(ctx, config)).To(Succeed())
 	w.changeNode(ctx, 0, func(node *corev1.Node) {
-		node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: node.Annotations[poolv1.NodeConfigAnnotation], agentv1.AgentAnnotation: "v0.1.0"}
+		node.Annotations = map[string]string{
+			poolv1.NodeConfigAnnotation: node.Annotations[poolv1.NodeConfigAnnotation], agentv1.ReportVersionAnnotation: "1", agentv1.AgentAnnotation: "v0.1.0"}
 	})
 	w.render(ctx, "rendered-worker-2")
 	live := w.reconciler.APIReader

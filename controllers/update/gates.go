@@ -19,7 +19,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -36,7 +35,7 @@ const unansweredPatience = time.Minute
 type gates struct {
 	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
 	wereRead bool
-	closed   *updategate.Closed
+	closed   *rollout.ClosedGate
 	// held are the names of the hosts that begin no update only because of the closed gate.
 	held []string
 }
@@ -45,7 +44,7 @@ type gates struct {
 // open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are read
 // once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed one.
 func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
-	if len(s.pool.Spec.UpdateGates) == 0 {
+	if len(s.pool.Spec.Updates.Gates) == 0 {
 		return hosts, nil
 	}
 	var inUpdate, begin []string
@@ -82,7 +81,7 @@ func (h *host) passesGates() bool {
 
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
 // it was not answered.
-func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Closed, error) {
+func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*rollout.ClosedGate, error) {
 	if closed, ok := r.knownGates.closed.get(closedKey(s.pool), r.now()); ok {
 		return closed, nil
 	}
@@ -90,12 +89,12 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 	if err != nil {
 		return nil, err
 	}
-	for i := range s.pool.Spec.UpdateGates {
-		gate := &s.pool.Spec.UpdateGates[i]
+	for i := range s.pool.Spec.Updates.Gates {
+		gate := &s.pool.Spec.Updates.Gates[i]
 		closed, err := readGate(ctx, reader, gate)
 		if err != nil {
 			if r.knownGates.unanswered.add(s.pool.UID, r.now()) >= unansweredPatience {
-				closed, err = updategate.Unanswered(gate, unansweredPatience), nil
+				closed, err = rollout.UnansweredGate(gate, unansweredPatience), nil
 			}
 		}
 		if closed != nil {
@@ -110,9 +109,9 @@ func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*updategate.Clo
 }
 
 // readGate reads the object of a gate, and returns why the gate is closed, or nil.
-func readGate(ctx context.Context, reader client.Reader, gate *poolv1.UpdateGate) (*updategate.Closed, error) {
-	if errs := updategate.Check([]poolv1.UpdateGate{*gate}, field.NewPath("spec", "updateGates")); len(errs) > 0 {
-		return updategate.Invalid(gate, errs), nil
+func readGate(ctx context.Context, reader client.Reader, gate *poolv1.UpdateGate) (*rollout.ClosedGate, error) {
+	if errs := rollout.CheckGates([]poolv1.UpdateGate{*gate}, field.NewPath("spec", "updates", "gates")); len(errs) > 0 {
+		return rollout.InvalidGate(gate, errs), nil
 	}
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(gate.ObjectRef.APIVersion)
@@ -123,17 +122,17 @@ func readGate(ctx context.Context, reader client.Reader, gate *poolv1.UpdateGate
 	case workload.IsUnreachable(err):
 		return nil, fmt.Errorf("update gate %s: %w", gate.Name, err)
 	case errors.As(err, &tooLarge):
-		return updategate.TooLarge(gate), nil
+		return rollout.TooLargeGate(gate), nil
 	case err != nil:
-		return updategate.Unreadable(gate, err), nil
+		return rollout.UnreadableGate(gate, err), nil
 	}
-	return updategate.Evaluate(ctx, gate, object.Object), nil
+	return rollout.EvaluateGate(ctx, gate, object.Object), nil
 }
 
 // newGateReader returns a reader with the rights of the user that the owner of the workload cluster grants them to. The
 // manager itself can usually read everything there, and a user who can write pools must not.
 func (r *Reconciler) newGateReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-	return workload.ReaderAs(ctx, r.ClusterCache, cluster, poolv1.UpdateGatesUser, updategate.MaxObject)
+	return workload.ReaderAs(ctx, r.ClusterCache, cluster, poolv1.UpdateGatesUser, rollout.MaxObject)
 }
 
 // reportGates sets the condition UpdateGatesOpen of a pool. While no host can begin an update for other reasons, the
@@ -144,7 +143,7 @@ func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 	old := meta.FindStatusCondition(before.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	condition := metav1.Condition{
 		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
-		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.UpdateGates)),
+		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.Updates.Gates)),
 	}
 	switch {
 	case s.gates.wereRead && s.gates.closed != nil:
@@ -152,7 +151,7 @@ func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case s.gates.wereRead:
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
-	case old != nil && (len(p.Spec.UpdateGates) == 0 || old.Status == metav1.ConditionFalse):
+	case old != nil && (len(p.Spec.Updates.Gates) == 0 || old.Status == metav1.ConditionFalse):
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	}
 	if err := status.Update.Patch(ctx, r.Client, before, p); err != nil {

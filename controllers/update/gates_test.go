@@ -66,7 +66,7 @@ var _ = Describe("A pool with an update gate", func() {
 		w.reconciler.gateReader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
 			p.UID = types.UID("pool-uid")
-			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "storage", Expression: "object.spec.replicas == 3",
+			p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "storage", Expression: "object.spec.replicas == 3",
 				ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "store"}}}
 		})
 		w.settle(ctx)
@@ -116,7 +116,7 @@ var _ = Describe("A pool with an update gate", func() {
 		By("reverting the change")
 		w.render(ctx, "rendered-worker-1")
 		w.complete(ctx, 0)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.UpdateGates = nil })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.Gates = nil })
 		w.settle(ctx)
 		Expect(w.gatesCondition(ctx)).To(BeNil())
 	})
@@ -243,9 +243,9 @@ var _ = Describe("A pool with an update gate", func() {
 	It("reads a closed gate at most once in a short time, and each of several gates until the first closed one", func(ctx SpecContext) {
 		ready(ctx, 2)
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			second := p.Spec.UpdateGates[0]
+			second := p.Spec.Updates.Gates[0]
 			second.Name = "second"
-			p.Spec.UpdateGates = append(p.Spec.UpdateGates, second)
+			p.Spec.Updates.Gates = append(p.Spec.Updates.Gates, second)
 		})
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
@@ -259,7 +259,7 @@ var _ = Describe("A pool with an update gate", func() {
 	DescribeTable("begins no update if the object", func(ctx SpecContext, change func(*poolv1.UpdateGate), err error, words string) {
 		ready(ctx, 3)
 		reader.err = err
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { change(&p.Spec.UpdateGates[0]) })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { change(&p.Spec.Updates.Gates[0]) })
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(BeEmpty())
@@ -280,9 +280,9 @@ var _ = Describe("A pool with an update gate", func() {
 		reader.err, reader.only = context.DeadlineExceeded, "other"
 		ready(ctx, 3)
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			second := p.Spec.UpdateGates[0]
+			second := p.Spec.Updates.Gates[0]
 			second.Name, second.ObjectRef.Name = "second", "other"
-			p.Spec.UpdateGates = append(p.Spec.UpdateGates, second)
+			p.Spec.Updates.Gates = append(p.Spec.Updates.Gates, second)
 		})
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)

@@ -9,13 +9,12 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // host is a host that has joined.
 type host struct {
-	*hoststate.Host
+	*rollout.Host
 	// target is the revision of what the host should run according to its pool, or "" if that is not known.
 	target string
 	// seen is what a rollout sees of the host, or nil if that is not known or has changed.
@@ -24,14 +23,14 @@ type host struct {
 
 // seen is what a rollout sees of a host.
 type seen struct {
-	rollout.Host
+	rollout.Candidate
 	// isUntold and mustBeAdopted are those of the host.
 	isUntold, mustBeAdopted bool
 }
 
 // newHost returns a host of a Cluster with these pools.
 func newHost(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *host {
-	return &host{Host: hoststate.Of(pools, config, machine, node)}
+	return &host{Host: rollout.HostOf(pools, config, machine, node)}
 }
 
 // answerDeadline is how long the agent of a host may take to report something about what the host was told. It can
@@ -50,7 +49,8 @@ func (h *host) observe(now time.Time) {
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}
-	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown && !h.IsOnlyClaimed(); {
+	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown &&
+		!h.IsOnlyClaimed() && h.Report.NotUnderstood == ""; {
 	case !isUnanswered:
 		update.UnansweredTime = nil
 	case update.UnansweredTime == nil || isFuture(update.UnansweredTime.Time, now):

@@ -46,7 +46,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		w.settle(ctx)
 		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "chronyd.service failed")
 		w.changeNode(ctx, 1, func(node *corev1.Node) { // its agent is gone, or root on the host removes them all the time
-			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation, agentv1.StateAnnotation, agentv1.AgentAnnotation} {
+			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation, agentv1.StateAnnotation, agentv1.AgentAnnotation, agentv1.ReportVersionAnnotation} {
 				delete(node.Annotations, key)
 			}
 		})
@@ -142,7 +142,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())
 		Expect(w.machine(ctx, 0).Annotations).NotTo(HaveKey(clusterv1.MachineSkipRemediationAnnotation))
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 	})
 })
 
@@ -168,7 +168,7 @@ var _ = Describe("After the restore of a backup of the management cluster", func
 		w.settle(ctx)
 		for i := range 2 {
 			Expect(w.config(ctx, i).Status.Update.DesiredRevision).To(Equal(revisionOf(i, "rendered-worker-2")))
-			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+			Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 		}
 	})
 })

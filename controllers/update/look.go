@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -129,13 +128,13 @@ func (r rollouts) gatherFrom(ctx context.Context, s *poolScope, configs []bootst
 	if s.hosts, err = r.hostsOfPool(ctx, s, configs, nodes); err != nil {
 		return err
 	}
-	s.notReplaced = hoststate.NotReplaced(s.pool, len(s.hosts))
+	s.notReplaced = rollout.NotReplaced(s.pool, len(s.hosts))
 	s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)+len(s.notReplaced))
 	return err
 }
 
-// hostsOfPool returns the hosts of the pool that have joined, with their targets, as hoststate.OfPool does. A host is
-// the same as at the last look if its record, its Machine and its Node have the same versions.
+// hostsOfPool returns the hosts of the pool that have joined, with their targets, as rollout.HostsOfPool does. A host
+// is the same as at the last look if its record, its Machine and its Node have the same versions.
 func (r rollouts) hostsOfPool(ctx context.Context, s *poolScope, configs []bootstrapv1.PoolbootConfig, nodes []corev1.Node) ([]*host, error) {
 	machines := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, machines, s.ofCluster()...); err != nil {
@@ -156,7 +155,7 @@ func (r rollouts) hostsOfPool(ctx context.Context, s *poolScope, configs []boots
 		known, isKnown := last.hosts[config.Name]
 		isSame := isKnown && known.versions[0] == versionOf(config)
 		switch {
-		case isSame || hoststate.IsInPool(s.pool.Spec.PoolRole, config):
+		case isSame || rollout.IsInPool(s.pool.Spec.PoolRole, config):
 			node := nodeOf[config.Status.NodeRef.Name]
 			versions := [3]version{versionOf(config), versionOf(machine), versionOf(node)}
 			if !isKnown || known.versions != versions {
@@ -170,11 +169,11 @@ func (r rollouts) hostsOfPool(ctx context.Context, s *poolScope, configs []boots
 				now.hosts[config.Name] = known
 			}
 			hosts = append(hosts, &known.host)
-		case hoststate.IsUnrecorded(config): // not remembered: it can have any Node
+		case rollout.IsUnrecorded(config): // not remembered: it can have any Node
 			if claimed == nil {
-				claimed = hoststate.ByConfig(nodes)
+				claimed = rollout.NodesByConfig(nodes)
 			}
-			h := &host{Host: hoststate.Unrecorded(s.pools, config, machine, claimed[record.Key(config)])}
+			h := &host{Host: rollout.Unrecorded(s.pools, config, machine, claimed[record.Key(config)])}
 			if !h.CanBeIn(s.pool.Spec.PoolRole) {
 				continue
 			}
@@ -212,7 +211,7 @@ func (r rollouts) lookAt(ctx context.Context, s *poolScope, h *host) (isComplete
 // see determines what a rollout sees of a host.
 func (h *host) see(s *poolScope) *seen {
 	if h.seen == nil {
-		h.seen = &seen{Host: h.ForRollout(s.pool, h.target), isUntold: h.IsUntold(), mustBeAdopted: h.mustBeAdopted()}
+		h.seen = &seen{Candidate: h.ForRollout(s.pool, h.target), isUntold: h.IsUntold(), mustBeAdopted: h.mustBeAdopted()}
 	}
 	return h.seen
 }

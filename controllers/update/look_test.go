@@ -13,7 +13,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 var _ = Describe("A look at a pool", func() {
@@ -92,8 +92,8 @@ var _ = Describe("A look at a pool", func() {
 	It("is repeated a minute after it could not determine what hosts should run, because no event says that it can", func(ctx SpecContext) {
 		s := newScene(ctx)
 		offer := s.reconciler.Offer
-		s.reconciler.Offer = func() (desired.Offer, error) {
-			return desired.Offer{}, errors.New("the CA of the config server is being replaced")
+		s.reconciler.Offer = func() (join.Offer, error) {
+			return join.Offer{}, errors.New("the CA of the config server is being replaced")
 		}
 		Expect(s.reconcilePool(ctx)).To(HaveField("RequeueAfter", time.Minute))
 		s.reconciler.Offer = offer

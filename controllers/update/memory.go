@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/lru"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 const (
@@ -20,13 +20,13 @@ const (
 // knownGates remembers what the last requests for the objects of update gates have led to.
 type knownGates struct {
 	// closed has the gate of each pool that was closed, by closedKey.
-	closed memory[*updategate.Closed]
+	closed memory[*rollout.ClosedGate]
 	// unanswered has the requests that were not answered, by the UID of the pool.
 	unanswered streaks
 }
 
 func newKnownGates() knownGates {
-	return knownGates{closed: newMemory[*updategate.Closed](maxKnownGates, closedTTL), unanswered: newStreaks(maxKnownGates, unansweredPatience)}
+	return knownGates{closed: newMemory[*rollout.ClosedGate](maxKnownGates, closedTTL), unanswered: newStreaks(maxKnownGates, unansweredPatience)}
 }
 
 // generationKey identifies one version of the spec of a pool.

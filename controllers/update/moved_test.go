@@ -17,7 +17,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // moveCluster does what clusterctl move does: the objects are created again in another management cluster, with other
@@ -51,7 +51,7 @@ func (w *world) recordMoved(ctx context.Context, i int) {
 	config, node := w.config(ctx, i), w.node(ctx, i)
 	config.Status.PoolRole = poolv1.RoleWorker
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
-	config.Status.Configuration.Name = "rendered-worker-1"
+	config.Status.Boot.ServedConfiguration.Name = "rendered-worker-1"
 	Expect(w.management.Status().Update(ctx, config)).To(Succeed())
 }
 
@@ -136,9 +136,9 @@ var _ = Describe("After clusterctl move in the middle of an update", func() {
 	It("health checks of a host that is never recorded again count after a while", func(ctx SpecContext) {
 		w := updating(ctx, agentv1.Rebooting)
 		w.moveCluster(ctx, "rendered-worker-2")
-		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically("~", hoststate.StagePatience, time.Minute)))
+		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeNumerically("~", rollout.StagePatience, time.Minute)))
 		Expect(w.machine(ctx, 0)).To(paused)
-		w.reconciler.clock = func() time.Time { return time.Now().Add(2 * hoststate.StagePatience) }
+		w.reconciler.clock = func() time.Time { return time.Now().Add(2 * rollout.StagePatience) }
 		Expect(w.reconcileHost(ctx, 0)).To(HaveField("RequeueAfter", BeZero()))
 		Expect(w.machine(ctx, 0)).NotTo(paused)
 	})

@@ -36,7 +36,7 @@ var _ = Describe("Hosts that are told in parallel", func() {
 			}
 			Expect(waves).To(Equal(3), "the last one has nothing to do")
 			for i := range hosts {
-				Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal(rendered))
+				Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal(rendered))
 			}
 		}
 	})

@@ -16,7 +16,6 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -148,7 +147,7 @@ func (r rollouts) readPlaces(ctx context.Context, s *poolScope) error {
 			}
 			taken := map[string]string{}
 			for _, h := range s.hosts {
-				if h.Node != nil && (h.see(s).IsPending || h.Progress() != rollout.Done || hoststate.IsCordonedByUpdate(h.Node)) {
+				if h.Node != nil && (h.see(s).IsPending || h.Progress() != rollout.Done || rollout.IsCordonedByUpdate(h.Node)) {
 					taken[h.Node.Name] = h.Node.ResourceVersion
 				}
 			}
@@ -174,7 +173,7 @@ func (r rollouts) resolveDoubts(ctx context.Context, s *poolScope) error {
 	for i, h := range behind {
 		place := s.places.taken[h.Node.Name]
 		isUnrecorded := h.IsUnrecorded
-		h.Host, h.seen = hoststate.Of(s.pools, h.Config, h.Machine, nodes[i]), nil
+		h.Host, h.seen = rollout.HostOf(s.pools, h.Config, h.Machine, nodes[i]), nil
 		h.IsUnrecorded = isUnrecorded
 		delete(s.doubts, h.Name())
 		if h.Node != nil && h.Node.ResourceVersion == place {

@@ -100,7 +100,7 @@ var _ = Describe("A host that changes its pool", func() {
 
 		w.complete(ctx, 0)
 		w.settlePools(ctx, "infra")
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-infra-1"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-infra-1"))
 		Expect(w.toldRevision(ctx, 1)).To(Equal(revisionOf(1, "rendered-infra-1")))
 	})
 
@@ -182,7 +182,7 @@ var _ = Describe("A host that changes its pool", func() {
 		w.complete(ctx, 0)
 		w.settlePools(ctx, "infra")
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-1"))
 	})
 
 	It("waits in a paused pool, after it has completed what it began", func(ctx SpecContext) {
@@ -196,7 +196,7 @@ var _ = Describe("A host that changes its pool", func() {
 		Expect(w.toldRevision(ctx, 0)).To(Equal(revisionOf(0, "rendered-worker-2")))
 		w.complete(ctx, 0)
 		w.settlePools(ctx, "infra")
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 		Expect(w.toldRevision(ctx, 0)).To(Equal(revisionOf(0, "rendered-worker-2")))
 		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("set spec.paused of MachineConfigPool infra to false"))
 

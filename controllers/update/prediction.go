@@ -20,7 +20,7 @@ import (
 // if the agent does not say what it did, or if one of the rendered configs does not exist any more. It is called before
 // the record says that the host runs the second one, so it is called once for each update.
 func (r *Reconciler) predicted(ctx context.Context, h *host, in surroundings) update.Effect {
-	before, after := h.Config.Status.Configuration.Name, h.Config.Status.Update.Desired.Name
+	before, after := h.Config.Status.Boot.ServedConfiguration.Name, h.Config.Status.Update.Desired.Name
 	if !h.runsDesired() || h.Report.Effect == "" || before == "" || before == after {
 		return ""
 	}

@@ -42,7 +42,7 @@ var _ = Describe("The effect of an update", func() {
 		})
 		w.complete(ctx, 0)
 		w.settle(ctx)
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 		w.settle(ctx)
 		return w.eventsOf(bootstrapv1.EventPredictionDiffers)
 	}

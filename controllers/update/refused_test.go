@@ -43,7 +43,7 @@ func isPlaces(o client.Object) bool { _, is := o.(*corev1.ConfigMap); return is 
 func (w *world) closeWindow(ctx context.Context) {
 	GinkgoHelper()
 	w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-		p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
+		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
 	})
 }
 

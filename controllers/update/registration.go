@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -20,8 +19,8 @@ import (
 
 // isRegistrationRequested reports whether a host that starts again waits for its Node.
 func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
-	update := config.Status.Update
-	return update.RegistrationRequestedTime != nil && (update.RegisteredTime == nil || update.RegisteredTime.Before(update.RegistrationRequestedTime))
+	requested, registered := config.Status.Requests.RegistrationRequestedTime, config.Status.Update.RegisteredTime
+	return requested != nil && (registered == nil || registered.Before(requested))
 }
 
 // register answers the request of a host that starts again: the Node exists, with the labels and taints of the
@@ -31,7 +30,7 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 // The answer is for the request that was known before the Node was read, and for no later one: the Node can have been
 // deleted in between, while the host was off. So the recorded time is that of the request.
 func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) error {
-	requested := *h.Config.Status.Update.RegistrationRequestedTime
+	requested := *h.Config.Status.Requests.RegistrationRequestedTime
 	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 	if err != nil {
 		return err
@@ -85,7 +84,7 @@ func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, i
 		return err
 	}
 	node := registered.Node()
-	registration.AddTaints(node, readiness.Taints(rules, node))
+	registration.AddTaints(node, registration.ReadinessTaints(rules, node))
 	err = w.Create(ctx, node)
 	if apierrors.IsAlreadyExists(err) { // its kubelet was first, or it is another Node: it is read again
 		return errNodeAppeared

@@ -26,7 +26,7 @@ var _ = Describe("A host that asks for its Node before its kubelet starts", func
 	ask := func(ctx context.Context, w *world, at metav1.MicroTime) {
 		GinkgoHelper()
 		config := w.config(ctx, 0)
-		config.Status.Update.RegistrationRequestedTime = &at
+		config.Status.Requests.RegistrationRequestedTime = &at
 		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
 	}
 	deleteNode := func(ctx context.Context, w *world) {
@@ -66,8 +66,8 @@ var _ = Describe("A host that asks for its Node before its kubelet starts", func
 		w := newWorld(1)
 		infra := controllertest.NewPool(clusterKey, "infra")
 		infra.Status.Configuration.Name = "rendered-infra-1"
-		infra.Spec.NodeLabels = nodev1.Labels{"example.com/team": "infra"}
-		infra.Spec.NodeTaints = []nodev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}
+		infra.Spec.Node.Labels = nodev1.Labels{"example.com/team": "infra"}
+		infra.Spec.Node.Taints = []nodev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}
 		Expect(w.management.Create(ctx, infra)).To(Succeed())
 		config := w.config(ctx, 0)
 		config.Status.PoolRole = "infra" // the Node has moved there after its first boot

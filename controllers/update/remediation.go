@@ -16,8 +16,8 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/remediation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -50,17 +50,17 @@ func (h *host) remediation(p *poolv1.MachineConfigPool, now time.Time) (isPaused
 		update.Stage == bootstrapv1.UpdateDraining && h.Node.Annotations[agentv1.DrainedAnnotation] != h.Desired() {
 		return false, 0
 	}
-	left := hoststate.StageLeft(h.Config, hoststate.StageDeadline(p), now)
+	left := rollout.StageLeft(h.Config, rollout.StageDeadline(p), now)
 	return left > 0, left
 }
 
 // overdue returns whether a host that is changed, reboots or is verified has done so for too long, or else when it will
 // have, 0 for any other host. Then it needs a person, whatever it reports.
 func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool, left time.Duration) {
-	if !hoststate.IsInterrupted(h.Config) {
+	if !rollout.IsInterrupted(h.Config) {
 		return false, 0
 	}
-	left = hoststate.StageLeft(h.Config, hoststate.StageDeadline(p), now)
+	left = rollout.StageLeft(h.Config, rollout.StageDeadline(p), now)
 	return left == 0, left
 }
 
@@ -77,7 +77,7 @@ func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.Pool
 	old := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
 	if r.lasts(h.Config.UID, failed) && (old == nil || outlook.Of(old.Reason) != outlook.NeedsPerson) {
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
-			h.Config.Status.NodeRef.Name, hoststate.Clean(failed.Error(), agentv1.MaxReason)))
+			h.Config.Status.NodeRef.Name, rollout.Clean(failed.Error(), agentv1.MaxReason)))
 	}
 	patched := status.Update.Patch(ctx, r.Client, before, h.Config)
 	if patched == nil {
@@ -91,10 +91,10 @@ func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.Pool
 // clusterctl move: the host can be in the middle of its update. It returns 0 if the host is recorded, or was not moved
 // a short time ago.
 func unrecordedPatience(config *bootstrapv1.PoolbootConfig, now time.Time) time.Duration {
-	if !hoststate.IsUnrecorded(config) || capiannotations.HasPaused(config) {
+	if !rollout.IsUnrecorded(config) || capiannotations.HasPaused(config) {
 		return 0
 	}
-	return max(hoststate.StagePatience-now.Sub(config.CreationTimestamp.Time), 0)
+	return max(rollout.StagePatience-now.Sub(config.CreationTimestamp.Time), 0)
 }
 
 // endPause ends the pause of health checks that this package began for a host which it no longer follows.

@@ -12,7 +12,7 @@ var _ = Describe("A host whose Machine is deleted in its update", func() {
 	It("counts until its replacement has joined, or the pool is smaller by it", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.adopt(ctx)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.CapacityMachineCount = 2 })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.CapacityHostCount = 2 })
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
 		w.reports(ctx, 1, agentv1.Done, revisionOf(1, "rendered-worker-1"), "")
@@ -25,7 +25,7 @@ var _ = Describe("A host whose Machine is deleted in its update", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.node(ctx, 1).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(1, "rendered-worker-1")))
 		By("not replacing it")
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.CapacityMachineCount = 1 })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.CapacityHostCount = 1 })
 		_, err = w.reconcilePool(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.node(ctx, 1).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(1, "rendered-worker-2")))

@@ -19,7 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 func revisionOf(i int, rendered string) string {
@@ -85,10 +85,10 @@ var _ = Describe("A rollout", func() {
 			w.settle(ctx)
 			Expect(w.told(ctx)).To(Equal([]int{i}))
 			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(i, "rendered-worker-2")))
-			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+			Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-1"))
 			w.complete(ctx, i)
 			w.settle(ctx)
-			Expect(w.config(ctx, i).Status.Configuration.Name).To(Equal("rendered-worker-2"))
+			Expect(w.config(ctx, i).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-worker-2"))
 			Expect(w.updated(ctx, i)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", bootstrapv1.UpdateDoneReason)))
 		}
@@ -124,7 +124,7 @@ var _ = Describe("A rollout", func() {
 			w.changeNode(ctx, i, func(node *corev1.Node) { node.Labels[label] = rack })
 		}
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), label
+			p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), label
 			p.Status.Configuration.Name = "rendered-worker-2"
 		})
 		w.settle(ctx)
@@ -143,7 +143,7 @@ var _ = Describe("A rollout", func() {
 		w.adopt(ctx)
 		opens := time.Now().UTC().AddDate(0, 0, 7) // a date, so that the test does not depend on the hour
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 		})
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
@@ -155,22 +155,22 @@ var _ = Describe("A rollout", func() {
 		} {
 			result, err := reconcile()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(result.RequeueAfter).To(Equal(maintenance.MaxWait))
+			Expect(result.RequeueAfter).To(Equal(rollout.MaxWait))
 		}
 
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "* * * * *", DurationMinutes: 60}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: "* * * * *", DurationMinutes: 60}
 		})
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 
 		By("closing the window during the update of a host")
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaintenanceWindow.Schedule = "not a schedule" })
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.MaintenanceWindow.Schedule = "not a schedule" })
 		w.complete(ctx, 0)
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
 		Expect(w.told(ctx)).To(BeEmpty())
-		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("can't be read: spec.maintenanceWindow.schedule: Invalid value"))
+		Expect(w.updated(ctx, 1).Message).To(ContainSubstring("can't be read: spec.updates.maintenanceWindow.schedule: Invalid value"))
 	})
 
 	DescribeTable("waits while", func(ctx SpecContext, change func(context.Context, *world)) {
@@ -277,7 +277,7 @@ var _ = Describe("A rollout", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.UpdateDegradedReason),
 			HaveField("Message", And(ContainSubstring("chronyd.service failed"), ContainSubstring("rendered-worker-2"), ContainSubstring("runs rendered-worker-1")))))
-		Expect(w.config(ctx, 0).Status.Configuration.Name).To(Equal("rendered-worker-1"))
+		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-1"))
 
 		w.render(ctx, "rendered-worker-3")
 		w.settle(ctx)
@@ -363,7 +363,7 @@ var _ = Describe("A rollout", func() {
 	},
 		Entry("the pool is paused", func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) }),
 		Entry("the maintenance window is closed", func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: time.Now().UTC().Add(2 * time.Hour).Format("4 15 * * *"), DurationMinutes: 60}
 		}),
 	)
 

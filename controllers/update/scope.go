@@ -5,7 +5,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -20,7 +19,7 @@ type poolScope struct {
 	hosts        []*host
 	isIncomplete bool
 	// notReplaced count for hosts that are gone and whose replacements have not joined.
-	notReplaced []rollout.Host
+	notReplaced []rollout.Candidate
 	// unadoptable has the names of the hosts of which nothing is recorded, and of which it is known that nothing can
 	// be: they are updated like any other. Another host of which nothing is recorded is left alone.
 	unadoptable map[string]bool
@@ -36,10 +35,10 @@ type poolScope struct {
 
 // forRollout returns the hosts as the rollout sees them. A host that must be adopted first is left alone, also if it
 // was not among the hosts yet when others were adopted: it would get another revision than the one that it booted with.
-func (s *poolScope) forRollout() []rollout.Host {
-	hosts := make([]rollout.Host, len(s.hosts), len(s.hosts)+len(s.strangers))
+func (s *poolScope) forRollout() []rollout.Candidate {
+	hosts := make([]rollout.Candidate, len(s.hosts), len(s.hosts)+len(s.strangers))
 	for i, h := range s.hosts {
-		hosts[i] = h.see(s).Host
+		hosts[i] = h.see(s).Candidate
 		hosts[i].IsExcluded = hosts[i].IsExcluded || h.see(s).mustBeAdopted && !s.unadoptable[h.Name()]
 		switch s.doubts[h.Name()] {
 		case isOpen:
@@ -49,7 +48,7 @@ func (s *poolScope) forRollout() []rollout.Host {
 		}
 	}
 	for _, node := range s.strangers {
-		hosts = append(hosts, rollout.Host{Name: node, Progress: rollout.Unknown, IsExcluded: true})
+		hosts = append(hosts, rollout.Candidate{Name: node, Progress: rollout.Unknown, IsExcluded: true})
 	}
 	return append(hosts, s.notReplaced...)
 }
@@ -69,7 +68,7 @@ func (s *poolScope) hasWork() bool {
 // isWaiting reports whether a host could be told to begin an update if there were no doubts.
 func (s *poolScope) isWaiting() bool {
 	hosts := s.withoutDoubts().forRollout()
-	return slices.ContainsFunc(hosts, func(h rollout.Host) bool { return h.IsPending }) || len(rollout.Next(hosts, s.maxUnavailable)) > 0
+	return slices.ContainsFunc(hosts, func(h rollout.Candidate) bool { return h.IsPending }) || len(rollout.Next(hosts, s.maxUnavailable)) > 0
 }
 
 // withoutDoubts returns the scope as if all doubts were resolved in favor of hosts that wait, except those about hosts
@@ -148,7 +147,7 @@ func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Cu
 
 // hasBegun reports whether the manager has begun an update of the host, and has not undone all of that.
 func (h *host) hasBegun() bool {
-	return h.HasBegun() || h.Node != nil && hoststate.IsCordonedByUpdate(h.Node)
+	return h.HasBegun() || h.Node != nil && rollout.IsCordonedByUpdate(h.Node)
 }
 
 // hasSettled reports whether a host has what is recorded for it and what it was told.

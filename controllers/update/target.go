@@ -11,11 +11,10 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -25,13 +24,13 @@ type surroundings struct {
 	pool    *poolv1.MachineConfigPool
 	pools   []poolv1.MachineConfigPool
 	// hold is why no host of the pool begins an update.
-	hold maintenance.Hold
+	hold rollout.Hold
 
 	// facts are what hosts need to join the cluster. identity is what its Nodes can't be named like. offer is the agent
 	// that hosts should run.
 	facts    join.Cluster
-	identity identity.Cluster
-	offer    desired.Offer
+	identity access.Cluster
+	offer    join.Offer
 	// err is why no target can be determined, or nil.
 	err error
 	// version identifies all of this.
@@ -40,7 +39,7 @@ type surroundings struct {
 
 // surroundingsOf gathers the surroundings of the hosts of a pool.
 func (r *Reconciler) surroundingsOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) surroundings {
-	in := surroundings{cluster: cluster, pool: p, pools: pools, hold: maintenance.HoldOf(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+	in := surroundings{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOfWindow(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
 	if in.facts, in.err = workload.JoinCluster(ctx, r.ClusterCache, cluster); in.err != nil {
 		return in
 	}

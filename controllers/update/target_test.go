@@ -11,7 +11,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -21,7 +21,7 @@ var _ = Describe("The assignment of a host", func() {
 		*Reconciler
 		h      *host
 		pools  []poolv1.MachineConfigPool
-		offer  desired.Offer
+		offer  join.Offer
 		builds int
 	}
 	newScene := func() *scene {
@@ -30,7 +30,7 @@ var _ = Describe("The assignment of a host", func() {
 			*controllertest.NewPool(clusterKey, poolv1.RoleWorker), *controllertest.NewPool(clusterKey, "infra"),
 		}}
 		s.pools[1].Status.Configuration.Name = "rendered-infra-1"
-		s.Offer = func() (desired.Offer, error) { return s.offer, nil }
+		s.Offer = func() (join.Offer, error) { return s.offer, nil }
 		s.document = func(context.Context, *host, surroundings) ([]byte, error) {
 			s.builds++
 			return fmt.Append(nil, s.builds), nil

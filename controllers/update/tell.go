@@ -14,8 +14,8 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -202,7 +202,7 @@ func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
 	r.written.Record(node)
-	h.Host, h.seen = hoststate.Of(s.pools, h.Config, h.Machine, node), nil
+	h.Host, h.seen = rollout.HostOf(s.pools, h.Config, h.Machine, node), nil
 	if isStart {
 		metrics.UpdateStarted(h.Config)
 		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,

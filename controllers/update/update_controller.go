@@ -28,11 +28,11 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -67,7 +67,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 
 	// Offer returns the agent that hosts should run.
-	Offer func() (desired.Offer, error)
+	Offer func() (join.Offer, error)
 	// OverlayNamespace is the namespace of the assignment Secrets: that of the config server.
 	OverlayNamespace string
 	// Secrets is a cache of the metadata of Secrets in that namespace.
@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, key, cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !capiannotations.IsPaused(cluster, &bootstrapv1.PoolbootConfig{}) && (!hoststate.IsFollowed(config) || capiannotations.HasPaused(config)) {
+	if !capiannotations.IsPaused(cluster, &bootstrapv1.PoolbootConfig{}) && (!rollout.IsFollowed(config) || capiannotations.HasPaused(config)) {
 		if left := unrecordedPatience(config, r.now()); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}
@@ -363,7 +363,7 @@ func (r *Reconciler) storeClientCA(ctx context.Context, config *bootstrapv1.Pool
 func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, o outcome) error {
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
-		h.Config.Status.Configuration = h.Config.Status.Update.Desired
+		h.Config.Status.Boot.ServedConfiguration = h.Config.Status.Update.Desired
 	}
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
@@ -389,11 +389,11 @@ func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	switch {
 	case condition.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
 		metrics.UpdateEnded(after, metrics.UpdateDone)
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", hoststate.Clean(condition.Message, maxNote))
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", rollout.Clean(condition.Message, maxNote))
 	case outlook.IsWrong(condition):
 		if condition.Reason == bootstrapv1.UpdateDegradedReason || condition.Reason == bootstrapv1.UpdateUnreconcilableReason {
 			metrics.UpdateEnded(after, condition.Reason)
 		}
-		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", hoststate.Clean(condition.Message, maxNote))
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", rollout.Clean(condition.Message, maxNote))
 	}
 }

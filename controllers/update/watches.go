@@ -21,7 +21,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -45,7 +45,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),
 		predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))
 
-	hosts := workload.MapToConfigs(r.Client, hoststate.IsFollowed)
+	hosts := workload.MapToConfigs(r.Client, rollout.IsFollowed)
 	var err error
 	r.hostController, err = ctrl.NewControllerManagedBy(mgr).
 		Named("update").
@@ -84,7 +84,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // isSmaller selects the updates of a pool that has lost hosts for good: these take no places any longer.
 func isSmaller(e event.UpdateEvent) bool {
-	return e.ObjectNew.(*poolv1.MachineConfigPool).Status.CapacityMachineCount < e.ObjectOld.(*poolv1.MachineConfigPool).Status.CapacityMachineCount
+	return e.ObjectNew.(*poolv1.MachineConfigPool).Status.CapacityHostCount < e.ObjectOld.(*poolv1.MachineConfigPool).Status.CapacityHostCount
 }
 
 // isResync selects the events of the manager's --sync-period. What the targets of hosts depend on can change without
@@ -126,7 +126,7 @@ func (r *Reconciler) requestPoolOfMachine(ctx context.Context, object client.Obj
 // Cluster API does to it.
 func machineChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-	return !maps.Equal(before.Labels, after.Labels) || !hoststate.IsSameForRollout(before, after)
+	return !maps.Equal(before.Labels, after.Labels) || !rollout.IsSameForRollout(before, after)
 }
 
 // nodeChanged selects the changes of a Node that a decision depends on. It ignores the heartbeats of the kubelet.
@@ -147,7 +147,7 @@ func nodeChanged() predicate.Predicate {
 func configChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bootstrapv1.PoolbootConfig), e.ObjectNew.(*bootstrapv1.PoolbootConfig)
 	return before.Generation != after.Generation ||
-		hoststate.IsFollowed(before) != hoststate.IsFollowed(after) ||
+		rollout.IsFollowed(before) != rollout.IsFollowed(after) ||
 		!maps.Equal(before.Annotations, after.Annotations) ||
 		before.Status.PoolRole != after.Status.PoolRole ||
 		before.Status.NodeRef != after.Status.NodeRef ||

@@ -30,7 +30,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
@@ -136,7 +136,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	clusters.RESTConfig = &rest.Config{Host: "https://site.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA of the cluster")}}
 	r := &Reconciler{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
-		Secrets: controllertest.NewCache(w.management), Offer: func() (desired.Offer, error) { return desired.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
+		Secrets: controllertest.NewCache(w.management), Offer: func() (join.Offer, error) { return join.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
 		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
 	}
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
@@ -160,7 +160,7 @@ func newObjects(name string) (*bootstrapv1.PoolbootConfig, *clusterv1.Machine, *
 	config.UID = types.UID(name + "-config")
 	config.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-machine")}}
 	record.RevokeToken(config)
-	config.Status.PoolRole, config.Status.Configuration.Name = poolv1.RoleWorker, "rendered-worker-1"
+	config.Status.PoolRole, config.Status.Boot.ServedConfiguration.Name = poolv1.RoleWorker, "rendered-worker-1"
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: name, UID: name + "-node"}
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: clusterKey.Namespace, Name: name, UID: types.UID(name + "-machine"), Labels: map[string]string{clusterv1.ClusterNameLabel: clusterKey.Name},
@@ -168,7 +168,7 @@ func newObjects(name string) (*bootstrapv1.PoolbootConfig, *clusterv1.Machine, *
 	machine.Spec.ClusterName = clusterKey.Name
 	node := controllertest.NewNode(name, poolv1.RoleWorker)
 	node.UID, node.Spec.ProviderID = types.UID(name+"-node"), "metal3://edge/"+name+"/m"
-	node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: record.Key(config).String(), agentv1.AgentAnnotation: "v0.1.0"}
+	node.Annotations = map[string]string{poolv1.NodeConfigAnnotation: record.Key(config).String(), agentv1.ReportVersionAnnotation: "1", agentv1.AgentAnnotation: "v0.1.0"}
 	setReady(node, true)
 	return config, machine, node
 }

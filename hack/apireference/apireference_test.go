@@ -85,6 +85,13 @@ func TestTableHasEveryKeyOfTheAPI(t *testing.T) {
 			want[name] = value
 		}
 	}
+	constantOf := map[string]string{}
+	for name, key := range want {
+		if other, twice := constantOf[key]; twice {
+			t.Errorf("%s and %s are the same key %s: each key has one meaning", name, other, key)
+		}
+		constantOf[key] = name
+	}
 	described := map[string]string{}
 	for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
 		key, kind, value, name := cells[1], cells[2], cells[5], cells[7]

@@ -96,16 +96,16 @@ func isIn(folder, parent string) bool {
 	return folder == parent || strings.HasPrefix(folder, parent+"/")
 }
 
-// diagram returns the arrows of the diagram in docs/design.md.
+// diagram returns the arrows of the diagram in docs/dev/design.md.
 func diagram(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "design.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "dev", "design.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	block := regexp.MustCompile("(?s)```mermaid\nflowchart.*?\n(.*?)```").FindSubmatch(page)
 	if block == nil {
-		t.Fatal("docs/design.md has no mermaid flowchart")
+		t.Fatal("docs/dev/design.md has no mermaid flowchart")
 	}
 	names := map[string]string{}
 	for _, node := range regexp.MustCompile(`(\w+)\["([^"<]+)`).FindAllSubmatch(block[1], -1) {
@@ -115,7 +115,7 @@ func diagram(t *testing.T) map[string][]string {
 	for _, arrow := range regexp.MustCompile(`(?m)^\s*(\w+) --> (\w+)$`).FindAllSubmatch(block[1], -1) {
 		from, to := names[string(arrow[1])], names[string(arrow[2])]
 		if from == "" || to == "" {
-			t.Fatalf("docs/design.md: an end of the arrow %q has no name", arrow[0])
+			t.Fatalf("docs/dev/design.md: an end of the arrow %q has no name", arrow[0])
 		}
 		arrows[from] = append(arrows[from], to)
 	}
@@ -138,14 +138,14 @@ func TestImportsFollowTheDiagram(t *testing.T) {
 			}
 			used[[2]string{partOf(folder), partOf(to)}] = true
 			if !leads(arrows, partOf(folder), partOf(to)) {
-				t.Errorf("%s imports %s, and no arrow in docs/design.md leads from %s to %s", folder, to, partOf(folder), partOf(to))
+				t.Errorf("%s imports %s, and no arrow in docs/dev/design.md leads from %s to %s", folder, to, partOf(folder), partOf(to))
 			}
 		}
 	}
 	for from, all := range arrows {
 		for _, to := range all {
 			if !used[[2]string{from, to}] {
-				t.Errorf("docs/design.md has an arrow from %s to %s, and no package of %s imports one of %s", from, to, from, to)
+				t.Errorf("docs/dev/design.md has an arrow from %s to %s, and no package of %s imports one of %s", from, to, from, to)
 			}
 		}
 	}
@@ -291,7 +291,7 @@ func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 func TestEveryFolderIsAPart(t *testing.T) {
 	for _, folder := range slices.Sorted(maps.Keys(packages(t))) {
 		if !slices.Contains(parts, partOf(folder)) {
-			t.Errorf("%s is in no part of the diagram in docs/design.md: add %s to it and to this test", folder, path.Dir(folder))
+			t.Errorf("%s is in no part of the diagram in docs/dev/design.md: add %s to it and to this test", folder, path.Dir(folder))
 		}
 	}
 }

@@ -84,7 +84,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		anchors[file], links[file] = anchorsAndLinks(read(t, file))
 	}
 	// Messages of the programs name pages as paths from the root.
-	page := regexp.MustCompile(`(?m)(?:^|[^\w/])(docs/[a-z-]+\.md(?:#[\w-]+)?)`)
+	page := regexp.MustCompile(`(?m)(?:^|[^\w/])(docs/(?:dev/)?[a-z-]+\.md(?:#[\w-]+)?)`)
 	for _, file := range filesOf(t, ".go") {
 		for _, link := range page.FindAllSubmatch(read(t, file), -1) {
 			links[file] = append(links[file], "/"+string(link[1]))

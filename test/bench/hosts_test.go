@@ -59,7 +59,7 @@ func updateHosts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := tenant.NewPersistent(ctx, s, realHosts, func(p *poolv1.MachineConfigPool) { p.Spec.MinReadySeconds = ptr.To[int32](2) })
+	t := tenant.NewPersistent(ctx, s, realHosts, func(p *poolv1.MachineConfigPool) { p.Spec.Updates.MinReadySeconds = ptr.To[int32](2) })
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: realHosts, Labels: map[string]string{poolv1.NodeRoleLabelPrefix + "infra": ""}})
 	// updated waits until all hosts run another config than before, and returns its name.
 	updated := func(before string) string {
@@ -68,10 +68,10 @@ func updateHosts(b *testing.B) {
 			g.Expect(configs).To(gomega.HaveLen(realHosts))
 			for i := range configs {
 				g.Expect(conditions.IsTrue(&configs[i], bootstrapv1.UpdatedCondition)).To(gomega.BeTrue())
-				g.Expect(configs[i].Status.Configuration.Name).NotTo(gomega.Equal(before))
+				g.Expect(configs[i].Status.Boot.ServedConfiguration.Name).NotTo(gomega.Equal(before))
 			}
 		}).WithTimeout(20 * time.Minute).WithPolling(time.Second).Should(gomega.Succeed())
-		return t.Configs(ctx, "infra")[0].Status.Configuration.Name
+		return t.Configs(ctx, "infra")[0].Status.Boot.ServedConfiguration.Name
 	}
 	first := updated("")
 

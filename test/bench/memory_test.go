@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/config"
@@ -92,7 +92,7 @@ func createMachines(ctx context.Context, admin client.Client, many int) error {
 			return err
 		}
 		before := config.DeepCopy()
-		config.Annotations = hostaccess.Config(client.ObjectKeyFromObject(config), config.UID).Annotations(benchToken)
+		config.Annotations = access.Config(client.ObjectKeyFromObject(config), config.UID).Annotations(benchToken)
 		config.Annotations[bootstrapv1.PointerIDAnnotation] = benchPointer
 		if err := admin.Patch(ctx, config, client.MergeFrom(before)); err != nil {
 			return err

@@ -13,9 +13,9 @@ import (
 func BenchmarkNext(b *testing.B) {
 	for _, n := range []int{500, 5000} {
 		b.Run(fmt.Sprintf("hosts=%d", n), func(b *testing.B) {
-			hosts := make([]rollout.Host, n)
+			hosts := make([]rollout.Candidate, n)
 			for i := range hosts {
-				hosts[i] = rollout.Host{
+				hosts[i] = rollout.Candidate{
 					Name: fmt.Sprintf("host-%d", i*7919%n), Zone: fmt.Sprintf("zone-%d", i%20), CreationTime: time.Unix(int64(i*7919%n), 0), Desired: "old", Target: "new",
 				}
 				if i < n/3 {

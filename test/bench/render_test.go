@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -62,8 +63,8 @@ func overlay() (ignition.PackedOverlay, error) {
 	config := &bootstrapv1.PoolbootConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "infra-0", UID: "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0001"},
 		Spec: bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{
-			Join:       bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet},
-			NodeLabels: map[string]string{"example.com/rack": "r1"},
+			Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet},
+			Node: nodev1.NodeSettings{Labels: map[string]string{"example.com/rack": "r1"}},
 		}},
 	}
 	registration, err := registration.Register(registration.Input{

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hostaccess"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/server"
@@ -228,7 +228,7 @@ func (h *hashes) of(name types.NamespacedName, uid types.UID) string {
 	if known, ok := h.Load(name); ok {
 		return known.(string)
 	}
-	made := hostaccess.Config(name, uid).Hash(benchToken)
+	made := access.Config(name, uid).Hash(benchToken)
 	h.Store(name, made)
 	return made
 }

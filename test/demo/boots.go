@@ -87,7 +87,7 @@ func waitForBoots(ctx context.Context, s *site.Site) (boots []boot, err error) {
 		count := map[string]int{}
 		for _, b := range boots {
 			count["host"] += one(b.config.Status.HostRef.IsDefined())
-			count["served"] += one(b.config.Status.Boot.ServedTime != nil)
+			count["served"] += one(b.config.Status.Requests.ServedTime != nil)
 			count["ready"] += one(b.node != nil && util.IsNodeReady(b.node))
 			count["done"] += one(b.done())
 		}
@@ -128,7 +128,7 @@ func waitForPools(ctx context.Context, s *site.Site) error {
 func notUpdated(pools []poolv1.MachineConfigPool) string {
 	var counted int32
 	for _, pool := range pools {
-		counted += ptr.Deref(pool.Status.MachineCount, 0)
+		counted += ptr.Deref(pool.Status.HostCount, 0)
 		updated := conditions.Get(&pool, poolv1.UpdatedCondition)
 		if updated == nil {
 			return fmt.Sprintf("pool %s has no condition %s", pool.Name, poolv1.UpdatedCondition)

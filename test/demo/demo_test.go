@@ -81,7 +81,7 @@ var _ = Describe("make demo", func() {
 	DescribeTable("waits until the pools are Updated before it prints them", func(change func(infra *poolv1.MachineConfigPool), reason string) {
 		pools := []poolv1.MachineConfigPool{{}, {}}
 		for i, name := range []string{"worker", "infra"} {
-			pools[i].Name, pools[i].Generation, pools[i].Status.MachineCount = name, 2, ptr.To[int32](2)
+			pools[i].Name, pools[i].Generation, pools[i].Status.HostCount = name, 2, ptr.To[int32](2)
 			pools[i].Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionTrue, ObservedGeneration: 2}}
 		}
 		change(&pools[1])
@@ -89,13 +89,13 @@ var _ = Describe("make demo", func() {
 	},
 		Entry("all are", func(*poolv1.MachineConfigPool) {}, ""),
 		Entry("one is not", func(infra *poolv1.MachineConfigPool) {
-			infra.Status.Conditions[0].Status, infra.Status.Conditions[0].Message = metav1.ConditionFalse, "1 of 2 Machines has not joined"
-		}, "pool infra is not Updated: 1 of 2 Machines has not joined"),
+			infra.Status.Conditions[0].Status, infra.Status.Conditions[0].Message = metav1.ConditionFalse, "1 of 2 hosts has not joined"
+		}, "pool infra is not Updated: 1 of 2 hosts has not joined"),
 		Entry("one was at an earlier generation", func(infra *poolv1.MachineConfigPool) {
 			infra.Status.Conditions[0].ObservedGeneration, infra.Status.Conditions[0].Message = 1, "All are"
 		}, "pool infra is not Updated: All are"),
 		Entry("one has no conditions", func(infra *poolv1.MachineConfigPool) { infra.Status.Conditions = nil }, "pool infra has no condition Updated"),
-		Entry("a machine is not counted", func(infra *poolv1.MachineConfigPool) { infra.Status.MachineCount = ptr.To[int32](1) }, "the pools count 3 machines of 4"),
+		Entry("a machine is not counted", func(infra *poolv1.MachineConfigPool) { infra.Status.HostCount = ptr.To[int32](1) }, "the pools count 3 machines of 4"),
 	)
 
 	DescribeTable("counts every version of every Node", func(change func(versions []site.NodeVersion) []site.NodeVersion, want result) {

@@ -214,7 +214,7 @@ func (u *updates) wait(ctx context.Context, done func() (bool, error)) error {
 func (u *updates) waitUntilUpdated(ctx context.Context, wanted func(config string) bool) error {
 	return u.wait(ctx, func() (bool, error) {
 		return !slices.ContainsFunc(u.hosts, func(h *runningHost) bool {
-			return !wanted(h.config.Status.Configuration.Name) || !h.isUpdated() || site.IsAway(h.node)
+			return !wanted(h.config.Status.Boot.ServedConfiguration.Name) || !h.isUpdated() || site.IsAway(h.node)
 		}), nil
 	})
 }
@@ -236,7 +236,7 @@ func (u *updates) read(ctx context.Context) error {
 }
 
 // rendered returns the config that the hosts run when all run the same.
-func (u *updates) rendered() string { return u.hosts[0].config.Status.Configuration.Name }
+func (u *updates) rendered() string { return u.hosts[0].config.Status.Boot.ServedConfiguration.Name }
 
 // reboots returns how often each host has booted.
 func (u *updates) reboots() (counts []int) {
@@ -275,7 +275,7 @@ func (h *runningHost) state() string {
 	}
 	switch condition.Reason {
 	case bootstrapv1.UpdateDoneReason:
-		return "runs " + h.config.Status.Configuration.Name
+		return "runs " + h.config.Status.Boot.ServedConfiguration.Name
 	case string(agentv1.Draining):
 		return "its Node is cordoned, and its Pods are evicted"
 	case string(agentv1.Applying):

@@ -1,5 +1,6 @@
 // Package poolboottest runs Poolboot in the envtest suites of other Cluster API projects. It needs no files of
-// Poolboot's repository: the CustomResourceDefinitions and webhooks are embedded. docs/envtest.md shows a whole suite.
+// Poolboot's repository: the CustomResourceDefinitions and webhooks are embedded. docs/dev/envtest.md shows a whole
+// suite.
 package poolboottest
 
 import (

@@ -31,6 +31,9 @@ const (
 // Annotations of a Node that the agent writes. They are claims of the host: root on the host can write anything. The
 // name of the config that the host runs is not among them: the manager knows which config a revision has.
 const (
+	// ReportVersionAnnotation is the version of the report, an integer: of the keys and values of the annotations that
+	// agents write. Whoever does not know it understands no other annotation of the report but AgentAnnotation.
+	ReportVersionAnnotation = "poolboot.io/report-version"
 	// CurrentAnnotation is the revision of the assignment that the host has: the last one that was committed.
 	CurrentAnnotation = "poolboot.io/current-revision"
 	// TargetAnnotation is the revision that StateAnnotation and ReasonAnnotation are about.
@@ -53,8 +56,12 @@ const (
 	AgentAnnotation = "poolboot.io/agent-version"
 )
 
+// ReportVersion is the version of the report that this code writes and understands. A change of the report that earlier
+// managers would misunderstand increases it.
+const ReportVersion = 1
+
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.

@@ -12,33 +12,10 @@ type BootStatus struct {
 	// +optional
 	HostChosenTime *metav1.MicroTime `json:"hostChosenTime,omitempty"`
 
-	// firstRequestedTime is the time of the host's first request for the configuration that it has or waits for. A host
-	// starts over when it requests one again after its configuration was prepared, presents another token, or replaces
-	// another host. The config server writes it; the manager writes it when another host replaces this one.
+	// servedConfiguration is the rendered config that the host was last served: the one of its boot or, once an update
+	// is done, the one that it was updated to.
 	// +optional
-	FirstRequestedTime *metav1.MicroTime `json:"firstRequestedTime,omitempty"`
-
-	// requestedTime is the time of the host's last request for which no fresh configuration was prepared yet. The
-	// config server writes it.
-	// +optional
-	RequestedTime *metav1.MicroTime `json:"requestedTime,omitempty"`
-
-	// addresses are the addresses from which the host's token was used, at most eight for each token. The config server
-	// writes them. When a rotated token is first used, it removes the addresses of the earlier token.
-	// +optional
-	// +listType=map
-	// +listMapKey=address
-	// +kubebuilder:validation:MaxItems=16
-	Addresses []TokenAddress `json:"addresses,omitempty"`
-
-	// servedTime is the time at which the host was first served the configuration that was last prepared, or was first
-	// served it again after it had reported that Ignition failed. The config server writes it.
-	// +optional
-	ServedTime *metav1.MicroTime `json:"servedTime,omitempty"`
-
-	// ignitionFailure is the last failure of Ignition that the host reported. The config server writes it.
-	// +optional
-	IgnitionFailure IgnitionFailure `json:"ignitionFailure,omitempty,omitzero"`
+	ServedConfiguration ConfigurationReference `json:"servedConfiguration,omitempty,omitzero"`
 
 	// preparedTime is the time at which the Node, the join credential and the machine's overlay were last complete.
 	// +optional
@@ -68,64 +45,7 @@ type BootStatus struct {
 	// credentialExpirationTime is the time at which that bootstrap token expires.
 	// +optional
 	CredentialExpirationTime *metav1.Time `json:"credentialExpirationTime,omitempty"`
-
-	// certificate is the kubelet's client certificate for which a join credential was last used. Each credential
-	// obtains one certificate.
-	// +optional
-	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
 }
-
-// IgnitionFailure is a failure of Ignition at the first boot of a host, as the host reports it.
-type IgnitionFailure struct {
-	// reportedTime is the time of the report.
-	// +required
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
-	ReportedTime metav1.MicroTime `json:"reportedTime,omitempty,omitzero"`
-
-	// stage is the stage of Ignition that failed, such as fetch, disks or files.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^[a-z][-a-z]*$`
-	Stage string `json:"stage,omitempty"`
-
-	// log is the end of Ignition's log, without what looks like a secret.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	Log string `json:"log,omitempty"`
-}
-
-// TokenAddress is an address from which a host's token was used.
-type TokenAddress struct {
-	// address is the IP address.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="address must be an IP address"
-	Address string `json:"address,omitempty"`
-
-	// firstUsedTime is the time of the first request from the address.
-	// +required
-	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="it must be later than the year 1999"
-	FirstUsedTime metav1.MicroTime `json:"firstUsedTime,omitempty,omitzero"`
-
-	// token is the first 16 digits of the SHA-256 of the token that was used from the address, in hex.
-	// +required
-	// +kubebuilder:validation:MinLength=16
-	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
-	Token string `json:"token,omitempty"`
-
-	// reportedTime is the time at which the manager reported the address by an event, because it is not the first one,
-	// or because the token is not bound to it.
-	// +optional
-	ReportedTime *metav1.MicroTime `json:"reportedTime,omitempty"`
-}
-
-// TokenHashPrefixLength is the number of hex digits of a token's SHA-256 in TokenAddress.Token. They distinguish a
-// rotated token from earlier ones.
-const TokenHashPrefixLength = 16
 
 // GrantedCertificate is the certificate that a host obtained with a join credential. It is recorded before the
 // certificate is approved.

@@ -34,8 +34,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.nodeNameSource) || self.nodeNameSource != 'Host'",message="Host needs configSource.type Server: with Inline the Node's name is fixed before a host is chosen",fieldPath=".nodeNameSource",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.configSource) || self.configSource.type != 'Inline' || !has(self.poolRetention) || self.poolRetention != 'Host'",message="Host needs configSource.type Server: with Inline the pool is fixed before a host is chosen",fieldPath=".poolRetention",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('poolboot.io/pool' in self.nodeLabels) || has(self.poolRole) && self.nodeLabels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['poolboot.io/pool']",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !has(self.nodeLabelRules) || self.nodeLabelRules.all(rule, !(rule.key in self.nodeLabels))",message="nodeLabels has a value for the key of a rule: remove one of the two",fieldPath=".nodeLabelRules",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.node) || !has(self.node.labels) || !('poolboot.io/pool' in self.node.labels) || has(self.poolRole) && self.node.labels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".node.labels['poolboot.io/pool']",reason=FieldValueForbidden
 type BootSpec struct {
 	// poolRole is the role of the MachineConfigPool that the Machine boots into. If it is not set, the Machine's labels
 	// decide. A Machine without a role label boots into worker. A Machine with a role label that no pool selects does
@@ -68,26 +67,10 @@ type BootSpec struct {
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
-	// nodeLabels are the labels that the Node is registered with, in addition to those of the pool and of the Machine.
-	// A different value for the same key there is an error.
+	// node is what the Node is registered with, in addition to the labels of the Machine and of the pool, and the
+	// taints of the pool. A different value of a label for the same key there is an error.
 	// +optional
-	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
-
-	// nodeTaints are the taints that the Node is registered with, in addition to those of the pool.
-	// +optional
-	// +listType=map
-	// +listMapKey=key
-	// +listMapKey=effect
-	// +kubebuilder:validation:MaxItems=64
-	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
-
-	// nodeLabelRules are rules that derive labels of the Node from facts of its host when the Node is registered, in
-	// addition to those of the pool. A different value for the same key elsewhere is an error.
-	// +optional
-	// +listType=map
-	// +listMapKey=key
-	// +kubebuilder:validation:MaxItems=64
-	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
+	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
 
 	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only. In a template it applies to
 	// each of the template's Machines. Entries that a MachineConfig must not have are refused here too.

@@ -12,6 +12,11 @@ const (
 	// consists of the Enrollment's name and the host's name.
 	PointerIDAnnotation = "poolboot.io/pointer-id"
 
+	// EnrolledFromAnnotation is the IP address of the requests of a host that an Enrollment admitted. A request for the
+	// same name from another address counts as another host, until this host sent no request for 15 minutes. Then the
+	// manager writes the new address.
+	EnrolledFromAnnotation = "poolboot.io/enrolled-from"
+
 	// TokenHashAnnotation is the SHA-256 of the host's bearer token, bound to the PoolbootConfig's namespace, name and
 	// UID, in hex. It is removed when the token is revoked.
 	TokenHashAnnotation = "poolboot.io/token-sha256"
@@ -59,7 +64,7 @@ const (
 
 // DataSecretPoolAnnotation is on inline data Secrets and holds the role of the pool whose configuration is in them. It
 // is metadata of the Secret itself, so that a crash or clusterctl move can't separate it from the content.
-const DataSecretPoolAnnotation = "poolboot.io/pool-role"
+const DataSecretPoolAnnotation = "poolboot.io/data-for-pool"
 
 // Overlay Secrets hold the configuration of one machine. They are created in the config server's namespace when the
 // host requests its configuration.
@@ -131,75 +136,159 @@ const (
 
 // Reasons of the conditions of a PoolbootConfig.
 const (
-	WaitingForOwnerReason                 = "WaitingForOwner"
-	WaitingForClusterReason               = "WaitingForCluster"
+	// No Machine owns the PoolbootConfig yet.
+	WaitingForOwnerReason = "WaitingForOwner"
+	// The Cluster does not exist yet.
+	WaitingForClusterReason = "WaitingForCluster"
+	// The infrastructure of the Cluster is not provisioned yet.
 	WaitingForClusterInfrastructureReason = "WaitingForClusterInfrastructure"
-	WaitingForControlPlaneReason          = "WaitingForControlPlane"
-	ControlPlaneNotSupportedReason        = "ControlPlaneNotSupported"
-	MachinePoolNotSupportedReason         = "MachinePoolNotSupported"
-	DataSecretCreatedReason               = "DataSecretCreated"
-	DataSecretFailedReason                = "DataSecretFailed"
-	DataSecretPresetReason                = "DataSecretPreset"
-	DataSecretNotOwnedReason              = "DataSecretNotOwned"
-	WaitingForSecretDeletionReason        = "WaitingForSecretDeletion"
-	HostEnrolledReason                    = "HostEnrolled"
-	TokenExpiredReason                    = "TokenExpired"
-	TokenLiveReason                       = "TokenLive"
-	UserDataSetReason                     = "UserDataSet"
-	UserDataTakenReason                   = "UserDataTaken"
-	HostProvisionedBeforeReason           = "HostProvisionedBefore"
-	PoolNotFoundReason                    = "PoolNotFound"
-	PoolConflictReason                    = "PoolConflict"
-	PoolNotRegistrableReason              = "PoolNotRegistrable"
-	PoolNotRenderedReason                 = "PoolNotRendered"
-	PoolSpecifiedInConfigReason           = "SpecifiedInConfig"
-	PoolFromMachineLabelsReason           = "MachineLabels"
-	PoolDefaultedToWorkerReason           = "DefaultedToWorker"
-	PoolRecordedReason                    = "Recorded"
-	PoolRetainedByHostReason              = "RetainedByHost"
-	WaitingForHostReason                  = "WaitingForHost"
-	HostNotReadyReason                    = "HostNotReady"
-	HostImageIgnoresUserDataReason        = "HostImageIgnoresUserData"
-	LabelConflictReason                   = "LabelConflict"
-	HostFactMissingReason                 = "HostFactMissing"
-	NodeLabelRuleInvalidReason            = "NodeLabelRuleInvalid"
-	NodeNameTakenReason                   = "NodeNameTaken"
-	NodeNameReservedReason                = "NodeNameReserved"
-	WorkloadClusterUnreachableReason      = "WorkloadClusterUnreachable"
-	KubeconfigInvalidReason               = "KubeconfigInvalid"
-	CertificatesAutoApprovedReason        = "CertificatesAutoApproved"
-	ExtraConfigInvalidReason              = "ExtraConfigInvalid"
-	JoinCredentialExpiredReason           = "JoinCredentialExpired"
-	BootFailedReason                      = "BootFailed"
-	BootPreparedReason                    = "BootPrepared"
-	IgnitionFailedReason                  = "IgnitionFailed"
-	IgnitionRetriedReason                 = "IgnitionRetried"
-	IgnitionSucceededReason               = "IgnitionSucceeded"
-	WaitingForKubeletReason               = "WaitingForKubelet"
-	NodeReadyInPoolReason                 = "NodeReadyInPool"
-	NodeNotReadyReason                    = "NodeNotReady"
-	NodeOutsidePoolReason                 = "NodeOutsidePool"
-	NodeMissingReason                     = "NodeMissing"
-	ControlPlaneNodeReason                = "ControlPlaneNode"
-	DeletingReason                        = "Deleting"
+	// The control plane is not initialized yet.
+	WaitingForControlPlaneReason = "WaitingForControlPlane"
+	// The Machine is a control-plane Machine. Use the bootstrap provider of the control plane.
+	ControlPlaneNotSupportedReason = "ControlPlaneNotSupported"
+	// The owner is a MachinePool. Use a MachineDeployment.
+	MachinePoolNotSupportedReason = "MachinePoolNotSupported"
+	// The data Secret exists.
+	DataSecretCreatedReason = "DataSecretCreated"
+	// The data Secret cannot be created, was lost or was changed. Restore it, or replace the host.
+	DataSecretFailedReason = "DataSecretFailed"
+	// spec.bootstrap.dataSecretName of the Machine names a Secret that Poolboot did not create, and the host boots with
+	// it. Leave the field out, or use another bootstrap provider.
+	DataSecretPresetReason = "DataSecretPreset"
+	// Another object owns the Secret with this name. Delete the Secret.
+	DataSecretNotOwnedReason = "DataSecretNotOwned"
+	// The garbage collector has not deleted the Secret of an earlier PoolbootConfig with this name yet.
+	WaitingForSecretDeletionReason = "WaitingForSecretDeletion"
+	// The host enrolled with a token and needs no data Secret.
+	HostEnrolledReason = "HostEnrolled"
+	// The token expired before the host joined. Rotate it: docs/install.md#security.
+	TokenExpiredReason = "TokenExpired"
+	// The token is valid again.
+	TokenLiveReason = "TokenLive"
+	// The BareMetalHost has its user data.
+	UserDataSetReason = "UserDataSet"
+	// The BareMetalHost has other user data, and its Secret exists. The message says how to remove it.
+	UserDataTakenReason = "UserDataTaken"
+	// The BareMetalHost was provisioned before its annotations requested a pool. Deprovision it.
+	HostProvisionedBeforeReason = "HostProvisionedBefore"
+	// No pool with that role exists, or no pool selects a role label of the Machine. Create the pool, correct the
+	// labels, or set spec.poolRole.
+	PoolNotFoundReason = "PoolNotFound"
+	// The labels match several pools: correct the labels. Or several pools have one role: delete all but one.
+	PoolConflictReason = "PoolConflict"
+	// Poolboot cannot derive the labels of a Node from the selector of the pool. Correct the selector.
+	PoolNotRegistrableReason = "PoolNotRegistrable"
+	// The pool has rendered nothing yet. See the conditions of the pool.
+	PoolNotRenderedReason = "PoolNotRendered"
+	// spec.poolRole decides the pool.
+	PoolSpecifiedInConfigReason = "SpecifiedInConfig"
+	// The labels of the Machine decide the pool.
+	PoolFromMachineLabelsReason = "MachineLabels"
+	// The pool is worker, because no label names another pool.
+	PoolDefaultedToWorkerReason = "DefaultedToWorker"
+	// The pool is the recorded pool.
+	PoolRecordedReason = "Recorded"
+	// The pool is the one that the host keeps: docs/concepts.md#a-pool-that-stays-with-its-host.
+	PoolRetainedByHostReason = "RetainedByHost"
+	// The host has not requested its configuration yet. The message has the error of Metal3 and the Secrets that it
+	// waits for. Otherwise, the console of the host shows why, such as a wrong clock:
+	// docs/images.md#a-clock-that-is-wrong.
+	WaitingForHostReason = "WaitingForHost"
+	// The host is not chosen or not being installed yet.
+	HostNotReadyReason = "HostNotReady"
+	// The image gets no user data. Use a disk image.
+	HostImageIgnoresUserDataReason = "HostImageIgnoresUserData"
+	// Two sources set different values for one label, or the labels name another pool. Correct one of them.
+	LabelConflictReason = "LabelConflict"
+	// A label rule needs a fact that is missing for the host. Add the fact, or change the rule.
+	HostFactMissingReason = "HostFactMissing"
+	// The result of a label rule is not a valid label value. Correct the rule or the fact.
+	NodeLabelRuleInvalidReason = "NodeLabelRuleInvalid"
+	// A Node with this name does not belong to this host. Delete the Node.
+	NodeNameTakenReason = "NodeNameTaken"
+	// The name identifies something other than a Node. Give the Machine or the host another name:
+	// docs/install.md#names-that-no-node-may-have.
+	NodeNameReservedReason = "NodeNameReserved"
+	// The API server in the kubeconfig of the Cluster does not answer, or does not accept the user. The log of the
+	// manager has the cause.
+	WorkloadClusterUnreachableReason = "WorkloadClusterUnreachable"
+	// The kubeconfig Secret of the Cluster does not exist, or has a field that is refused. Correct it:
+	// docs/dev/security.md#kubeconfigs-of-tenants.
+	KubeconfigInvalidReason = "KubeconfigInvalid"
+	// The workload cluster approves certificate requests of every bootstrap token. Change the ClusterRoleBinding that
+	// the message names.
+	CertificatesAutoApprovedReason = "CertificatesAutoApproved"
+	// extraConfig cannot be used. Correct it.
+	ExtraConfigInvalidReason = "ExtraConfigInvalid"
+	// The host has its configuration and has not joined, and its join credential has expired. Replace the host, or boot
+	// it again.
+	JoinCredentialExpiredReason = "JoinCredentialExpired"
+	// Another error occurred. See the message.
+	BootFailedReason = "BootFailed"
+	// Everything that the host needs exists.
+	BootPreparedReason = "BootPrepared"
+	// The host reports that Ignition failed at its first boot: docs/conditions.md#a-first-boot-that-fails.
+	IgnitionFailedReason = "IgnitionFailed"
+	// The host has requested its configuration again after Ignition failed.
+	IgnitionRetriedReason = "IgnitionRetried"
+	// The host has joined after Ignition had failed.
+	IgnitionSucceededReason = "IgnitionSucceeded"
+	// The Node exists, and its kubelet has not registered yet.
+	WaitingForKubeletReason = "WaitingForKubelet"
+	// The Node is Ready in its pool.
+	NodeReadyInPoolReason = "NodeReadyInPool"
+	// The Node has joined and is not Ready. See its conditions.
+	NodeNotReadyReason = "NodeNotReady"
+	// The labels of the Node are not those of its pool. Correct them.
+	NodeOutsidePoolReason = "NodeOutsidePool"
+	// The Node of a host that has joined does not exist. Restart the kubelet, or remove the host.
+	NodeMissingReason = "NodeMissing"
+	// The Node has the label of a control plane. Remove the label.
+	ControlPlaneNodeReason = "ControlPlaneNode"
+	// The PoolbootConfig is being deleted.
+	DeletingReason = "Deleting"
 )
 
 // Reasons of the condition Updated of a PoolbootConfig. Those of hosts in an update are the states that agents report.
 const (
-	UpdateDoneReason             = "Done"
-	UpdateWaitingReason          = "Waiting"
-	UpdateDrainingReason         = "Draining"
-	UpdateApplyingReason         = "Applying"
-	UpdateRebootingReason        = "Rebooting"
-	UpdateVerifyingReason        = "Verifying"
-	UpdateDegradedReason         = "Degraded"
-	UpdateUnreconcilableReason   = "Unreconcilable"
-	AssignmentFailedReason       = "AssignmentFailed"
-	NoAgentReason                = "NoAgent"
-	AgentNotAnsweringReason      = "AgentNotAnswering"
+	// The running host has the configuration of its pool.
+	UpdateDoneReason = "Done"
+	// The running host is to be updated. The message says what it waits for: other hosts, a pause, a maintenance
+	// window, a gate, or Cluster API.
+	UpdateWaitingReason = "Waiting"
+	// The Node is drained for an update. The message names the Pods and volumes that remain:
+	// docs/updates.md#a-drain-that-does-not-end.
+	UpdateDrainingReason = "Draining"
+	// The host is being changed.
+	UpdateApplyingReason = "Applying"
+	// The host was changed and reboots.
+	UpdateRebootingReason = "Rebooting"
+	// The host was changed, and its Node must stay Ready for minReadySeconds.
+	UpdateVerifyingReason = "Verifying"
+	// An update failed and was undone, or the host differs from its configuration. Correct the configuration or the
+	// host, or force the host: docs/updates.md#force-a-host.
+	UpdateDegradedReason = "Degraded"
+	// A running host cannot change to the configuration of its pool. Replace the host, or correct the configuration.
+	UpdateUnreconcilableReason = "Unreconcilable"
+	// What the running host should run cannot be determined. The message names the object to correct.
+	AssignmentFailedReason = "AssignmentFailed"
+	// The host runs no agent, so it keeps the configuration with which it booted. Renew its Machine to update it:
+	// docs/pools.md#renewing-machines.
+	NoAgentReason = "NoAgent"
+	// The agent of the running host has not answered for 10 minutes, or has not reported since the Node was Ready.
+	// Check the host and poolboot-agent.service on it.
+	AgentNotAnsweringReason = "AgentNotAnswering"
+	// The config server does not accept the certificate of the kubelet: docs/updates.md#when-an-update-stops.
 	CertificateNotAcceptedReason = "CertificateNotAccepted"
-	UpdateFailingReason          = "UpdateFailing"
-	UnitsFailingReason           = "UnitsFailing"
+	// An API server refuses a request that the update of the running host needs, or has failed to answer it for a
+	// minute. The message has the error.
+	UpdateFailingReason = "UpdateFailing"
+	// The kubelet of the running host does not stay up, or a unit of its configuration failed. The message has the
+	// command that shows its log on the host.
+	UnitsFailingReason = "UnitsFailing"
+	// The agent of the running host reports in a version that the manager does not know. Update the manager first; its
+	// agents follow.
+	ReportNotUnderstoodReason = "ReportNotUnderstood"
 )
 
 // Reasons of events about a PoolbootConfig. Events report problems and their resolution: a problem by the reason of the

@@ -27,7 +27,8 @@ type HostType string
 const (
 	// HostTypeBareMetalHost is a BareMetalHost whose annotation poolboot.io/pool-role requests a pool.
 	HostTypeBareMetalHost HostType = "BareMetalHost"
-	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known.
+	// HostTypeEnrollment is a host that an Enrollment admitted. Only its name and address are known; the address is in
+	// the annotation poolboot.io/enrolled-from.
 	HostTypeEnrollment HostType = "Enrollment"
 )
 
@@ -58,7 +59,7 @@ type HostWithoutMachine struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	BareMetalHostName string `json:"bareMetalHostName,omitempty"`
 
-	// enrollment is the Enrollment that admitted the host, and the address of the host.
+	// enrollment is the Enrollment that admitted the host.
 	// +optional
 	Enrollment EnrolledHost `json:"enrollment,omitempty,omitzero"`
 }
@@ -74,16 +75,8 @@ type EnrolledHost struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="it is immutable: create another PoolbootConfig"
 	Name string `json:"name,omitempty"`
 
-	// address is the IP address of the host's requests. A request for the same name from another address counts as
-	// another host, until this host sent no request for 15 minutes. Then the manager writes the new address.
-	// +required
-	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="it must be an IP address"
-	Address string `json:"address,omitempty"`
-
-	// addressRanges are the Enrollment's address ranges when the host was admitted or changed its address. They apply
-	// when the Enrollment was deleted.
+	// addressRanges are the Enrollment's address ranges when the host was admitted. They apply when the Enrollment was
+	// deleted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -166,10 +159,6 @@ type PoolbootConfigStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	FallbackPoolRole string `json:"fallbackPoolRole,omitempty"`
 
-	// configuration is the rendered config that the host was served.
-	// +optional
-	Configuration ConfigurationReference `json:"configuration,omitempty,omitzero"`
-
 	// hostRef is the BareMetalHost that the Machine runs on. Before that host requests its configuration, it is the one
 	// that the infrastructure provider chose.
 	// +optional
@@ -188,12 +177,29 @@ type PoolbootConfigStatus struct {
 	// +optional
 	NodeRef NodeReference `json:"nodeRef,omitempty,omitzero"`
 
-	// derivedNodeLabels are the labels that nodeLabelRules derived from the facts of the host when the Node was
+	// derivedNodeLabels are the labels that label rules derived from the facts of the host when the Node was
 	// registered. A Node that is deleted and registers again gets them back.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
 	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && size(self[key]) <= 63)",message="a key must have at most 317 characters, and a value at most 63"
 	DerivedNodeLabels map[string]string `json:"derivedNodeLabels,omitempty"`
+
+	// requests is what the config server records about the requests of the host.
+	// +optional
+	Requests HostRequests `json:"requests,omitempty,omitzero"`
+
+	// reportedAddresses are the addresses in requests.addresses that were reported by an event, because they are not
+	// the first one, or because the token is not bound to them.
+	// +optional
+	// +listType=map
+	// +listMapKey=address
+	// +kubebuilder:validation:MaxItems=16
+	ReportedAddresses []ReportedAddress `json:"reportedAddresses,omitempty"`
+
+	// certificate is the kubelet's client certificate for which a join credential was last used. Each credential
+	// obtains one certificate.
+	// +optional
+	Certificate GrantedCertificate `json:"certificate,omitempty,omitzero"`
 
 	// boot is the timeline of the host's boot.
 	// +optional
@@ -218,8 +224,9 @@ type PoolbootConfigStatus struct {
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.hostRef.name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="InPool",type=string,JSONPath=`.status.conditions[?(@.type=="NodeInPool")].status`
-// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="UpdatedReason",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PoolbootConfig struct {
 	metav1.TypeMeta `json:",inline"`

@@ -60,13 +60,8 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	AgentVersion string `json:"agentVersion,omitempty"`
 
-	// registrationRequestedTime is the time at which the host last asked for its Node to be pre-registered, before its
-	// kubelet started. The config server writes it.
-	// +optional
-	RegistrationRequestedTime *metav1.MicroTime `json:"registrationRequestedTime,omitempty"`
-
-	// registeredTime is the registrationRequestedTime of the last request after which the Node was seen or created. If
-	// it is not before registrationRequestedTime, the kubelet can start.
+	// registeredTime is the requests.registrationRequestedTime of the last request after which the Node was seen or
+	// created. If it is not before that, the kubelet can start.
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }

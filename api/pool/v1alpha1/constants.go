@@ -66,9 +66,18 @@ const HostRetainedPoolAnnotation = "poolboot.io/retained-pool"
 // writes it. Unlike the Cluster's UID, it survives clusterctl move.
 const ClusterIdentityAnnotation = "poolboot.io/cluster-identity"
 
+// PausedConfigurationAnnotation is on a paused MachineConfigPool and names the rendered config of this pool that new
+// Machines boot with. Poolboot writes it unless a user did, and removes it when the pool is no longer paused.
+const PausedConfigurationAnnotation = "poolboot.io/paused-configuration"
+
+// AdmittedAnnotation is on an Enrollment and lists the names that it has admitted, in the order of their admission,
+// separated by commas. Each name is one use, even if its host sends more requests or is reinstalled. Poolboot writes
+// it; changes by others are refused.
+const AdmittedAnnotation = "poolboot.io/admitted"
+
 // Annotations by which a user requests that a BareMetalHost without a Machine boots into a pool. Both are required.
 const (
-	// HostPoolAnnotation is the role of the MachineConfigPool, which must have a hostTemplateRef.
+	// HostPoolAnnotation is the role of the MachineConfigPool, which must have spec.hosts.templateRef.
 	HostPoolAnnotation = "poolboot.io/pool-role"
 	// HostClusterAnnotation is the name of the pool's Cluster, in the host's namespace.
 	HostClusterAnnotation = "poolboot.io/cluster"
@@ -109,50 +118,87 @@ const RenderedForLabel = "poolboot.io/rendered-for"
 // RenderedNamePrefix is the prefix of the names of rendered configs. Other MachineConfigs must not have it.
 const RenderedNamePrefix = "rendered-"
 
+// ReadyCondition is the condition of a MachineConfigPool or a MachineConfig by which tools such as Flux, Argo CD and
+// kubectl wait know that it is as it should be. A pool is Ready when it is Updated and not Degraded; otherwise the
+// reason and the message are those of what is wrong. A MachineConfig is Ready when pools can render it.
+const ReadyCondition = "Ready"
+
 // Condition types of a MachineConfigPool, as OpenShift names them.
 const (
-	// UpdatedCondition is true when every Machine of the pool runs what the pool renders and its Node is Ready.
+	// UpdatedCondition is true when every host of the pool runs what the pool renders and its Node is Ready.
 	UpdatedCondition = "Updated"
 	// UpdatingCondition is true when the pool is not Updated and not paused.
 	UpdatingCondition = "Updating"
-	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when
-	// spec.pausedConfiguration names no rendered config of the pool. The message names the MachineConfig and the field
-	// in it.
+	// RenderDegradedCondition is true when the pool's MachineConfigs can't be rendered, or when the annotation
+	// poolboot.io/paused-configuration names no rendered config of the pool. The message names the MachineConfig and
+	// the field in it.
 	RenderDegradedCondition = "RenderDegraded"
-	// NodeDegradedCondition is true when a Machine of the pool requires a user's action. The message names the Machines
-	// and the action for each.
+	// NodeDegradedCondition is true when a host of the pool requires a user's action. The message names the hosts and
+	// the action for each.
 	NodeDegradedCondition = "NodeDegraded"
 	// DegradedCondition is true when RenderDegraded or NodeDegraded is.
 	DegradedCondition = "Degraded"
-	// UpdateGatesOpenCondition is false while a gate of spec.updateGates prevents hosts from beginning their updates.
+	// UpdateGatesOpenCondition is false while a gate of spec.updates.gates prevents hosts from beginning their updates.
 	// The message names the gate. It is true if the gates were open when hosts began updates last.
 	UpdateGatesOpenCondition = "UpdateGatesOpen"
 )
 
 // Reasons of the conditions of a MachineConfigPool.
 const (
-	AllMachinesUpdatedReason         = "AllMachinesUpdated"
-	MachinesPendingReason            = "MachinesPending"
-	MachinesUpdatingReason           = "MachinesUpdating"
-	RolloutStoppedReason             = "RolloutStopped"
-	RolloutBlockedReason             = "RolloutBlocked"
-	MachinesUnavailableReason        = "MachinesUnavailable"
-	MachinesDegradedReason           = "MachinesDegraded"
-	NothingRenderedReason            = "NothingRendered"
-	RolloutPausedReason              = "RolloutPaused"
-	RenderedReason                   = "Rendered"
-	RenderFailedReason               = "RenderFailed"
+	// All hosts run what the pool renders, and their Nodes are Ready.
+	AllHostsUpdatedReason = "AllHostsUpdated"
+	// Hosts have not joined yet, or wait for their update, or have no agent and must be renewed:
+	// docs/pools.md#renewing-machines.
+	HostsPendingReason = "HostsPending"
+	// Running hosts are being updated. The message names them.
+	HostsUpdatingReason = "HostsUpdating"
+	// The update of running hosts failed, is not possible, or has no answer of the agent, and no other host is being
+	// updated: docs/updates.md#when-an-update-stops.
+	RolloutStoppedReason = "RolloutStopped"
+	// Running hosts wait for their update, and none is updated, because the hosts that the message names are
+	// unavailable. Correct these, or replace their Machines.
+	RolloutBlockedReason = "RolloutBlocked"
+	// Hosts have no Ready Node in the pool.
+	HostsUnavailableReason = "HostsUnavailable"
+	// Hosts need you to act.
+	HostsDegradedReason = "HostsDegraded"
+	// Nothing is rendered yet. See RenderDegraded.
+	NothingRenderedReason = "NothingRendered"
+	// The pool is paused by spec.paused, and a change waits. To roll it out, set spec.paused to false.
+	RolloutPausedReason = "RolloutPaused"
+	// The pool is rendered.
+	RenderedReason = "Rendered"
+	// The MachineConfigs cannot be rendered. Correct the one that the message names.
+	RenderFailedReason = "RenderFailed"
+	// The annotation poolboot.io/paused-configuration names no rendered config of the pool. Name one, or set
+	// spec.paused to false: docs/pools.md#paused-pools.
 	PausedConfigurationInvalidReason = "PausedConfigurationInvalid"
-	ClusterNotFoundReason            = "ClusterNotFound"
-	WorkerPoolMissingReason          = "WorkerPoolMissing"
-	DuplicateRoleReason              = "DuplicateRole"
-	AsExpectedReason                 = "AsExpected"
+	// The Cluster of the pool does not exist. Create it, or correct clusterName.
+	ClusterNotFoundReason = "ClusterNotFound"
+	// The Cluster has no pool worker. Create it.
+	WorkerPoolMissingReason = "WorkerPoolMissing"
+	// Several pools of the Cluster have this role. Delete all but one.
+	DuplicateRoleReason = "DuplicateRole"
+	// Nothing is wrong.
+	AsExpectedReason = "AsExpected"
+)
+
+// Reasons of the condition Ready of a MachineConfig.
+const (
+	// Pools can render the MachineConfig.
+	MachineConfigValidReason = "Valid"
+	// Pools that select the MachineConfig cannot be rendered. Correct the field that the message names.
+	MachineConfigInvalidReason = "Invalid"
 )
 
 // Reasons of the condition UpdateGatesOpen. GateUnreadableReason is also the reason of an event.
 const (
-	GatesOpenReason      = "GatesOpen"
-	GateClosedReason     = "GateClosed"
+	// All gates were open when hosts began updates last.
+	GatesOpenReason = "GatesOpen"
+	// The expression of a gate is false, so no host begins an update. The message names the gate.
+	GateClosedReason = "GateClosed"
+	// The object of a gate can't be read, or the expression fails, so no host begins an update:
+	// docs/updates.md#update-gates.
 	GateUnreadableReason = "GateUnreadable"
 )
 

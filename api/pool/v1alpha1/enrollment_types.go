@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -16,7 +18,7 @@ const EnrollmentTokenKey = "token"
 // MaxEnrollmentRequests is the maximum number of entries in the status.requests of an Enrollment.
 const MaxEnrollmentRequests = 200
 
-// EnrollmentSpec defines which hosts a token admits to which pool. It also records the names that it has admitted.
+// EnrollmentSpec defines which hosts a token admits to which pool.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.poolRole in ['master', 'control-plane'])",message="control plane machines can't be in a pool: poolRole must not be master or control-plane",fieldPath=".poolRole"
 type EnrollmentSpec struct {
@@ -69,16 +71,6 @@ type EnrollmentSpec struct {
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r) == cidr(r).masked() && cidr(r).prefixLength() > 0)",message="each address range must be a CIDR without host bits, such as 192.0.2.0/24 or 2001:db8::/64, and must not contain all addresses"
 	AddressRanges []string `json:"addressRanges,omitempty"`
-
-	// admitted are the admitted names, in the order of their admission. Each name is one use, even if its host sends
-	// more requests or is reinstalled. Poolboot's manager writes them; changes by others are refused. They are in the
-	// spec because clusterctl move drops status.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=1000
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=63
-	Admitted []string `json:"admitted,omitempty"`
 }
 
 // TokenSecretReference names a Secret of EnrollmentTokenType in the Enrollment's namespace.
@@ -205,7 +197,7 @@ type Enrollment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec defines which hosts the token admits, and records the names that it has admitted.
+	// spec defines which hosts the token admits.
 	// +required
 	Spec EnrollmentSpec `json:"spec,omitempty,omitzero"`
 	// status is the observed state of the Enrollment and the requests of hosts.
@@ -218,6 +210,16 @@ func (e *Enrollment) GetConditions() []metav1.Condition { return e.Status.Condit
 
 // SetConditions replaces the Enrollment's conditions, for Cluster API's condition and patch libraries.
 func (e *Enrollment) SetConditions(conditions []metav1.Condition) { e.Status.Conditions = conditions }
+
+// AdmittedNames returns the names that the Enrollment has admitted.
+func (e *Enrollment) AdmittedNames() []string {
+	return strings.FieldsFunc(e.Annotations[AdmittedAnnotation], func(r rune) bool { return r == ',' })
+}
+
+// SetAdmittedNames records the names that the Enrollment has admitted.
+func (e *Enrollment) SetAdmittedNames(names []string) {
+	metav1.SetMetaDataAnnotation(&e.ObjectMeta, AdmittedAnnotation, strings.Join(names, ","))
+}
 
 // EnrollmentList is a list of Enrollments.
 //

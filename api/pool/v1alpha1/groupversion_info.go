@@ -3,6 +3,9 @@
 // hosts that Cluster API does not manage. It holds types and constants only: what they mean is decided in
 // bootstrap/pool, what they cause in controllers.
 //
+// A spec is its author's: no controller changes one. What a controller records is in the status or, if it must survive
+// clusterctl move, which drops status, in an annotation of the object.
+//
 // +kubebuilder:object:generate=true
 // +groupName=poolboot.io
 package v1alpha1

@@ -75,6 +75,23 @@ type MachineConfigSpec struct {
 	BaseOSExtensionsContainerImage string `json:"baseOSExtensionsContainerImage,omitempty"`
 }
 
+// MachineConfigStatus is the observed state of a MachineConfig.
+//
+// +kubebuilder:validation:MinProperties=1
+type MachineConfigStatus struct {
+	// conditions has Ready: whether pools that select the MachineConfig can render it.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
 // MachineConfig is a piece of machine configuration: files, units, users, kernel arguments. MachineConfigPools select
 // MachineConfigs by label and render them, in the order of their names, into one configuration.
 //
@@ -84,10 +101,12 @@ type MachineConfigSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=machineconfigs,scope=Namespaced,shortName=pbmconf,categories=cluster-api
 // +kubebuilder:storageversion
+// +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
-// +kubebuilder:printcolumn:name="RenderedFor",type=string,JSONPath=`.metadata.labels.poolboot\.io/rendered-for`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="RenderedFor",type=string,JSONPath=`.metadata.labels.poolboot\.io/rendered-for`
 type MachineConfig struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata.
@@ -97,6 +116,17 @@ type MachineConfig struct {
 	// spec is what this MachineConfig adds.
 	// +optional
 	Spec MachineConfigSpec `json:"spec,omitempty,omitzero"`
+	// status is the observed state of the MachineConfig. Rendered configs have none.
+	// +optional
+	Status MachineConfigStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, for Cluster API's condition and patch libraries.
+func (c *MachineConfig) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions, for Cluster API's condition and patch libraries.
+func (c *MachineConfig) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
 }
 
 // MachineConfigList is a list of MachineConfigs.

@@ -36,9 +36,9 @@ func (c *PoolConfiguration) IsDefined() bool { return c.Name != "" }
 //
 // +kubebuilder:validation:MinProperties=1
 type MachineConfigPoolStatus struct {
-	// conditions are Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused. Paused is
-	// true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused. UpdateGatesOpen
-	// exists only for a pool with update gates that were read.
+	// conditions are Ready, Updated, Updating, Degraded, RenderDegraded, NodeDegraded, UpdateGatesOpen and Paused.
+	// Paused is true while the Cluster or the pool is paused by Cluster API; it does not reflect spec.paused.
+	// UpdateGatesOpen exists only for a pool with update gates that were read.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -62,46 +62,46 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	InputsHash string `json:"inputsHash,omitempty"`
 
-	// machineCount is the number of Machines and of hosts without a Machine that are recorded in the pool.
+	// hostCount is the number of hosts that are recorded in the pool: those of Machines, and those without a Machine.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	MachineCount *int32 `json:"machineCount,omitempty"`
+	HostCount *int32 `json:"hostCount,omitempty"`
 
-	// updatedMachineCount is the number of the pool's Machines that run the config that the pool rendered last. As in
+	// updatedHostCount is the number of the pool's hosts that run the config that the pool rendered last. As in
 	// OpenShift, this also applies to a paused pool, which holds that config back. Running hosts on which something
 	// else is to be updated, such as the flags of the kubelet, are not among them.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	UpdatedMachineCount *int32 `json:"updatedMachineCount,omitempty"`
+	UpdatedHostCount *int32 `json:"updatedHostCount,omitempty"`
 
-	// readyMachineCount is the number of updated Machines whose Node is Ready and in the pool.
+	// readyHostCount is the number of updated hosts whose Node is Ready and in the pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	ReadyMachineCount *int32 `json:"readyMachineCount,omitempty"`
+	ReadyHostCount *int32 `json:"readyHostCount,omitempty"`
 
-	// unavailableMachineCount is the number of the pool's Machines whose Node does not exist, is not Ready or is not in
-	// the pool.
+	// unavailableHostCount is the number of the pool's hosts whose Node does not exist, is not Ready or is not in the
+	// pool.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	UnavailableMachineCount *int32 `json:"unavailableMachineCount,omitempty"`
+	UnavailableHostCount *int32 `json:"unavailableHostCount,omitempty"`
 
-	// degradedMachineCount is the number of the pool's Machines that require a user's action.
+	// degradedHostCount is the number of the pool's hosts that require a user's action.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	DegradedMachineCount *int32 `json:"degradedMachineCount,omitempty"`
+	DegradedHostCount *int32 `json:"degradedHostCount,omitempty"`
 
-	// agentlessMachineCount is the number of the pool's Machines that have joined and run no agent. They keep the
-	// config with which they booted until they are replaced.
+	// agentlessHostCount is the number of the pool's hosts that have joined and run no agent. They keep the config with
+	// which they booted until they are replaced.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
-	AgentlessMachineCount *int32 `json:"agentlessMachineCount,omitempty"`
+	AgentlessHostCount *int32 `json:"agentlessHostCount,omitempty"`
 
-	// capacityMachineCount is the number of hosts that the pool has when all are available: those that have joined, and
+	// capacityHostCount is the number of hosts that the pool has when all are available: those that have joined, and
 	// those that are gone and whose replacements have not joined. The latter count as unavailable. A Machine that is
 	// gone and not replaced within a minute is left out, and so is one that boots in addition to the others.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	CapacityMachineCount int32 `json:"capacityMachineCount,omitempty"`
+	CapacityHostCount int32 `json:"capacityHostCount,omitempty"`
 
 	// rollout is the last change of the pool's running hosts to another configuration.
 	// +optional
@@ -154,13 +154,13 @@ type PoolPrediction struct {
 	// +kubebuilder:validation:Minimum=0
 	Unknown *int32 `json:"unknown,omitempty"`
 
-	// replacedMachines are the names of the first PoolbootConfigs whose hosts must be replaced.
+	// replacedHosts are the names of the first PoolbootConfigs whose hosts must be replaced.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
-	ReplacedMachines []string `json:"replacedMachines,omitempty"`
+	ReplacedHosts []string `json:"replacedHosts,omitempty"`
 }
 
 // PoolRollout is a change of a pool's running hosts to another configuration, a few at a time.

@@ -12,9 +12,7 @@ import (
 
 // MachineConfigPoolSpec defines which MachineConfigs a pool renders and which Nodes belong to it.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.pausedConfiguration) || has(self.paused) && self.paused || has(oldSelf.pausedConfiguration) && oldSelf.pausedConfiguration == self.pausedConfiguration",message="pausedConfiguration is set only while paused is true: leave it out, or set paused to true",fieldPath=".pausedConfiguration",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="(has(self.minReadySeconds) ? self.minReadySeconds : 10) < (has(self.readyDeadlineSeconds) ? self.readyDeadlineSeconds : 1200)",message="it must be longer than minReadySeconds: set a later deadline, or fewer minReadySeconds",fieldPath=".readyDeadlineSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodeLabels) || !('poolboot.io/pool' in self.nodeLabels) || self.nodeLabels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".nodeLabels['poolboot.io/pool']",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.node) || !has(self.node.labels) || !('poolboot.io/pool' in self.node.labels) || self.node.labels['poolboot.io/pool'] == self.poolRole",message="Poolboot sets it to the role of the Node's pool: leave it out",fieldPath=".node.labels['poolboot.io/pool']",reason=FieldValueForbidden
 type MachineConfigPoolSpec struct {
 	// clusterName is the Cluster, in the same namespace, whose Machines and Nodes the pool is for.
 	// +required
@@ -44,30 +42,56 @@ type MachineConfigPoolSpec struct {
 
 	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that the requirements matchLabels,
 	// In and Exists determine must satisfy the whole selector, including NotIn and DoesNotExist. If In allows several
-	// values, nodeLabels must set the value that the pool's Nodes are registered with. Defaults to
+	// values, node.labels must set the value that the pool's Nodes are registered with. Defaults to
 	// node-role.kubernetes.io/<role>: "".
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty, because it would match nothing: leave it out for the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// nodeLabels are the labels that the pool's Nodes are registered with. They are also added to existing Nodes that
-	// lack them. A value that a user set on a Node is never overwritten.
+	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its new
+	// Machines boot with the rendered config that the annotation poolboot.io/paused-configuration names. If it is not
+	// set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time or, if no
+	// Machine of the pool booted with it or changes to it yet, to the config to which running Machines change, or else
+	// to the one that most of them run. Poolboot removes it when the pool is no longer paused.
 	// +optional
-	NodeLabels nodev1.Labels `json:"nodeLabels,omitempty"`
+	Paused *bool `json:"paused,omitempty"`
 
-	// nodeTaints are the taints that the pool's Nodes are registered with. They are also added, once, to existing Nodes
-	// that lack them. A taint that a user changed is kept, and a taint that a user removed is not added again.
+	// maxUnavailable is how many of the pool's hosts can be unavailable at a time because they are updated: a number,
+	// or a percentage of the pool's hosts, rounded down. A result of 0 is 1. Defaults to 1. Hosts that are unavailable
+	// for other reasons count.
 	// +optional
-	// +listType=map
-	// +listMapKey=key
-	// +listMapKey=effect
-	// +kubebuilder:validation:MaxItems=64
-	NodeTaints []nodev1.Taint `json:"nodeTaints,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// kubeletConfiguration is the configuration of the kubelets of the pool's machines: a KubeletConfiguration of
+	// node is what the pool's Nodes are registered with. Its labels are also added to existing Nodes that lack them,
+	// but a value that a user set on a Node is never overwritten. Its taints are also added, once, to existing Nodes
+	// that lack them: a taint that a user changed is kept, and a taint that a user removed is not added again. Its
+	// label rules apply to the hosts of this pool only: other pools do not inherit those of the worker pool.
+	// +optional
+	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
+
+	// kubelet is how the kubelets of the pool's machines run.
+	// +optional
+	Kubelet KubeletSettings `json:"kubelet,omitempty,omitzero"`
+
+	// updates is when and how the pool's running hosts change to another configuration.
+	// +optional
+	Updates UpdateSettings `json:"updates,omitempty,omitzero"`
+
+	// hosts is what Poolboot knows of the pool's hosts without their inspection or their Machine.
+	// +optional
+	Hosts HostSettings `json:"hosts,omitempty,omitzero"`
+}
+
+// KubeletSettings is how the kubelets of a pool's machines run.
+//
+// +kubebuilder:validation:MinProperties=1
+type KubeletSettings struct {
+	// configuration is the configuration of the kubelets of the pool's machines: a KubeletConfiguration of
 	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods or
 	// systemReserved. Fields by which a kubelet registers its Node, joins the cluster or is reached are refused: names,
-	// taints, authentication, certificates. A pool other than worker inherits the worker pool's kubeletConfiguration
+	// taints, authentication, certificates. A pool other than worker inherits the worker pool's configuration
 	// and overrides it field by field, as the kubelet merges drop-ins: objects by their keys, lists as a whole.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -75,7 +99,7 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.apiVersion == 'kubelet.config.k8s.io/v1beta1'",message="apiVersion must be kubelet.config.k8s.io/v1beta1"
 	// +kubebuilder:validation:XValidation:rule="self.kind == 'KubeletConfiguration'",message="kind must be KubeletConfiguration"
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
-	KubeletConfiguration *runtime.RawExtension `json:"kubeletConfiguration,omitempty"`
+	Configuration *runtime.RawExtension `json:"configuration,omitempty"`
 
 	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved) whenever the
 	// kubelet starts, as OpenShift does. Memory: 25 % of the first 4 GiB, 6 % of what is between 8 and 128 GiB, and 2 %
@@ -85,7 +109,7 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	AutoSizingReserved *bool `json:"autoSizingReserved,omitempty"`
 
-	// kubeletWrapper is a command that starts the kubelets of the pool's machines: the path of a program and its
+	// wrapper is a command that starts the kubelets of the pool's machines: the path of a program and its
 	// arguments, to which the kubelet's own command is added. For example [/usr/bin/nsenter, --mount=/run/kubens/mnt]
 	// starts the kubelet in a mount namespace that another unit keeps. A pool other than worker inherits the worker
 	// pool's wrapper, and its own replaces it.
@@ -97,133 +121,24 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_./:=@,+-]+$`
 	// +kubebuilder:validation:XValidation:rule="self[0].startsWith('/')",message="it must start with the absolute path of a program, such as /usr/bin/nsenter"
-	KubeletWrapper []string `json:"kubeletWrapper,omitempty"`
+	Wrapper []string `json:"wrapper,omitempty"`
+}
 
-	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or
-	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
-	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
-	// its own policies for the same path or unit, or for SSH keys, replace them. Defaults, which a policy for the same
-	// path replaces, are: None for SSH keys, password hashes, /var/lib/kubelet/config.json and /etc/containerd/certs.d;
-	// Restart kubelet.service for kubeletConfiguration, autoSizingReserved, /etc/kubernetes/credential-providers, and
-	// the unit itself; Reload crio.service for /etc/containers/policy.json, /etc/containers/registries.d and
-	// /etc/crio/policies, and after a Drain for /etc/containers/registries.conf and /etc/containers/registries.conf.d.
-	// kubectl poolboot plan and diff show what a change needs.
-	// +optional
-	DisruptionPolicy DisruptionPolicy `json:"disruptionPolicy,omitempty,omitzero"`
-
-	// maxUnavailable is how many of the pool's hosts can be unavailable at a time because they are updated: a number,
-	// or a percentage of the pool's hosts, rounded down. A result of 0 is 1. Defaults to 1. Hosts that are unavailable
-	// for other reasons count.
-	// +optional
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
-	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-
-	// failureDomainLabel is the key of a Node label, such as example.com/rack. Only hosts with the same value are
-	// updated at a time. Others follow when these are complete, and none of them is unavailable for another reason.
-	// Hosts without the label are last. If it is not set, the values of topology.kubernetes.io/zone only order the
-	// hosts.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a label key, such as example.com/rack"
-	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
-
-	// maintenanceWindow is when hosts can begin updates. A host that has begun one completes it. New hosts boot at any
-	// time. If it is not set, hosts begin updates at any time.
-	// +optional
-	MaintenanceWindow MaintenanceWindow `json:"maintenanceWindow,omitempty,omitzero"`
-
-	// updateGates are conditions of objects in the workload cluster, for example that storage is healthy. They are read
-	// before each time that hosts begin updates, and all must be true. A host that has begun an update completes it,
-	// and new hosts boot at any time. The condition UpdateGatesOpen of the pool names the first gate that is closed.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=8
-	UpdateGates []UpdateGate `json:"updateGates,omitempty"`
-
-	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
-	// Defaults to 10.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=3600
-	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
-
-	// readyDeadlineSeconds is the time within which an update must be complete after the host was changed, with its
-	// reboot. After it, the host returns to its previous configuration by itself. It must be longer than
-	// minReadySeconds. Defaults to 1200.
-	// +optional
-	// +kubebuilder:validation:Minimum=60
-	// +kubebuilder:validation:Maximum=14400
-	ReadyDeadlineSeconds int32 `json:"readyDeadlineSeconds,omitempty"`
-
-	// drainTimeoutPolicy is what happens when a Node is not drained for an update within nodeDrainTimeoutSeconds of its
-	// Machine: Wait reports the Pods that remain and continues to wait, Force updates the host with these Pods on it.
-	// Defaults to Wait.
-	// +optional
-	DrainTimeoutPolicy DrainTimeoutPolicy `json:"drainTimeoutPolicy,omitempty"`
-
-	// driftPolicy is what a host does when it differs from its configuration: Report reports the paths that differ,
-	// Repair also corrects them. Defaults to Report.
-	// +optional
-	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
-
+// HostSettings is what Poolboot knows of a pool's hosts without their inspection or their Machine.
+//
+// +kubebuilder:validation:MinProperties=1
+type HostSettings struct {
 	// architecture is the architecture of hosts for which neither HardwareData nor the BareMetalHost has one, such as
 	// hosts that enroll. Defaults to amd64.
 	// +optional
 	Architecture Architecture `json:"architecture,omitempty"`
 
-	// hostTemplateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
+	// templateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
 	// present an enrollment token, and BareMetalHosts with the annotations poolboot.io/pool-role: <role> and
 	// poolboot.io/cluster: <Cluster>. If it is not set, only Machines can boot into the pool.
 	// +optional
-	HostTemplateRef HostTemplateReference `json:"hostTemplateRef,omitempty,omitzero"`
-
-	// nodeLabelRules are rules that derive labels of the pool's Nodes from facts of their hosts when the Nodes are
-	// registered. They apply to the hosts of this pool only; other pools do not inherit those of the worker pool.
-	// +optional
-	// +listType=map
-	// +listMapKey=key
-	// +kubebuilder:validation:MaxItems=64
-	NodeLabelRules []nodev1.NodeLabelRule `json:"nodeLabelRules,omitempty"`
-
-	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its new
-	// Machines boot with pausedConfiguration.
-	// +optional
-	Paused *bool `json:"paused,omitempty"`
-
-	// pausedConfiguration is the rendered config of this pool that new Machines boot with while the pool is paused. If
-	// it is not set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time
-	// or, if no Machine of the pool booted with it or changes to it yet, to the config to which running Machines
-	// change, or else to the one that most of them run. Poolboot removes it when the pool is no longer paused.
-	// +optional
-	PausedConfiguration RenderedConfigReference `json:"pausedConfiguration,omitempty,omitzero"`
+	TemplateRef HostTemplateReference `json:"templateRef,omitempty,omitzero"`
 }
-
-// DrainTimeoutPolicy is what happens when a Node is not drained in time.
-//
-// +kubebuilder:validation:Enum=Wait;Force
-type DrainTimeoutPolicy string
-
-const (
-	// DrainTimeoutWait reports the Pods that remain and continues to wait.
-	DrainTimeoutWait DrainTimeoutPolicy = "Wait"
-	// DrainTimeoutForce updates the host with the Pods that remain on it.
-	DrainTimeoutForce DrainTimeoutPolicy = "Force"
-)
-
-// DriftPolicy is what a host does when it differs from its configuration.
-//
-// +kubebuilder:validation:Enum=Report;Repair
-type DriftPolicy string
-
-const (
-	// DriftReport reports the paths that differ.
-	DriftReport DriftPolicy = "Report"
-	// DriftRepair also corrects them.
-	DriftRepair DriftPolicy = "Repair"
-)
 
 // Architecture is the architecture of a host, as Go names it.
 //
@@ -237,22 +152,6 @@ const (
 	ArchitectureARM64 Architecture = "arm64"
 )
 
-// Defaults of the times in a pool's spec. The CRDs have no defaults: an object is stored as it was written.
-const (
-	DefaultMinReadySeconds      = 10
-	DefaultReadyDeadlineSeconds = 1200
-)
-
-// RenderedConfigReference names a rendered config of the pool.
-type RenderedConfigReference struct {
-	// name is the rendered MachineConfig's name: rendered-<pool>-<hash of its content>.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="it must be a lowercase RFC 1123 subdomain: letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
-	Name string `json:"name,omitempty"`
-}
-
 // HostTemplateReference names a PoolbootConfigTemplate in the pool's namespace.
 type HostTemplateReference struct {
 	// name is the PoolbootConfigTemplate's name.
@@ -263,27 +162,8 @@ type HostTemplateReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// MinReady returns the seconds for which the Node of an updated host must be Ready.
-func (s *MachineConfigPoolSpec) MinReady() int32 {
-	if s.MinReadySeconds == nil {
-		return DefaultMinReadySeconds
-	}
-	return *s.MinReadySeconds
-}
-
-// ReadyDeadline returns the seconds within which an update must be complete.
-func (s *MachineConfigPoolSpec) ReadyDeadline() int32 {
-	if s.ReadyDeadlineSeconds == 0 {
-		return DefaultReadyDeadlineSeconds
-	}
-	return s.ReadyDeadlineSeconds
-}
-
-// RepairsDrift reports whether hosts correct differences from their configuration.
-func (s *MachineConfigPoolSpec) RepairsDrift() bool { return s.DriftPolicy == DriftRepair }
-
-// HostArchitecture returns the architecture of hosts for which neither HardwareData nor the BareMetalHost has one.
-func (s *MachineConfigPoolSpec) HostArchitecture() Architecture {
+// DefaultArchitecture returns the architecture of hosts for which neither HardwareData nor the BareMetalHost has one.
+func (s *HostSettings) DefaultArchitecture() Architecture {
 	return cmp.Or(s.Architecture, ArchitectureAMD64)
 }
 
@@ -299,18 +179,19 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it is the value of a label of its rendered configs: use a shorter name",fieldPath=".metadata"
-// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
-// +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
 // +kubebuilder:printcolumn:name="Updating",type=string,JSONPath=`.status.conditions[?(@.type=="Updating")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="MachineCount",type=integer,JSONPath=`.status.machineCount`
-// +kubebuilder:printcolumn:name="ReadyMachineCount",type=integer,JSONPath=`.status.readyMachineCount`
-// +kubebuilder:printcolumn:name="UpdatedMachineCount",type=integer,JSONPath=`.status.updatedMachineCount`
-// +kubebuilder:printcolumn:name="DegradedMachineCount",type=integer,JSONPath=`.status.degradedMachineCount`
-// +kubebuilder:printcolumn:name="UnavailableMachineCount",type=integer,JSONPath=`.status.unavailableMachineCount`,priority=1
-// +kubebuilder:printcolumn:name="AgentlessMachineCount",type=integer,JSONPath=`.status.agentlessMachineCount`,priority=1
+// +kubebuilder:printcolumn:name="Hosts",type=integer,JSONPath=`.status.hostCount`
+// +kubebuilder:printcolumn:name="ReadyHosts",type=integer,JSONPath=`.status.readyHostCount`
+// +kubebuilder:printcolumn:name="UpdatedHosts",type=integer,JSONPath=`.status.updatedHostCount`
+// +kubebuilder:printcolumn:name="DegradedHosts",type=integer,JSONPath=`.status.degradedHostCount`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
+// +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
+// +kubebuilder:printcolumn:name="UnavailableHosts",type=integer,JSONPath=`.status.unavailableHostCount`,priority=1
+// +kubebuilder:printcolumn:name="AgentlessHosts",type=integer,JSONPath=`.status.agentlessHostCount`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MachineConfigPool struct {
@@ -343,6 +224,3 @@ type MachineConfigPoolList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []MachineConfigPool `json:"items"`
 }
-
-// ForcesDrain reports whether hosts are updated although their Nodes are not drained in time.
-func (s *MachineConfigPoolSpec) ForcesDrain() bool { return s.DrainTimeoutPolicy == DrainTimeoutForce }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -217,12 +218,14 @@ func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, 
 		return problem
 	}
 	s.Log.Error("the agent changes nothing until this is corrected", "error", problem)
-	state, reason := string(agentv1.Degraded), problem.Error()
+	state, reason, version := string(agentv1.Degraded), problem.Error(), strconv.Itoa(agentv1.ReportVersion)
 	for {
 		node := nodes.get()
-		if node.Known && (node.Annotations[agentv1.StateAnnotation] != state || node.Annotations[agentv1.ReasonAnnotation] != reason) {
+		if is := node.Annotations; node.Known && (is[agentv1.StateAnnotation] != state || is[agentv1.ReasonAnnotation] != reason || is[agentv1.ReportVersionAnnotation] != version) {
 			desired := node.Annotations[agentv1.DesiredAnnotation]
-			report := map[string]*string{agentv1.StateAnnotation: &state, agentv1.ReasonAnnotation: &reason, agentv1.AgentAnnotation: &s.Version}
+			report := map[string]*string{
+				agentv1.ReportVersionAnnotation: &version, agentv1.StateAnnotation: &state, agentv1.ReasonAnnotation: &reason, agentv1.AgentAnnotation: &s.Version,
+			}
 			if desired != "" {
 				report[agentv1.TargetAnnotation] = &desired
 			}

@@ -14,7 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
@@ -55,7 +55,7 @@ var _ = Describe("References to rendered configs", func() {
 		_, err := references.Get(ctx, client.ObjectKeyFromObject(rendered))
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
 		Expect(c.Create(ctx, rendered)).To(Succeed())
-		want, err := desired.RenderedOf(rendered)
+		want, err := join.RenderedOf(rendered)
 		Expect(err).NotTo(HaveOccurred())
 		for range 2 {
 			Expect(references.Get(ctx, client.ObjectKeyFromObject(rendered))).To(Equal(want))

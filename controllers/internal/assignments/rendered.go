@@ -8,7 +8,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 // maxRendered limits the rendered configs that are remembered. One that is forgotten is read again.
@@ -35,7 +35,7 @@ func (r *RenderedConfigs) Get(ctx context.Context, key client.ObjectKey) (assign
 	if err := r.reader.Get(ctx, key, config); err != nil {
 		return assignment.Rendered{}, err
 	}
-	reference, err := desired.RenderedOf(config)
+	reference, err := join.RenderedOf(config)
 	if err == nil {
 		r.known.Add(key, reference)
 	}

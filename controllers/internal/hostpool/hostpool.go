@@ -56,10 +56,10 @@ func Find(ctx context.Context, c client.Reader, cluster client.ObjectKey, role s
 	} else if err != nil {
 		return target, err
 	}
-	if target.Pool == nil || target.Pool.Spec.HostTemplateRef.Name == "" {
+	if target.Pool == nil || target.Pool.Spec.Hosts.TemplateRef.Name == "" {
 		return target, nil
 	}
-	template := client.ObjectKey{Namespace: cluster.Namespace, Name: target.Pool.Spec.HostTemplateRef.Name}
+	template := client.ObjectKey{Namespace: cluster.Namespace, Name: target.Pool.Spec.Hosts.TemplateRef.Name}
 	target.Template, err = workload.GetIfExists[bootstrapv1.PoolbootConfigTemplate](ctx, c, template)
 	return target, err
 }
@@ -80,13 +80,13 @@ func (t Target) Obstacle() *Obstacle {
 	case !t.Cluster.DeletionTimestamp.IsZero():
 		return NewObstacle(poolv1.EnrollmentPoolNotFoundReason,
 			"Cluster %s is being deleted and takes no more hosts: enroll them in another Cluster", t.clusterName)
-	case t.Pool.Spec.HostTemplateRef.Name == "":
+	case t.Pool.Spec.Hosts.TemplateRef.Name == "":
 		return NewObstacle(poolv1.EnrollmentPoolTakesMachinesOnlyReason,
-			"MachineConfigPool %s admits only Machines: set its spec.hostTemplateRef to a PoolbootConfigTemplate", t.Pool.Name)
+			"MachineConfigPool %s admits only Machines: set its spec.hosts.templateRef to a PoolbootConfigTemplate", t.Pool.Name)
 	case t.Template == nil:
 		return NewObstacle(poolv1.EnrollmentTemplateNotUsableReason,
-			"PoolbootConfigTemplate %s, the hostTemplateRef of MachineConfigPool %s, does not exist: create it",
-			t.Pool.Spec.HostTemplateRef.Name, t.Pool.Name)
+			"PoolbootConfigTemplate %s, the spec.hosts.templateRef of MachineConfigPool %s, does not exist: create it",
+			t.Pool.Spec.Hosts.TemplateRef.Name, t.Pool.Name)
 	}
 	boot := t.Template.Spec.Template.Spec
 	if boot.IsInline() || boot.PoolRole != "" && boot.PoolRole != t.role || pool.IsRetainedOnHost(&boot) {

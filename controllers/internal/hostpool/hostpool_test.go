@@ -18,7 +18,7 @@ import (
 var _ = Describe("The pool of a host without a Machine", func() {
 	metadata := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "site", Name: name} }
 	newPool := func(name string) *poolv1.MachineConfigPool {
-		return &poolv1.MachineConfigPool{ObjectMeta: metadata(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+		return &poolv1.MachineConfigPool{ObjectMeta: metadata(name), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "c1", PoolRole: "infra", Hosts: poolv1.HostSettings{TemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}}
 	}
 	deletedPool := func(name string) *poolv1.MachineConfigPool {
 		p := newPool(name)
@@ -64,7 +64,7 @@ var _ = Describe("The pool of a host without a Machine", func() {
 		template.Spec.Template.ObjectMeta.Annotations = map[string]string{"example.com/owner": "metal", poolv1.HostAddressesAnnotation: "192.0.2.7",
 			bootstrapv1.TokenStateAnnotation: string(bootstrapv1.TokenStateRevoked)}
 		target := hostpool.Target{Cluster: &clusterv1.Cluster{ObjectMeta: metadata("c1")}, Pool: newPool("a"), Template: template}
-		host := bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		host := bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "edge-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 		config := target.NewConfig("edge-7", host, &poolv1.Enrollment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.WatchLabel: "blue"}}})
 		Expect(config.Labels).To(And(HaveKeyWithValue("example.com/site", "north"), HaveKeyWithValue(clusterv1.WatchLabel, "blue")))
 		Expect(config.Annotations).To(Equal(map[string]string{"example.com/owner": "metal"}))

@@ -84,8 +84,8 @@ var _ = Describe("The state collector", func() {
 			newConfig("a", bootstrapv1.NodeReadyInPoolReason, ours), draining,
 			newConfig("c", bootstrapv1.NodeMissingReason, nil), pending, younger, deleted,
 			newPool("infra", "infra", map[string]string{poolv1.RenderDegradedCondition: poolv1.DuplicateRoleReason,
-				poolv1.NodeDegradedCondition: poolv1.MachinesDegradedReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason}),
-			twin, newPool("worker", "worker", map[string]string{poolv1.UpdatedCondition: poolv1.AllMachinesUpdatedReason}))
+				poolv1.NodeDegradedCondition: poolv1.HostsDegradedReason, poolv1.DegradedCondition: poolv1.DuplicateRoleReason}),
+			twin, newPool("worker", "worker", map[string]string{poolv1.UpdatedCondition: poolv1.AllHostsUpdatedReason}))
 		collector = &StateCollector{Elected: elected, Clock: func() time.Time { return pending.CreationTimestamp.Add(time.Hour) }, Cache: builder.WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if unsynced {
 				<-ctx.Done()
@@ -141,7 +141,7 @@ poolboot_hosts{cluster="metal/edge",pool="infra",state="Draining"} 1
 		for name, reason := range map[string]string{"gate": poolv1.GateUnreadableReason, "closed": poolv1.GateClosedReason} {
 			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdateGatesOpenCondition, reason))).To(Succeed())
 		}
-		for name, reason := range map[string]string{"blocked": poolv1.RolloutBlockedReason, "pending": poolv1.MachinesPendingReason} {
+		for name, reason := range map[string]string{"blocked": poolv1.RolloutBlockedReason, "pending": poolv1.HostsPendingReason} {
 			Expect(collector.Cache.(client.Client).Create(context.Background(), withFalse(newPool(name, name, nil), poolv1.UpdatedCondition, reason))).To(Succeed())
 		}
 		Expect(testutil.CollectAndCompare(collector, strings.NewReader(`
@@ -176,7 +176,7 @@ poolboot_boots_oldest_seconds{stage="WaitingForHost"} 0
 poolboot_boots_blocked{cluster="metal/edge",pool="infra",reason="NodeMissing"} 1
 # HELP poolboot_pools_degraded MachineConfigPools that are degraded, by the condition that is True, RenderDegraded or NodeDegraded, and its reason.
 # TYPE poolboot_pools_degraded gauge
-poolboot_pools_degraded{cluster="metal/edge",condition="NodeDegraded",pool="infra",reason="MachinesDegraded"} 1
+poolboot_pools_degraded{cluster="metal/edge",condition="NodeDegraded",pool="infra",reason="HostsDegraded"} 1
 poolboot_pools_degraded{cluster="metal/edge",condition="RenderDegraded",pool="infra",reason="DuplicateRole"} 2
 `), "poolboot_boots_blocked", "poolboot_pools_degraded")).To(Succeed())
 	})

@@ -14,9 +14,9 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -121,7 +121,7 @@ func deadlinesOf(pools []poolv1.MachineConfigPool) map[poolKey]time.Duration {
 	deadlines := map[poolKey]time.Duration{}
 	for i := range pools {
 		p := &pools[i]
-		deadlines[poolKey{workload.ClusterOfPool(p).String(), p.Spec.PoolRole}] = hoststate.StageDeadline(p)
+		deadlines[poolKey{workload.ClusterOfPool(p).String(), p.Spec.PoolRole}] = rollout.StageDeadline(p)
 	}
 	return deadlines
 }
@@ -197,7 +197,7 @@ func nodeStateOf(config *bootstrapv1.PoolbootConfig, deadline time.Duration, now
 		return ""
 	case inPool.Status == metav1.ConditionTrue:
 		return string(record.StageReady)
-	case inPool.Reason == bootstrapv1.NodeNotReadyReason && hoststate.IsInterrupted(config) && hoststate.StageLeft(config, deadline, now) > 0:
+	case inPool.Reason == bootstrapv1.NodeNotReadyReason && rollout.IsInterrupted(config) && rollout.StageLeft(config, deadline, now) > 0:
 		return updatingState
 	}
 	return inPool.Reason

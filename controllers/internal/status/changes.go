@@ -9,9 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reportedTime is the field of an address that has another owner than the address.
-const reportedTime = "reportedTime"
-
 // changes returns the paths in the status that differ between two versions of an object, sorted. They are the keys of
 // parts.
 func changes(before, after client.Object) ([]string, error) {
@@ -27,17 +24,12 @@ func changes(before, after client.Object) ([]string, error) {
 	for _, key := range differences(oldStatus, newStatus) {
 		switch key {
 		case "conditions":
-			for _, kind := range differences(byKey(oldStatus[key], "type"), byKey(newStatus[key], "type")) {
+			for _, kind := range differences(conditionsByType(oldStatus[key]), conditionsByType(newStatus[key])) {
 				changed.Insert(key + "[" + kind + "]")
 			}
 		case "boot", "update":
-			old, current := asMap(oldStatus[key]), asMap(newStatus[key])
-			for _, field := range differences(old, current) {
-				path := key + "." + field
-				if field == "addresses" && onlyReported(byKey(old[field], "address"), byKey(current[field], "address")) {
-					path += "[]." + reportedTime
-				}
-				changed.Insert(path)
+			for _, field := range differences(asMap(oldStatus[key]), asMap(newStatus[key])) {
+				changed.Insert(key + "." + field)
 			}
 		default:
 			changed.Insert(key)
@@ -65,24 +57,13 @@ func differences(before, after map[string]any) []string {
 	})
 }
 
-// byKey returns the entries of a list by the field that identifies them.
-func byKey(list any, key string) map[string]any {
+// conditionsByType returns the conditions in a list by their type.
+func conditionsByType(list any) map[string]any {
 	entries, _ := list.([]any)
 	indexed := map[string]any{}
 	for _, entry := range entries {
-		name, _ := asMap(entry)[key].(string)
-		indexed[name] = entry
+		kind, _ := asMap(entry)["type"].(string)
+		indexed[kind] = entry
 	}
 	return indexed
-}
-
-// onlyReported reports whether two lists of addresses differ only in when the addresses were reported.
-func onlyReported(before, after map[string]any) bool {
-	for _, address := range differences(before, after) {
-		fields := differences(asMap(before[address]), asMap(after[address]))
-		if before[address] == nil || after[address] == nil || !slices.Equal(fields, []string{reportedTime}) {
-			return false
-		}
-	}
-	return true
 }

@@ -63,53 +63,48 @@ type part struct {
 	handover func(change) Owner
 }
 
-// parts are all parts of a PoolbootConfig's status. docs/design.md has the same table.
+// parts are all parts of a PoolbootConfig's status.
 var parts = map[string]part{
-	"observedGeneration":               {owner: PoolbootConfig},
-	"initialization":                   {owner: PoolbootConfig},
-	"dataSecretName":                   {owner: PoolbootConfig},
-	"poolRole":                         {owner: PoolbootConfig, handover: record},
-	"configuration":                    {owner: PoolbootConfig, handover: configuration},
-	"fallbackPoolRole":                 {owner: Node},
-	"nodeRef":                          {owner: Boot, handover: record},
-	"hostRef":                          {owner: Boot, handover: hostRef},
-	"hostAddresses":                    {owner: Token},
-	"derivedNodeLabels":                {owner: Boot, handover: derivedLabels},
-	"boot.hostChosenTime":              {owner: Boot},
-	"boot.firstRequestedTime":          {owner: ConfigServer, handover: requests},
-	"boot.requestedTime":               {owner: ConfigServer},
-	"boot.addresses":                   {owner: ConfigServer, handover: requests},
-	"boot.addresses[].reportedTime":    {owner: Token},
-	"boot.ignitionFailure":             {owner: ConfigServer, handover: requests},
-	"boot.preparedTime":                {owner: Boot},
-	"boot.servedTime":                  {owner: ConfigServer, handover: requests},
-	"boot.kubeletRegisteredTime":       {owner: Node},
-	"boot.nodeReadyTime":               {owner: Node},
-	"boot.tokenRevokedTime":            {owner: Node},
-	"boot.credentialID":                {owner: Boot, handover: credential},
-	"boot.credentialExpirationTime":    {owner: Boot, handover: credential},
-	"boot.certificate":                 {owner: Certificate, handover: certificate},
-	"update.desired":                   {owner: Update},
-	"update.desiredRevision":           {owner: Update},
-	"update.force":                     {owner: Update},
-	"update.runningRevision":           {owner: Update},
-	"update.unansweredTime":            {owner: Update},
-	"update.unavailableReason":         {owner: Update},
-	"update.agentVersion":              {owner: Update},
-	"update.stage":                     {owner: Update},
-	"update.stageTime":                 {owner: Update},
-	"update.registrationRequestedTime": {owner: ConfigServer},
-	"update.registeredTime":            {owner: Update},
-	"conditions[Ready]":                {owner: PoolbootConfig},
-	"conditions[Paused]":               {owner: PoolbootConfig},
-	"conditions[PoolDecided]":          {owner: PoolbootConfig},
-	"conditions[DataSecretAvailable]":  {owner: PoolbootConfig},
-	"conditions[UserDataSet]":          {owner: BareMetalHost},
-	"conditions[TokenUsable]":          {owner: Token},
-	"conditions[BootPrepared]":         {owner: Boot, handover: bootPrepared},
-	"conditions[IgnitionSucceeded]":    {owner: PoolbootConfig},
-	"conditions[NodeInPool]":           {owner: Boot, handover: nodeInPool},
-	"conditions[Updated]":              {owner: Update},
+	"observedGeneration":              {owner: PoolbootConfig},
+	"initialization":                  {owner: PoolbootConfig},
+	"dataSecretName":                  {owner: PoolbootConfig},
+	"poolRole":                        {owner: PoolbootConfig, handover: record},
+	"fallbackPoolRole":                {owner: Node},
+	"nodeRef":                         {owner: Boot, handover: record},
+	"hostRef":                         {owner: Boot, handover: hostRef},
+	"hostAddresses":                   {owner: Token},
+	"derivedNodeLabels":               {owner: Boot, handover: derivedLabels},
+	"requests":                        {owner: ConfigServer, handover: requests},
+	"reportedAddresses":               {owner: Token},
+	"certificate":                     {owner: Certificate, handover: certificate},
+	"boot.servedConfiguration":        {owner: PoolbootConfig, handover: configuration},
+	"boot.hostChosenTime":             {owner: Boot},
+	"boot.preparedTime":               {owner: Boot},
+	"boot.kubeletRegisteredTime":      {owner: Node},
+	"boot.nodeReadyTime":              {owner: Node},
+	"boot.tokenRevokedTime":           {owner: Node},
+	"boot.credentialID":               {owner: Boot, handover: credential},
+	"boot.credentialExpirationTime":   {owner: Boot, handover: credential},
+	"update.desired":                  {owner: Update},
+	"update.desiredRevision":          {owner: Update},
+	"update.force":                    {owner: Update},
+	"update.runningRevision":          {owner: Update},
+	"update.unansweredTime":           {owner: Update},
+	"update.unavailableReason":        {owner: Update},
+	"update.agentVersion":             {owner: Update},
+	"update.stage":                    {owner: Update},
+	"update.stageTime":                {owner: Update},
+	"update.registeredTime":           {owner: Update},
+	"conditions[Ready]":               {owner: PoolbootConfig},
+	"conditions[Paused]":              {owner: PoolbootConfig},
+	"conditions[PoolDecided]":         {owner: PoolbootConfig},
+	"conditions[DataSecretAvailable]": {owner: PoolbootConfig},
+	"conditions[UserDataSet]":         {owner: BareMetalHost},
+	"conditions[TokenUsable]":         {owner: Token},
+	"conditions[BootPrepared]":        {owner: Boot, handover: bootPrepared},
+	"conditions[IgnitionSucceeded]":   {owner: PoolbootConfig},
+	"conditions[NodeInPool]":          {owner: Boot, handover: nodeInPool},
+	"conditions[Updated]":             {owner: Update},
 }
 
 // record returns the owner of the record of the Node, its pool and its configuration. The record passes from one
@@ -128,11 +123,11 @@ func record(c change) Owner {
 	return PoolbootConfig
 }
 
-// configuration returns the owner of the record of the configuration that a host runs. Once the host has joined, the
-// update controller records the configuration that it told the host to run.
+// configuration returns the owner of the record of the configuration that a host was served. Once the host has joined,
+// the update controller records the configuration that it told the host to run.
 func configuration(c change) Owner {
 	owner := record(c)
-	if owner == Node && c.after.Update.Desired.Name != "" && c.after.Configuration == c.after.Update.Desired {
+	if owner == Node && c.after.Update.Desired.Name != "" && c.after.Boot.ServedConfiguration == c.after.Update.Desired {
 		return Update
 	}
 	return owner
@@ -174,14 +169,14 @@ func credential(c change) Owner {
 // certificate returns the owner of the record of a granted certificate. The boot controller removes the record, and
 // restores it after clusterctl move.
 func certificate(c change) Owner {
-	if c.prepares() || !c.after.Boot.Certificate.IsDefined() {
+	if c.prepares() || !c.after.Certificate.IsDefined() {
 		return Boot
 	}
 	return Certificate
 }
 
-// requests returns the owner of the record of a host's requests. The boot controller removes the record of a host that
-// is replaced.
+// requests returns the owner of the record of a host's requests. The boot controller removes what belongs to a host
+// that is replaced.
 func requests(c change) Owner {
 	if c.before.HostRef != c.after.HostRef {
 		return Boot

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -149,7 +149,7 @@ func (b Boot) deleteInWorkloadCluster(ctx context.Context) *LeftoverError {
 // endDrain undoes what an update did to the Node of a host that stays. Nothing follows this update any more.
 func (b Boot) endDrain(ctx context.Context, w client.Client, node *corev1.Node) error {
 	ended := node.DeepCopy()
-	if hoststate.EndUpdate(ended); !b.KeepsHost || !record.IsNodeOf(node, b.Config) || maps.Equal(ended.Annotations, node.Annotations) {
+	if rollout.EndUpdate(ended); !b.KeepsHost || !record.IsNodeOf(node, b.Config) || maps.Equal(ended.Annotations, node.Annotations) {
 		return nil
 	}
 	return client.IgnoreNotFound(w.Patch(ctx, ended, status.Locked(node)))

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/identity"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 )
 
 // Identity returns the names and addresses of a cluster: those in the Cluster and, if the manager has a connection, the
 // address of the API server and the server name that the kubeconfig expects in its certificate.
-func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) identity.Cluster {
+func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *clusterv1.Cluster) access.Cluster {
 	var servers []string
 	if connection, err := clusters.GetRESTConfig(ctx, client.ObjectKeyFromObject(cluster)); err == nil && connection != nil {
 		servers = append(servers, connection.Host)
@@ -26,7 +26,7 @@ func Identity(ctx context.Context, clusters clustercache.ClusterCache, cluster *
 			servers = append(servers, "https://"+name)
 		}
 	}
-	return identity.Of(cluster, servers...)
+	return access.ClusterOf(cluster, servers...)
 }
 
 // checkBundle returns an error if a certificate of a PEM bundle can't be read. Connections skip such certificates, and

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
 
 const (
@@ -26,26 +26,26 @@ const (
 
 // ReadinessRules reads the readiness rules of workload clusters. It caches them. The zero value is ready to use.
 type ReadinessRules struct {
-	perCluster[[]readiness.Rule]
+	perCluster[[]registration.ReadinessRule]
 }
 
 // List returns the readiness rules of the Cluster with this UID, or none if the cluster has no such kind. Rules that
 // are not valid are omitted, as the node readiness controller omits them.
-func (r *ReadinessRules) List(ctx context.Context, w client.Client, cluster types.UID) ([]readiness.Rule, error) {
-	ttl := func([]readiness.Rule) time.Duration { return rulesTTL }
-	return r.get(cluster, ttl, func() (rules []readiness.Rule, err error) {
+func (r *ReadinessRules) List(ctx context.Context, w client.Client, cluster types.UID) ([]registration.ReadinessRule, error) {
+	ttl := func([]registration.ReadinessRule) time.Duration { return rulesTTL }
+	return r.get(cluster, ttl, func() (rules []registration.ReadinessRule, err error) {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind + "List"))
+		list.SetGroupVersionKind(registration.ReadinessGroupVersion.WithKind(registration.ReadinessRuleKind + "List"))
 		for range maxPages {
 			err := w.List(ctx, list, client.Limit(rulesPage), client.Continue(list.GetContinue()))
 			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return nil, nil
 			}
 			if err != nil {
-				return nil, fmt.Errorf("list %ss: %w", readiness.Kind, err)
+				return nil, fmt.Errorf("list %ss: %w", registration.ReadinessRuleKind, err)
 			}
 			for i := range list.Items {
-				if rule, err := readiness.Parse(&list.Items[i]); err == nil {
+				if rule, err := registration.ParseReadinessRule(&list.Items[i]); err == nil {
 					rules = append(rules, rule)
 				}
 			}

@@ -20,7 +20,6 @@ var _ = Describe("An Enrollment", func() {
 		Entry("a Cluster whose name has dots, as Cluster API accepts it", `spec: {clusterName: site.north}`),
 		Entry("a pattern with character classes", `spec: {namePattern: "edge-[0-9][^a-f]?.*"}`),
 		Entry("address ranges of both families", newRangesPatch("192.0.2.0/24", "198.51.100.7/32", "2001:db8::/64")),
-		Entry("admitted names, as clusterctl moves them", `spec: {admitted: [edge-1, edge-2.example.com]}`),
 	)
 	DescribeTable("is refused with", expectRefused("Enrollment"),
 		Entry("no spec", `spec: null`, "spec", "Required"),
@@ -56,7 +55,6 @@ var _ = Describe("An Enrollment", func() {
 		Entry("all IPv6 addresses", newRangesPatch("::/0"), "spec.addressRanges", "must not contain all addresses"),
 		Entry("all IPv4 addresses", newRangesPatch("0.0.0.0/0"), "spec.addressRanges", "must not contain all addresses"),
 		Entry("a duplicate address range", newRangesPatch("192.0.2.0/24", "192.0.2.0/24"), "spec.addressRanges[1]", "Duplicate"),
-		Entry("a duplicate admitted name", `spec: {admitted: [edge-1, edge-1]}`, "spec.admitted[1]", "Duplicate"),
 	)
 	DescribeTable("can't be changed", expectImmutable("Enrollment"),
 		Entry("in its Cluster", `spec: {clusterName: infra-2}`, "spec.clusterName", "it is immutable: create another Enrollment"),

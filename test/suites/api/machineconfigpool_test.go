@@ -7,19 +7,19 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// newPolicyPatch returns a patch of a pool's disruptionPolicy.
+// newPolicyPatch returns a patch of a pool's disruption policy.
 func newPolicyPatch(fields string) string {
-	return fmt.Sprintf("spec: {disruptionPolicy: {%s}}", fields)
+	return fmt.Sprintf("spec: {updates: {disruptionPolicy: {%s}}}", fields)
 }
 
-// newActionsPatch returns a patch of a pool's disruptionPolicy with these actions for a file.
+// newActionsPatch returns a patch of a pool's disruption policy with these actions for a file.
 func newActionsPatch(actions string) string {
 	return newPolicyPatch(fmt.Sprintf("files: [{path: /etc/a, actions: [%s]}]", actions))
 }
 
-// newKubeletPatch returns a patch of a pool's kubeletConfiguration.
+// newKubeletPatch returns a patch of a pool's kubelet configuration.
 func newKubeletPatch(fields string) string {
-	return fmt.Sprintf("spec: {kubeletConfiguration: {%s}}", fields)
+	return fmt.Sprintf("spec: {kubelet: {configuration: {%s}}}", fields)
 }
 
 var _ = Describe("A MachineConfigPool", func() {
@@ -34,7 +34,7 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a node selector by expressions", `spec: {nodeSelector: {matchExpressions: [{key: example.com/site, operator: Exists}]}}`),
 		Entry("a kubelet configuration", newKubeletPatch(kubeletType+", maxPods: 500, systemReserved: {cpu: 500m}, clusterDNS: [10.96.0.10]")),
 		Entry("a kubelet configuration without settings", newKubeletPatch(kubeletType)),
-		Entry("a wrapper of the kubelet", "spec: {kubeletWrapper: [/usr/bin/nsenter, '--mount=/run/kubens/mnt']}"),
+		Entry("a wrapper of the kubelet", "spec: {kubelet: {wrapper: [/usr/bin/nsenter, '--mount=/run/kubens/mnt']}}"),
 		Entry("a disruption policy with every action", newActionsPatch("{type: DaemonReload}, {type: Drain}, {type: Reload, unit: crio.service}, {type: Restart, unit: 'dev-disk-by\\x2duuid.mount'}")),
 		Entry("a disruption policy for everything", newPolicyPatch("files: [{path: /, actions: [{type: None}]}, {path: /etc/.a/..b, actions: [{type: Reboot}]}], "+
 			"units: [{name: getty@tty1.service, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}")),
@@ -42,10 +42,10 @@ var _ = Describe("A MachineConfigPool", func() {
 	DescribeTable("is accepted with these fields for updates:", func(ctx SpecContext, spec string) {
 		expectAccepted("MachineConfigPool")(ctx, "spec: {"+spec+"}")
 	},
-		Entry(nil, `maxUnavailable: 3, failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, drainTimeoutPolicy: Force, driftPolicy: Repair, architecture: arm64`),
-		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 240, timeZone: Europe/Berlin}`),
-		Entry(nil, `updateGates: [{name: storage, objectRef: {apiVersion: ceph.rook.io/v1, kind: CephCluster, namespace: rook-ceph, name: main}, expression: "object.status.ceph.health == 'HEALTH_OK'"},
-			{name: node, objectRef: {apiVersion: v1, kind: Node, name: a.example.com}, expression: "true"}]`),
+		Entry(nil, `maxUnavailable: 3, updates: {failureDomainLabel: example.com/rack, minReadySeconds: 0, readyDeadlineSeconds: 60, drainTimeoutSeconds: 604800, drainTimeoutPolicy: Force, driftPolicy: Repair}, hosts: {architecture: arm64}`),
+		Entry(nil, `updates: {maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 240, timeZone: Europe/Berlin}}`),
+		Entry(nil, `updates: {gates: [{name: storage, objectRef: {apiVersion: ceph.rook.io/v1, kind: CephCluster, namespace: rook-ceph, name: main}, expression: "object.status.ceph.health == 'HEALTH_OK'"},
+			{name: node, objectRef: {apiVersion: v1, kind: Node, name: a.example.com}, expression: "true"}]}`),
 		Entry(nil, `maxUnavailable: "10%"`),
 		Entry("no host, which is one", `maxUnavailable: "0%"`),
 		Entry(nil, `maxUnavailable: "100%"`),
@@ -58,25 +58,26 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry(nil, `maxUnavailable: "2"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
 		Entry(nil, `maxUnavailable: "101%"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
 		Entry(nil, `maxUnavailable: "0 %"`, "maxUnavailable", "it must be a number of at least 1, or a percentage"),
-		Entry(nil, `failureDomainLabel: a b`, "failureDomainLabel", "it must be a label key"),
-		Entry(nil, `failureDomainLabel: ""`, "failureDomainLabel", "at least 1"),
-		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6"}`, "maintenanceWindow.durationMinutes", "Required value"),
-		Entry(nil, `maintenanceWindow: {durationMinutes: 5}`, "maintenanceWindow.schedule", "Required value"),
-		Entry(nil, `maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 10081}`, "maintenanceWindow.durationMinutes", "less than or equal to 10080"),
-		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: Secret, namespace: a, name: b}, expression: "true"}]`, "updateGates[0].objectRef", "a gate can't read Secrets"),
-		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: secret, namespace: a, name: b}, expression: "true"}]`, "updateGates[0].objectRef", "a gate can't read Secrets"),
-		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: apps/v1/b, kind: Deployment, name: b}, expression: "true"}]`, "updateGates[0].objectRef.apiVersion", "should match"),
-		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a/b}, expression: "true"}]`, "updateGates[0].objectRef.name", "without '/'"),
-		Entry(nil, `updateGates: [{name: a, expression: "true"}]`, "updateGates[0].objectRef", "Required value"),
-		Entry(nil, `updateGates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}}]`, "updateGates[0].expression", "Required value"),
-		Entry(nil, `updateGates: [`+strings.Repeat(`{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}, expression: "true"}, `, 2)+`]`, "updateGates[1]", "Duplicate value"),
-		Entry(nil, `minReadySeconds: -1`, "minReadySeconds", "greater than or equal to 0"),
-		Entry(nil, `readyDeadlineSeconds: 59`, "readyDeadlineSeconds", "greater than or equal to 60"),
-		Entry(nil, `readyDeadlineSeconds: 60, minReadySeconds: 60`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),
-		Entry("a minimum of more than the default deadline", `minReadySeconds: 1200`, "readyDeadlineSeconds", "it must be longer than minReadySeconds"),
-		Entry(nil, `drainTimeoutPolicy: Never`, "drainTimeoutPolicy", `"Wait", "Force"`),
-		Entry(nil, `driftPolicy: Undo`, "driftPolicy", `"Report", "Repair"`),
-		Entry(nil, `architecture: s390x`, "architecture", `"amd64", "arm64"`),
+		Entry(nil, `updates: {failureDomainLabel: a b}`, "updates.failureDomainLabel", "it must be a label key"),
+		Entry(nil, `updates: {failureDomainLabel: ""}`, "updates.failureDomainLabel", "at least 1"),
+		Entry(nil, `updates: {maintenanceWindow: {schedule: "0 22 * * 6"}}`, "updates.maintenanceWindow.durationMinutes", "Required value"),
+		Entry(nil, `updates: {maintenanceWindow: {durationMinutes: 5}}`, "updates.maintenanceWindow.schedule", "Required value"),
+		Entry(nil, `updates: {maintenanceWindow: {schedule: "0 22 * * 6", durationMinutes: 10081}}`, "updates.maintenanceWindow.durationMinutes", "less than or equal to 10080"),
+		Entry(nil, `updates: {gates: [{name: a, objectRef: {apiVersion: v1, kind: Secret, namespace: a, name: b}, expression: "true"}]}`, "updates.gates[0].objectRef", "a gate can't read Secrets"),
+		Entry(nil, `updates: {gates: [{name: a, objectRef: {apiVersion: v1, kind: secret, namespace: a, name: b}, expression: "true"}]}`, "updates.gates[0].objectRef", "a gate can't read Secrets"),
+		Entry(nil, `updates: {gates: [{name: a, objectRef: {apiVersion: apps/v1/b, kind: Deployment, name: b}, expression: "true"}]}`, "updates.gates[0].objectRef.apiVersion", "should match"),
+		Entry(nil, `updates: {gates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a/b}, expression: "true"}]}`, "updates.gates[0].objectRef.name", "without '/'"),
+		Entry(nil, `updates: {gates: [{name: a, expression: "true"}]}`, "updates.gates[0].objectRef", "Required value"),
+		Entry(nil, `updates: {gates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}}]}`, "updates.gates[0].expression", "Required value"),
+		Entry(nil, `updates: {gates: [`+strings.Repeat(`{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}, expression: "true"}, `, 2)+`]}`, "updates.gates[1]", "Duplicate value"),
+		Entry(nil, `updates: {minReadySeconds: -1}`, "updates.minReadySeconds", "greater than or equal to 0"),
+		Entry(nil, `updates: {readyDeadlineSeconds: 59}`, "updates.readyDeadlineSeconds", "greater than or equal to 60"),
+		Entry(nil, `updates: {readyDeadlineSeconds: 60, minReadySeconds: 60}`, "updates.readyDeadlineSeconds", "it must be longer than minReadySeconds"),
+		Entry("a minimum of more than the default deadline", `updates: {minReadySeconds: 1200}`, "updates.readyDeadlineSeconds", "it must be longer than minReadySeconds"),
+		Entry(nil, `updates: {drainTimeoutSeconds: 604801}`, "updates.drainTimeoutSeconds", "less than or equal to 604800"),
+		Entry(nil, `updates: {drainTimeoutPolicy: Never}`, "updates.drainTimeoutPolicy", `"Wait", "Force"`),
+		Entry(nil, `updates: {driftPolicy: Undo}`, "updates.driftPolicy", `"Report", "Repair"`),
+		Entry(nil, `hosts: {architecture: s390x}`, "hosts.architecture", `"amd64", "arm64"`),
 	)
 	DescribeTable("is accepted with these fields for its Nodes:", func(ctx SpecContext, spec string) {
 		expectAccepted("MachineConfigPool")(ctx, nestPatch(spec, "spec"))
@@ -91,38 +92,37 @@ var _ = Describe("A MachineConfigPool", func() {
 		Entry("a role that is too long", `spec: {poolRole: `+strings.Repeat("a", 64)+`}`, "spec.poolRole", "63"),
 		Entry("the role of the control plane", `spec: {poolRole: control-plane}`, "spec.poolRole", "control plane machines can't be in a pool"),
 		Entry("the old role of the control plane", `spec: {poolRole: master}`, "spec.poolRole", "control plane machines can't be in a pool"),
-		Entry("the pool's label with another role", `spec: {nodeLabels: {poolboot.io/pool: infra}}`, "spec."+poolLabel, "leave it out"),
+		Entry("the pool's label with another role", `spec: {node: {labels: {poolboot.io/pool: infra}}}`, "spec."+poolLabel, "leave it out"),
 		Entry("an invalid Cluster name", `spec: {clusterName: a..b.-c}`, "spec.clusterName", "lowercase RFC 1123 subdomain"),
 		Entry("an empty selector of MachineConfigs", `spec: {machineConfigSelector: {}}`, "spec.machineConfigSelector", "leave it out"),
 		Entry("a selector of MachineConfigs with empty fields", `spec: {machineConfigSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.machineConfigSelector", "leave it out"),
-		Entry("an invalid template name", `spec: {hostTemplateRef: {name: a..b.-c}}`, "spec.hostTemplateRef.name", "lowercase RFC 1123 subdomain"),
-		Entry("an invalid configuration name", `spec: {paused: true, pausedConfiguration: {name: a..b}}`, "spec.pausedConfiguration.name", "lowercase RFC 1123 subdomain"),
+		Entry("an invalid template name", `spec: {hosts: {templateRef: {name: a..b.-c}}}`, "spec.hosts.templateRef.name", "lowercase RFC 1123 subdomain"),
 		Entry("an empty node selector", `spec: {nodeSelector: {}}`, "spec.nodeSelector", "it must not be empty, because it would match nothing: leave it out for the default"),
 		Entry("a node selector with empty fields", `spec: {nodeSelector: {matchLabels: {}, matchExpressions: []}}`, "spec.nodeSelector", "leave it out for the default"),
 		Entry("a name that is too long for a label", `metadata: {name: `+strings.Repeat("a", 64)+`}`, "metadata", "metadata.name must have at most 63 characters"),
-		Entry("a kubelet configuration without apiVersion", newKubeletPatch("kind: KubeletConfiguration, maxPods: 500"), "spec.kubeletConfiguration.apiVersion", "Required value"),
-		Entry("a kubelet configuration without kind", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1beta1, maxPods: 500"), "spec.kubeletConfiguration.kind", "Required value"),
-		Entry("an empty kubelet configuration", "spec: {kubeletConfiguration: {}}", "spec.kubeletConfiguration.kind", "Required value"),
-		Entry("a kubelet configuration of another kind", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1beta1, kind: CredentialProviderConfig"), "spec.kubeletConfiguration",
+		Entry("a kubelet configuration without apiVersion", newKubeletPatch("kind: KubeletConfiguration, maxPods: 500"), "spec.kubelet.configuration.apiVersion", "Required value"),
+		Entry("a kubelet configuration without kind", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1beta1, maxPods: 500"), "spec.kubelet.configuration.kind", "Required value"),
+		Entry("an empty kubelet configuration", "spec: {kubelet: {configuration: {}}}", "spec.kubelet.configuration.kind", "Required value"),
+		Entry("a kubelet configuration of another kind", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1beta1, kind: CredentialProviderConfig"), "spec.kubelet.configuration",
 			"kind must be KubeletConfiguration"),
-		Entry("a kubelet configuration of another version", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1, kind: KubeletConfiguration"), "spec.kubeletConfiguration",
+		Entry("a kubelet configuration of another version", newKubeletPatch("apiVersion: kubelet.config.k8s.io/v1, kind: KubeletConfiguration"), "spec.kubelet.configuration",
 			"apiVersion must be kubelet.config.k8s.io/v1beta1"),
-		Entry("an empty wrapper of the kubelet", "spec: {kubeletWrapper: []}", "spec.kubeletWrapper", "at least 1"),
-		Entry("a wrapper of the kubelet without an absolute path", "spec: {kubeletWrapper: [nsenter]}", "spec.kubeletWrapper", "absolute path of a program"),
-		Entry("a wrapper of the kubelet that systemd would expand", "spec: {kubeletWrapper: [/usr/bin/nsenter, '--mount=%t/mnt']}", "spec.kubeletWrapper[1]", "should match"),
-		Entry("an empty disruption policy", newPolicyPatch(""), "spec.disruptionPolicy", "at least 1"),
-		Entry("a relative path in a disruption policy", newPolicyPatch("files: [{path: etc/a, actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "must be an absolute path"),
-		Entry("a path with a slash at its end", newPolicyPatch("files: [{path: /etc/, actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "without a slash at its end"),
-		Entry("a path that leads up", newPolicyPatch("files: [{path: /etc/.., actions: [{type: None}]}]"), "spec.disruptionPolicy.files[0].path", "'..'"),
-		Entry("two disruption policies for a path", newPolicyPatch("files: [{path: /a, actions: [{type: None}]}, {path: /a, actions: [{type: Drain}]}]"), "spec.disruptionPolicy.files[1]", "Duplicate"),
-		Entry("a unit without a type", newPolicyPatch("units: [{name: crio, actions: [{type: None}]}]"), "spec.disruptionPolicy.units[0].name", "such as crio.service"),
-		Entry("no action", newActionsPatch(""), "spec.disruptionPolicy.files[0].actions", "at least 1"),
-		Entry("an unknown action", newActionsPatch("{type: Special}"), "spec.disruptionPolicy.files[0].actions[0].type", "Unsupported value"),
-		Entry("None beside other actions", newActionsPatch("{type: None}, {type: Drain}"), "spec.disruptionPolicy.files[0].actions", "None and Reboot must be the only action"),
-		Entry("Reboot beside other actions", newPolicyPatch("sshKeys: {actions: [{type: Drain}, {type: Reboot}]}"), "spec.disruptionPolicy.sshKeys.actions", "None and Reboot must be the only action"),
-		Entry("Restart without a unit", newActionsPatch("{type: Restart}"), "spec.disruptionPolicy.files[0].actions[0].unit", "need the name of the unit"),
-		Entry("Drain with a unit", newActionsPatch("{type: Drain, unit: crio.service}"), "spec.disruptionPolicy.files[0].actions[0].unit", "leave it out"),
-		Entry("a kubelet configuration with metadata", newKubeletPatch(kubeletType+", metadata: {name: edge}"), "spec.kubeletConfiguration", "must not have metadata: remove it"),
+		Entry("an empty wrapper of the kubelet", "spec: {kubelet: {wrapper: []}}", "spec.kubelet.wrapper", "at least 1"),
+		Entry("a wrapper of the kubelet without an absolute path", "spec: {kubelet: {wrapper: [nsenter]}}", "spec.kubelet.wrapper", "absolute path of a program"),
+		Entry("a wrapper of the kubelet that systemd would expand", "spec: {kubelet: {wrapper: [/usr/bin/nsenter, '--mount=%t/mnt']}}", "spec.kubelet.wrapper[1]", "should match"),
+		Entry("an empty disruption policy", newPolicyPatch(""), "spec.updates.disruptionPolicy", "at least 1"),
+		Entry("a relative path in a disruption policy", newPolicyPatch("files: [{path: etc/a, actions: [{type: None}]}]"), "spec.updates.disruptionPolicy.files[0].path", "must be an absolute path"),
+		Entry("a path with a slash at its end", newPolicyPatch("files: [{path: /etc/, actions: [{type: None}]}]"), "spec.updates.disruptionPolicy.files[0].path", "without a slash at its end"),
+		Entry("a path that leads up", newPolicyPatch("files: [{path: /etc/.., actions: [{type: None}]}]"), "spec.updates.disruptionPolicy.files[0].path", "'..'"),
+		Entry("two disruption policies for a path", newPolicyPatch("files: [{path: /a, actions: [{type: None}]}, {path: /a, actions: [{type: Drain}]}]"), "spec.updates.disruptionPolicy.files[1]", "Duplicate"),
+		Entry("a unit without a type", newPolicyPatch("units: [{name: crio, actions: [{type: None}]}]"), "spec.updates.disruptionPolicy.units[0].name", "such as crio.service"),
+		Entry("no action", newActionsPatch(""), "spec.updates.disruptionPolicy.files[0].actions", "at least 1"),
+		Entry("an unknown action", newActionsPatch("{type: Special}"), "spec.updates.disruptionPolicy.files[0].actions[0].type", "Unsupported value"),
+		Entry("None beside other actions", newActionsPatch("{type: None}, {type: Drain}"), "spec.updates.disruptionPolicy.files[0].actions", "None and Reboot must be the only action"),
+		Entry("Reboot beside other actions", newPolicyPatch("sshKeys: {actions: [{type: Drain}, {type: Reboot}]}"), "spec.updates.disruptionPolicy.sshKeys.actions", "None and Reboot must be the only action"),
+		Entry("Restart without a unit", newActionsPatch("{type: Restart}"), "spec.updates.disruptionPolicy.files[0].actions[0].unit", "need the name of the unit"),
+		Entry("Drain with a unit", newActionsPatch("{type: Drain, unit: crio.service}"), "spec.updates.disruptionPolicy.files[0].actions[0].unit", "leave it out"),
+		Entry("a kubelet configuration with metadata", newKubeletPatch(kubeletType+", metadata: {name: edge}"), "spec.kubelet.configuration", "must not have metadata: remove it"),
 	)
 
 	DescribeTable("can't be changed", expectImmutable("MachineConfigPool"),

@@ -55,10 +55,10 @@ var invalidSpecs = []TableEntry{
 	Entry("a role that is too long", `poolRole: `+strings.Repeat("a", 64), "poolRole", "63"),
 	Entry("the role of the control plane", `poolRole: control-plane`, "poolRole", "control plane provider's own bootstrap config"),
 	Entry("the old role of the control plane", `poolRole: master`, "poolRole", "control plane provider's own bootstrap config"),
-	Entry("the pool's label with another role", `{poolRole: edge, nodeLabels: {poolboot.io/pool: infra}}`, poolLabel, "leave it out"),
-	Entry("the pool's label without a role", `nodeLabels: {poolboot.io/pool: infra}`, poolLabel, "leave it out"),
-	Entry("a rule for a label that nodeLabels has", `{nodeLabels: {example.com/rack: r1}, nodeLabelRules: [{key: example.com/rack, valueExpression: host.name}]}`,
-		"nodeLabelRules", "nodeLabels has a value for the key of a rule: remove one of the two"),
+	Entry("the pool's label with another role", `{poolRole: edge, node: {labels: {poolboot.io/pool: infra}}}`, poolLabel, "leave it out"),
+	Entry("the pool's label without a role", `node: {labels: {poolboot.io/pool: infra}}`, poolLabel, "leave it out"),
+	Entry("a rule for a label that labels has", `node: {labels: {example.com/rack: r1}, labelRules: [{key: example.com/rack, valueExpression: host.name}]}`,
+		"node.labelRules", "labels has a value for the key of a rule: remove one of the two"),
 	Entry("a pool that the host keeps for an inline configuration", `{configSource: {type: Inline}, poolRetention: Host}`, "poolRetention", "configSource.type Server"),
 }
 
@@ -117,7 +117,7 @@ var _ = Describe("A PoolbootConfig of a host without a Machine", func() {
 	DescribeTable("is refused with", func(ctx SpecContext, spec, field string, words ...string) {
 		expectRefused("PoolbootConfig")(ctx, nestPatch("{"+host+", "+spec+"}", "spec"), field, words...)
 	},
-		Entry("no role", `nodeTaints: []`, "spec.poolRole", "host needs poolRole"),
+		Entry("no role", `node: {taints: []}`, "spec.poolRole", "host needs poolRole"),
 		Entry("an inline configuration", `poolRole: edge, configSource: {type: Inline}`, "spec.configSource.type", "needs configSource.type Server"),
 		Entry("a pool that the host keeps for its next Machine", `poolRole: edge, poolRetention: Host`, "spec.poolRetention", "Host needs a Machine"),
 	)

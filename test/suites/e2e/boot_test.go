@@ -47,11 +47,11 @@ var _ = Describe("Machines of two pools", func() {
 	})
 })
 
-// setKubeletSections sets spec.kubeletConfiguration of the pools worker and infra. The section of infra overrides
+// setKubeletSections sets spec.kubelet.configuration of the pools worker and infra. The section of infra overrides
 // maxPods and inherits systemReserved.
 func setKubeletSections(p *poolv1.MachineConfigPool) {
 	sections := map[string]string{"worker": `"maxPods":77,"systemReserved":{"cpu":"150m"}`, "infra": `"maxPods":57`}
-	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",%s}`, sections[p.Spec.PoolRole])}
+	p.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",%s}`, sections[p.Spec.PoolRole])}
 }
 
 // expectKubelet expects a Node's capacity and allocatable resources to match setKubeletSections.

@@ -37,7 +37,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
 			if p.Spec.PoolRole == "infra" {
-				p.Spec.NodeTaints = []nodev1.Taint{{Key: "dedicated", Value: "infra", Effect: corev1.TaintEffectNoSchedule}}
+				p.Spec.Node.Taints = []nodev1.Taint{{Key: "dedicated", Value: "infra", Effect: corev1.TaintEffectNoSchedule}}
 			}
 		})
 		gpu := t.Pool("gpu")
@@ -165,7 +165,7 @@ var _ = Describe("Root on a host that has joined", Ordered, func() {
 		rendered := func(of *bootstrapv1.PoolbootConfig, token string) ignition.Pointer {
 			u, err := url.Parse(mine.URL)
 			Expect(err).NotTo(HaveOccurred())
-			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Configuration.Name
+			u.Path = "/rendered/" + t.Namespace + "/" + other.Status.Boot.ServedConfiguration.Name
 			u.RawQuery = url.Values{"config": {of.Name}, "pointer": {of.Annotations[bootstrapv1.PointerIDAnnotation]}}.Encode()
 			return ignition.Pointer{URL: u.String(), Token: token, CA: mine.CA}
 		}

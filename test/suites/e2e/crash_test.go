@@ -59,7 +59,7 @@ var _ = Describe("Poolboot killed between the steps of a boot", func() {
 
 		kill(lab.Manager)
 		t.AddHosts(ctx, 2)
-		eventually("waiting for the boot request while the manager is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.RequestedTime != nil })
+		eventually("waiting for the boot request while the manager is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Requests.RequestedTime != nil })
 		kill(lab.ConfigServer)
 		start(ctx, lab.Manager)
 		Eventually(ctx, func() []corev1.Node {
@@ -72,7 +72,7 @@ var _ = Describe("Poolboot killed between the steps of a boot", func() {
 		setPaused(ctx, configs["worker"], true)
 		kill(lab.Manager)
 		start(ctx, lab.ConfigServer)
-		eventually("waiting for the configuration to be served while the manager is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Boot.ServedTime != nil })
+		eventually("waiting for the configuration to be served while the manager is stopped", func(c *bootstrapv1.PoolbootConfig) bool { return c.Status.Requests.ServedTime != nil })
 		kill(lab.ConfigServer)
 		start(ctx, lab.Manager, lab.ConfigServer)
 

@@ -61,7 +61,7 @@ var _ = Describe("A deleted Machine", func() {
 		Entry("when its host has asked while the manager is down", 1, func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) []*site.Program {
 			kill(lab.Manager)
 			t.AddHosts(ctx, 1)
-			waitForBoot(ctx, config, func(boot bootstrapv1.BootStatus) bool { return boot.RequestedTime != nil })
+			waitForBoot(ctx, config, func(status bootstrapv1.PoolbootConfigStatus) bool { return status.Requests.RequestedTime != nil })
 			return []*site.Program{lab.Manager}
 		}),
 		Entry("when its boot is prepared and the host does not get its configuration", 1, func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) []*site.Program {
@@ -72,12 +72,12 @@ var _ = Describe("A deleted Machine", func() {
 			prepareWithoutServing(ctx, t, config)
 			kill(lab.Manager)
 			start(ctx, lab.ConfigServer)
-			waitForBoot(ctx, config, func(boot bootstrapv1.BootStatus) bool { return boot.ServedTime != nil })
+			waitForBoot(ctx, config, func(status bootstrapv1.PoolbootConfigStatus) bool { return status.Requests.ServedTime != nil })
 			return []*site.Program{lab.Manager}
 		}),
 		Entry("when its Node is Ready and the boot is not completed", 1, func(ctx context.Context, t *tenant.Tenant, config *bootstrapv1.PoolbootConfig) []*site.Program {
 			t.AddHosts(ctx, 1)
-			waitForBoot(ctx, config, func(boot bootstrapv1.BootStatus) bool { return boot.CredentialID != "" })
+			waitForBoot(ctx, config, func(status bootstrapv1.PoolbootConfigStatus) bool { return status.Boot.CredentialID != "" })
 			setPaused(ctx, config, true)
 			Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
 				return findApproved(ctx, map[string]*bootstrapv1.PoolbootConfig{"infra": config})
@@ -116,7 +116,7 @@ func prepareWithoutServing(ctx context.Context, t *tenant.Tenant, config *bootst
 	GinkgoHelper()
 	kill(lab.Manager)
 	t.AddHosts(ctx, 1)
-	waitForBoot(ctx, config, func(boot bootstrapv1.BootStatus) bool { return boot.RequestedTime != nil })
+	waitForBoot(ctx, config, func(status bootstrapv1.PoolbootConfigStatus) bool { return status.Requests.RequestedTime != nil })
 	kill(lab.ConfigServer)
 	start(ctx, lab.Manager)
 	Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(HavePrefix("True"))
@@ -126,11 +126,11 @@ func prepareWithoutServing(ctx context.Context, t *tenant.Tenant, config *bootst
 }
 
 // waitForBoot waits until a boot has reached a step, and updates config.
-func waitForBoot(ctx context.Context, config *bootstrapv1.PoolbootConfig, reached func(bootstrapv1.BootStatus) bool) {
+func waitForBoot(ctx context.Context, config *bootstrapv1.PoolbootConfig, reached func(bootstrapv1.PoolbootConfigStatus) bool) {
 	GinkgoHelper()
 	Eventually(ctx, func() (bool, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-		return reached(config.Status.Boot), err
+		return reached(config.Status), err
 	}).WithPolling(crashPollingInterval).Should(BeTrue())
 }
 

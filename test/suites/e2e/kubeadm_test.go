@@ -93,7 +93,7 @@ func deployKubeadm(ctx context.Context, t *tenant.Tenant, change func(*bootstrap
 	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Image: site.KubeadmImageURL,
 		Config: func(spec *bootstrapv1.BootSpec) {
 			spec.Join = bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubeadm, Kubeadm: bootstrapv1.KubeadmJoin{IgnorePreflightErrors: ignoredPreflightErrors}}
-			spec.NodeTaints = []nodev1.Taint{{Key: reservedTaint.Key, Value: reservedTaint.Value, Effect: reservedTaint.Effect}}
+			spec.Node.Taints = []nodev1.Taint{{Key: reservedTaint.Key, Value: reservedTaint.Value, Effect: reservedTaint.Effect}}
 			if change != nil {
 				change(spec)
 			}

@@ -45,8 +45,8 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 3)
 		edges, storage := t.Pool("edge"), t.Pool("storage")
-		edges.Spec.NodeLabels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
-		storage.Spec.NodeLabels = map[string]string{disksLabel: "many", tierLabel: "silver"}
+		edges.Spec.Node.Labels = map[string]string{tierLabel: "gold", rackLabel: "r7"}
+		storage.Spec.Node.Labels = map[string]string{disksLabel: "many", tierLabel: "silver"}
 		t.Create(ctx, edges, storage)
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) { spec.PoolRole = "edge" }})
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 2, Labels: infraLabels})
@@ -98,7 +98,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		}).Should(BeEquivalentTo(node.UID))
 	}, SpecTimeout(5*time.Minute))
 
-	It("moves to the pool of its labels: the status, the Machine counts and an event follow, and user-set labels stay", func(ctx SpecContext) {
+	It("moves to the pool of its labels: the status, the host counts and an event follow, and user-set labels stay", func(ctx SpecContext) {
 		before := t.Node(ctx, edge)
 		relabel(ctx, before, map[string]*string{edgeRole: nil, storageRole: ptr.To(""), disksLabel: ptr.To("few")})
 		Eventually(ctx, func() (string, error) {
@@ -108,7 +108,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 		Eventually(ctx, listEvents(ctx, edge, bootstrapv1.EventPoolChanged)).Should(ConsistOf(And(
 			ContainSubstring(before.Name), ContainSubstring(`"storage"`), ContainSubstring(`"edge"`))))
 		Expect(t.Condition(edge, bootstrapv1.NodeInPoolCondition)(ctx)).To(And(HavePrefix("True"), ContainSubstring(`"storage"`)))
-		Eventually(ctx, countMachines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(1)), HaveKeyWithValue("edge", int32(0))))
+		Eventually(ctx, countHosts(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(1)), HaveKeyWithValue("edge", int32(0))))
 
 		labels := HaveField("Labels", And(Not(HaveKey(edgeRole)), HaveKey(storageRole), HaveKeyWithValue(poolv1.NodePoolLabel, "storage"),
 			HaveKeyWithValue(disksLabel, "few"), HaveKeyWithValue(tierLabel, "gold")))
@@ -177,7 +177,7 @@ var _ = Describe("A Node after its boot", Ordered, func() {
 			Expect(t.Node(ctx, moved).Labels).To(And(Not(HaveKey(infraRole)), HaveKey(storageRole)))
 			Expect(getHost(ctx, moved).Status.Provisioning.State).To(Equal(bmov1alpha1.StateProvisioned))
 		}
-		Eventually(ctx, countMachines(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(3)), HaveKeyWithValue("infra", int32(0))))
+		Eventually(ctx, countHosts(ctx, t)).Should(And(HaveKeyWithValue("storage", int32(3)), HaveKeyWithValue("infra", int32(0))))
 		Expect(t.Configs(ctx, "infra")).To(HaveLen(2))
 		Expect(identities()).To(Equal(original))
 		all := append([]site.NodeVersion{other}, listVersions(ctx, history, other.Node.Name)...)
@@ -247,12 +247,12 @@ func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoSchedule })
 }
 
-// countMachines returns the Machine counts in the status of a tenant's pools, by role.
-func countMachines(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
+// countHosts returns the host counts in the status of a tenant's pools, by role.
+func countHosts(ctx context.Context, t *tenant.Tenant) func() map[string]int32 {
 	return func() map[string]int32 {
 		counts := map[string]int32{}
 		for _, pool := range t.Pools(ctx) {
-			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.MachineCount, -1)
+			counts[pool.Spec.PoolRole] = ptr.Deref(pool.Status.HostCount, -1)
 		}
 		return counts
 	}

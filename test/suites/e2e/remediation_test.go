@@ -40,7 +40,7 @@ var _ = Describe("A Node whose health check fails", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		t = tenant.New(ctx, lab, 1)
 		storage := t.Pool("storage")
-		storage.Spec.NodeTaints = []nodev1.Taint{{Key: "example.com/disks", Effect: corev1.TaintEffectPreferNoSchedule}}
+		storage.Spec.Node.Taints = []nodev1.Taint{{Key: "example.com/disks", Effect: corev1.TaintEffectPreferNoSchedule}}
 		t.Create(ctx, t.Pool("edge"), storage, newRemediationTemplate())
 		t.Deploy(ctx, tenant.Deployment{Name: "edge", Replicas: 1, Config: func(spec *bootstrapv1.BootSpec) {
 			spec.PoolRole, spec.PoolRetention = "edge", bootstrapv1.PoolRetentionHost

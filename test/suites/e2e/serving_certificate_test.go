@@ -61,7 +61,7 @@ var _ = Describe("A kubelet's serving certificate", func() {
 	It("is for its Node's name and its host's addresses only", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1, func(p *poolv1.MachineConfigPool) {
 			if p.Spec.PoolRole == "infra" {
-				p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","serverTLSBootstrap":true}`)}
+				p.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: []byte(`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","serverTLSBootstrap":true}`)}
 			}
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})

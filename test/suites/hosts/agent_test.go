@@ -18,7 +18,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -42,7 +41,7 @@ func agentOverlay(server string) []byte {
 	GinkgoHelper()
 	pool := poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{PoolRole: poolv1.RoleWorker}}
 	hash := fmt.Sprintf("%x", sha512.Sum512([]byte(agentScript)))
-	machine, err := desired.Machine(desired.Input{
+	machine, err := join.MachineOf(join.Input{
 		Config: &bootstrapv1.PoolbootConfig{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "host", Annotations: map[string]string{bootstrapv1.PointerIDAnnotation: "1-2"}},
 			Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}}},
@@ -50,7 +49,7 @@ func agentOverlay(server string) []byte {
 		Pool: &pool, Pools: []poolv1.MachineConfigPool{pool},
 		Registration: registration.Registration{Name: "host"},
 		Cluster:      join.Cluster{Name: "edge", Server: "https://127.0.0.1:1", CA: []byte("CA\n")}, // nothing listens there
-		Offer:        desired.Offer{ServerURL: server, Agent: assignment.Agent{SHA512: map[string]string{"amd64": hash}}},
+		Offer:        join.Offer{ServerURL: server, Agent: assignment.Agent{SHA512: map[string]string{"amd64": hash}}},
 	}, "amd64")
 	Expect(err).NotTo(HaveOccurred())
 	overlay, err := machine.Overlay(join.Credential{ID: "abcdef", Secret: "0123456789abcdef"})

@@ -25,8 +25,8 @@ func describePinning(host func() *wrappedHost, wrapper ...string) {
 	assign := func(ctx context.Context, section string) (revision string) {
 		GinkgoHelper()
 		h := host()
-		h.ran.Spec.AutoSizingReserved = nil
-		h.ran.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: []byte(section)}
+		h.ran.Spec.Kubelet.AutoSizingReserved = nil
+		h.ran.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: []byte(section)}
 		return h.pool.assign(ctx, h.render(wrapper...))
 	}
 	expectPinned := func(ctx context.Context, cpus, memory string) {

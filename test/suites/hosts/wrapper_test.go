@@ -22,7 +22,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/desired"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -33,13 +32,13 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
-// wrapperExample matches the objects in the documentation of spec.kubeletWrapper: the pool and its MachineConfig.
-var wrapperExample = regexp.MustCompile("(?ms)^```yaml\n([^`]*?  kubeletWrapper:\n[^`]*?)^---\n(.*?)^```")
+// wrapperExample matches the objects in the documentation of spec.kubelet.wrapper: the pool and its MachineConfig.
+var wrapperExample = regexp.MustCompile("(?ms)^```yaml\n([^`]*?    wrapper:\n[^`]*?)^---\n(.*?)^```")
 
 // hangingWrapper is a program on the host that never starts the kubelet.
 const hangingWrapper = "/opt/hangs"
 
-// readWrapperExample returns the objects in the documentation of spec.kubeletWrapper.
+// readWrapperExample returns the objects in the documentation of spec.kubelet.wrapper.
 func readWrapperExample() (p poolv1.MachineConfigPool, config poolv1.MachineConfig) {
 	GinkgoHelper()
 	text, err := os.ReadFile(sourcetree.Path("docs", "pools.md"))
@@ -73,7 +72,7 @@ func (h *wrappedHost) ofPool(name string, config map[string]any) poolv1.MachineC
 // render renders the pool with a wrapper, and returns the name of the rendered config.
 func (h *wrappedHost) render(wrapper ...string) string {
 	GinkgoHelper()
-	h.ran.Spec.KubeletWrapper = wrapper
+	h.ran.Spec.Kubelet.Wrapper = wrapper
 	rendered, err := pool.Render(h.ran.Spec.PoolRole, []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}, append([]poolv1.MachineConfig{h.config,
 		h.ofPool("51-ran-host", map[string]any{
 			"storage": files(file(hangingWrapper, 0o755, "#!/bin/sh\nexec sleep infinity\n")),
@@ -98,8 +97,8 @@ func newWrappedHost(ctx context.Context) (h *wrappedHost, name string) {
 	p := newHostPool(ctx, rack)
 	h = &wrappedHost{runningHost: &runningHost{pool: p}}
 	h.ran, h.config = readWrapperExample()
-	h.ran.Spec.AutoSizingReserved = ptr.To(true)
-	name = h.render(h.ran.Spec.KubeletWrapper...)
+	h.ran.Spec.Kubelet.AutoSizingReserved = ptr.To(true)
+	name = h.render(h.ran.Spec.Kubelet.Wrapper...)
 
 	Expect(kubeadm.Init(ctx, p.cluster, joinToken)).To(Succeed(), "a token whose requests for certificates are approved")
 	config := &bootstrapv1.PoolbootConfig{
@@ -109,9 +108,9 @@ func newWrappedHost(ctx context.Context) (h *wrappedHost, name string) {
 	pools := []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}
 	reg, err := registration.Register(registration.Input{NodeName: p.node, Pool: h.ran, Pools: pools, Config: config, RenderedConfig: name})
 	Expect(err).NotTo(HaveOccurred())
-	machine, err := desired.Machine(desired.Input{Config: config, Pool: &h.ran, Pools: pools, Registration: reg,
+	machine, err := join.MachineOf(join.Input{Config: config, Pool: &h.ran, Pools: pools, Registration: reg,
 		Cluster: join.Cluster{Name: "edge", Server: "https://" + p.cluster.Endpoint, CA: p.cluster.CA},
-		Offer: desired.Offer{ServerURL: p.settings.Server, ServerCA: []byte(p.settings.CA),
+		Offer: join.Offer{ServerURL: p.settings.Server, ServerCA: []byte(p.settings.CA),
 			Agent: assignment.Agent{SHA512: map[string]string{runtime.GOARCH: fmt.Sprintf("%x", sha512.Sum512(p.program))}}},
 	}, runtime.GOARCH)
 	Expect(err).NotTo(HaveOccurred())
@@ -262,7 +261,7 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 
 	It("changes on a running host with the predicted restart of the kubelet, and nothing else", func(ctx SpecContext) {
 		boot, containers, runtime := waitForBoot(ctx, h.Host), pauses(ctx), h.mainPID(ctx, "containerd.service")
-		h.ran.Spec.AutoSizingReserved = nil
+		h.ran.Spec.Kubelet.AutoSizingReserved = nil
 		next := h.render("/usr/bin/nice", "--adjustment=5", nsenter, kubens)
 		predicted, reboots := h.pool.predicted(current, next, activeUnits(ctx, h.Host))
 		Expect(predicted).To(Equal([]string{

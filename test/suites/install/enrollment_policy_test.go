@@ -3,7 +3,6 @@ package install_test
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -44,19 +43,19 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 	createEnrollment := func(ctx context.Context, by client.Client, namespace string) *poolv1.Enrollment {
 		GinkgoHelper()
 		e := &poolv1.Enrollment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "edge", Annotations: map[string]string{poolv1.AdmittedAnnotation: "edge-1,edge-2,edge-3"}},
 			Spec: poolv1.EnrollmentSpec{ClusterName: "site", PoolRole: "infra", NamePattern: "edge-*", MaxUses: 3, ExpirationTime: metav1.NewTime(time.Now().Add(time.Hour)),
-				TokenSecretRef: poolv1.TokenSecretReference{Name: "edge"}, Admitted: []string{"edge-1", "edge-2", "edge-3"}},
+				TokenSecretRef: poolv1.TokenSecretReference{Name: "edge"}},
 		}
 		Eventually(ctx, func() error { return by.Create(ctx, e) }).Should(Succeed())
 		Eventually(ctx, func() error {
 			changed := e.DeepCopy()
-			changed.Spec.Admitted = nil
+			changed.Annotations = nil
 			return k8sClient.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
-		}).Should(MatchError(ContainSubstring("only Poolboot's manager writes spec.admitted")))
+		}).Should(MatchError(ContainSubstring("only Poolboot's manager writes the annotation poolboot.io/admitted")))
 		return e
 	}
-	refused := MatchError(ContainSubstring("only Poolboot's manager writes spec.admitted"))
+	refused := MatchError(ContainSubstring("only Poolboot's manager writes the annotation poolboot.io/admitted"))
 
 	It("can be changed by the manager only: not by administrators, GitOps, or accounts with the manager's name elsewhere", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
@@ -71,10 +70,14 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 			"a user whose name ends with the manager's":                  newNamespaceAdmin(ctx, "x:system:serviceaccount:"+managerNamespace+":"+rights.Manager, namespace),
 			"a user whose name starts with the manager's":                newNamespaceAdmin(ctx, "system:serviceaccount:"+managerNamespace+":"+rights.Manager+"-2", namespace),
 		} {
-			for what, admitted := range map[string][]string{
-				"none": nil, "an empty list": {}, "one name less": {"edge-1", "edge-2"}, "one name more": {"edge-1", "edge-2", "edge-3", "edge-4"},
-				"another name": {"edge-1", "edge-2", "edge-9"}, "another order": {"edge-2", "edge-1", "edge-3"},
+			for what, names := range map[string]string{
+				"none": "", "one name less": "edge-1,edge-2", "one name more": "edge-1,edge-2,edge-3,edge-4",
+				"another name": "edge-1,edge-2,edge-9", "another order": "edge-2,edge-1,edge-3",
 			} {
+				admitted := map[string]string{poolv1.AdmittedAnnotation: names}
+				if names == "" {
+					admitted = nil
+				}
 				Eventually(ctx, func() error { return tryReplaceAdmitted(ctx, by, e, admitted) }).Should(refused, "%s replaces them with %s", who, what)
 				for patch, kind := range newPatches(admitted) {
 					Eventually(ctx, func() error {
@@ -82,11 +85,11 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 					}).Should(refused, "%s patches them to %s with %s", who, what, kind)
 				}
 			}
-			applied := []byte(`{"apiVersion":"poolboot.io/v1alpha1","kind":"Enrollment","metadata":{"name":"edge","namespace":"` + namespace + `"},"spec":{"admitted":["edge-7"]}}`)
+			applied := []byte(`{"apiVersion":"poolboot.io/v1alpha1","kind":"Enrollment","metadata":{"name":"edge","namespace":"` + namespace + `","annotations":{"poolboot.io/admitted":"edge-7"}}}`)
 			Expect(by.Patch(ctx, e.DeepCopy(), client.RawPatch(types.ApplyPatchType, applied), client.DryRunAll, client.ForceOwnership, client.FieldOwner("gitops"))).To(refused, who)
 		}
 		Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
-		Expect(e.Spec.Admitted).To(HaveLen(3))
+		Expect(e.AdmittedNames()).To(HaveLen(3))
 	})
 
 	It("do not prevent users from changing the rest of the spec, or from deleting the Enrollment and creating it again", func(ctx SpecContext) {
@@ -98,7 +101,7 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 		Expect(owner.Patch(ctx, more, client.MergeFrom(e), client.DryRunAll)).To(Succeed())
 		applied := e.DeepCopy()
 		applied.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "Enrollment"}
-		applied.ObjectMeta, applied.Spec.Admitted, applied.Spec.MaxUses = metav1.ObjectMeta{Namespace: namespace, Name: e.Name}, nil, 5
+		applied.ObjectMeta, applied.Spec.MaxUses = metav1.ObjectMeta{Namespace: namespace, Name: e.Name}, 5
 		manifest, err := json.Marshal(applied)
 		Expect(err).NotTo(HaveOccurred())
 		for range 2 { // a manifest without admitted names can be applied repeatedly
@@ -106,22 +109,19 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 		}
 		Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
 		Expect(e.Spec.MaxUses).To(BeEquivalentTo(5))
-		Expect(e.Spec.Admitted).To(HaveLen(3))
+		Expect(e.AdmittedNames()).To(HaveLen(3))
 		Expect(owner.Delete(ctx, e)).To(Succeed())
 		e.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "edge"}
 		Expect(owner.Create(ctx, e)).To(Succeed())
 	})
 
-	It("are the only field of the spec that the manager can change, and it can't delete an Enrollment", func(ctx SpecContext) {
+	It("can be changed by the manager, which can't change the spec of an Enrollment, or delete it", func(ctx SpecContext) {
 		manager, admin := newClientAs(ctx, rights.Manager, nil), newAdminNamed(rights.Manager)
 		e := createEnrollment(ctx, k8sClient, newNamespace(ctx))
-		change := func(by client.Client, change func(*poolv1.EnrollmentSpec)) error {
-			changed := e.DeepCopy()
-			change(&changed.Spec)
-			return by.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
-		}
 		Eventually(ctx, func() error {
-			return change(manager, func(s *poolv1.EnrollmentSpec) { s.Admitted = append(s.Admitted, "edge-4") })
+			changed := e.DeepCopy()
+			changed.SetAdmittedNames(append(e.AdmittedNames(), "edge-4"))
+			return manager.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
 		}).Should(Succeed())
 		for what, by := range map[string]func(*poolv1.EnrollmentSpec){
 			"the uses":    func(s *poolv1.EnrollmentSpec) { s.MaxUses++ },
@@ -130,31 +130,35 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 			"the time":    func(s *poolv1.EnrollmentSpec) { s.ExpirationTime = metav1.NewTime(time.Now().Add(time.Minute)) },
 			"the ranges":  func(s *poolv1.EnrollmentSpec) { s.AddressRanges = []string{"192.0.2.0/24"} },
 		} {
-			Eventually(ctx, func() error { return change(admin, by) }).Should(MatchError(ContainSubstring("can only change admitted in the spec of an Enrollment")), what)
+			Eventually(ctx, func() error {
+				changed := e.DeepCopy()
+				by(&changed.Spec)
+				return admin.Patch(ctx, changed, client.MergeFrom(e), client.DryRunAll)
+			}).Should(MatchError(ContainSubstring("can't change the spec of an Enrollment")), what)
 		}
 		Eventually(ctx, func() error { return manager.Delete(ctx, e, client.DryRunAll) }).Should(MatchError(ContainSubstring("cannot delete MachineConfigPools and Enrollments")))
 	})
 })
 
 // tryReplaceAdmitted replaces an Enrollment in a dry run, as kubectl replace does.
-func tryReplaceAdmitted(ctx context.Context, by client.Client, e *poolv1.Enrollment, admitted []string) error {
+func tryReplaceAdmitted(ctx context.Context, by client.Client, e *poolv1.Enrollment, admitted map[string]string) error {
 	replaced := e.DeepCopy()
 	if err := k8sClient.Get(ctx, client.ObjectKeyFromObject(e), replaced); err != nil {
 		return err
 	}
-	replaced.Spec.Admitted = slices.Clone(admitted)
+	replaced.Annotations = admitted
 	return by.Update(ctx, replaced, client.DryRunAll)
 }
 
-// newPatches returns patches that set the admitted names, with their types.
-func newPatches(admitted []string) map[string]types.PatchType {
-	list, err := json.Marshal(admitted)
+// newPatches returns patches that set the annotations of an Enrollment, with their types.
+func newPatches(annotations map[string]string) map[string]types.PatchType {
+	value, err := json.Marshal(annotations)
 	Expect(err).NotTo(HaveOccurred())
-	operation := `[{"op":"replace","path":"/spec/admitted","value":` + string(list) + `}]`
-	if admitted == nil {
-		operation = `[{"op":"remove","path":"/spec/admitted"}]`
+	operation := `[{"op":"replace","path":"/metadata/annotations","value":` + string(value) + `}]`
+	if annotations == nil {
+		operation = `[{"op":"remove","path":"/metadata/annotations"}]`
 	}
-	return map[string]types.PatchType{`{"spec":{"admitted":` + string(list) + `}}`: types.MergePatchType, operation: types.JSONPatchType}
+	return map[string]types.PatchType{`{"metadata":{"annotations":` + string(value) + `}}`: types.MergePatchType, operation: types.JSONPatchType}
 }
 
 var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
@@ -171,7 +175,7 @@ var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 		config := &bootstrapv1.PoolbootConfig{}
 		return config, k8sClient.Get(ctx, client.ObjectKeyFromObject(object), config)
 	}
-	const enrolled = `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.0/24]}}`
+	const enrolled = `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, addressRanges: [192.0.2.0/24]}}`
 
 	DescribeTable("is refused by its schema if it is not exactly one type of host", func(ctx SpecContext, host, message string) {
 		_, err := create(ctx, host)
@@ -180,16 +184,14 @@ var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 		Entry(nil, `{nodeName: edge-7}`, "spec.host.type"),
 		Entry(nil, `{type: Machine, nodeName: edge-7}`, "spec.host.type"),
 		Entry(nil, `{type: Enrollment, nodeName: edge-7}`, "spec.host.enrollment"),
-		Entry(nil, `{type: Enrollment, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge, address: 192.0.2.7}}`, "spec.host.bareMetalHostName"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge}}`, "spec.host.bareMetalHostName"),
 		Entry(nil, `{type: BareMetalHost, nodeName: edge-7}`, "spec.host.bareMetalHostName"),
-		Entry(nil, `{type: BareMetalHost, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge, address: 192.0.2.7}}`, "spec.host.enrollment"),
-		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {address: 192.0.2.7}}`, "spec.host.enrollment.name"),
-		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge}}`, "spec.host.enrollment.address"),
-		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: here}}`, "spec.host.enrollment.address"),
-		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, address: 192.0.2.7, addressRanges: [192.0.2.7]}}`, "spec.host.enrollment.addressRanges"),
+		Entry(nil, `{type: BareMetalHost, nodeName: edge-7, bareMetalHostName: h, enrollment: {name: edge}}`, "spec.host.enrollment"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {addressRanges: [192.0.2.0/24]}}`, "spec.host.enrollment.name"),
+		Entry(nil, `{type: Enrollment, nodeName: edge-7, enrollment: {name: edge, addressRanges: [192.0.2.7]}}`, "spec.host.enrollment.addressRanges"),
 	)
 
-	It("can't change its identity, but its address", func(ctx SpecContext) {
+	It("can't change its identity", func(ctx SpecContext) {
 		config, err := create(ctx, enrolled)
 		Expect(err).NotTo(HaveOccurred())
 		dryRun := func(change func(*bootstrapv1.PoolbootConfigSpec)) error {
@@ -207,9 +209,6 @@ var _ = Describe("The host of a PoolbootConfig without a Machine", func() {
 		} {
 			Expect(dryRun(change)).To(MatchError(ContainSubstring(field)))
 		}
-		Expect(dryRun(func(s *bootstrapv1.PoolbootConfigSpec) {
-			s.Host.Enrollment.Address, s.Host.Enrollment.AddressRanges = "2001:db8::7", nil
-		})).To(Succeed())
 	})
 })
 

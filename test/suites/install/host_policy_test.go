@@ -111,7 +111,7 @@ var _ = Describe("The manager's right to patch hosts", func() {
 			return func(spec *bootstrapv1.PoolbootConfigSpec) {
 				spec.PoolRole, spec.Host = "infra", bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeBareMetalHost, NodeName: "host-1", BareMetalHostName: bmh}
 				if bmh == "" {
-					spec.Host.Type, spec.Host.Enrollment = bootstrapv1.HostTypeEnrollment, bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}
+					spec.Host.Type, spec.Host.Enrollment = bootstrapv1.HostTypeEnrollment, bootstrapv1.EnrolledHost{Name: "edge"}
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -200,12 +201,15 @@ var _ = Describe("the certificates", func() {
 		}
 	})
 
-	It("can be replaced as docs/security.md shows", func(ctx SpecContext) {
-		guide, err := os.ReadFile(sourcetree.Path("docs", "security.md"))
+	It("can be replaced as docs/install.md shows", func(ctx SpecContext) {
+		guide, err := os.ReadFile(sourcetree.Path("docs", "install.md"))
 		Expect(err).NotTo(HaveOccurred())
-		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(guide, -1)
+		_, section, found := strings.Cut(string(guide), "\n### Replace the CA\n")
+		Expect(found).To(BeTrue())
+		section, _, _ = strings.Cut(section, "\n## ")
+		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(section, -1)
 		Expect(blocks).To(HaveLen(1))
-		objects, err := yaml.ToUnstructured(blocks[0][1])
+		objects, err := yaml.ToUnstructured([]byte(blocks[0][1]))
 		Expect(err).NotTo(HaveOccurred())
 		for i := range objects {
 			Expect(k8sClient.Create(ctx, &objects[i], client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())

@@ -70,7 +70,7 @@ var _ = Describe("A host that gets an agent", func() {
 		first, err := assignment.Read(document)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.Node).To(Equal(config.Status.NodeRef.Name))
-		Expect(first.Config.Name).To(Equal(config.Status.Configuration.Name))
+		Expect(first.Config.Name).To(Equal(config.Status.Boot.ServedConfiguration.Name))
 		machine, err := ignition.Parse(first.Machine)
 		Expect(err).NotTo(HaveOccurred())
 		for _, name := range []string{ignition.KubeletEnvPath, assignment.SettingsPath} {
@@ -87,7 +87,9 @@ var _ = Describe("A host that gets an agent", func() {
 			change(node)
 			Expect(lab.WorkloadClient.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 		}
-		setNode(func(node *corev1.Node) { node.Annotations[agentv1.AgentAnnotation] = "v0.1.0" })
+		setNode(func(node *corev1.Node) {
+			node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.AgentAnnotation] = "1", "v0.1.0"
+		})
 		makeNodeReady(ctx, t, config)
 		desired := func(ctx context.Context) (string, error) {
 			err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)

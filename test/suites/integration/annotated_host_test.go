@@ -30,8 +30,8 @@ type annotatedHost struct {
 func newAnnotatedHost(ctx context.Context, changes ...func(*bmov1alpha1.BareMetalHost)) *annotatedHost {
 	GinkgoHelper()
 	a := &annotatedHost{Tenant: tenant.New(ctx, lab, 0, func(pool *poolv1.MachineConfigPool) {
-		pool.Spec.HostTemplateRef.Name = "hosts"
-		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
+		pool.Spec.Hosts.TemplateRef.Name = "hosts"
+		pool.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/rack", ValueExpression: "host.labels.rack"}}
 	})}
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet

@@ -30,8 +30,8 @@ var _ = Describe("A booting Machine", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
-			spec.NodeLabels = map[string]string{"example.com/own": "yes"}
-			spec.NodeTaints = []nodev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
+			spec.Node.Labels = map[string]string{"example.com/own": "yes"}
+			spec.Node.Taints = []nodev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 		}})
 		config := t.Config(ctx, "infra")
 		host := waitForConfiguration(ctx, t, config)
@@ -41,9 +41,9 @@ var _ = Describe("A booting Machine", func() {
 		// The config server records the time after it has answered.
 		Eventually(ctx, func(ctx context.Context) (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.Boot.ServedTime, err
+			return config.Status.Requests.ServedTime, err
 		}).ShouldNot(BeNil())
-		Expect(first.CreationTimestamp.Time).To(BeTemporally("<=", config.Status.Boot.ServedTime.Time))
+		Expect(first.CreationTimestamp.Time).To(BeTemporally("<=", config.Status.Requests.ServedTime.Time))
 		Expect(first.Labels).To(And(
 			HaveKeyWithValue("node-role.kubernetes.io/infra", ""),
 			HaveKeyWithValue("rack.node.cluster.x-k8s.io/id", "r7"),

@@ -141,7 +141,7 @@ spec:
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		here := strings.NewReplacer("-n edge", "-n "+t.Namespace, "infra-x7k2p", config.Name)
 		printed := map[string]string{}
-		for _, shown := range parseCommands("config-server.md", "curl") {
+		for _, shown := range parseCommands("dev/config-server.md", "curl") {
 			program, _, _ := strings.Cut(shown.line, " ")
 			printed[program] = shell.run(ctx, here.Replace(shown.line))
 			Expect(shell.code).To(BeZero(), "%s: %s", shown.line, printed[program])
@@ -168,12 +168,12 @@ spec:
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			return conditions.GetReason(config, bootstrapv1.IgnitionSucceededCondition), err
 		}
-		for _, shown := range parseCommands("config-server.md", "report") {
+		for _, shown := range parseCommands("dev/config-server.md", "report") {
 			printed := shell.run(ctx, shown.line)
 			Expect(shell.code).To(BeZero(), "%s: %s", shown.line, printed)
 		}
 		Eventually(ctx, reason).Should(Equal(bootstrapv1.IgnitionFailedReason))
-		Expect(config.Status.Boot.IgnitionFailure).To(And(HaveField("Stage", "files"), HaveField("Log", "failed to write /etc/infratest: no space left on device")))
+		Expect(config.Status.Requests.IgnitionFailure).To(And(HaveField("Stage", "files"), HaveField("Log", "failed to write /etc/infratest: no space left on device")))
 		Expect(conditions.GetReason(config, clusterv1.ReadyCondition)).To(Equal(bootstrapv1.IgnitionFailedReason))
 		Eventually(ctx, func() string {
 			return shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)
@@ -182,7 +182,7 @@ spec:
 		Expect(shell.code).To(BeZero())
 
 		By("booting the host again")
-		for _, shown := range parseCommands("config-server.md", "curl") {
+		for _, shown := range parseCommands("dev/config-server.md", "curl") {
 			if strings.Contains(shown.line, "answer.ign") {
 				shell.run(ctx, here.Replace(shown.line))
 			}

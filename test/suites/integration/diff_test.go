@@ -81,13 +81,13 @@ spec:
 		Expect(shell.code).To(Equal(1), shown)
 		Expect(shown).To(And(
 			HavePrefix("MachineConfigPool "+t.Namespace+"/infra (Cluster "+t.Namespace+")\n"),
-			ContainSubstring("config:   "+config.Status.Configuration.Name+" -> rendered-infra-"),
+			ContainSubstring("config:   "+config.Status.Boot.ServedConfiguration.Name+" -> rendered-infra-"),
 			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.NodeRef.Name+"\n"),
 			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+changed\n"), Not(ContainSubstring("/worker (Cluster"))))
 
 		rendered := shell.run(ctx, "kubectl poolboot render --live --pool infra -n "+t.Namespace)
 		Expect(shell.code).To(BeZero(), rendered)
-		Expect(rendered).To(ContainSubstring(config.Status.Configuration.Name))
+		Expect(rendered).To(ContainSubstring(config.Status.Boot.ServedConfiguration.Name))
 		Expect(shell.run(ctx, "kubectl get pbpool,pbmconf -o yaml -n "+t.Namespace+" > all.yaml && kubectl poolboot render -f all.yaml --pool infra")).To(Equal(rendered))
 		Expect(shell.run(ctx, "kubectl poolboot __completeNoDesc boots -n "+t.Namespace+" ''")).To(HavePrefix(t.Machine(ctx, config).Name + "\n:4\n"))
 
@@ -108,7 +108,7 @@ spec:
 	It("shows before kubectl apply the labels and taints that existing Nodes get and keep, and the Pods that are evicted", func(ctx SpecContext) {
 		gpu := nodev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoExecute}
 		t := tenant.New(ctx, lab, 1, func(pool *poolv1.MachineConfigPool) {
-			pool.Spec.NodeLabels = map[string]string{"example.com/tier": "silver"}
+			pool.Spec.Node.Labels = map[string]string{"example.com/tier": "silver"}
 		})
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
@@ -128,8 +128,8 @@ spec:
 		Expect(shell.run(ctx, "kubectl get pbconf -o name -n "+t.Namespace)).To(HaveSuffix("/" + config.Name + "\n"))
 		pool := t.Pool("infra")
 		pool.TypeMeta = metav1.TypeMeta{APIVersion: poolv1.GroupVersion.String(), Kind: "MachineConfigPool"}
-		pool.Spec.NodeLabels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}
-		pool.Spec.NodeTaints = []nodev1.Taint{gpu}
+		pool.Spec.Node.Labels = map[string]string{"example.com/tier": "gold", "example.com/new": "yes"}
+		pool.Spec.Node.Taints = []nodev1.Taint{gpu}
 		content, err := json.Marshal(pool)
 		Expect(err).NotTo(HaveOccurred())
 		shell.write("pool.json", string(content))

@@ -25,8 +25,12 @@ var (
 var _ = Describe("The documentation", func() {
 	It("has only YAML that the API server and the webhooks accept", func(ctx SpecContext) {
 		t := tenant.NewEmpty(ctx, lab)
-		files, err := filepath.Glob(sourcetree.Path("docs", "*.md"))
-		Expect(err).NotTo(HaveOccurred())
+		var files []string
+		for _, folder := range []string{"docs", filepath.Join("docs", "dev")} {
+			pages, err := filepath.Glob(sourcetree.Path(folder, "*.md"))
+			Expect(err).NotTo(HaveOccurred())
+			files = append(files, pages...)
+		}
 		objects := 0
 		for _, file := range append(files, sourcetree.Path("README.md")) {
 			text, err := os.ReadFile(file)
@@ -38,7 +42,8 @@ var _ = Describe("The documentation", func() {
 				parsed, err := yaml.ToUnstructured(block[1])
 				Expect(err).NotTo(HaveOccurred(), "%s:\n%s", file, block[1])
 				for _, object := range parsed {
-					if !strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/") && object.GetKind() != "BareMetalHost" {
+					isOurs := strings.HasPrefix(object.GetAPIVersion(), "poolboot.io/") || strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/")
+					if !isOurs && object.GetKind() != "BareMetalHost" {
 						continue // a configuration file, or an object of OpenShift
 					}
 					object.SetNamespace(t.Namespace)
@@ -49,7 +54,7 @@ var _ = Describe("The documentation", func() {
 				}
 			}
 		}
-		Expect(objects).To(BeNumerically(">", 2))
+		Expect(objects).To(BeNumerically(">", 20))
 	})
 
 	It("converts dumps of OpenShift to what kubectl applies", func(ctx SpecContext) {

@@ -53,7 +53,7 @@ func newDocumentedSite(ctx context.Context) *documentedSite {
 	GinkgoHelper()
 	s := &documentedSite{Tenant: tenant.New(ctx, lab, 0, func(p *poolv1.MachineConfigPool) {
 		if p.Spec.PoolRole == "infra" {
-			p.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
+			p.Spec.Node.Labels = map[string]string{"example.com/tier": "infra"}
 		}
 	})}
 	s.Create(ctx, s.Pool("storage"))
@@ -74,7 +74,7 @@ func (s *documentedSite) waitForServed(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) (bool, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
-		return s.infra.Status.Boot.ServedTime != nil, err
+		return s.infra.Status.Requests.ServedTime != nil, err
 	}).Should(BeTrue())
 }
 
@@ -105,7 +105,9 @@ var _ = Describe("The documented output", func() {
 
 		By("making the Node Ready, with an agent that has what it is told")
 		makeNodeReady(ctx, s.Tenant, s.infra)
-		Expect(setNode(ctx, s.infra.Status.NodeRef.Name, func(node *corev1.Node) { node.Annotations[agentv1.AgentAnnotation] = "v0.1.0" })).To(Succeed())
+		Expect(setNode(ctx, s.infra.Status.NodeRef.Name, func(node *corev1.Node) {
+			node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.AgentAnnotation] = "1", "v0.1.0"
+		})).To(Succeed())
 		running, stop := context.WithCancel(context.Background())
 		DeferCleanup(stop)
 		go agent(running, s.infra.Status.NodeRef.Name)
@@ -128,7 +130,7 @@ var _ = Describe("The documented output", func() {
 		// In the way of Ignition 2.27 on a host that has no such disk.
 		failure := "device unit dev-sda.device timeout"
 		before := s.infra.DeepCopy()
-		s.infra.Status.Boot.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: metav1.NowMicro(), Stage: "disks",
+		s.infra.Status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{ReportedTime: metav1.NowMicro(), Stage: "disks",
 			Log: "disks: createPartitions: op(1): [started]  waiting for devices [/dev/sda]\n" +
 				"disks: createPartitions: op(1): [failed]   waiting for devices [/dev/sda]: " + failure + "\n" +
 				"Ignition failed: create partitions failed: failed to wait on disks devs: " + failure}

@@ -51,12 +51,12 @@ func newEnrollmentToken(ctx context.Context, t *tenant.Tenant, uses int32, chang
 	GinkgoHelper()
 	template := &bootstrapv1.PoolbootConfigTemplate{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}}
 	template.Spec.Template.Spec.Join.Type = bootstrapv1.JoinTypeKubelet
-	template.Spec.Template.Spec.NodeLabels = map[string]string{"example.com/from": "the-template"}
+	template.Spec.Template.Spec.Node.Labels = map[string]string{"example.com/from": "the-template"}
 	t.Create(ctx, template)
 	pool := t.Pool("infra")
 	Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
 	before := pool.DeepCopy()
-	pool.Spec.HostTemplateRef.Name = template.Name
+	pool.Spec.Hosts.TemplateRef.Name = template.Name
 	Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
 	return createEnrollmentToken(ctx, t, lab.ManagementClient, uses, change...)
 }
@@ -182,7 +182,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		pool := b.Pool("infra")
 		Eventually(ctx, func() (*int32, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
-			return pool.Status.MachineCount, err
+			return pool.Status.HostCount, err
 		}).Should(HaveValue(BeEquivalentTo(1)), "the pool counts the host")
 
 		By("reporting the use in events of the pool, the Enrollment and the host's record, without the token")
@@ -197,7 +197,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		}
 		Eventually(ctx, func() (poolv1.EnrollmentStatus, error) { _, err := b.getReady(ctx); return b.enrollment.Status, err }).Should(And(
 			HaveField("Requests", BeEmpty()), HaveField("Conditions", ContainElement(HaveField("Message", ContainSubstring("2 more host(s)"))))))
-		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}))
+		Expect(b.enrollment.AdmittedNames()).To(Equal([]string{name}))
 		table, err := lab.Kubectl(ctx, lab.Management, "get", "enrollments", "--namespace", b.Namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(strings.Split(table, "\n")[0])).To(Equal([]string{"NAME", "POOL", "NAMES", "USES", "USED", "EXPIRES", "READY", "REASON", "AGE"}))
@@ -238,7 +238,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		Eventually(ctx, listEvents(ctx, b.Namespace, "MachineConfigPool", "infra", poolv1.EventHostRefused)).Should(
 			And(HaveLen(3), HaveEach(ContainSubstring("all 2 uses are taken"))))
 		Expect(b.getReady(ctx)).To(HavePrefix("False UsedUp"))
-		Expect(b.enrollment.Spec.Admitted).To(HaveLen(2))
+		Expect(b.enrollment.AdmittedNames()).To(HaveLen(2))
 		Eventually(ctx, func() ([]bootstrapv1.PoolbootConfig, error) {
 			var configs bootstrapv1.PoolbootConfigList
 			err := lab.ManagementClient.List(ctx, &configs, client.InNamespace(b.Namespace))
@@ -298,7 +298,7 @@ var _ = Describe("A host with an enrollment token", func() {
 		Expect(current.Status.NodeRef.UID).NotTo(Equal(string(remaining.UID)))
 		Expect(current.Status.NodeRef.UID).To(Equal(string(b.Node(ctx, current).UID)))
 		Expect(b.getReady(ctx)).To(HavePrefix("True Admits"))
-		Expect(b.enrollment.Spec.Admitted).To(Equal([]string{name}), "a name counts as one use")
+		Expect(b.enrollment.AdmittedNames()).To(Equal([]string{name}), "a name counts as one use")
 	})
 
 	It("gets the status code for its token, and requests with a wrong token write nothing", func(ctx SpecContext) {

@@ -158,16 +158,16 @@ var _ = Describe("Invalid input", func() {
 		}, "spec.nodeSelector", "would match nothing: leave it out"),
 		Entry("a label with another value than the selector's", func(t *tenant.Tenant) client.Object {
 			pool := t.Pool("infra")
-			pool.Spec.NodeLabels = map[string]string{"node-role.kubernetes.io/infra": "yes"}
+			pool.Spec.Node.Labels = map[string]string{"node-role.kubernetes.io/infra": "yes"}
 			return pool
-		}, "spec.nodeLabels"),
+		}, "spec.node.labels"),
 		Entry("a taint with two values", func(t *tenant.Tenant) client.Object {
 			pool := t.Pool("infra")
 			for _, value := range []string{"a", "b"} {
-				pool.Spec.NodeTaints = append(pool.Spec.NodeTaints, nodev1.Taint{Key: "example.com/a", Value: value, Effect: corev1.TaintEffectNoSchedule})
+				pool.Spec.Node.Taints = append(pool.Spec.Node.Taints, nodev1.Taint{Key: "example.com/a", Value: value, Effect: corev1.TaintEffectNoSchedule})
 			}
 			return pool
-		}, "spec.nodeTaints[1]", "Duplicate"),
+		}, "spec.node.taints[1]", "Duplicate"),
 		Entry("a control plane pool", func(t *tenant.Tenant) client.Object { return t.Pool("control-plane") }, "spec.poolRole", "control plane"),
 		Entry("two types of join", func(*tenant.Tenant) client.Object {
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}

@@ -19,8 +19,8 @@ var _ = Describe("kubectl poolboot labels", func() {
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
-		infra.Spec.NodeLabels = map[string]string{"example.com/tier": "infra"}
-		infra.Spec.NodeTaints = []nodev1.Taint{{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}}
+		infra.Spec.Node.Labels = map[string]string{"example.com/tier": "infra"}
+		infra.Spec.Node.Taints = []nodev1.Taint{{Key: "example.com/quiet", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}}
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 
 		shell := &terminal{dir: GinkgoT().TempDir()}

@@ -24,7 +24,7 @@ var _ = Describe("A management cluster without Metal3", func() {
 		t.CreateHostTemplate(ctx, nil)
 		infra := t.Pool("infra")
 		tenant.TakeHosts(infra)
-		infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}}
+		infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/vendor", ValueExpression: "host.hardware.vendor"}}
 		t.Create(ctx, t.Pool("worker"), infra,
 			t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
 

@@ -27,13 +27,13 @@ var _ = Describe("Derived labels", func() {
 	bios := nodev1.NodeLabelRule{Key: "node-restriction.kubernetes.io/bios", ValueExpression: `host.hardware.bios.version`, OnMissing: nodev1.OnMissingBlock}
 	class := nodev1.NodeLabelRule{Key: "example.com/class", ValueExpression: `host.hardware.memoryMebibytes >= 262144 ? "large" : "small"`}
 
-	// setRules sets the nodeLabelRules of the pool infra.
+	// setRules sets the label rules of the pool infra.
 	setRules := func(ctx context.Context, t *tenant.Tenant, rules ...nodev1.NodeLabelRule) {
 		GinkgoHelper()
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
-		infra.Spec.NodeLabelRules = rules
+		infra.Spec.Node.LabelRules = rules
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 	}
 	key := func(t *tenant.Tenant) client.ObjectKey {
@@ -49,11 +49,11 @@ var _ = Describe("Derived labels", func() {
 		history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 		Expect(err).NotTo(HaveOccurred())
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels, Config: func(spec *bootstrapv1.BootSpec) {
-			spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/who", ValueExpression: `cluster.name + "." + machine.labels["rack.node.cluster.x-k8s.io/id"]`}}
+			spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/who", ValueExpression: `cluster.name + "." + machine.labels["rack.node.cluster.x-k8s.io/id"]`}}
 		}})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(Equal("False HostFactMissing: host " + t.HostName(0) +
-			": MachineConfigPool " + t.Namespace + `/infra spec.nodeLabelRules[example.com/rack]: host.labels["rack"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
+			": MachineConfigPool " + t.Namespace + `/infra spec.node.labelRules[example.com/rack]: host.labels["rack"] is missing: add this fact to the BareMetalHost, or set onMissing: Skip`))
 		Eventually(ctx, func() []int { return hosts.get(key(t)).statusCodes() }).Should(ContainElement(http.StatusServiceUnavailable))
 		Expect(hosts.get(key(t)).statusCodes()).To(HaveEach(http.StatusServiceUnavailable))
 		Expect(getNode(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
@@ -66,14 +66,14 @@ var _ = Describe("Derived labels", func() {
 		By("measuring the boot from the host's first request")
 		retried := func() (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
-			return config.Status.Boot.RequestedTime, err
+			return config.Status.Requests.RequestedTime, err
 		}
 		_, err = retried()
 		Expect(err).NotTo(HaveOccurred())
-		first := config.Status.Boot.FirstRequestedTime
+		first := config.Status.Requests.FirstRequestedTime
 		Expect(first).NotTo(BeNil())
 		Eventually(ctx, retried).Should(HaveField("Time", BeTemporally(">", first.Time)))
-		Expect(config.Status.Boot.FirstRequestedTime).To(Equal(first))
+		Expect(config.Status.Requests.FirstRequestedTime).To(Equal(first))
 		stage, since := record.StageOf(config)
 		Expect(stage).To(Equal(record.StagePreparing))
 		Expect(since).To(BeTemporally("==", first.Time))
@@ -140,7 +140,7 @@ var _ = Describe("Derived labels", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
 		config := t.Config(ctx, "infra")
 		Eventually(ctx, t.Condition(config, bootstrapv1.BootPreparedCondition)).Should(And(HavePrefix("False NodeLabelRuleInvalid"),
-			ContainSubstring("spec.nodeLabelRules[example.com/serial]"), ContainSubstring(`"7X\x1b[31m\r\nK2`)))
+			ContainSubstring("spec.node.labelRules[example.com/serial]"), ContainSubstring(`"7X\x1b[31m\r\nK2`)))
 		message, err := t.Condition(config, bootstrapv1.BootPreparedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.ContainsFunc(message, unicode.IsControl)).To(BeFalse(), "%q", message)
@@ -157,13 +157,13 @@ var _ = Describe("Derived labels", func() {
 	It("are refused by the webhook, with the line and column of the mistake", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 0)
 		pool := t.Pool("gpu")
-		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, {Key: "zone", ValueExpression: "host.name +\n  host.nmae"}}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.nodeLabelRules[1].valueExpression: Invalid value: 2:7: undefined field 'nmae'")))
-		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, {Key: "cpus", ValueExpression: "host.hardware.cpu.count"}}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.nodeLabelRules[1].valueExpression: Invalid value: 1:1: the result is of type int")))
-		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, {Key: "twins", ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(And(ContainSubstring("spec.nodeLabelRules[1].valueExpression: Invalid value"), ContainSubstring("its estimated cost is"))))
-		pool.Spec.NodeLabelRules = []nodev1.NodeLabelRule{rack, rack}
-		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring(`spec.nodeLabelRules[1]: Duplicate value`)))
+		pool.Spec.Node.LabelRules = []nodev1.NodeLabelRule{rack, {Key: "zone", ValueExpression: "host.name +\n  host.nmae"}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.node.labelRules[1].valueExpression: Invalid value: 2:7: undefined field 'nmae'")))
+		pool.Spec.Node.LabelRules = []nodev1.NodeLabelRule{rack, {Key: "cpus", ValueExpression: "host.hardware.cpu.count"}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring("spec.node.labelRules[1].valueExpression: Invalid value: 1:1: the result is of type int")))
+		pool.Spec.Node.LabelRules = []nodev1.NodeLabelRule{rack, {Key: "twins", ValueExpression: `host.hardware.disks.all(a, host.hardware.disks.all(b, a.name == b.name)) ? "a" : "b"`}}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(And(ContainSubstring("spec.node.labelRules[1].valueExpression: Invalid value"), ContainSubstring("its estimated cost is"))))
+		pool.Spec.Node.LabelRules = []nodev1.NodeLabelRule{rack, rack}
+		Expect(lab.ManagementClient.Create(ctx, pool)).To(MatchError(ContainSubstring(`spec.node.labelRules[1]: Duplicate value`)))
 	})
 })

@@ -36,7 +36,7 @@ var _ = Describe("A paused pool", func() {
 		Eventually(ctx, func() ([]string, error) {
 			table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "infra", "--namespace", t.Namespace, "--no-headers")
 			return strings.Fields(table), err
-		}).Should(HaveExactElements("infra", current, "False", "False", "False", "1", "0", "0", "0", Not(BeEmpty())), "the last column is the age")
+		}).Should(HaveExactElements("infra", current, "False", "False", "False", "False", "1", "0", "0", "0", Not(BeEmpty())), "the last column is the age")
 		message, err := getPoolCondition(infra, poolv1.UpdatedCondition)(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		var rendered poolv1.MachineConfigList
@@ -45,19 +45,19 @@ var _ = Describe("A paused pool", func() {
 			return name != current && strings.Contains(message, name+" waits")
 		}))))
 
-		By("applying the pool without spec.pausedConfiguration")
-		Expect(infra.Spec.PausedConfiguration.Name).To(Equal(current))
-		manifest := func(paused bool, more string) string {
+		By("applying the pool without the annotation with what it hands out")
+		Expect(infra.Annotations[poolv1.PausedConfigurationAnnotation]).To(Equal(current))
+		manifest := func() string {
 			path := filepath.Join(GinkgoT().TempDir(), "infra.yaml")
 			Expect(os.WriteFile(path, fmt.Appendf(nil, "apiVersion: poolboot.io/v1alpha1\nkind: MachineConfigPool\n"+
-				"metadata: {name: infra, namespace: %s}\nspec: {paused: %t, %s clusterName: %s, poolRole: infra}\n", t.Namespace, paused, more, infra.Spec.ClusterName), 0o600)).To(Succeed())
+				"metadata: {name: infra, namespace: %s}\nspec: {paused: true, clusterName: %s, poolRole: infra}\n", t.Namespace, infra.Spec.ClusterName), 0o600)).To(Succeed())
 			return path
 		}
 		for _, arguments := range [][]string{{"--server-side", "--force-conflicts", "--field-manager=gitops"}, {}, {}} {
-			out, err := lab.Kubectl(ctx, lab.Management, append([]string{"apply", "-f", manifest(true, "")}, arguments...)...)
+			out, err := lab.Kubectl(ctx, lab.Management, append([]string{"apply", "-f", manifest()}, arguments...)...)
 			Expect(err).NotTo(HaveOccurred(), out)
 			Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
-			Expect(infra.Spec.PausedConfiguration.Name).To(Equal(current))
+			Expect(infra.Annotations[poolv1.PausedConfigurationAnnotation]).To(Equal(current))
 		}
 
 		By("clearing its status")
@@ -82,21 +82,22 @@ var _ = Describe("A paused pool", func() {
 		t.AddHost(ctx, t.HostName(1))
 		Eventually(ctx, func() (booted []string) {
 			for _, config := range t.Configs(ctx, "infra") {
-				booted = append(booted, config.Status.Configuration.Name)
+				booted = append(booted, config.Status.Boot.ServedConfiguration.Name)
 			}
 			return booted
 		}).Should(Equal([]string{current, current}))
 
 		setPaused("false")
 		Eventually(ctx, getConfigName).ShouldNot(Equal(current))
-		Eventually(ctx, func() (poolv1.RenderedConfigReference, error) {
+		getAnnotations := func(ctx context.Context) (map[string]string, error) {
 			_, err := getConfigName(ctx)
-			return infra.Spec.PausedConfiguration, err
-		}).
-			Should(BeZero())
+			return infra.Annotations, err
+		}
+		Eventually(ctx, getAnnotations).ShouldNot(HaveKey(poolv1.PausedConfigurationAnnotation))
 
-		By("setting spec.pausedConfiguration although it is not paused")
-		out, err := lab.Kubectl(ctx, lab.Management, "apply", "--server-side", "--force-conflicts", "--field-manager=gitops", "-f", manifest(false, "pausedConfiguration: {name: "+current+"},"))
-		Expect(fmt.Sprint(out, err)).To(ContainSubstring("spec.pausedConfiguration: Forbidden: pausedConfiguration is set only while paused is true"))
+		By("setting the annotation although it is not paused")
+		_, err = lab.Kubectl(ctx, lab.Management, "annotate", "pbpool", "infra", "--namespace", t.Namespace, poolv1.PausedConfigurationAnnotation+"="+current)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, getAnnotations).ShouldNot(HaveKey(poolv1.PausedConfigurationAnnotation))
 	})
 })

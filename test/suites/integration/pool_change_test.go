@@ -32,7 +32,7 @@ var _ = Describe("Labels and taints that are added to a pool", func() {
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		original := infra.DeepCopy()
-		infra.Spec.NodeLabels, infra.Spec.NodeTaints = map[string]string{"example.com/tier": "infra"}, []nodev1.Taint{{Key: quiet.Key, Effect: quiet.Effect}}
+		infra.Spec.Node.Labels, infra.Spec.Node.Taints = map[string]string{"example.com/tier": "infra"}, []nodev1.Taint{{Key: quiet.Key, Effect: quiet.Effect}}
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(original))).To(Succeed())
 		Eventually(ctx, node).Should(And(label, taint))
 
@@ -69,7 +69,7 @@ var _ = Describe("A running host with an agent", func() {
 			}
 			Eventually(ctx, func() (*int32, error) {
 				err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)
-				return pool.Status.UpdatedMachineCount, err
+				return pool.Status.UpdatedHostCount, err
 			}).Should(HaveValue(BeEquivalentTo(hosts)))
 			Eventually(ctx, getPoolCondition(pool, poolv1.UpdatedCondition)).Should(HavePrefix("True"))
 			Expect(maxUnavailableOf(history, nodes)).To(BeNumerically("<=", 1))

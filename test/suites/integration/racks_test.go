@@ -23,8 +23,8 @@ var _ = It("Labels of BareMetalHosts provide the racks: their Nodes have them fr
 	const label = "example.com/rack"
 	racks := []string{"r2", "r1", "r2", "r1"}
 	t := tenant.New(ctx, lab, len(racks), func(p *poolv1.MachineConfigPool) {
-		p.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: label, ValueExpression: `host.labels["rack"]`, OnMissing: nodev1.OnMissingBlock}}
-		p.Spec.FailureDomainLabel, p.Spec.MaxUnavailable = label, ptr.To(intstr.FromInt32(3))
+		p.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: label, ValueExpression: `host.labels["rack"]`, OnMissing: nodev1.OnMissingBlock}}
+		p.Spec.Updates.FailureDomainLabel, p.Spec.MaxUnavailable = label, ptr.To(intstr.FromInt32(3))
 	})
 	rackOf := map[string]string{} // by BareMetalHost
 	for i, rack := range racks {
@@ -55,7 +55,7 @@ var _ = It("Labels of BareMetalHosts provide the racks: their Nodes have them fr
 	Eventually(ctx, func() (string, error) {
 		err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)
 		return infra.Status.Configuration.Name, err
-	}).ShouldNot(Equal(configs[0].Status.Configuration.Name))
+	}).ShouldNot(Equal(configs[0].Status.Boot.ServedConfiguration.Name))
 	for i := range configs {
 		Eventually(ctx, t.Condition(&configs[i], bootstrapv1.UpdatedCondition)).Should(HavePrefix("True Done: Node " + configs[i].Status.NodeRef.Name + " runs " + infra.Status.Configuration.Name))
 	}

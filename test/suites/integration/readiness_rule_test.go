@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/readiness"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -64,7 +64,7 @@ func newRule(name, rack string) *unstructured.Unstructured {
 		"taint":           map[string]any{"key": "readiness.k8s.io/" + name, "value": "pending", "effect": "NoSchedule"},
 		"nodeSelector":    map[string]any{"matchLabels": map[string]any{"rack.node.cluster.x-k8s.io/id": rack}},
 	}}}
-	rule.SetGroupVersionKind(readiness.GroupVersion.WithKind(readiness.Kind))
+	rule.SetGroupVersionKind(registration.ReadinessGroupVersion.WithKind(registration.ReadinessRuleKind))
 	rule.SetName(name)
 	return rule
 }
@@ -72,14 +72,14 @@ func newRule(name, rack string) *unstructured.Unstructured {
 // newRuleDefinition returns a CustomResourceDefinition that serves readiness rules and accepts any fields.
 func newRuleDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "nodereadinessrules." + readiness.GroupVersion.Group,
+		ObjectMeta: metav1.ObjectMeta{Name: "nodereadinessrules." + registration.ReadinessGroupVersion.Group,
 			Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, for a test"}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: readiness.GroupVersion.Group,
+			Group: registration.ReadinessGroupVersion.Group,
 			Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: readiness.Kind, ListKind: readiness.Kind + "List",
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: registration.ReadinessRuleKind, ListKind: registration.ReadinessRuleKind + "List",
 				Plural: "nodereadinessrules", Singular: "nodereadinessrule"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: readiness.GroupVersion.Version, Served: true, Storage: true,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: registration.ReadinessGroupVersion.Version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: ptr.To(true)}}}},
 		},

@@ -60,8 +60,9 @@ var _ = Describe("Rendered configs", func() {
 			} else {
 				current := &poolv1.MachineConfig{}
 				Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: change.Name}, current)).To(Succeed())
-				current.Spec = change.Spec
-				Expect(lab.ManagementClient.Update(ctx, current)).To(Succeed())
+				changed := current.DeepCopy()
+				changed.Spec = change.Spec
+				Expect(lab.ManagementClient.Patch(ctx, changed, client.MergeFrom(current))).To(Succeed(), "an update can conflict with the manager's")
 			}
 			Eventually(ctx, getConfigName).ShouldNot(Equal(before))
 		}
@@ -144,7 +145,7 @@ var _ = Describe("Rendered configs", func() {
 			g.Expect(host()).To(Succeed())
 		}).WithPolling(20 * time.Millisecond).Should(Succeed())
 		Expect(deletions).To(BeNumerically(">", 3))
-		Expect(config.Status.Configuration.Name).To(Equal(name))
+		Expect(config.Status.Boot.ServedConfiguration.Name).To(Equal(name))
 
 		By("reporting further deletions as a series of one event")
 		Eventually(ctx, func() ([]eventsv1.Event, error) {

@@ -29,7 +29,7 @@ var _ = Describe("A stolen token of a host", func() {
 		addresses := func(ctx context.Context) ([]string, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			var all []string
-			for _, source := range config.Status.Boot.Addresses {
+			for _, source := range config.Status.Requests.Addresses {
 				all = append(all, source.Address)
 			}
 			return slices.Sorted(slices.Values(all)), err

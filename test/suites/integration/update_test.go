@@ -62,6 +62,7 @@ func setReady(isReady bool) func(*corev1.Node) {
 func agent(ctx context.Context, name string) {
 	report := func(state agentv1.State, revision string) func(*corev1.Node) {
 		return func(node *corev1.Node) {
+			node.Annotations[agentv1.ReportVersionAnnotation] = "1"
 			node.Annotations[agentv1.StateAnnotation], node.Annotations[agentv1.TargetAnnotation] = string(state), revision
 			if state == agentv1.Done {
 				node.Annotations[agentv1.CurrentAnnotation] = revision
@@ -112,7 +113,7 @@ func joinHosts(ctx context.Context, t *tenant.Tenant, deployment string, number 
 		Eventually(ctx, func() error {
 			return setNode(ctx, name, func(node *corev1.Node) {
 				setReady(true)(node)
-				node.Annotations[agentv1.AgentAnnotation] = "v0.1.0"
+				node.Annotations[agentv1.ReportVersionAnnotation], node.Annotations[agentv1.AgentAnnotation] = "1", "v0.1.0"
 			})
 		}).Should(Succeed())
 		Eventually(ctx, t.Condition(&configs[i], bootstrapv1.NodeInPoolCondition)).Should(HavePrefix("True"))
@@ -182,7 +183,7 @@ var _ = Describe("Hosts with agents", func() {
 		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: hosts, Labels: infraLabels})
 		nodes := joinHosts(ctx, t, "infra", hosts)
 		configs := t.Configs(ctx, "infra")
-		before := configs[0].Status.Configuration.Name
+		before := configs[0].Status.Boot.ServedConfiguration.Name
 		for _, name := range nodes {
 			Expect(toldRevisions(history, name)).To(HaveLen(1), "what a host should run does not change because it joined")
 		}
@@ -223,7 +224,7 @@ var _ = Describe("Hosts with agents", func() {
 		Expect(lab.WorkloadClient.Delete(ctx, attachment)).To(Succeed())
 		for i := range configs {
 			Eventually(ctx, t.Condition(&configs[i], bootstrapv1.UpdatedCondition)).Should(And(HavePrefix("True Done"), ContainSubstring(infra.Status.Configuration.Name)))
-			Expect(configs[i].Status.Configuration.Name).To(Equal(infra.Status.Configuration.Name))
+			Expect(configs[i].Status.Boot.ServedConfiguration.Name).To(Equal(infra.Status.Configuration.Name))
 			node := t.Node(ctx, &configs[i])
 			Expect(node.Spec.Unschedulable).To(BeFalse())
 			Expect(node.Annotations).To(HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, infra.Status.Configuration.Name))
@@ -245,7 +246,7 @@ var _ = Describe("Hosts with agents", func() {
 		infra := t.Pool("infra")
 		Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
 		before := infra.DeepCopy()
-		infra.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "change", Expression: `object.data.open == "yes"`,
+		infra.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "change", Expression: `object.data.open == "yes"`,
 			ObjectRef: poolv1.UpdateGateObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: t.Namespace}}}
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 		gate := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: t.Namespace}, Data: map[string]string{"open": "no"}}
@@ -289,7 +290,7 @@ var _ = Describe("Hosts with agents", func() {
 
 		before := config.DeepCopy()
 		requested := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // as it is stored
-		config.Status.Update.RegistrationRequestedTime = &requested
+		config.Status.Requests.RegistrationRequestedTime = &requested
 		Expect(lab.ManagementClient.Status().Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, func() (*metav1.MicroTime, error) {
 			err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)

@@ -47,8 +47,8 @@ var _ = Describe("A Node", func() {
 		BeforeAll(func(ctx SpecContext) {
 			t = tenant.New(ctx, lab, 1, func(p *poolv1.MachineConfigPool) {
 				if p.Spec.PoolRole == "infra" {
-					p.Spec.NodeLabels = map[string]string{tierLabel: "gold"}
-					p.Spec.NodeTaints = []nodev1.Taint{{Key: poolTaint.Key, Value: poolTaint.Value, Effect: poolTaint.Effect}}
+					p.Spec.Node.Labels = map[string]string{tierLabel: "gold"}
+					p.Spec.Node.Taints = []nodev1.Taint{{Key: poolTaint.Key, Value: poolTaint.Value, Effect: poolTaint.Effect}}
 				}
 			})
 		})
@@ -130,7 +130,7 @@ var _ = Describe("A Node", func() {
 	})
 })
 
-func setRack(spec *bootstrapv1.BootSpec) { spec.NodeLabels = map[string]string{rackLabel: "r7"} }
+func setRack(spec *bootstrapv1.BootSpec) { spec.Node.Labels = map[string]string{rackLabel: "r7"} }
 
 // expectInPool expects the labels of the pool, the PoolbootConfig, the host and the kubelet.
 func expectInPool(node *corev1.Node) {

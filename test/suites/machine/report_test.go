@@ -25,8 +25,8 @@ storage:
 		m := waitForMachine(ctx, t)
 		DeferCleanup(m.PowerCut)
 		Eventually(ctx, t.Condition(config, bootstrapv1.IgnitionSucceededCondition)).Should(And(HavePrefix("False IgnitionFailed: "), ContainSubstring("disks")))
-		Expect(config.Status.Boot.IgnitionFailure).To(And(HaveField("Stage", "disks"), HaveField("Log", And(ContainSubstring("/dev/missing"), ContainSubstring("Ignition failed: "), Not(ContainSubstring("Full config"))))))
-		AddReportEntry("the reported log", config.Status.Boot.IgnitionFailure.Log)
+		Expect(config.Status.Requests.IgnitionFailure).To(And(HaveField("Stage", "disks"), HaveField("Log", And(ContainSubstring("/dev/missing"), ContainSubstring("Ignition failed: "), Not(ContainSubstring("Full config"))))))
+		AddReportEntry("the reported log", config.Status.Requests.IgnitionFailure.Log)
 		Eventually(ctx, m.Console).Should(ContainSubstring("Reported to the config server that Ignition failed in the stage disks"))
 		token := t.Pointer(ctx, config).Token
 		Expect(m.Console()).NotTo(ContainSubstring(token))

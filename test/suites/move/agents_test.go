@@ -17,7 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -39,9 +39,9 @@ func changePool(ctx context.Context, s *site.Site, t *tenant.Tenant, change func
 func preparePool(ctx context.Context, s *site.Site, t *tenant.Tenant) {
 	GinkgoHelper()
 	changePool(ctx, s, t, func(infra *poolv1.MachineConfigPool) {
-		infra.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name.split('-')[0]", OnMissing: nodev1.OnMissingBlock}}
-		infra.Spec.MinReadySeconds = ptr.To[int32](1)
-		infra.Spec.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: laterFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}}}
+		infra.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name.split('-')[0]", OnMissing: nodev1.OnMissingBlock}}
+		infra.Spec.Updates.MinReadySeconds = ptr.To[int32](1)
+		infra.Spec.Updates.DisruptionPolicy.Files = []poolv1.PathDisruptionPolicy{{Path: laterFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}}}
 	})
 }
 
@@ -53,7 +53,7 @@ func revisionsOf(ctx context.Context, s *site.Site, t *tenant.Tenant) map[string
 		configs := &bootstrapv1.PoolbootConfigList{}
 		g.Expect(s.ManagementClient.List(ctx, configs, client.InNamespace(t.Namespace))).To(Succeed())
 		for _, config := range configs.Items {
-			if hoststate.IsFollowed(&config) {
+			if rollout.IsFollowed(&config) {
 				g.Expect(conditions.IsTrue(&config, bootstrapv1.UpdatedCondition)).To(BeTrue(), config.Name)
 				revisions[config.Status.NodeRef.Name] = config.Status.Update.DesiredRevision
 			}
@@ -85,7 +85,8 @@ func updatingNodes(history *site.NodeHistory) (now []string, most int) {
 func beginUpdate(ctx context.Context, s *site.Site, t *tenant.Tenant, history *site.NodeHistory) {
 	GinkgoHelper()
 	changePool(ctx, s, t, func(infra *poolv1.MachineConfigPool) {
-		infra.Spec.Paused, infra.Spec.PausedConfiguration = nil, poolv1.RenderedConfigReference{}
+		infra.Spec.Paused = nil
+		delete(infra.Annotations, poolv1.PausedConfigurationAnnotation)
 	})
 	Eventually(ctx, func() []string {
 		now, _ := updatingNodes(history)

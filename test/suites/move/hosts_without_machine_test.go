@@ -76,7 +76,7 @@ func (b *enrollmentToken) expectUsedUp(ctx context.Context, s *site.Site, t *ten
 	GinkgoHelper()
 	enrollment, err := getEnrollment(ctx, s, t)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(enrollment.Spec.Admitted).To(ConsistOf(names))
+	Expect(enrollment.AdmittedNames()).To(ConsistOf(names))
 	another := t.Namespace + "-another"
 	Eventually(ctx, func() ([]poolv1.EnrollmentRequest, error) {
 		code, _, err := fetch.Get(ctx, b.pointerFor(another), b.pointerFor(another).URL)

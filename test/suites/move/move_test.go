@@ -56,13 +56,13 @@ var _ = Describe("A cluster with a paused pool, joined Nodes with and without a 
 		annotated, first, other = t.BootAnnotatedHost(ctx, t.Namespace+"-annotated", "infra").Name, t.Namespace+"-1", t.Namespace+"-2"
 		b.powerOn(ctx, first)
 		expectNodesJoined(ctx, source, t, 1, uids, annotated, first)
-		config = t.Configs(ctx, deploymentName)[0].Status.Configuration.Name
+		config = t.Configs(ctx, deploymentName)[0].Status.Boot.ServedConfiguration.Name
 		revisions = revisionsOf(ctx, source, t)
 
 		changePool(ctx, source, t, func(infra *poolv1.MachineConfigPool) { infra.Spec.Paused = new(true) })
 		t.Create(ctx, t.MachineConfig("52-infra", "infra", laterFile, "later"))
 		Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, source, t).Status }).Should(
-			HaveField("UpdatedMachineCount", HaveValue(BeZero())), "the change is rendered and waits")
+			HaveField("UpdatedHostCount", HaveValue(BeZero())), "the change is rendered and waits")
 		Expect(getPool(ctx, source, t).Status.Configuration.Name).To(Equal(config))
 	}, NodeTimeout(3*time.Minute))
 
@@ -145,7 +145,7 @@ func addUnansweredMachine(ctx context.Context, s *site.Site, t *tenant.Tenant, r
 	var unanswered *bootstrapv1.PoolbootConfig
 	Eventually(ctx, func() *bootstrapv1.PoolbootConfig {
 		for _, config := range t.Configs(ctx, deploymentName) {
-			if config.Status.Boot.RequestedTime == nil && !record.HasJoined(&config) {
+			if config.Status.Requests.RequestedTime == nil && !record.HasJoined(&config) {
 				unanswered = &config
 			}
 		}
@@ -156,7 +156,7 @@ func addUnansweredMachine(ctx context.Context, s *site.Site, t *tenant.Tenant, r
 		return unanswered.Status.DataSecretName, err
 	}).ShouldNot(BeEmpty())
 	before := unanswered.DeepCopy()
-	unanswered.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
+	unanswered.Status.Requests.RequestedTime = ptr.To(metav1.NowMicro())
 	Expect(s.ManagementClient.Status().Patch(ctx, unanswered, client.MergeFrom(before))).To(Succeed())
 	Eventually(ctx, func() bool { return t.Machine(ctx, unanswered).Status.NodeRef.IsDefined() }).Should(
 		BeTrue(), "clusterctl refuses to move a Machine without nodeRef")
@@ -192,7 +192,7 @@ func expectNodesJoined(ctx context.Context, s *site.Site, t *tenant.Tenant, n in
 		}
 	}
 	Eventually(ctx, func() poolv1.MachineConfigPoolStatus { return getPool(ctx, s, t).Status }).Should(
-		HaveField("MachineCount", HaveValue(BeEquivalentTo(len(configs)))))
+		HaveField("HostCount", HaveValue(BeEquivalentTo(len(configs)))))
 }
 
 // expectNodesInPool expects each version of all Nodes since the first boot to be in the pool, and the Nodes to run

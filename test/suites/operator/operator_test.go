@@ -44,7 +44,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		})
 
 		It("sees since when the host is blocked, independently of its retries", func() {
-			getRequestedTime := func() string { return getField("{.status.boot.requestedTime}", "poolbootconfig", machine) }
+			getRequestedTime := func() string { return getField("{.status.requests.requestedTime}", "poolbootconfig", machine) }
 			first, since := getRequestedTime(), getBoot(machine).Since
 			Expect(first).NotTo(BeEmpty())
 			Eventually(getRequestedTime).ShouldNot(Equal(first), "the host retries")
@@ -117,12 +117,13 @@ spec:
 
 		It("sees labels, taints, rules and evicted Pods in the diff", func() {
 			pool := kubectl("get", "pbpool", "infra", "-o", "yaml")
-			changed := strings.Replace(pool, "  nodeLabels:\n", `  nodeTaints:
-  - {key: example.com/maintenance, effect: NoExecute}
-  nodeLabelRules:
-  - {key: example.com/rack, valueExpression: 'host.labels["rack"]'}
-  nodeLabels:
-    example.com/color: blue
+			changed := strings.Replace(pool, "  node:\n    labels:\n", `  node:
+    taints:
+    - {key: example.com/maintenance, effect: NoExecute}
+    labelRules:
+    - {key: example.com/rack, valueExpression: 'host.labels["rack"]'}
+    labels:
+      example.com/color: blue
 `, 1)
 			Expect(changed).NotTo(Equal(pool))
 			diff := runPoolboot("diff", "-f", writeManifest(changed))

@@ -99,7 +99,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		for _, f := range hosts {
 			Eventually(ctx, func() (string, error) {
 				err := lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(f.config), f.config)
-				return f.config.Status.Configuration.Name, err
+				return f.config.Status.Boot.ServedConfiguration.Name, err
 			}).Should(Equal(name), f.Name())
 			Eventually(ctx, updated(f)).Should(HavePrefix("True"), f.Name())
 		}
@@ -123,8 +123,8 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		t = tenant.New(ctx, lab, 2)
 		pool = t.Pool("follow")
-		pool.Spec.MinReadySeconds, pool.Spec.ReadyDeadlineSeconds = ptr.To[int32](2), 60
-		pool.Spec.DisruptionPolicy = poolv1.DisruptionPolicy{Files: []poolv1.PathDisruptionPolicy{
+		pool.Spec.Updates.MinReadySeconds, pool.Spec.Updates.ReadyDeadlineSeconds = ptr.To[int32](2), 60
+		pool.Spec.Updates.DisruptionPolicy = poolv1.DisruptionPolicy{Files: []poolv1.PathDisruptionPolicy{
 			{Path: quietFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}},
 			{Path: serviceFile, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionRestart, Unit: "follow.service"}}},
 		}}
@@ -234,7 +234,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 
 	It("correct it if the pool says so", func(ctx SpecContext) {
 		before := pool.DeepCopy()
-		pool.Spec.DriftPolicy = poolv1.DriftRepair
+		pool.Spec.Updates.DriftPolicy = poolv1.DriftRepair
 		Expect(lab.ManagementClient.Patch(ctx, pool, client.MergeFrom(before))).To(Succeed())
 		f := hosts[0]
 		revision := f.config.Status.Update.DesiredRevision
@@ -283,7 +283,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Eventually(ctx, func() bool { return util.IsNodeReady(t.Node(ctx, failed.config)) }).Should(BeTrue())
 		for _, f := range hosts {
 			if f != failed {
-				Expect(f.config.Status.Configuration.Name).To(Equal(before))
+				Expect(f.config.Status.Boot.ServedConfiguration.Name).To(Equal(before))
 				Expect(f.config.Status.Update.Desired.Name).To(Equal(before), "the failing host keeps its slot")
 			}
 		}
@@ -292,7 +292,7 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		configure(ctx, "")
 		for _, f := range hosts {
 			Eventually(ctx, updated(f)).Should(HavePrefix("True"))
-			Expect(f.config.Status.Configuration.Name).To(Equal(before), "the same content has the same name")
+			Expect(f.config.Status.Boot.ServedConfiguration.Name).To(Equal(before), "the same content has the same name")
 			Eventually(ctx, func() bool { return t.Node(ctx, f.config).Spec.Unschedulable }).Should(BeFalse())
 		}
 	}, SpecTimeout(8*time.Minute))

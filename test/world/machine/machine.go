@@ -1,6 +1,6 @@
 // Package machine runs bare-metal machines in QEMU without KVM: firmware, boot loader, kernel and initramfs are real,
 // and the machine boots from a disk with an image and a config drive as Metal3 writes them. It is slow, see
-// docs/performance.md.
+// docs/dev/performance.md.
 package machine
 
 import (

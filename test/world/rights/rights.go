@@ -1,5 +1,5 @@
-// Package rights reads the rights of Poolboot's programs from the tables of docs/security.md, from the RBAC rules of a
-// release, and from an API server's audit log, which has the used rights and the roles that allowed them.
+// Package rights reads the rights of Poolboot's programs from the tables of docs/dev/security.md, from the RBAC rules
+// of a release, and from an API server's audit log, which has the used rights and the roles that allowed them.
 package rights
 
 import (
@@ -82,20 +82,20 @@ func formatResource(group, name, subresource string) string {
 
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| ([a-z-]+) \\| (\\S.*) \\|$")
 
-// Documented returns the rights in the table below a heading of docs/security.md. Each row must have a purpose.
+// Documented returns the rights in the table below a heading of docs/dev/security.md. Each row must have a purpose.
 func Documented(heading string) (rights []Right, err error) {
-	document, err := os.ReadFile(sourcetree.Path("docs", "security.md"))
+	document, err := os.ReadFile(sourcetree.Path("docs", "dev", "security.md"))
 	if err != nil {
 		return nil, err
 	}
 	_, section, found := strings.Cut(string(document), "\n### "+heading+"\n")
 	if !found {
-		return nil, fmt.Errorf("docs/security.md has no section %q", heading)
+		return nil, fmt.Errorf("docs/dev/security.md has no section %q", heading)
 	}
 	section, _, _ = strings.Cut(section, "\n#")
 	rows := row.FindAllStringSubmatch(section, -1)
 	if lines := strings.Count(section, "\n|"); lines != len(rows)+2 {
-		return nil, fmt.Errorf("docs/security.md, %s: %d of %d lines of the table can be read", heading, len(rows), lines-2)
+		return nil, fmt.Errorf("docs/dev/security.md, %s: %d of %d lines of the table can be read", heading, len(rows), lines-2)
 	}
 	for _, cells := range rows {
 		for verb := range strings.SplitSeq(cells[2], ", ") {

@@ -40,10 +40,10 @@ func CheckWorkload(plane *controlplane.ControlPlane, usedBySuite func(documented
 		return slices.DeleteFunc(slices.Clone(rights), func(r Right) bool { return slices.Contains(others, r) })
 	}
 	if undocumented := without(used, documented); len(undocumented) > 0 {
-		return fmt.Errorf("the manager used rights in the workload cluster that docs/security.md lacks: %v", undocumented)
+		return fmt.Errorf("the manager used rights in the workload cluster that docs/dev/security.md lacks: %v", undocumented)
 	}
 	if unused := without(usedBySuite(documented), used); WholeRun() && len(unused) > 0 {
-		return fmt.Errorf("the manager did not use rights in the workload cluster that docs/security.md has: %v", unused)
+		return fmt.Errorf("the manager did not use rights in the workload cluster that docs/dev/security.md has: %v", unused)
 	}
 	return nil
 }

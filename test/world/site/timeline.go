@@ -116,11 +116,11 @@ func (t *Timeline) sawMetal3Machine(_ watch.EventType, m *unstructured.Unstructu
 func (t *Timeline) sawConfig(_ watch.EventType, c *bootstrapv1.PoolbootConfig) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.Status.Boot.RequestedTime != nil {
-		mark(t.machines, c.Name, BootRequested, c.Status.Boot.RequestedTime.Time)
+	if c.Status.Requests.RequestedTime != nil {
+		mark(t.machines, c.Name, BootRequested, c.Status.Requests.RequestedTime.Time)
 	}
-	if c.Status.Boot.ServedTime != nil {
-		mark(t.machines, c.Name, ConfigServed, c.Status.Boot.ServedTime.Time)
+	if c.Status.Requests.ServedTime != nil {
+		mark(t.machines, c.Name, ConfigServed, c.Status.Requests.ServedTime.Time)
 	}
 	if c.Status.NodeRef.IsDefined() {
 		t.nodeOf[c.Name] = c.Status.NodeRef.Name

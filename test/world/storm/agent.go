@@ -274,7 +274,7 @@ func (a *agent) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want := map[string]string{agentv1.AgentAnnotation: "v0.1.0"}
+	want := map[string]string{agentv1.ReportVersionAnnotation: "1", agentv1.AgentAnnotation: "v0.1.0"}
 	if j.phase != "" {
 		want[agentv1.CurrentAnnotation], want[agentv1.TargetAnnotation], want[agentv1.StateAnnotation] = j.current, j.target, string(j.phase)
 		want[agentv1.ReasonAnnotation] = j.why

@@ -56,7 +56,7 @@ func (b *Boots) PowerOn(ctx context.Context) (took []time.Duration, err error) {
 	}
 	for _, c := range b.fleet.current() {
 		if isOurs(c) {
-			took = append(took, c.Status.Boot.NodeReadyTime.Sub(c.Status.Boot.FirstRequestedTime.Time))
+			took = append(took, c.Status.Boot.NodeReadyTime.Sub(c.Status.Requests.FirstRequestedTime.Time))
 		}
 	}
 	return took, nil

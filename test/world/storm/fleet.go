@@ -62,7 +62,7 @@ func NewFleet(ctx context.Context, s *site.Site, hardware *Hardware, n int, unki
 		return nil, err
 	}
 	f.Tenant = tenant.NewPersistent(ctx, s, 1, func(p *poolv1.MachineConfigPool) {
-		p.Spec.MaxUnavailable, p.Spec.MinReadySeconds = &maxUnavailable, ptr.To[int32](1)
+		p.Spec.MaxUnavailable, p.Spec.Updates.MinReadySeconds = &maxUnavailable, ptr.To[int32](1)
 	})
 	if err := f.follow(running); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (f *Fleet) rendered(ctx context.Context) (string, error) {
 func (f *Fleet) WaitUntilUpdated(ctx context.Context, rendered string) error {
 	return f.wait(ctx, "are updated", func(c *bootstrapv1.PoolbootConfig) bool {
 		f.retry(ctx, c)
-		return conditions.IsTrue(c, bootstrapv1.UpdatedCondition) && (rendered == "" || c.Status.Configuration.Name == rendered)
+		return conditions.IsTrue(c, bootstrapv1.UpdatedCondition) && (rendered == "" || c.Status.Boot.ServedConfiguration.Name == rendered)
 	})
 }
 
@@ -182,7 +182,7 @@ func (f *Fleet) WaitUntilUpdated(ctx context.Context, rendered string) error {
 func (f *Fleet) WaitForShare(ctx context.Context, rendered string, share float64) error {
 	return f.waitFor(ctx, int(share*float64(f.size)), "are updated", func(c *bootstrapv1.PoolbootConfig) bool {
 		f.retry(ctx, c)
-		return c.Status.Configuration.Name == rendered
+		return c.Status.Boot.ServedConfiguration.Name == rendered
 	})
 }
 
@@ -192,7 +192,7 @@ func (f *Fleet) Size() int { return f.size }
 // Updated returns how many hosts run a rendered config.
 func (f *Fleet) Updated(rendered string) (updated int) {
 	for _, c := range f.current() {
-		if c.Status.Configuration.Name == rendered {
+		if c.Status.Boot.ServedConfiguration.Name == rendered {
 			updated++
 		}
 	}

@@ -20,7 +20,7 @@ import (
 const HostTemplate = "hosts"
 
 // TakeHosts is a change for New. The pools take hosts without a Machine, which join with the kubelet.
-func TakeHosts(pool *poolv1.MachineConfigPool) { pool.Spec.HostTemplateRef.Name = HostTemplate }
+func TakeHosts(pool *poolv1.MachineConfigPool) { pool.Spec.Hosts.TemplateRef.Name = HostTemplate }
 
 // CreateHostTemplate creates the template of TakeHosts.
 func (t *Tenant) CreateHostTemplate(ctx context.Context, labels map[string]string) {

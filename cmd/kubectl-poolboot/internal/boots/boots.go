@@ -206,7 +206,7 @@ func newBoot(config *bootstrapv1.PoolbootConfig) boot {
 	b := boot{
 		Namespace: config.Namespace, Machine: record.MachineName(config), PoolbootConfig: config.Name,
 		Cluster: record.ClusterName(config), Node: config.Status.NodeRef.Name,
-		Pool: config.Status.PoolRole, Configuration: config.Status.Configuration.Name, Addresses: ListAddresses(config),
+		Pool: config.Status.PoolRole, Configuration: config.Status.Boot.ServedConfiguration.Name, Addresses: ListAddresses(config),
 		Created: config.CreationTimestamp.Time, Message: outlook.Message(config), Timeline: record.Moments(config),
 	}
 	b.Stage, b.Since = record.StageOf(config)
@@ -242,8 +242,8 @@ func (a Address) String() string {
 // ListAddresses returns the addresses from which a host's token was used, the first one first. Of a host that enrolled
 // it is the address that it enrolled from.
 func ListAddresses(config *bootstrapv1.PoolbootConfig) []Address {
-	if enrolled := config.Spec.Enrolled(); enrolled != nil {
-		return []Address{{Address: enrolled.Address}}
+	if config.Spec.Enrolled() != nil {
+		return []Address{{Address: config.Annotations[bootstrapv1.EnrolledFromAnnotation]}}
 	}
 	addresses := []Address{} // never null
 	for _, address := range record.TokenAddresses(config) {

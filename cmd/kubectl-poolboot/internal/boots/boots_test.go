@@ -65,7 +65,7 @@ var _ = Describe("boots", func() {
 			newBootConfig("edge", "infra-b", func(c *bootstrapv1.PoolbootConfig) {
 				c.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "1"}
 				c.Status.Boot.HostChosenTime = ago(20 * time.Minute)
-				c.Status.Configuration.Name = "rendered-infra-1"
+				c.Status.Boot.ServedConfiguration.Name = "rendered-infra-1"
 				clitest.RecordTwoAddresses(c)
 				c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: "WaitingForHost", Message: "it has not asked\x1b[31m"}}
 			}),
@@ -133,7 +133,7 @@ var _ = Describe("boots", func() {
 
 	It("shows the update of a host that has joined", func(ctx SpecContext) {
 		updating := newBootConfig("edge", "infra-d", func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.NodeRef.Name, c.Status.Configuration.Name, c.Status.Update.Desired.Name = "node-d", "rendered-infra-1", "rendered-infra-2"
+			c.Status.NodeRef.Name, c.Status.Boot.ServedConfiguration.Name, c.Status.Update.Desired.Name = "node-d", "rendered-infra-1", "rendered-infra-2"
 			record.RevokeToken(c)
 			c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeInPool"},
 				{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: "Draining", Message: "Node node-d is drained"}}
@@ -156,7 +156,7 @@ var _ = Describe("boots", func() {
 		for _, change := range []func(){
 			func() { a.Annotations = map[string]string{"not": "shown"} }, // no line
 			func() { a.Status.Boot.HostChosenTime = ago(0) },
-			func() { a.Status.Boot.RequestedTime = ago(0) },
+			func() { a.Status.Requests.RequestedTime = ago(0) },
 		} {
 			before := a.DeepCopy()
 			change()

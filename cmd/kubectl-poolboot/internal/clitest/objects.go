@@ -131,7 +131,7 @@ func RecordTwoAddresses(c *bootstrapv1.PoolbootConfig) {
 	first := metav1.NewMicroTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	c.Spec.ConfigSource = bootstrapv1.ConfigSource{Type: bootstrapv1.ConfigSourceTypeServer, Server: bootstrapv1.ServerSource{TokenBinding: bootstrapv1.TokenBindingHostAddresses}}
 	c.Status.HostAddresses = []string{"192.0.2.7"}
-	c.Status.Boot.Addresses = []bootstrapv1.TokenAddress{
+	c.Status.Requests.Addresses = []bootstrapv1.TokenAddress{
 		{Address: "192.0.2.8", FirstUsedTime: metav1.NewMicroTime(first.Add(time.Minute))},
 		{Address: "192.0.2.7", FirstUsedTime: first},
 	}

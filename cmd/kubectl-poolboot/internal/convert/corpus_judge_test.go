@@ -80,7 +80,7 @@ func judge(object unstructured.Unstructured, code int, out, errOut string) (outc
 	}
 	outcome = outcomeAccepted
 	before, after := leaves(object.Object["spec"], "spec"), leaves(converted.Object["spec"], "spec")
-	if regexp.MustCompile(regexp.QuoteMeta(name)+": [^ ]+: ExecStart of the drop-in").MatchString(errOut) || strings.Contains(errOut, "set spec.kubeletWrapper: [") {
+	if regexp.MustCompile(regexp.QuoteMeta(name)+": [^ ]+: ExecStart of the drop-in").MatchString(errOut) || strings.Contains(errOut, "set spec.kubelet.wrapper: [") {
 		outcome = outcomeMoved
 	}
 	for path, value := range before {
@@ -141,7 +141,7 @@ func lostKubeletFields(object unstructured.Unstructured, pool *unstructured.Unst
 		return []string{"all"}
 	}
 	section, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "kubeletConfig")
-	converted, _, _ := unstructured.NestedFieldNoCopy(pool.Object, "spec", "kubeletConfiguration")
+	converted, _, _ := unstructured.NestedFieldNoCopy(pool.Object, "spec", "kubelet", "configuration")
 	after := leaves(converted, "kubeletConfig")
 	for path, value := range leaves(section, "kubeletConfig") {
 		top := topOf(strings.TrimPrefix(path, "kubeletConfig."))
@@ -158,7 +158,7 @@ func lostKubeletFields(object unstructured.Unstructured, pool *unstructured.Unst
 			lost = append(lost, field)
 		}
 	}
-	if reserved, has, _ := unstructured.NestedBool(pool.Object, "spec", "autoSizingReserved"); spec["autoSizingReserved"] != nil && (!has || reserved != spec["autoSizingReserved"]) {
+	if reserved, has, _ := unstructured.NestedBool(pool.Object, "spec", "kubelet", "autoSizingReserved"); spec["autoSizingReserved"] != nil && (!has || reserved != spec["autoSizingReserved"]) {
 		lost = append(lost, "autoSizingReserved")
 	}
 	return lost

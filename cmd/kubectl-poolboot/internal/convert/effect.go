@@ -18,12 +18,12 @@ var withoutEffect = []struct {
 	instead string
 }{
 	{regexp.MustCompile(`^kubens\.service$`), "only OpenShift's images have this unit and start the kubelet and CRI-O in its namespace: " +
-		"set spec.kubeletWrapper of the pool, and write the unit in a MachineConfig"},
+		"set spec.kubelet.wrapper of the pool, and write the unit in a MachineConfig"},
 	{regexp.MustCompile(`^nodeip-configuration\.service$`), "only OpenShift's images have this unit: the kubelet selects its address by the default route, " +
 		"and --node-ip in KUBELET_EXTRA_ARGS of the host's image names another"},
-	{regexp.MustCompile(`^/etc/kubernetes/openshift-workload-pinning$`), "only OpenShift's kubelet reads this file: set reservedSystemCPUs and cpuManagerPolicy in spec.kubeletConfiguration, " +
+	{regexp.MustCompile(`^/etc/kubernetes/openshift-workload-pinning$`), "only OpenShift's kubelet reads this file: set reservedSystemCPUs and cpuManagerPolicy in spec.kubelet.configuration, " +
 		"and CPUAffinity in a drop-in of the units to pin"},
-	{regexp.MustCompile(`^/etc/crio/crio\.conf\.d/.*workload.*(pinning|partitioning)`), "CRI-O pins workloads only with the annotations that OpenShift's kubelet sets: set reservedSystemCPUs in spec.kubeletConfiguration"},
+	{regexp.MustCompile(`^/etc/crio/crio\.conf\.d/.*workload.*(pinning|partitioning)`), "CRI-O pins workloads only with the annotations that OpenShift's kubelet sets: set reservedSystemCPUs in spec.kubelet.configuration"},
 	{regexp.MustCompile(`^/etc/default/nodeip-configuration$`), "only OpenShift's nodeip-configuration.service reads this file: configure the host's addresses in its network configuration"},
 	{regexp.MustCompile(`^/etc/(machine-config-daemon|mco|machine-config-server)(/|$)`), "only OpenShift's Machine Config Operator reads this file: leave it out"},
 }
@@ -35,14 +35,14 @@ const withContainerd = "hosts with containerd do not have CRI-O: write the setti
 
 // openShiftVariables are variables that only the kubelet's unit or the kubelet of OpenShift reads, and what to do here.
 var openShiftVariables = map[string]string{
-	"KUBELET_LOG_LEVEL":                            "set logging.verbosity in spec.kubeletConfiguration",
+	"KUBELET_LOG_LEVEL":                            "set logging.verbosity in spec.kubelet.configuration",
 	"OPENSHIFT_MAX_HOUSEKEEPING_INTERVAL_DURATION": "other kubelets do not have this setting: leave it out",
 	"OPENSHIFT_EVICTION_MONITORING_PERIOD_DURATION": "other kubelets do not have this setting: set evictionPressureTransitionPeriod " +
-		"in spec.kubeletConfiguration, or leave it out",
+		"in spec.kubelet.configuration, or leave it out",
 }
 
 // inPool matches the fields of a pool in what to do instead.
-var inPool = regexp.MustCompile(`spec[.]kubelet(Configuration|Wrapper)( of the pool)?`)
+var inPool = regexp.MustCompile(`(spec[.]kubelet[.](?:configuration|wrapper))( of the pool)?`)
 
 // warnWithoutEffect names the entries of a MachineConfig that have no effect on hosts without OpenShift's programs.
 // What to do instead is for the pools that select it, and for the container runtime with a name.
@@ -61,7 +61,7 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 		of = "the pools " + strings.Join(selecting, ", ")
 	}
 	warn := func(at, name, instead string) {
-		instead = inPool.ReplaceAllString(instead, "spec.kubelet$1 of "+of)
+		instead = inPool.ReplaceAllString(instead, "$1 of "+of)
 		remark("warning: MachineConfig %q: spec.config.%s: %s has no effect: %s", config.Name, at, name, instead)
 	}
 	check := func(at, name string) {

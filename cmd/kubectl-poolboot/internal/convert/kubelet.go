@@ -90,11 +90,11 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 		if config == nil || sections[config.Name] == nil {
 			continue
 		}
-		pools[i].Spec.AutoSizingReserved = config.Spec.AutoSizingReserved
+		pools[i].Spec.Kubelet.AutoSizingReserved = config.Spec.AutoSizingReserved
 		if section := sections[config.Name]; len(section) > 2 { // more than apiVersion and kind
 			raw, err := json.Marshal(section)
 			utilruntime.Must(err)
-			pools[i].Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
+			pools[i].Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: raw}
 		}
 	}
 	warnInherited(pools, ofPools, remark)
@@ -116,7 +116,7 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 	kubelet.DropZeroValues(section)
 	for _, name := range refusedFields {
 		if value, has := section[name]; has && !input.IsEmpty(value) {
-			leaveOut("spec.kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubeletConfiguration")
+			leaveOut("spec.kubeletConfig."+name, "OpenShift refuses it: if the cluster needs it, set it in spec.kubelet.configuration")
 		}
 		delete(section, name)
 	}
@@ -222,11 +222,11 @@ func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.Kubele
 		var remedy []string
 		only := findMissing(kubeletFields(worker), kubeletFields(p), "")
 		if len(only) > 0 {
-			remedy = append(remedy, "Set these fields in its spec.kubeletConfiguration")
+			remedy = append(remedy, "Set these fields in its spec.kubelet.configuration")
 		}
-		if ptr.Deref(worker.Spec.AutoSizingReserved, false) && p.Spec.AutoSizingReserved == nil {
+		if ptr.Deref(worker.Spec.Kubelet.AutoSizingReserved, false) && p.Spec.Kubelet.AutoSizingReserved == nil {
 			only = append(only, "autoSizingReserved")
-			remedy = append(remedy, "Set its spec.autoSizingReserved to false")
+			remedy = append(remedy, "Set its spec.kubelet.autoSizingReserved to false")
 		}
 		if len(only) > 0 {
 			remark("warning: MachineConfigPool %q: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. %s",
@@ -237,8 +237,8 @@ func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.Kubele
 
 // kubeletFields returns the fields of the kubelet section of a pool.
 func kubeletFields(p poolv1.MachineConfigPool) (fields map[string]any) {
-	if p.Spec.KubeletConfiguration != nil {
-		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &fields))
+	if p.Spec.Kubelet.Configuration != nil {
+		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.Kubelet.Configuration.Raw, &fields))
 	}
 	delete(fields, "apiVersion")
 	delete(fields, "kind")

@@ -33,13 +33,13 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 
 	It("sets the kubelet section of each pool that they select", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("big", "size: big", "kubeletConfig: {maxPods: 500, systemReserved: {cpu: 1500m}, syncFrequency: null}, autoSizingReserved: false")))
-		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n    systemReserved:\n      cpu: 1500m\n")).To(Equal(2))
+		Expect(strings.Count(out, "  kubelet:\n    autoSizingReserved: false\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      maxPods: 500\n      systemReserved:\n        cpu: 1500m\n")).To(Equal(2))
 		Expect(strings.Count(out, "\nkind:")).To(Equal(2), "nothing is left of the KubeletConfig itself")
 	})
 
 	It("has hosts compute what they reserve, or not, as the KubeletConfig says", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("w", "role: worker", "autoSizingReserved: true"), newKubeletConfig("i", "role: infra", "autoSizingReserved: false")))
-		Expect(out).To(MatchRegexp(`(?s)name: worker\n.*spec:\n  autoSizingReserved: true\n.*name: infra\n.*spec:\n  autoSizingReserved: false\n`))
+		Expect(out).To(MatchRegexp(`(?s)name: worker\n.*spec:\n  clusterName: infra-1\n  kubelet:\n    autoSizingReserved: true\n.*name: infra\n.*spec:\n  clusterName: infra-1\n  kubelet:\n    autoSizingReserved: false\n`))
 		clitest.ExpectError(converting(worker, infra, newKubeletConfig("i", "role: infra", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")), 1,
 			`KubeletConfig "i": spec.kubeletConfig.systemReserved: autoSizingReserved computes it on each host, and OpenShift refuses both: remove one of them`)
 	})
@@ -72,13 +72,13 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			authentication: {anonymous: {}, webhook: {cacheTTL: 0s}, x509: {}}, authorization: {webhook: {cacheAuthorizedTTL: 0s}},
 			logging: {flushFrequency: 0, verbosity: 0, options: {text: {infoBufferSize: "0"}, json: {infoBufferSize: "0"}}}, memorySwap: {},
 			serializeImagePulls: false, eventRecordQPS: 0}`)))
-		Expect(out).To(ContainSubstring("  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    cpuManagerPolicy: static\n    eventRecordQPS: 0\n" +
-			"    kind: KubeletConfiguration\n    reservedSystemCPUs: 0-1\n    serializeImagePulls: false\n  machineConfigSelector"))
+		Expect(out).To(ContainSubstring("  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      cpuManagerPolicy: static\n      eventRecordQPS: 0\n" +
+			"      kind: KubeletConfiguration\n      reservedSystemCPUs: 0-1\n      serializeImagePulls: false\n  machineConfigSelector"))
 	})
 
 	It("does not change other pools, and renders their fields", func() {
 		out := clitest.ExpectSuccess(converting(worker, infra, newKubeletConfig("big", "role: infra", "kubeletConfig: {maxPods: 500}, logLevel: 5")))
-		Expect(strings.Count(out, "  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    logging:\n      verbosity: 5\n    maxPods: 500\n")).To(Equal(1))
+		Expect(strings.Count(out, "  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      logging:\n        verbosity: 5\n      maxPods: 500\n")).To(Equal(1))
 		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("ours.yaml", out), "--pool", "infra", "-o", "ignition"))).To(ContainSubstring("98-poolboot-pool.conf"))
 		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", clitest.WriteFile("ours.yaml", out), "--pool", "worker", "-o", "ignition"))).NotTo(ContainSubstring("kubelet.conf.d"))
 	})
@@ -90,11 +90,11 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 				r = converting(worker, infra, newKubeletConfig("big", "role: infra", spec))
 			}
 			Expect(r.Code).To(BeZero())
-			Expect(r.Out).To(ContainSubstring("  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    maxPods: 500\n"))
+			Expect(r.Out).To(ContainSubstring("  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      maxPods: 500\n"))
 			Expect(r.ErrOut).To(HavePrefix(`warning: KubeletConfig "big": spec.` + remark))
 			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(1))
 		},
-		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: set spec.nodeTaints"),
+		Entry("a field that identifies the Node", "kubeletConfig: {maxPods: 500, registerWithTaints: [{key: a, effect: NoSchedule}]}", "kubeletConfig.registerWithTaints is left out: set spec.node.taints"),
 		Entry("static pods", "kubeletConfig: {maxPods: 500, staticPodPath: /a}", "kubeletConfig.staticPodPath is left out"),
 		Entry("a field that OpenShift refuses", "kubeletConfig: {maxPods: 500, clusterDNS: [10.0.0.10]}", "kubeletConfig.clusterDNS is left out: OpenShift refuses it"),
 		Entry("an unknown field", "kubeletConfig: {maxPods: 500, maxPod: 5}", "kubeletConfig.maxPod is left out: a KubeletConfiguration has no such field"),
@@ -167,7 +167,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 		r := converting(worker, infra, w, newKubeletConfig("i", "role: infra", "kubeletConfig: {maxPods: 0}"))
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(r.ErrOut).To(Equal(inherits + "maxPods, autoSizingReserved from worker: in OpenShift its own KubeletConfig replaces worker's. " +
-			"Set these fields in its spec.kubeletConfiguration. Set its spec.autoSizingReserved to false\n"))
+			"Set these fields in its spec.kubelet.configuration. Set its spec.kubelet.autoSizingReserved to false\n"))
 
 		r = converting(worker, infra, w, newKubeletConfig("i", "role: infra", "autoSizingReserved: false, kubeletConfig: {maxPods: 5}"))
 		Expect(r.ErrOut).To(BeEmpty())
@@ -188,7 +188,7 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 			Expect(r.Code).To(Equal(cli.ExitIncomplete))
 			Expect(r.ErrOut).To(ContainSubstring("refused: " + file + `: document 1: line 7: KubeletConfig "bad": spec.kubeletConfig.` + problem))
 			Expect(r.ErrOut).To(HaveSuffix("error: 1 refused and left out: correct what is listed above, and convert again\n"))
-			Expect(r.Out).To(And(ContainSubstring("kind: MachineConfigPool"), ContainSubstring("name: worker"), Not(ContainSubstring("kubeletConfiguration"))))
+			Expect(r.Out).To(And(ContainSubstring("kind: MachineConfigPool"), ContainSubstring("name: worker"), Not(ContainSubstring("kubelet:"))))
 		},
 		Entry("for a pool of the files", "memorySwap: {swapBehavior: UnlimitedSwap}", `memorySwap.swapBehavior: Unsupported value: "UnlimitedSwap"`,
 			addLabel(clitest.OpenShiftWorker, `pools.operator.machineconfiguration.openshift.io/worker: ""`)),

@@ -30,9 +30,9 @@ func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPoo
 	}
 	switch worker, err := pool.OfRole(pools, poolv1.RoleWorker); {
 	case errors.As(err, new(*pool.NotFoundError)):
-		remark("warning: MachineConfiguration %q: spec.nodeDisruptionPolicy is left out: the pool worker of the files is an object of Poolboot: set its spec.disruptionPolicy", configurations[0].Name)
+		remark("warning: MachineConfiguration %q: spec.nodeDisruptionPolicy is left out: the pool worker of the files is an object of Poolboot: set its spec.updates.disruptionPolicy", configurations[0].Name)
 	case err == nil: // several are reported as given twice
-		worker.Spec.DisruptionPolicy = policy
+		worker.Spec.Updates.DisruptionPolicy = policy
 	}
 	return nil
 }

@@ -25,26 +25,27 @@ var _ = Describe("convert, of node disruption policies", func() {
 			units: [{name: a.service, actions: [{type: Restart, restart: {serviceName: a.service}}]}], sshkey: {actions: [{type: Drain}]}}`)))
 		worker, infra, found := strings.Cut(out, "---\n")
 		Expect(found).To(BeTrue())
-		Expect(worker).To(ContainSubstring(`  disruptionPolicy:
-    files:
-    - actions:
-      - type: DaemonReload
-      - type: Reload
-        unit: crio.service
-      path: /etc/a
-    - actions:
-      - type: None
-      path: /etc/b
-    sshKeys:
-      actions:
-      - type: Drain
-    units:
-    - actions:
-      - type: Restart
-        unit: a.service
-      name: a.service
+		Expect(worker).To(ContainSubstring(`  updates:
+    disruptionPolicy:
+      files:
+      - actions:
+        - type: DaemonReload
+        - type: Reload
+          unit: crio.service
+        path: /etc/a
+      - actions:
+        - type: None
+        path: /etc/b
+      sshKeys:
+        actions:
+        - type: Drain
+      units:
+      - actions:
+        - type: Restart
+          unit: a.service
+        name: a.service
 `))
-		Expect(infra).NotTo(ContainSubstring("disruptionPolicy"))
+		Expect(infra).NotTo(ContainSubstring("updates:"))
 		Expect(runWithInput(out, "convert", "-f", "-", "--cluster", "infra-1", "-n", "edge").Out).To(Equal(out))
 	})
 
@@ -52,7 +53,7 @@ var _ = Describe("convert, of node disruption policies", func() {
 		func(spec string) {
 			r := converting(clitest.OpenShiftWorker, clitest.OpenShiftInfra, newMachineConfiguration(spec))
 			Expect(r.ErrOut).To(BeEmpty())
-			Expect(r.Out).NotTo(ContainSubstring("disruptionPolicy"))
+			Expect(r.Out).NotTo(ContainSubstring("updates:"))
 		},
 		Entry("at all", ""),
 		Entry("but an empty list for SSH keys, which means the default", "nodeDisruptionPolicy: {sshkey: {actions: []}}"),

@@ -160,13 +160,13 @@ func warnRuntimeSettings(config input.ContainerRuntimeConfig, with string, remar
 		return
 	}
 	if s.PidsLimit != 0 {
-		warn("pidsLimit", " is left out: containerd has no limit for containers: set podPidsLimit in spec.kubeletConfiguration, which is for Pods")
+		warn("pidsLimit", " is left out: containerd has no limit for containers: set podPidsLimit in spec.kubelet.configuration, which is for Pods")
 	}
 	if hasSize {
 		warn("overlaySize", " is left out: containerd has no limit for the size of containers: set limits for ephemeral-storage in Pods, or a LimitRange")
 	}
 	if s.LogSizeMax != nil && s.LogSizeMax.Sign() < 0 {
-		warn("logSizeMax", " is left out: the kubelet rotates the logs of containerd: set containerLogMaxSize in spec.kubeletConfiguration")
+		warn("logSizeMax", " is left out: the kubelet rotates the logs of containerd: set containerLogMaxSize in spec.kubelet.configuration")
 	}
 	if s.DefaultRuntime == "crun" {
 		warn("defaultRuntime", ": hosts with containerd need crun in their image")
@@ -294,12 +294,12 @@ func setContainerLogMaxSize(p *poolv1.MachineConfigPool, s input.RuntimeSettings
 		return
 	}
 	section := map[string]any{"apiVersion": kubelet.APIVersion, "kind": kubelet.Kind, "containerLogMaxSize": s.LogSizeMax.String()}
-	if p.Spec.KubeletConfiguration != nil {
+	if p.Spec.Kubelet.Configuration != nil {
 		var own map[string]any
-		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.KubeletConfiguration.Raw, &own))
+		utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(p.Spec.Kubelet.Configuration.Raw, &own))
 		maps.Copy(section, own)
 	}
 	raw, err := json.Marshal(section)
 	utilruntime.Must(err)
-	p.Spec.KubeletConfiguration = &runtime.RawExtension{Raw: raw}
+	p.Spec.Kubelet.Configuration = &runtime.RawExtension{Raw: raw}
 }

@@ -85,7 +85,7 @@ var _ = Describe("convert, of ContainerRuntimeConfigs", func() {
 				"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun]\n" +
 				"runtime_type = 'io.containerd.runc.v2'\n\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun.options]\nBinaryName = 'crun'\nSystemdCgroup = true\n",
 		}}))
-		Expect(r.Out).To(ContainSubstring("    apiVersion: kubelet.config.k8s.io/v1beta1\n    containerLogMaxSize: 50Mi\n    kind: KubeletConfiguration\n    maxPods: 500\n"))
+		Expect(r.Out).To(ContainSubstring("      apiVersion: kubelet.config.k8s.io/v1beta1\n      containerLogMaxSize: 50Mi\n      kind: KubeletConfiguration\n      maxPods: 500\n"))
 		for _, why := range []string{"pidsLimit is left out: containerd has no limit for containers: set podPidsLimit", "overlaySize is left out: containerd has no limit", "defaultRuntime: hosts with containerd need crun"} {
 			Expect(r.ErrOut).To(ContainSubstring(`warning: ContainerRuntimeConfig "big": spec.containerRuntimeConfig.` + why))
 		}

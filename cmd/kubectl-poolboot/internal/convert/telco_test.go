@@ -26,7 +26,7 @@ const telcoDropin = `            [Unit]
                 ${ORIG_EXECSTART} --housekeeping-interval=30s"
 `
 
-// telcoWrapper is its command as spec.kubeletWrapper.
+// telcoWrapper is its command as spec.kubelet.wrapper.
 const telcoWrapper = "/usr/bin/nsenter --mount=/run/container-mount-namespace/mnt"
 
 // otherTelcoDropin has the same with another namespace.
@@ -77,8 +77,8 @@ spec:
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(r.ErrOut).To(HavePrefix(`note: MachineConfig "50-ran": spec.config.systemd.units[0].dropins[0].contents: ExecStart of the drop-in 90-container-mount-namespace.conf of kubelet.service ` +
-			`becomes spec.kubeletWrapper of the pool worker. The container runtime must start in the same namespace`))
-		Expect(r.Out).To(ContainSubstring("  kubeletWrapper:\n  - /usr/bin/nsenter\n  - --mount=/run/container-mount-namespace/mnt\n"))
+			`becomes spec.kubelet.wrapper of the pool worker. The container runtime must start in the same namespace`))
+		Expect(r.Out).To(ContainSubstring("  kubelet:\n    wrapper:\n    - /usr/bin/nsenter\n    - --mount=/run/container-mount-namespace/mnt\n"))
 		Expect(r.Out).To(ContainSubstring("After=container-mount-namespace.service\n"))
 		Expect(r.Out).To(ContainSubstring(`Environment="KUBELET_EXTRA_ARGS=--housekeeping-interval=30s"`))
 		Expect(r.Out).NotTo(Or(ContainSubstring("ExecStart"), ContainSubstring("execstart")))
@@ -185,13 +185,13 @@ spec:
 		} {
 			r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", "            [Service]\n            ExecStart=\n            "+command+"\n"))
 			Expect(r.Code).To(Equal(1), command)
-			Expect(r.ErrOut).To(ContainSubstring("set spec.kubeletWrapper of the MachineConfigPool"))
+			Expect(r.ErrOut).To(ContainSubstring("set spec.kubelet.wrapper of the MachineConfigPool"))
 		}
 		By("naming the setting if no pool of the files gets it")
 		r := converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "ran", telcoDropin))
 		Expect(r.Code).To(BeZero())
 		Expect(r.ErrOut).To(HavePrefix(`warning: MachineConfig "50-ran": spec.config.systemd.units[0].dropins[0].contents: no pool of the files selects it, and ExecStart of its drop-in 90-container-mount-namespace.conf ` +
-			`of kubelet.service is left out: set spec.kubeletWrapper: [/usr/bin/nsenter, --mount=/run/container-mount-namespace/mnt] in the pools that will select it`))
+			`of kubelet.service is left out: set spec.kubelet.wrapper: [/usr/bin/nsenter, --mount=/run/container-mount-namespace/mnt] in the pools that will select it`))
 		Expect(r.Out).NotTo(ContainSubstring("ExecStart"))
 	})
 
@@ -205,7 +205,7 @@ spec:
 			for document := range strings.SplitSeq(r.Out, "\n---\n") {
 				var p poolv1.MachineConfigPool
 				Expect(yaml.Unmarshal([]byte(document), &p)).To(Succeed())
-				wrappers[p.Name] = strings.Join(p.Spec.KubeletWrapper, " ")
+				wrappers[p.Name] = strings.Join(p.Spec.Kubelet.Wrapper, " ")
 			}
 			Expect(wrappers).To(And(HaveKeyWithValue("worker", worker), HaveKeyWithValue("infra", infra)))
 		},
@@ -232,7 +232,7 @@ spec: {config: {ignition: {version: 3.2.0}, `+ignition+`}}`)
 				Expect(r.ErrOut).To(ContainSubstring(word))
 			}
 		},
-		Entry("the unit with the namespace of the kubelet", `systemd: {units: [{name: kubens.service, enabled: true}]}`, "kubens.service", "spec.kubeletWrapper"),
+		Entry("the unit with the namespace of the kubelet", `systemd: {units: [{name: kubens.service, enabled: true}]}`, "kubens.service", "spec.kubelet.wrapper"),
 		Entry("a user's own unit of this name", `systemd: {units: [{name: kubens.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n"}]}`),
 		Entry("the unit that selects the address", `systemd: {units: [{name: nodeip-configuration.service, enabled: true}]}`, "nodeip-configuration.service", "default route"),
 		Entry("its settings", `storage: {files: [{path: /etc/default/nodeip-configuration, contents: {source: "data:,A"}}]}`, "/etc/default/nodeip-configuration", "network configuration"),
@@ -262,8 +262,8 @@ metadata: {name: 50-a, labels: {machineconfiguration.openshift.io/role: ` + role
 spec: {config: {ignition: {version: 3.2.0}, storage: {files: [{path: /etc/kubernetes/openshift-workload-pinning, contents: {source: "data:,A"}}]}}}`
 		}
 		ran := strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "ran")
-		Expect(converting(clitest.OpenShiftWorker, ran, pinning("ran")).ErrOut).To(ContainSubstring("in spec.kubeletConfiguration of the pool ran, and CPUAffinity"))
-		Expect(converting(clitest.OpenShiftWorker, ran, pinning("edge")).ErrOut).To(ContainSubstring("in spec.kubeletConfiguration of the pools that will select this MachineConfig, and CPUAffinity"))
+		Expect(converting(clitest.OpenShiftWorker, ran, pinning("ran")).ErrOut).To(ContainSubstring("in spec.kubelet.configuration of the pool ran, and CPUAffinity"))
+		Expect(converting(clitest.OpenShiftWorker, ran, pinning("edge")).ErrOut).To(ContainSubstring("in spec.kubelet.configuration of the pools that will select this MachineConfig, and CPUAffinity"))
 	})
 
 	It("names an item by its index in the file, also behind one that is null", func() {

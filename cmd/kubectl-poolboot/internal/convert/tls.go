@@ -143,7 +143,7 @@ func setTLSProfile(section, raw map[string]any, leaveOut func(path, why string))
 		leaveOut(at.Child("custom").String(), fmt.Sprintf("the type is %s: set the type %s, or remove custom", profile.Type, customTLSProfile))
 	case predefined:
 	case profile.Type != customTLSProfile:
-		leaveOut(at.String(), fmt.Sprintf("the profile %q is unknown: set tlsMinVersion and tlsCipherSuites in spec.kubeletConfiguration", profile.Type))
+		leaveOut(at.String(), fmt.Sprintf("the profile %q is unknown: set tlsMinVersion and tlsCipherSuites in spec.kubelet.configuration", profile.Type))
 		return nil
 	case custom == nil:
 		return field.ErrorList{field.Required(at.Child("custom"), "the type is "+customTLSProfile+": set custom.minTLSVersion and custom.ciphers")}

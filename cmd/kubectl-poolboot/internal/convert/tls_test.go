@@ -31,8 +31,8 @@ var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
 			Expect(r.Code).To(BeZero(), r.ErrOut)
 			Expect(r.ErrOut).To(HavePrefix(remark))
 			Expect(strings.Count(r.ErrOut, "\n")).To(Equal(strings.Count(remark+" ", "warning")))
-			list := "    tlsCipherSuites:\n    - " + strings.ReplaceAll(suites, " ", "\n    - ") + "\n"
-			Expect(r.Out).To(ContainSubstring(list + "    tlsMinVersion: " + version + "\n"))
+			list := "      tlsCipherSuites:\n      - " + strings.ReplaceAll(suites, " ", "\n      - ") + "\n"
+			Expect(r.Out).To(ContainSubstring(list + "      tlsMinVersion: " + version + "\n"))
 		},
 		Entry("Old", "tlsSecurityProfile: {type: Old, old: {}}", "VersionTLS10", old, ""),
 		Entry("Intermediate", "tlsSecurityProfile: {type: Intermediate}", "VersionTLS12", intermediate, ""),
@@ -84,6 +84,6 @@ var _ = Describe("convert, of TLS profiles and swap in KubeletConfigs", func() {
 
 	It("keeps the settings for swap", func() {
 		out := clitest.ExpectSuccess(converting("kubeletConfig: {failSwapOn: false, memorySwap: {swapBehavior: LimitedSwap}}"))
-		Expect(out).To(And(ContainSubstring("    failSwapOn: false\n"), ContainSubstring("    memorySwap:\n      swapBehavior: LimitedSwap\n")))
+		Expect(out).To(And(ContainSubstring("      failSwapOn: false\n"), ContainSubstring("      memorySwap:\n        swapBehavior: LimitedSwap\n")))
 	})
 })

@@ -25,7 +25,7 @@ func warnUnreserved(pools []poolv1.MachineConfigPool, of map[string]*input.Kubel
 		}
 		own := kubeletFields(p)
 		fields := mergeFields(kubeletFields(worker), own)
-		if of[p.Name] == nil || ptr.Deref(p.Spec.AutoSizingReserved, ptr.Deref(worker.Spec.AutoSizingReserved, false)) {
+		if of[p.Name] == nil || ptr.Deref(p.Spec.Kubelet.AutoSizingReserved, ptr.Deref(worker.Spec.Kubelet.AutoSizingReserved, false)) {
 			continue // the pool has what is worker's, or hosts compute what they reserve
 		}
 		numaNodes, _, _ := unstructured.NestedSlice(own, "reservedMemory")

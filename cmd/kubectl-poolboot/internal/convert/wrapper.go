@@ -24,7 +24,7 @@ var (
 	// only a shell understands, does not match.
 	inNamespace = regexp.MustCompile(`^(?:\S*/)?(?:(?:ba)?sh -c ["']?(?:exec )?(?:\S*/)?)?nsenter --mount=([^\s"']+) ` +
 		`"?\$\{?ORIG_EXECSTART\}?"?((?: --?[A-Za-z0-9][A-Za-z0-9-]*(?:=` + flagValue + `*| ` + flagValue + `+)?)*) ?["']*$`)
-	// wrapperWord matches what a word of kubeletWrapper can be.
+	// wrapperWord matches what a word of a kubelet wrapper can be.
 	wrapperWord = regexp.MustCompile(`^/[A-Za-z0-9_./:=@,+-]+$`)
 )
 
@@ -43,7 +43,7 @@ var (
 
 // takenWrapper is the command in a drop-in of the kubelet, and the drop-in without it.
 type takenWrapper struct {
-	wrapper []string // for kubeletWrapper; nil if the drop-in has no such command
+	wrapper []string // for kubelet.wrapper; nil if the drop-in has no such command
 	flags   string   // of the kubelet, in the command
 	lines   []string // of the drop-in without the command and without the lines that read the kubelet's original command
 	flagsAt int      // the line before which the flags belong
@@ -162,12 +162,12 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 		switch {
 		case slices.Equal(applies.wrapper, worker.wrapper):
 		case applies.wrapper == nil:
-			pools[i].Spec.KubeletWrapper = []string{noWrapper}
-			remark("note: MachineConfigPool %q: it does not start the kubelet by the command of worker: spec.kubeletWrapper is [%s], which starts it directly",
+			pools[i].Spec.Kubelet.Wrapper = []string{noWrapper}
+			remark("note: MachineConfigPool %q: it does not start the kubelet by the command of worker: spec.kubelet.wrapper is [%s], which starts it directly",
 				pools[i].Name, noWrapper)
 		default:
-			pools[i].Spec.KubeletWrapper = applies.wrapper
-			remark("note: MachineConfig %q: %s: ExecStart of the drop-in %s of %s becomes spec.kubeletWrapper of the pool %s. "+
+			pools[i].Spec.Kubelet.Wrapper = applies.wrapper
+			remark("note: MachineConfig %q: %s: ExecStart of the drop-in %s of %s becomes spec.kubelet.wrapper of the pool %s. "+
 				"The container runtime must start in the same namespace: hosts with containerd need a drop-in for it", applies.config, applies.at, applies.name, ignition.KubeletUnit, pools[i].Name)
 		}
 	}
@@ -208,7 +208,7 @@ func takeCommands(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPo
 			isSelected := func(p poolv1.MachineConfigPool) bool { return pool.Selects(p, configs[i].Labels) }
 			if !slices.ContainsFunc(pools, isSelected) {
 				remark("warning: MachineConfig %q: %s: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
-					"set spec.kubeletWrapper: [%s] in the pools that will select it", name, at, dropin, unit, strings.Join(taken.wrapper, ", "))
+					"set spec.kubelet.wrapper: [%s] in the pools that will select it", name, at, dropin, unit, strings.Join(taken.wrapper, ", "))
 			}
 			return taken.rest(!withoutFlags.Has(this))
 		})

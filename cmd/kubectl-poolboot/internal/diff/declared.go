@@ -21,11 +21,11 @@ import (
 // Fields of a pool that are not rendered, in the order in which they are shown.
 const (
 	nodeSelectorField  = "nodeSelector"
-	nodeLabelField     = "nodeLabel"
-	nodeTaintField     = "nodeTaint"
-	nodeLabelRuleField = "nodeLabelRule"
-	hostTemplateField  = "hostTemplateRef"
-	policyField        = "disruptionPolicy"
+	nodeLabelField     = "node.labels"
+	nodeTaintField     = "node.taints"
+	nodeLabelRuleField = "node.labelRules"
+	hostTemplateField  = "hosts.templateRef"
+	policyField        = "updates.disruptionPolicy"
 	pausedField        = "paused"
 )
 
@@ -80,20 +80,20 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 // listDeclarations returns what a pool declares outside its rendered config, as text.
 func listDeclarations(p poolv1.MachineConfigPool) map[declaration]string {
 	declared := map[declaration]string{{field: nodeSelectorField}: metav1.FormatLabelSelector(pool.NodeSelector(p))}
-	for key, value := range p.Spec.NodeLabels {
+	for key, value := range p.Spec.Node.Labels {
 		declared[declaration{nodeLabelField, key}] = value
 	}
-	for _, taint := range p.Spec.NodeTaints {
+	for _, taint := range p.Spec.Node.Taints {
 		declared[declaration{nodeTaintField, taint.Key + ":" + string(taint.Effect)}] = taint.Value
 	}
-	for _, rule := range p.Spec.NodeLabelRules {
+	for _, rule := range p.Spec.Node.LabelRules {
 		declared[declaration{nodeLabelRuleField, rule.Key}] =
 			fmt.Sprintf("%s (onMissing: %s, onInvalid: %s)", rule.ValueExpression, rule.WhenMissing(), rule.WhenInvalid())
 	}
-	if p.Spec.HostTemplateRef.Name != "" {
-		declared[declaration{field: hostTemplateField}] = p.Spec.HostTemplateRef.Name
+	if p.Spec.Hosts.TemplateRef.Name != "" {
+		declared[declaration{field: hostTemplateField}] = p.Spec.Hosts.TemplateRef.Name
 	}
-	policy := p.Spec.DisruptionPolicy
+	policy := p.Spec.Updates.DisruptionPolicy
 	for _, file := range policy.Files {
 		declared[declaration{policyField, file.Path}] = update.Summary(disruption.Actions(file.Actions))
 	}

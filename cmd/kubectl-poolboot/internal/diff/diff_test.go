@@ -82,7 +82,7 @@ $`))
 			}
 			host := clitest.PoolbootConfig("infra", name, "node-"+name)
 			record.RevokeToken(host)
-			host.Status.Configuration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
+			host.Status.Boot.ServedConfiguration.Name, host.Status.Update.DesiredRevision = rendered.Name, strings.Repeat("0", 64)
 			objects = append(objects, host)
 		}
 		agentless := clitest.PoolbootConfig("infra", "agentless", "node-agentless")
@@ -190,14 +190,14 @@ $`))
 
 	It("uses the disruption policy in the files, and that of worker", func() {
 		withPolicy := func(pool, policy string) string {
-			return strings.Replace(pool, "spec:\n", "spec:\n  disruptionPolicy: "+policy+"\n", 1)
+			return strings.Replace(pool, "spec:\n", "spec:\n  updates: {disruptionPolicy: "+policy+"}\n", 1)
 		}
 		r := runDiff(clitest.NewFakeConnection([]string{withPolicy(worker, "{files: [{path: /etc, actions: [{type: DaemonReload}]}]}"), infra}), "-f", clitest.WriteFile("new.yaml",
 			withPolicy(infra, "{files: [{path: /etc/motd, actions: [{type: Restart, unit: a.service}]}], sshKeys: {actions: [{type: Drain}]}}"),
 			clitest.Config("51-infra", "infra", clitest.Motd("x")), clitest.Config("52-infra", "infra", files("mode: 0644"))))
 		Expect(r.Out).To(And(ContainSubstring("reboot:   no: DaemonReload, Restart a.service\n"),
-			ContainSubstring("  + disruptionPolicy /etc/motd: Restart a.service\n      applies to every later change of the config\n"),
-			ContainSubstring("  + disruptionPolicy SSH keys: Drain\n")))
+			ContainSubstring("  + updates.disruptionPolicy /etc/motd: Restart a.service\n      applies to every later change of the config\n"),
+			ContainSubstring("  + updates.disruptionPolicy SSH keys: Drain\n")))
 	})
 
 	Describe("of several namespaces and Clusters", func() {

@@ -71,7 +71,7 @@ func (a *assignment) change(pools []poolv1.MachineConfigPool) error {
 	if then, err := pool.Decide(a.node.Labels, pools); err != nil || then.Role != a.role {
 		return errors.Join(err, fmt.Errorf("the labels of pool %q would put the Node in another pool", a.role))
 	}
-	registration.DeclareTaints(a.node, nodev1.CoreTaints(a.pool.Spec.NodeTaints))
+	registration.DeclareTaints(a.node, nodev1.CoreTaints(a.pool.Spec.Node.Taints))
 	return nil
 }
 

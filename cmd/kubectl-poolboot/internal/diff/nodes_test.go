@@ -53,14 +53,14 @@ var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
 	}
 
 	It("shows a label, on which Nodes it is added, and which keep another value", func() {
-		out := diffed(nil, []string{"nodeLabels: {example.com/tier: gold}"}, node("host-1", nil), node("host-2", map[string]string{"example.com/tier": "mine"}), node("other", nil))
+		out := diffed(nil, []string{"node: {labels: {example.com/tier: gold}}"}, node("host-1", nil), node("host-2", map[string]string{"example.com/tier": "mine"}), node("other", nil))
 		Expect(out).To(MatchRegexp(`^MachineConfigPool edge/infra \(Cluster infra-1\)
   config:   rendered-infra-[0-9a-f]{32}, unchanged
   reboot:   no: the config is the same
   machines: 2
     Machine infra-a, Node host-1
     Machine infra-b, Node host-2
-  \+ nodeLabel example.com/tier: gold
+  \+ node\.labels example.com/tier: gold
       existing Nodes without the label get it; Nodes with another value keep it
   Node host-1
       \+ label example.com/tier: gold
@@ -71,19 +71,19 @@ $`))
 
 	It("shows that existing Nodes keep a changed or removed label or taint, as the manager does", func() {
 		of := func(value string) []string {
-			return []string{"nodeLabels: {example.com/tier: " + value + "}", "nodeTaints: [{key: example.com/quiet, value: " + value + ", effect: NoSchedule}]"}
+			return []string{"node: {labels: {example.com/tier: " + value + "}, taints: [{key: example.com/quiet, value: " + value + ", effect: NoSchedule}]}"}
 		}
 		has := node("host-1", map[string]string{"example.com/tier": "a"}, corev1.Taint{Key: "example.com/quiet", Value: "a", Effect: corev1.TaintEffectNoSchedule})
 		has.Annotations[poolv1.NodeAppliedTaintsAnnotation] = "example.com/quiet=a:NoSchedule"
 		out := diffed(of("a"), of("b"), has)
 		Expect(out).To(And(
-			ContainSubstring("  ~ nodeLabel example.com/tier: a -> b\n      existing Nodes with the label keep their value; Nodes without it get the new value\n"),
-			ContainSubstring("  ~ nodeTaint example.com/quiet:NoSchedule: a -> b\n      existing Nodes with the taint keep its value; Nodes without it get the new value\n"),
+			ContainSubstring("  ~ node.labels example.com/tier: a -> b\n      existing Nodes with the label keep their value; Nodes without it get the new value\n"),
+			ContainSubstring("  ~ node.taints example.com/quiet:NoSchedule: a -> b\n      existing Nodes with the taint keep its value; Nodes without it get the new value\n"),
 			HaveSuffix("  Node host-1\n      = label example.com/tier: a stays\n      = taint example.com/quiet=a:NoSchedule stays\n")))
 		out = diffed(of("a"), nil, has)
 		Expect(out).To(And(
-			ContainSubstring("  - nodeLabel example.com/tier: a\n      existing Nodes keep the label; Nodes that register later do not get it\n"),
-			ContainSubstring("  - nodeTaint example.com/quiet:NoSchedule: a\n      existing Nodes keep the taint; Nodes that register later do not get it\n"),
+			ContainSubstring("  - node.labels example.com/tier: a\n      existing Nodes keep the label; Nodes that register later do not get it\n"),
+			ContainSubstring("  - node.taints example.com/quiet:NoSchedule: a\n      existing Nodes keep the taint; Nodes that register later do not get it\n"),
 			HaveSuffix("      = label example.com/tier: a stays\n      = taint example.com/quiet=a:NoSchedule stays\n")))
 	})
 
@@ -92,11 +92,11 @@ $`))
 		tolerates := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 		forAWhile := tolerates
 		forAWhile.TolerationSeconds = &seconds
-		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil),
+		out := diffed(nil, []string{"node: {taints: [" + gpu + "]}"}, node("host-1", nil), node("host-2", nil),
 			pod("host-1", "web", corev1.PodRunning), pod("host-1", "daemon", corev1.PodRunning, corev1.Toleration{Operator: corev1.TolerationOpExists}),
 			pod("host-1", "cache", corev1.PodRunning, forAWhile), pod("host-1", "done", corev1.PodSucceeded), pod("elsewhere", "far", corev1.PodRunning),
 			pod("host-2", "driver", corev1.PodRunning, tolerates))
-		Expect(out).To(HaveSuffix(`  + nodeTaint example.com/gpu:NoExecute: a100
+		Expect(out).To(HaveSuffix(`  + node.taints example.com/gpu:NoExecute: a100
       existing Nodes get the taint once; Nodes that have a taint with this key and effect keep its value
       on Nodes that get the taint, Pods that do not tolerate it are evicted, and new ones are not scheduled
   Node host-1
@@ -110,7 +110,7 @@ $`))
 	})
 
 	It("reports that no Pod runs on a Node, and quotes control characters in a Pod's name", func() {
-		out := diffed(nil, []string{"nodeTaints: [" + gpu + "]"}, node("host-1", nil), node("host-2", nil), pod("host-1", "web\x1b]0;owned\a\u202e", corev1.PodRunning))
+		out := diffed(nil, []string{"node: {taints: [" + gpu + "]}"}, node("host-1", nil), node("host-2", nil), pod("host-1", "web\x1b]0;owned\a\u202e", corev1.PodRunning))
 		Expect(out).To(And(ContainSubstring("Node host-2\n      + taint example.com/gpu=a100:NoExecute\n      evicts no Pod: no Pod runs on the Node\n"),
 			ContainSubstring(`evicts Pod "default/web\x1b]0;owned\a\u202e"`), Not(ContainSubstring("\x1b"))))
 	})
@@ -120,15 +120,15 @@ $`))
 		Expect(err).NotTo(HaveOccurred())
 		shown := regexp.MustCompile("(?ms)^```console nodes\n\\$ kubectl poolboot diff -f pools -n metal\n(.*?)^```").FindStringSubmatch(string(document))
 		Expect(shown).NotTo(BeNil())
-		to := clitest.NewFakeConnection([]string{worker, pool("nodeLabels: {example.com/tier: silver}")}, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-7"))
+		to := clitest.NewFakeConnection([]string{worker, pool("node: {labels: {example.com/tier: silver}}")}, clitest.PoolbootConfig("infra", "infra-x7k2m", "host-7"))
 		to.Own = clitest.NewFakeClientBuilder().WithObjects(node("host-7", map[string]string{"example.com/tier": "silver"}), pod("host-7", "web", corev1.PodRunning)).Build()
-		r := runDiff(to, "-f", clitest.WriteFile("pools.yaml", pool("nodeLabels: {example.com/tier: gold}", "nodeTaints: ["+gpu+"]")))
+		r := runDiff(to, "-f", clitest.WriteFile("pools.yaml", pool("node: {labels: {example.com/tier: gold}, taints: ["+gpu+"]}")))
 		hash := regexp.MustCompile("-[0-9a-f]{32}")
 		Expect(hash.ReplaceAllString(strings.Replace(r.Out, "edge/infra", "metal/infra", 1), "")).To(Equal(hash.ReplaceAllString(shown[1], "")))
 	})
 
 	It("shows that a taint with the effect NoSchedule evicts no Pod", func() {
-		out := diffed(nil, []string{"nodeTaints: [" + quiet + "]"}, node("host-1", nil), pod("host-1", "web", corev1.PodRunning))
+		out := diffed(nil, []string{"node: {taints: [" + quiet + "]}"}, node("host-1", nil), pod("host-1", "web", corev1.PodRunning))
 		Expect(out).To(HaveSuffix(`      on Nodes that get the taint, new Pods that do not tolerate it are not scheduled; running Pods stay
   Node host-1
       + taint example.com/quiet:NoSchedule
@@ -138,18 +138,18 @@ $`))
 	It("does not show a taint that a person removed from a Node", func() {
 		removed := node("host-1", nil)
 		removed.Annotations[poolv1.NodeAppliedTaintsAnnotation] = "example.com/quiet:NoSchedule"
-		out := diffed([]string{"nodeTaints: [" + quiet + "]"}, []string{"nodeTaints: [" + quiet + "]", "nodeLabels: {a: b}"}, removed)
+		out := diffed([]string{"node: {taints: [" + quiet + "]}"}, []string{"node: {taints: [" + quiet + "], labels: {a: b}}"}, removed)
 		Expect(out).To(HaveSuffix("  Node host-1\n      + label a: b\n"))
 	})
 
-	It("shows nodeLabelRules, which change no existing Node, without reading Nodes", func() {
+	It("shows label rules, which change no existing Node, without reading Nodes", func() {
 		rule := func(expression string) []string {
-			return []string{"nodeLabelRules: [{key: example.com/rack, valueExpression: '" + expression + "'}]"}
+			return []string{"node: {labelRules: [{key: example.com/rack, valueExpression: '" + expression + "'}]}"}
 		}
 		to := clitest.NewFakeConnection([]string{worker, pool(rule("host.name")...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(rule("host.labels.rack")...)))
 		Expect(r.Code).To(Equal(1))
-		Expect(r.Out).To(HaveSuffix(`  ~ nodeLabelRule example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
+		Expect(r.Out).To(HaveSuffix(`  ~ node.labelRules example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
       applies to hosts that boot later; existing Nodes keep their labels
 `))
 		Expect(runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")
@@ -172,24 +172,24 @@ $`))
 		n := node("host-1", both)
 		delete(n.Labels, "node-role.kubernetes.io/infra")
 		to.Own = clitest.NewFakeClientBuilder().WithObjects(n).Build()
-		gpuPool := strings.Replace(clitest.Pool("infra-1", "gpu"), "spec:\n", "spec:\n  nodeTaints: ["+quiet+"]\n", 1)
+		gpuPool := strings.Replace(clitest.Pool("infra-1", "gpu"), "spec:\n", "spec:\n  node: {taints: ["+quiet+"]}\n", 1)
 		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", gpuPool))
 		Expect(r.Out).To(And(ContainSubstring("  + nodeSelector: node-role.kubernetes.io/gpu=\n"),
 			HaveSuffix("  Node host-1\n      moves from pool worker to pool gpu\n      + taint example.com/quiet:NoSchedule\n")))
 	})
 
 	It("shows that a person must act when a Node's labels select several pools", func() {
-		out := diffed(nil, []string{"nodeLabels: {node-role.kubernetes.io/storage: ''}"}, node("host-1", nil))
+		out := diffed(nil, []string{"node: {labels: {node-role.kubernetes.io/storage: ''}}"}, node("host-1", nil))
 		Expect(out).To(ContainSubstring("Node host-1\n      + label node-role.kubernetes.io/storage: \"\"\n"), "no pool storage")
 		to := clitest.NewFakeConnection([]string{worker, pool(), clitest.Pool("infra-1", "storage")}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 		to.Own = clitest.NewFakeClientBuilder().WithObjects(node("host-1", nil)).Build()
-		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("nodeLabels: {node-role.kubernetes.io/storage: ''}")))
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("node: {labels: {node-role.kubernetes.io/storage: ''}}")))
 		Expect(r.Out).To(ContainSubstring("  Node host-1\n      gets no change until a person acts: "))
 	})
 
-	It("shows changes of paused and hostTemplateRef", func() {
-		out := diffed(nil, []string{"paused: true", "hostTemplateRef: {name: infra}"})
-		Expect(out).To(HaveSuffix("  + hostTemplateRef: infra\n  + paused: true\n"))
+	It("shows changes of paused and of the template of hosts", func() {
+		out := diffed(nil, []string{"paused: true", "hosts: {templateRef: {name: infra}}"})
+		Expect(out).To(HaveSuffix("  + hosts.templateRef: infra\n  + paused: true\n"))
 	})
 
 	It("refuses a pool in which no Node can be registered", func() {
@@ -201,9 +201,9 @@ $`))
 		func(why string, own client.Reader) {
 			to := clitest.NewFakeConnection([]string{worker, pool()}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 			to.Own = own
-			r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("nodeTaints: ["+gpu+"]")))
+			r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool("node: {taints: ["+gpu+"]}")))
 			Expect(r.Code).To(Equal(1))
-			Expect(r.Out).To(And(ContainSubstring("+ nodeTaint example.com/gpu:NoExecute: a100\n"), ContainSubstring(why)))
+			Expect(r.Out).To(And(ContainSubstring("+ node.taints example.com/gpu:NoExecute: a100\n"), ContainSubstring(why)))
 		},
 		Entry("the changes of Nodes, without the kubeconfig", "  nodes: the effect on existing Nodes and their Pods is unknown: secrets is forbidden\n", nil),
 		Entry("the changes of Nodes, when it is forbidden to list them", "is unknown: list the Nodes of Cluster infra-1: forbidden\n", newForbiddenReader(&corev1.NodeList{})),

@@ -13,9 +13,9 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -190,11 +190,13 @@ func (d *difference) predict(o objects) {
 	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker)
 	d.effects = map[string]string{}
 	for _, c := range d.machines {
-		if !hoststate.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after {
+		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after {
 			continue
 		}
 		d.effects[c.Name] = unknownEffect
-		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == c.Status.Configuration.Name })
+		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool {
+			return rendered.Name == c.Status.Boot.ServedConfiguration.Name
+		})
 		if at < 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -85,7 +85,7 @@ func (o *options) run(name string, now time.Time) error {
 	if o.life <= 0 {
 		return fmt.Errorf("--expires-in %s: the token would be expired already: set a duration, such as 24h", o.life)
 	}
-	if err := enroll.Check(o.spec); err != nil {
+	if err := access.CheckEnrollment(o.spec); err != nil {
 		return errors.New(flagsOfFields.Replace(err.Error()))
 	}
 	var bits [32]byte
@@ -126,8 +126,8 @@ func (o *options) warn(ctx context.Context, to input.Connection) {
 	switch found, err := pool.OfRole(ofCluster, o.spec.PoolRole); {
 	case err != nil:
 		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: --cluster %s: %s\n", cli.Printable(o.spec.ClusterName), cli.Printable(err.Error()))
-	case found.Spec.HostTemplateRef.Name == "":
-		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s admits only Machines: set its spec.hostTemplateRef to a PoolbootConfigTemplate\n",
+	case found.Spec.Hosts.TemplateRef.Name == "":
+		_, _ = fmt.Fprintf(o.streams.ErrOut, "warning: no host is admitted yet: MachineConfigPool %s admits only Machines: set its spec.hosts.templateRef to a PoolbootConfigTemplate\n",
 			cli.Printable(found.Name))
 	}
 }
@@ -174,11 +174,11 @@ func (o *pointerOptions) run(ctx context.Context, name string) error {
 	if err := cluster.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: enrollment.Spec.TokenSecretRef.Name}, secret); err != nil {
 		return err
 	}
-	token, err := enroll.Token(secret)
+	token, err := access.EnrollmentToken(secret)
 	if err != nil {
 		return fmt.Errorf("enrollment token, Secret %s/%s: %w", key.Namespace, secret.Name, err)
 	}
-	if why := enroll.CheckName(enrollment.Spec.NamePattern, o.host); why != "" {
+	if why := access.CheckName(enrollment.Spec.NamePattern, o.host); why != "" {
 		return fmt.Errorf("--host %s: %s", o.host, why)
 	}
 	if enrollment.Status.URL == "" {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/enroll"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
@@ -65,7 +65,7 @@ var _ = Describe("enroll", func() {
 
 	DescribeTable("warns that no host is admitted yet when it can read the cluster", func(warning string, change func(*poolv1.MachineConfigPool)) {
 		p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "a-pool"},
-			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", HostTemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}
+			Spec: poolv1.MachineConfigPoolSpec{ClusterName: "site", PoolRole: "infra", Hosts: poolv1.HostSettings{TemplateRef: poolv1.HostTemplateReference{Name: "hosts"}}}}
 		change(p)
 		r := clitest.RunOn(clitest.NewFakeConnection(nil, p), New, edgeHosts...)
 		Expect(r.Code).To(BeZero())
@@ -77,7 +77,7 @@ var _ = Describe("enroll", func() {
 		}
 	},
 		Entry("not when the pool admits hosts", "", func(*poolv1.MachineConfigPool) {}),
-		Entry("the pool admits only Machines", "MachineConfigPool a-pool admits only Machines", func(p *poolv1.MachineConfigPool) { p.Spec.HostTemplateRef.Name = "" }),
+		Entry("the pool admits only Machines", "MachineConfigPool a-pool admits only Machines", func(p *poolv1.MachineConfigPool) { p.Spec.Hosts.TemplateRef.Name = "" }),
 		Entry("no such pool", "--cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.PoolRole = "gpu" }),
 		Entry("a pool of another Cluster does not count", "--cluster site: ", func(p *poolv1.MachineConfigPool) { p.Spec.ClusterName = "another" }),
 	)
@@ -87,8 +87,8 @@ var _ = Describe("enroll", func() {
 		for _, b := range clitest.ReadBlocks(sourcetree.Path("docs", "enroll.md")) {
 			if b.Language == "yaml" && strings.Contains(b.Text, "kind: Secret") {
 				secret, admits := parseObjects([]byte(b.Text))
-				Expect(enroll.Token(secret)).Error().To(HaveOccurred(), "a published token must not be valid")
-				Expect(enroll.Check(admits.Spec)).To(Succeed())
+				Expect(access.EnrollmentToken(secret)).Error().To(HaveOccurred(), "a published token must not be valid")
+				Expect(access.CheckEnrollment(admits.Spec)).To(Succeed())
 				Expect(admits.Spec.TokenSecretRef.Name).To(Equal(secret.Name))
 				shown++
 			}

@@ -18,7 +18,7 @@ import (
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -38,12 +38,12 @@ var _ = Describe("explain machine and explain node", func() {
 		machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: "PoolbootConfig", Name: "infra-x7k2m-config", APIGroup: bootstrapv1.GroupVersion.Group}
 		machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", Name: "infra-x7k2m", APIGroup: "infrastructure.cluster.x-k8s.io"}
 		config = clitest.PoolbootConfig("infra", "infra-x7k2m", "infra-x7k2m")
-		config.Spec.NodeLabels = map[string]string{"example.com/own": "yes"}
+		config.Spec.Node.Labels = map[string]string{"example.com/own": "yes"}
 		config.Status.HostRef = bootstrapv1.HostReference{Name: "rack1-u12", Namespace: "edge", UID: "uid-1"}
 		config.Status.DerivedNodeLabels = map[string]string{"example.com/site": "dallas"}
 		config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool", Message: "all is well"}}
-		infra = clitest.Pool("infra-1", "infra") + "  nodeLabels: {example.com/tier: infra}\n  nodeTaints: [{key: example.com/infra, effect: NoSchedule}]\n" +
-			"  nodeLabelRules:\n" + newRule("example.com/site", "host.name", "")
+		infra = clitest.Pool("infra-1", "infra") + "  node:\n    labels: {example.com/tier: infra}\n    taints: [{key: example.com/infra, effect: NoSchedule}]\n" +
+			"    labelRules:\n" + newRule("example.com/site", "host.name", "")
 		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "infra-x7k2m",
 			Annotations: map[string]string{poolv1.NodeConfigAnnotation: "edge/infra-x7k2m-config"},
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", poolv1.NodePoolLabel: "infra", "example.com/tier": "infra", "example.com/own": "yes",
@@ -85,9 +85,9 @@ var _ = Describe("explain machine and explain node", func() {
 			Expect(from(answer.Labels)).To(Equal(map[string]string{
 				"node-role.kubernetes.io/infra=":      "Present MachineConfigPool edge/infra spec.nodeSelector, Machine metadata.labels",
 				"poolboot.io/pool=infra":              "Present MachineConfigPool edge/infra spec.poolRole",
-				"example.com/tier=infra":              "Present MachineConfigPool edge/infra spec.nodeLabels",
-				"example.com/own=yes":                 "Present PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels",
-				"example.com/site=dallas":             "Present MachineConfigPool edge/infra spec.nodeLabelRules",
+				"example.com/tier=infra":              "Present MachineConfigPool edge/infra spec.node.labels",
+				"example.com/own=yes":                 "Present PoolbootConfig edge/infra-x7k2m-config spec.node.labels",
+				"example.com/site=dallas":             "Present MachineConfigPool edge/infra spec.node.labelRules",
 				"rack.node.cluster.x-k8s.io/id=r7":    "Present Machine metadata.labels",
 				poolv1.NodeMetal3UUIDLabel + "=uid-1": "Present BareMetalHost metadata.uid",
 				"kubernetes.io/os=linux":              "Present Poolboot",
@@ -95,7 +95,7 @@ var _ = Describe("explain machine and explain node", func() {
 				"beta.kubernetes.io/os=linux":         "Present kubelet, on the Node",
 			}))
 			Expect(from(answer.Taints)).To(Equal(map[string]string{
-				"example.com/infra:NoSchedule":                       "Present MachineConfigPool edge/infra spec.nodeTaints",
+				"example.com/infra:NoSchedule":                       "Present MachineConfigPool edge/infra spec.node.taints",
 				poolv1.NodeUnassignedTaint + ":NoSchedule":           "Removed Poolboot",
 				clusterv1.NodeUninitializedTaint.Key + ":NoSchedule": "Removed Poolboot",
 				"node.kubernetes.io/disk-pressure:NoSchedule":        "Present Kubernetes, by the Node's conditions",
@@ -112,17 +112,17 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Code).To(Equal(2))
 		Expect(r.ErrOut).To(Equal("error: infra-x7k2m: 3 to do: see the output\n"))
 		Expect(answer.Todo).To(ConsistOf(
-			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: PoolbootConfig edge/infra-x7k2m-config spec.nodeLabels declares it, and the Node does not have it"),
+			HavePrefix("kubectl label node infra-x7k2m example.com/own=yes: PoolbootConfig edge/infra-x7k2m-config spec.node.labels declares it, and the Node does not have it"),
 			And(HavePrefix("kubectl label node infra-x7k2m example.com/tier=infra --overwrite"), ContainSubstring(`"gold" was set by kubelet, and Poolboot does not overwrite it`)),
 			HavePrefix("kubectl taint node infra-x7k2m example.com/infra:NoSchedule"),
 		))
 		_, r = asked(true, "machine", "infra-x7k2m")
-		Expect(r.Out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.nodeLabels`))
+		Expect(r.Out).To(MatchRegexp(`example.com/tier=infra +Differs: "gold" +MachineConfigPool edge/infra spec.node.labels`))
 	})
 
 	DescribeTable("print the configs of the host and its pool, and what to do when they differ",
 		func(runs string, code int, todo ...string) {
-			config.Status.Configuration.Name = runs
+			config.Status.Boot.ServedConfiguration.Name = runs
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
 			answer, r := asked(true, "machine", "infra-x7k2m", "-o", "json")
 			Expect(r.Code).To(Equal(code), r.ErrOut)
@@ -139,7 +139,7 @@ var _ = Describe("explain machine and explain node", func() {
 
 	DescribeTable("print how far the update of a host with an agent is, and what to do only if it cannot continue",
 		func(reason, message string, code int, todo ...any) {
-			config.Status.Configuration.Name = "rendered-infra-" + strings.Repeat("b", 32)
+			config.Status.Boot.ServedConfiguration.Name = "rendered-infra-" + strings.Repeat("b", 32)
 			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 			infra += "status: {configuration: {name: rendered-infra-" + strings.Repeat("a", 32) + "}}\n"
@@ -158,6 +158,7 @@ var _ = Describe("explain machine and explain node", func() {
 		func(status metav1.ConditionStatus, reason, message string) {
 			config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 			conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: status, Reason: reason, Message: message})
+			node.Annotations[agentv1.ReportVersionAnnotation] = "1"
 			node.Annotations[agentv1.FailingUnitsAnnotation] = "kubelet.service: it ended, and systemd starts it again: result exit-code, exit status 1\napp.service: it failed: result timeout"
 			answer, r := asked(true, "node", "infra-x7k2m", "-o", "json")
 			Expect(r.Code).To(Equal(2))
@@ -177,8 +178,8 @@ var _ = Describe("explain machine and explain node", func() {
 	It("print which update gate a host waits for", func() {
 		config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,
-			Message: "Node infra-x7k2m waits" + updategate.SeeCondition})
-		infra += "  updateGates: [{name: storage}]\nstatus: {conditions: [{type: UpdateGatesOpen, status: \"False\", message: the gate storage is closed}]}\n"
+			Message: "Node infra-x7k2m waits" + rollout.SeeCondition})
+		infra += "  updates: {gates: [{name: storage}]}\nstatus: {conditions: [{type: UpdateGatesOpen, status: \"False\", message: the gate storage is closed}]}\n"
 		answer, _ := asked(true, "machine", "infra-x7k2m", "-o", "json")
 		Expect(answer.Update).To(Equal("Waiting: Node infra-x7k2m waits, and the gate storage is closed"))
 	})
@@ -251,10 +252,11 @@ var _ = Describe("explain machine and explain node", func() {
 	})
 
 	It("evaluate label rules for a host that enrolled with its name, as its boot does", func() {
-		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+		config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
+		config.Annotations = map[string]string{bootstrapv1.EnrolledFromAnnotation: "192.0.2.7"}
 		config.Status.NodeRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, nil
 		labels, err := (&subject{config: config}).derivedLabels(&poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{
-			NodeLabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}})
+			Node: nodev1.NodeSettings{LabelRules: []nodev1.NodeLabelRule{{Key: "example.com/site", ValueExpression: "host.name"}}}}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(labels).To(ConsistOf(HaveField("Value", "shop-7")))
 		Expect(boots.ListAddresses(config)).To(Equal([]boots.Address{{Address: "192.0.2.7"}}), "explain and boots -o wide say where it enrolled from")
@@ -263,7 +265,7 @@ var _ = Describe("explain machine and explain node", func() {
 	Describe("of a host that enrolled and is blocked, which has no Node yet,", func() {
 		BeforeEach(func() {
 			config.OwnerReferences = nil
-			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge", Address: "192.0.2.7"}}
+			config.Spec.Host = bootstrapv1.HostWithoutMachine{Type: bootstrapv1.HostTypeEnrollment, NodeName: "shop-7", Enrollment: bootstrapv1.EnrolledHost{Name: "edge"}}
 			config.Spec.PoolRole = "infra"
 			config.CreationTimestamp = metav1.Now()
 			config.Status.NodeRef, config.Status.HostRef, config.Status.DerivedNodeLabels = bootstrapv1.NodeReference{}, bootstrapv1.HostReference{}, nil
@@ -271,7 +273,7 @@ var _ = Describe("explain machine and explain node", func() {
 				{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.HostEnrolledReason},
 				{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.HostFactMissingReason, Message: "host.labels.rack is missing"},
 			}
-			infra = clitest.Pool("infra-1", "infra") + "  nodeLabelRules:\n" + newRule("example.com/rack", "host.labels.rack", ", onMissing: Block")
+			infra = clitest.Pool("infra-1", "infra") + "  node:\n    labelRules:\n" + newRule("example.com/rack", "host.labels.rack", ", onMissing: Block")
 		})
 
 		It("find its PoolbootConfig by the future name of the Node, and advise only what is possible", func() {

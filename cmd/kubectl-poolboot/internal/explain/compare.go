@@ -18,13 +18,11 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/remedy"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/boots"
 )
 
@@ -86,7 +84,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		return b
 	}
 	b.compareConfiguration(s)
-	for _, unit := range hoststate.ReportOf(s.node).FailingUnits {
+	for _, unit := range rollout.ReportOf(s.node).FailingUnits {
 		b.addTask(unit.String())
 	}
 	registration, err := s.register(b.Pool, synced)
@@ -102,7 +100,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 // joined host has another one, as the pool's condition Updated reports it. A host with an agent follows by itself, and
 // its own condition Updated describes what to do if it cannot.
 func (b *bootReport) compareConfiguration(s *subject) {
-	b.Configuration = s.config.Status.Configuration.Name
+	b.Configuration = s.config.Status.Boot.ServedConfiguration.Name
 	of, err := pool.OfRole(s.pools, b.Pool)
 	if err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name
@@ -111,7 +109,7 @@ func (b *bootReport) compareConfiguration(s *subject) {
 	if updated != nil {
 		b.Update = updated.Reason + ": " + updated.Message
 		if err == nil {
-			b.Update = updategate.Resolve(b.Update, of)
+			b.Update = rollout.Resolve(b.Update, of)
 		}
 	}
 	if s.config.Status.Update.DesiredRevision != "" {
@@ -122,7 +120,7 @@ func (b *bootReport) compareConfiguration(s *subject) {
 	}
 	hasJoined := b.Stage == record.StageReady || b.Stage == record.StageNotReady
 	if hasJoined && b.PoolConfiguration != "" && !pool.HasSameContent(b.Configuration, b.PoolConfiguration) {
-		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", remedy.OwnerOf(s.config), b.Pool, remedy.Renew(s.config)))
+		b.addTask(fmt.Sprintf("%s runs another configuration than pool %s hands out: %s", outlook.OwnerOf(s.config), b.Pool, outlook.HowToRenew(s.config)))
 	}
 }
 

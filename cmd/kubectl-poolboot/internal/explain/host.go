@@ -34,8 +34,8 @@ func newHost(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 	o := newOptions(streams, to)
 	cmd := &cobra.Command{
 		Use:   "host NAME [-f FILE...]",
-		Short: "Explain which labels nodeLabelRules derive from a host",
-		Long: `Explain which labels the rules in nodeLabelRules derive from a BareMetalHost, and why, as the manager does when the host requests
+		Short: "Explain which labels a pool's label rules derive from a host",
+		Long: `Explain which labels the rules in node.labelRules derive from a BareMetalHost, and why, as the manager does when the host requests
 its configuration.
 
 The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfigs with the rules are read from a cluster or,

@@ -44,13 +44,13 @@ metadata: {name: edge, labels: {site: dallas}}
 `
 )
 
-// newRule is one rule of nodeLabelRules in YAML's flow style.
+// newRule is one rule of labelRules in YAML's flow style.
 func newRule(key, expression, more string) string {
-	return "  - {key: " + key + ", valueExpression: '" + expression + "'" + more + "}\n"
+	return "    - {key: " + key + ", valueExpression: '" + expression + "'" + more + "}\n"
 }
 
 var _ = Describe("explain host", func() {
-	infra := clitest.Pool("edge", "infra") + "  nodeLabelRules:\n" + newRule("rack", `host.labels["rack"]`, "") + newRule("vendor", "host.hardware.vendor", "")
+	infra := clitest.Pool("edge", "infra") + "  node:\n    labelRules:\n" + newRule("rack", `host.labels["rack"]`, "") + newRule("vendor", "host.hardware.vendor", "")
 	template := `apiVersion: bootstrap.cluster.x-k8s.io/v1alpha1
 kind: PoolbootConfigTemplate
 metadata: {name: infra}
@@ -58,8 +58,9 @@ spec:
   template:
     spec:
       join: {kubelet: {}}
-      nodeLabelRules:
-      - {key: site, valueExpression: 'cluster.labels["site"] + "." + machine.name'}
+      node:
+        labelRules:
+        - {key: site, valueExpression: 'cluster.labels["site"] + "." + machine.name'}
 `
 	outcomes := func(out string) map[string]string {
 		GinkgoHelper()
@@ -80,11 +81,11 @@ spec:
 		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("explain", "host", "rack1-u12", path, "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer).To(And(HaveField("Hardware", "HardwareData"), HaveField("Machine", "infra-x7k2p"), HaveField("Cluster", "edge")))
 		Expect(answer.Rules[0].Facts).To(ConsistOf(nodelabels.Fact{Path: `host.labels["rack"]`, Value: `"r7"`}))
-		Expect(answer.Rules[2].From).To(Equal("PoolbootConfigTemplate infra spec.template.spec.nodeLabelRules"))
+		Expect(answer.Rules[2].From).To(Equal("PoolbootConfigTemplate infra spec.template.spec.node.labelRules"))
 	})
 
 	It("reads the hardware from the host's status without HardwareData, and the rules of one pool", func() {
-		gpu := clitest.Pool("edge", "gpu") + "  nodeLabelRules:\n" + newRule("vendor", "host.hardware.vendor", "") + newRule("door", "host.labels.door", "")
+		gpu := clitest.Pool("edge", "gpu") + "  node:\n    labelRules:\n" + newRule("vendor", "host.hardware.vendor", "") + newRule("door", "host.labels.door", "")
 		path := clitest.WriteFile("all.yaml", aHost, infra, gpu)
 		Expect(outcomes(clitest.ExpectSuccess(runPoolboot("explain", "host", "rack1-u12", "-f", path, "--pool", "gpu", "-o", "yaml")))).
 			To(Equal(map[string]string{"vendor": "Set Old", "door": "Skipped"}))
@@ -92,7 +93,7 @@ spec:
 
 	DescribeTable("exits with 2 and the reason when a rule would block the host",
 		func(blocked, outcome, why string) {
-			r := runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost, itsHardware, clitest.Pool("edge", "infra")+"  nodeLabelRules:\n"+blocked))
+			r := runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost, itsHardware, clitest.Pool("edge", "infra")+"  node:\n    labelRules:\n"+blocked))
 			Expect(r.Code).To(Equal(2))
 			Expect(r.ErrOut).To(Equal("error: host rack1-u12 would get no configuration: 1 of the rules block it\n"))
 			Expect(r.Out).To(And(ContainSubstring(outcome), ContainSubstring(why)))
@@ -141,11 +142,11 @@ spec:
 			metal3Machine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "infra-x7k2p", UID: "1"}})
 			config := &bootstrapv1.PoolbootConfig{ObjectMeta: meta("infra-x7k2p"), Status: bootstrapv1.PoolbootConfigStatus{
 				PoolRole: "infra", NodeRef: bootstrapv1.NodeReference{Name: "infra-x7k2p"}}}
-			config.Spec.NodeLabelRules = []nodev1.NodeLabelRule{{Key: "of-config", ValueExpression: `machine.name`}}
+			config.Spec.Node.LabelRules = []nodev1.NodeLabelRule{{Key: "of-config", ValueExpression: `machine.name`}}
 			infra := &poolv1.MachineConfigPool{ObjectMeta: meta("infra"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: "infra",
-				NodeLabelRules: rules(`host.hardware.vendor + "." + cluster.labels["site"]`)}}
+				Node: nodev1.NodeSettings{LabelRules: rules(`host.hardware.vendor + "." + cluster.labels["site"]`)}}}
 			gpu := &poolv1.MachineConfigPool{ObjectMeta: meta("gpu"), Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: "gpu",
-				NodeLabelRules: rules(`"gpu." + host.name`)}}
+				Node: nodev1.NodeSettings{LabelRules: rules(`"gpu." + host.name`)}}}
 			cluster := &clusterv1.Cluster{ObjectMeta: meta("infra-1")}
 			cluster.Labels = map[string]string{"site": "dallas"}
 			objects = []client.Object{host, metal3Machine, config, infra, gpu, cluster,

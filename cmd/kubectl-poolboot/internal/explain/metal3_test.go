@@ -132,7 +132,7 @@ status:
 
 	DescribeTable("prints which labels Metal3's label sync overwrites for ever, and what to change",
 		func(prefixes string, hostLabels map[string]string, onNode string, todo ...any) {
-			infra += "  nodeLabels: {example.com/tier: infra}\n"
+			infra += "  node: {labels: {example.com/tier: infra}}\n"
 			metal3Cluster.SetAnnotations(map[string]string{host.LabelSyncAnnotation: prefixes})
 			bmh.Labels = hostLabels
 			if onNode != "" {
@@ -141,7 +141,7 @@ status:
 			Expect(explained()).To(ConsistOf(todo...))
 		},
 		Entry("that the host does not have", "other.example.com, example.com", nil, "", And(
-			HavePrefix("MachineConfigPool edge/infra spec.nodeLabels declares example.com/tier=infra, and every minute Metal3 removes the label from the Node, because BareMetalHost edge/rack1-u12 does not have it"),
+			HavePrefix("MachineConfigPool edge/infra spec.node.labels declares example.com/tier=infra, and every minute Metal3 removes the label from the Node, because BareMetalHost edge/rack1-u12 does not have it"),
 			ContainSubstring("annotation metal3.io/metal3-label-sync-prefixes of Metal3Cluster edge/m3c has its prefix example.com"),
 			HaveSuffix("or: kubectl -n edge label baremetalhost rack1-u12 example.com/tier=infra --overwrite"))),
 		Entry("that the host does not have, while the Node has it", "example.com", nil, "infra", ContainSubstring("every minute Metal3 removes the label")),

@@ -46,7 +46,7 @@ var _ = Describe("Hostile files", func() {
 		Entry("2 MiB of keys that Ignition does not have", func() string {
 			return clitest.Config("bad", "worker", `{config: {a: `+strings.Repeat("x", 2<<20)+`}}`)
 		}, "may not be more than 1468006 bytes"),
-		Entry("a duplicate label", func() string { return clitest.Pool("edge", "infra") + "  nodeLabels: {a: b, a: c}\n" }, "document 2", `"a" is given twice`),
+		Entry("a duplicate label", func() string { return clitest.Pool("edge", "infra") + "  node: {labels: {a: b, a: c}}\n" }, "document 2", `"a" is given twice`),
 		Entry("bytes that are not text", func() string { return "\x00\xff\xfe" }, "document 2", "control characters"),
 	)
 

@@ -288,5 +288,5 @@ func checkPool(p *poolv1.MachineConfigPool) (errs field.ErrorList) {
 	if IsControlPlane(p.Spec.PoolRole) {
 		errs = append(errs, field.Forbidden(spec.Child("poolRole"), fmt.Sprintf("control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)))
 	}
-	return append(errs, disruption.Check(p.Spec.DisruptionPolicy, spec.Child("disruptionPolicy"))...)
+	return append(errs, disruption.Check(p.Spec.Updates.DisruptionPolicy, spec.Child("updates", "disruptionPolicy"))...)
 }

@@ -134,7 +134,7 @@ var tabIndent = regexp.MustCompile(`^\s*\t`)
 
 var alreadySet = regexp.MustCompile(`^key (".*") ` + keyTwice + `$`)
 
-// segments matches the parts of a path such as spec.config.storage.files[2].mode or spec.nodeLabels[example.com/a].
+// segments matches the parts of a path such as spec.config.storage.files[2].mode or spec.node.labels[example.com/a].
 var segments = regexp.MustCompile(`\[[^\]]*\]|[^.\[\]]+`)
 
 // of returns the place of a field of the object, or of the innermost object around it that exists. A path in Butane, as

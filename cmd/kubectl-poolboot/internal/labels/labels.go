@@ -45,8 +45,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Print the labels and taints of a pool's Nodes",
 		Long: `Print the labels and taints that every Node of a pool is registered with, before a host boots.
 
-The labels are those that the pool's node selector requires, its nodeLabels, the label with the pool's role, and kubernetes.io/os. The
-taints are its nodeTaints, and the two taints that keep Pods away until the Node is in its pool and known to Cluster API. A Machine, its
+The labels are those that the pool's node selector requires, its node.labels, the label with the pool's role, and kubernetes.io/os. The
+taints are its node.taints, and the two taints that keep Pods away until the Node is in its pool and known to Cluster API. A Machine, its
 PoolbootConfig and its host can add more; kubernetes.io/hostname is each Node's own name.
 
 Exit codes: 0 with an answer, 2 when no Node can be registered in the pool, 1 for every other error.`,
@@ -93,7 +93,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	})
 	if outside := (*registration.OutsidePoolError)(nil); errors.As(err, &outside) {
 		err = fmt.Errorf("MachineConfigPool %q: its labels don't put a Node in the pool: %s: "+
-			"change its nodeSelector or nodeLabels, or the other pool's", of.Name, outside.Why)
+			"change its nodeSelector or node.labels, or the other pool's", of.Name, outside.Why)
 	}
 	if err != nil {
 		return cli.ActionRequired(source.Locate(err))

@@ -12,8 +12,9 @@ import (
 )
 
 var _ = Describe("kubectl poolboot labels", func() {
-	const declared = `  nodeLabels: {example.com/rack: r1}
-  nodeTaints: [{key: example.com/infra, value: only, effect: NoExecute}]
+	const declared = `  node:
+    labels: {example.com/rack: r1}
+    taints: [{key: example.com/infra, value: only, effect: NoExecute}]
 `
 	infra := clitest.Pool("edge", "infra") + declared
 
@@ -59,10 +60,10 @@ taint poolboot.io/unassigned:NoSchedule
 		Entry("a selector that requires no label", "  nodeSelector: {matchExpressions: [{key: site, operator: NotIn, values: [far]}]}",
 			`MachineConfigPool "infra": spec.nodeSelector.matchExpressions[0]: site NotIn [far]`, "add a label that a Node must have"),
 		Entry("an empty selector", "  nodeSelector: {}", `MachineConfigPool "infra": spec.nodeSelector: is empty and would match nothing: set node-role.kubernetes.io/infra: "" in its matchLabels`),
-		Entry("labels that move the Node out of the pool", "  nodeLabels: {node-role.kubernetes.io/infra: other}", "spec.nodeLabels"),
-		Entry("labels of another pool", `  nodeLabels: {node-role.kubernetes.io/gpu: ""}`, "gpu and infra", "change its nodeSelector or nodeLabels"),
-		Entry("another value of the pool label", "  nodeLabels: {poolboot.io/pool: other}", "poolboot.io/pool has different values"),
-		Entry("an invalid taint", "  nodeTaints: [{key: a, effect: Never}]", "effect: must be NoSchedule"),
+		Entry("labels that move the Node out of the pool", "  node: {labels: {node-role.kubernetes.io/infra: other}}", "spec.node.labels"),
+		Entry("labels of another pool", `  node: {labels: {node-role.kubernetes.io/gpu: ""}}`, "gpu and infra", "change its nodeSelector or node.labels"),
+		Entry("another value of the pool label", "  node: {labels: {poolboot.io/pool: other}}", "poolboot.io/pool has different values"),
+		Entry("an invalid taint", "  node: {taints: [{key: a, effect: Never}]}", "effect: must be NoSchedule"),
 	)
 
 	It("refuses an invalid command line", func() {

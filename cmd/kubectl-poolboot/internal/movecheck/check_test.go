@@ -275,7 +275,7 @@ var _ = Describe("move-check", func() {
 			func(m *movable) { m.config.Annotations[bootstrapv1.RotateTokenAnnotation] = "" }),
 		Entry("a host that boots", Note, "PoolbootConfig metal/config", "Preparing", "boots", func(m *movable) {
 			m.config.Status.Conditions = nil
-			m.config.Status.Boot.RequestedTime = ptr.To(metav1.NowMicro())
+			m.config.Status.Requests.RequestedTime = ptr.To(metav1.NowMicro())
 		}),
 		Entry("a host in the middle of its update", Note, "PoolbootConfig metal/config", "in the stage Draining of an update", "rollout status", func(m *movable) { m.config.Status.Update.Stage = bootstrapv1.UpdateDraining }),
 		Entry("a target with another CA, while hosts run agents", Lost, "Secret poolboot-system/poolboot-ca at the target", "The agents of 1 running hosts would never follow", "copy the Secret", func(m *movable) {
@@ -304,7 +304,7 @@ var _ = Describe("move-check", func() {
 	It("lists losses first, and counts another CA as a loss while a host boots", func() {
 		m := newMovable()
 		m.cluster.Spec.Paused = ptr.To(true)
-		m.config.Status.Conditions, m.config.Status.Boot.RequestedTime = nil, ptr.To(metav1.NowMicro())
+		m.config.Status.Conditions, m.config.Status.Requests.RequestedTime = nil, ptr.To(metav1.NowMicro())
 		m.caThere.Data["tls.crt"] = []byte("other")
 		_, checked, _ := m.run("--to-kubeconfig", "other.kubeconfig")
 		Expect(checked.Traps).To(HaveExactElements(HaveField("Effect", Lost), HaveField("Effect", Hangs), HaveField("Effect", Note)))

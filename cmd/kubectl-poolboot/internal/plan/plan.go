@@ -59,7 +59,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 or why it can't.
 
 A rendered config is a MachineConfig of Poolboot or OpenShift, as kubectl get pbmconf NAME -o yaml or oc get machineconfig NAME -o yaml
-print it. The policy is the disruptionPolicy of a pool or the nodeDisruptionPolicy of OpenShift's MachineConfiguration. If the file
+print it. The policy is the updates.disruptionPolicy of a pool or the nodeDisruptionPolicy of OpenShift's MachineConfiguration. If the file
 contains several pools, that of the config --to counts, and it inherits from worker. Without a policy, only the defaults count.
 
 The plan assumes a host with every program that can change kernel arguments, the operating system and extensions, unless --programs

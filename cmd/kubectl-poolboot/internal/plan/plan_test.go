@@ -28,7 +28,7 @@ func newFile(rest string) string {
 
 // newPool returns a pool with a disruption policy, in YAML's flow style.
 func newPool(role, policy string) string {
-	return strings.Replace(clitest.Pool("edge", role), "spec:\n", "spec:\n  disruptionPolicy: "+policy+"\n", 1)
+	return strings.Replace(clitest.Pool("edge", role), "spec:\n", "spec:\n  updates: {disruptionPolicy: "+policy+"}\n", 1)
 }
 
 // newMachineConfiguration returns OpenShift's MachineConfiguration with node disruption policies.
@@ -171,7 +171,7 @@ Reboot:   no
 		Entry("with pools of which none is that of the config", "--policy", clitest.Pool("edge", "worker")+"---\n"+clitest.Pool("edge", "gpu"), "it contains the pools worker, gpu, and 0 of them can be that of the config "+newName),
 		Entry("with two pools worker", "--policy", clitest.Pool("edge", "infra")+"---\n"+clitest.Pool("edge", "worker")+"---\n"+strings.Replace(clitest.Pool("edge", "worker"), "name: worker", "name: worker-2", 1),
 			`the MachineConfigPools worker and worker-2 all have the role "worker": delete all but one`),
-		Entry("with an invalid policy", "--policy", newPool("worker", "{files: [{path: a, actions: [{type: None}]}]}"), `MachineConfigPool "worker": spec.disruptionPolicy.files[0].path: Invalid value: "a": it must be an absolute path`),
+		Entry("with an invalid policy", "--policy", newPool("worker", "{files: [{path: a, actions: [{type: None}]}]}"), `MachineConfigPool "worker": spec.updates.disruptionPolicy.files[0].path: Invalid value: "a": it must be an absolute path`),
 		Entry("with an invalid policy of OpenShift", "--policy", newMachineConfiguration("{units: [{name: a, actions: [{type: None}]}]}"), `MachineConfiguration "cluster": spec.nodeDisruptionPolicy.units[0].name`),
 		Entry("with an action of OpenShift that is not for users", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Special}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].type: Unsupported value: "Special"`),
 		Entry("with Reload of nothing", "--policy", newMachineConfiguration("{files: [{path: /a, actions: [{type: Reload}]}]}"), `spec.nodeDisruptionPolicy.files[0].actions[0].reload.serviceName`),

@@ -48,28 +48,28 @@ var _ = Describe("render --explain", func() {
 
 	It("prints the pool of an entry of the kubelet section", func() {
 		with := func(pool string) string {
-			return pool + "  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}\n"
+			return pool + "  kubelet: {configuration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 500}}\n"
 		}
 		files := clitest.WriteFile("all.yaml", with(clitest.Pool("edge", "worker")), with(clitest.Pool("edge", "infra")))
 		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain"))).To(And(
-			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubeletConfiguration of pool worker +<none>`),
-			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubeletConfiguration of pool infra +<none>`)))
-		computed := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  autoSizingReserved: true\n  kubeletWrapper: [/usr/bin/env]\n")
+			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/97-poolboot-worker.conf +spec.kubelet.configuration of pool worker +<none>`),
+			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubelet.configuration of pool infra +<none>`)))
+		computed := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  kubelet: {autoSizingReserved: true, wrapper: [/usr/bin/env]}\n")
 		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", computed, "--pool", "worker", "--explain"))).To(And(
-			MatchRegexp(`system-reserved.sh +spec.autoSizingReserved of pool worker`), MatchRegexp(`20-poolboot-wrapper.conf +spec.kubeletWrapper of pool worker`)))
+			MatchRegexp(`system-reserved.sh +spec.kubelet.autoSizingReserved of pool worker`), MatchRegexp(`20-poolboot-wrapper.conf +spec.kubelet.wrapper of pool worker`)))
 		var answer origins
 		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
-		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra", Field: "spec.kubeletConfiguration"}))
-		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("wrong.yaml", clitest.Pool("edge", "worker")+"  kubeletConfiguration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}\n"), "--pool", "worker"), 1,
-			`MachineConfigPool "worker": spec.kubeletConfiguration.maxPod`)
+		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra", Field: "spec.kubelet.configuration"}))
+		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("wrong.yaml", clitest.Pool("edge", "worker")+"  kubelet: {configuration: {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPod: 5}}\n"), "--pool", "worker"), 1,
+			`MachineConfigPool "worker": spec.kubelet.configuration.maxPod`)
 	})
 
 	It("notes which reservation for the system applies", func() {
-		files := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  autoSizingReserved: true\n", clitest.Pool("edge", "infra")+
-			"  kubeletConfiguration:\n    apiVersion: kubelet.config.k8s.io/v1beta1\n    kind: KubeletConfiguration\n    systemReserved:\n      cpu: 500m\n")
+		files := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  kubelet: {autoSizingReserved: true}\n", clitest.Pool("edge", "infra")+
+			"  kubelet:\n    configuration:\n      apiVersion: kubelet.config.k8s.io/v1beta1\n      kind: KubeletConfiguration\n      systemReserved:\n        cpu: 500m\n")
 		r := runPoolboot("render", "-f", files, "--pool", "infra", "--explain")
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(MatchRegexp(`note: \S+: document 2: line 27: MachineConfigPool "infra": spec.kubeletConfiguration.systemReserved: it overrides what `))
+		Expect(r.ErrOut).To(MatchRegexp(`note: \S+: document 2: line 28: MachineConfigPool "infra": spec.kubelet.configuration.systemReserved: it overrides what `))
 	})
 
 	It("prints empty lists for a pool without MachineConfigs", func() {

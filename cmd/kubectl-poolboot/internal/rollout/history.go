@@ -85,7 +85,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 			r.Owners = append(r.Owners, owner.Kind+"/"+owner.Name)
 		}
 		for j := range hosts {
-			if hosts[j].Status.Configuration.Name == c.Name {
+			if hosts[j].Status.Boot.ServedConfiguration.Name == c.Name {
 				r.Running++
 			} else if hosts[j].Status.Update.Desired.Name == c.Name {
 				r.Told++

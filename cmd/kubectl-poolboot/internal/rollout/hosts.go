@@ -16,7 +16,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -42,7 +42,7 @@ type hostStatus struct {
 
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) hostStatus {
-	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Configuration.Name, Desired: p.Status.Configuration.Name,
+	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
 		Agent: config.Status.Update.AgentVersion}
 	switch {
 	case config.Status.HostRef.IsDefined():
@@ -52,7 +52,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	}
 	hasConfig := h.runsDesired()
 	if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil {
-		h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, updategate.Resolve(c.Message, p)
+		h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, rollout.Resolve(c.Message, p)
 		// What failed with an earlier config can work with this one.
 		isEarlier := slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, c.Reason) && config.Status.Update.Desired.Name != h.Desired
 		h.isWrong = outlook.IsWrong(c) && !isEarlier

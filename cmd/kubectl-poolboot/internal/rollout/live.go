@@ -13,7 +13,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -87,7 +87,7 @@ func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigP
 
 // isIn reports whether a host follows a pool.
 func isIn(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) bool {
-	return hoststate.IsInPool(p.Spec.PoolRole, config)
+	return rollout.IsInPool(p.Spec.PoolRole, config)
 }
 
 // describe returns the kind, namespace and name of a pool.

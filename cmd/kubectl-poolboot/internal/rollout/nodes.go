@@ -8,7 +8,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
 // nodeMember returns a Node as the manager sees it that told the Node what to run. The file contains no record of
@@ -21,7 +21,7 @@ func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, n
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
 	config.Status.Update.DesiredRevision = node.Annotations[agentv1.DesiredAnnotation]
 	config.Status.Update.Desired.Name = node.Annotations[agentv1.DesiredConfigAnnotation]
-	h := hoststate.Of(pools, config, nil, node)
+	h := rollout.HostOf(pools, config, nil, node)
 	told := &config.Status.Update.Desired.Name
 	if *told == "" && h.Report.IsDone(h.Told()) {
 		*told = node.Annotations[poolv1.NodeCurrentConfigAnnotation]
@@ -36,7 +36,7 @@ func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, n
 
 // memberOf returns a host of a pool. A host that was told to run the rendered config that the pool hands out has its
 // target.
-func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
+func memberOf(p *poolv1.MachineConfigPool, h *rollout.Host) member {
 	configuration, told := p.Status.Configuration.Name, h.Config.Status.Update.Desired.Name
 	target := configuration
 	if told == configuration {
@@ -45,8 +45,8 @@ func memberOf(p *poolv1.MachineConfigPool, h *hoststate.Host) member {
 	if told == "" {
 		target = ""
 	}
-	m := member{Host: h.ForRollout(p, target)}
-	m.place = describePlace(&m.Host, h)
+	m := member{Candidate: h.ForRollout(p, target)}
+	m.place = describePlace(&m.Candidate, h)
 	if m.place != aboutToBeTold {
 		m.note = m.place
 	}

@@ -15,10 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/maintenance"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -80,7 +78,7 @@ func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
 	if p.Status.Configuration.Name == "" && hasNodes {
 		o.note("no host of the pool %s is next: %s", p.Spec.PoolRole, missingConfiguration(p))
 	}
-	if len(p.Spec.UpdateGates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
+	if len(p.Spec.Updates.Gates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
 		o.note("the objects of the update gates of pool %s are not read from files, and its status has no condition %s: the answer is as if they were open",
 			p.Spec.PoolRole, poolv1.UpdateGatesOpenCondition)
 	}
@@ -147,18 +145,18 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 	for i, node := range nodes {
 		members[i] = nodeMember(p, pools, node)
 	}
-	return decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel), nil
+	return decide(members, limit, holdOf(p), p.Spec.Updates.FailureDomainLabel), nil
 }
 
 // holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:
 // the manager reads them, and reports a closed gate in the status of the pool.
 func holdOf(p *poolv1.MachineConfigPool) string {
-	return cmp.Or(maintenance.HoldOf(p, time.Now()).Why, updategate.HoldOf(p))
+	return cmp.Or(rollout.HoldOfWindow(p, time.Now()).Why, rollout.HoldOfGates(p))
 }
 
 // member is a host as the rollout decides about it.
 type member struct {
-	rollout.Host
+	rollout.Candidate
 	// place is why the host takes a place of maxUnavailable, or "". Details and remedies follow ": " or ", so ".
 	place string
 	// note is why the host is left alone, or "".
@@ -169,9 +167,9 @@ type member struct {
 // failure domains, or "".
 func decide(members []member, limit int, hold, domain string) plan {
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
-	hosts := make([]rollout.Host, len(members))
+	hosts := make([]rollout.Candidate, len(members))
 	for i, m := range members {
-		hosts[i] = m.Host
+		hosts[i] = m.Candidate
 		if m.IsActive() {
 			p.Unavailable = append(p.Unavailable, m.Name)
 		}
@@ -199,7 +197,7 @@ func otherDomains(members []member, p plan, of member, label string) string {
 	}
 	busy := map[string][]string{}
 	for _, m := range members {
-		if rollout.Count([]rollout.Host{m.Host}) > 0 {
+		if rollout.Count([]rollout.Candidate{m.Candidate}) > 0 {
 			busy[m.Domain] = append(busy[m.Domain], m.Name)
 		}
 	}

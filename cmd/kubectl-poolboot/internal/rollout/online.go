@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -44,8 +43,8 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	if err := workload.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("list Nodes of Cluster %s/%s: %w", p.Namespace, p.Spec.ClusterName, err)
 	}
-	hosts := hoststate.OfPool(p.Spec.PoolRole, ofCluster, configs.Items, machines.Items, nodes.Items)
-	notReplaced := hoststate.NotReplaced(p, len(hosts))
+	hosts := rollout.HostsOfPool(p.Spec.PoolRole, ofCluster, configs.Items, machines.Items, nodes.Items)
+	notReplaced := rollout.NotReplaced(p, len(hosts))
 	limit, err := rollout.MaxUnavailable(p.Spec.MaxUnavailable, len(hosts)+len(notReplaced))
 	if err != nil {
 		return nil, fmt.Errorf("%s: spec.%w", describe(p), err)
@@ -66,7 +65,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 		}
 	}
 	for _, gone := range notReplaced {
-		members = append(members, member{Host: gone, place: "its Machine is gone, and its replacement has not joined"})
+		members = append(members, member{Candidate: gone, place: "its Machine is gone, and its replacement has not joined"})
 	}
-	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.FailureDomainLabel)}, nil
+	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.Updates.FailureDomainLabel)}, nil
 }

@@ -16,7 +16,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/updategate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -61,7 +61,7 @@ infra   b      Machine b is being updated in place, and Cluster API is first: se
 
 	It("says which failure domains block which", func(ctx SpecContext) {
 		s := newSite(func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaxUnavailable, p.Spec.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), "rack"
+			p.Spec.MaxUnavailable, p.Spec.Updates.FailureDomainLabel = ptr.To(intstr.FromInt32(3)), "rack"
 		}, applies("a"), waits("b"), waits("c"))
 		for name, rack := range map[string]string{"a": "r1", "b": "r2", "c": "r1"} {
 			node := &corev1.Node{}
@@ -81,7 +81,7 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 	It("prints no next host of a pool whose maintenance window is closed, and when it opens", func() {
 		opens := time.Now().UTC().AddDate(0, 0, 7)
 		s := newSite(func(p *poolv1.MachineConfigPool) {
-			p.Spec.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+			p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 		}, waits("a"))
 		why := "the maintenance window of MachineConfigPool infra opens at " + opens.Format(time.DateOnly) + "T00:00:00Z"
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
@@ -91,11 +91,11 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 	It("prints no next host of a pool with a closed update gate, and names the gate, also for a host that waits", func(ctx SpecContext) {
 		const why = "the gate storage is closed: its expression is false for CephCluster rook-ceph/main"
 		s := newSite(func(p *poolv1.MachineConfigPool) {
-			p.Spec.UpdateGates = []poolv1.UpdateGate{{Name: "storage"}}
+			p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "storage"}}
 			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateClosedReason, Message: why})
 		}, waits("a"))
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) {
-			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a waits, and its update gates must be open"+updategate.SeeCondition)
+			setUpdated(c, metav1.ConditionFalse, "Waiting", "Node a waits, and its update gates must be open"+rollout.SeeCondition)
 		})
 		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"), ContainSubstring("infra   a      "+why)))
 		status := s.run("status", "infra")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +20,7 @@ func newPause(streams genericiooptions.IOStreams, to input.Connection) *cobra.Co
 		Use:   "pause POOL [--configuration NAME]",
 		Short: "Hold back new configs of a pool",
 		Long: `Hold back new configs of a pool, by spec.paused. The pool continues to render. A host that has begun an update completes it, and new
-Machines boot with what the pool hands out now (spec.pausedConfiguration).
+Machines boot with what the pool hands out now (annotation poolboot.io/paused-configuration).
 
 With --configuration, the paused pool hands out this rendered config instead. A host in an update that still runs this one is called
 back: its drain ends, and its Node is uncordoned. Hosts that run another one keep it.`,
@@ -28,7 +29,7 @@ back: its drain ends, and its Node is uncordoned. Hosts that run another one kee
   # Call back the hosts that are drained: hand out again what they run, see kubectl poolboot rollout status
   kubectl poolboot rollout pause infra -n metal --configuration rendered-infra-6db67f47c0`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
-		if p.Spec.IsPaused() && (configuration == "" || configuration == p.Spec.PausedConfiguration.Name) {
+		if p.Spec.IsPaused() && (configuration == "" || configuration == p.Annotations[poolv1.PausedConfigurationAnnotation]) {
 			_, err := fmt.Fprintf(streams.Out, "%s is already paused\n", describe(p))
 			return err
 		}
@@ -50,8 +51,8 @@ func newResume(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 	return configureLive(&cobra.Command{
 		Use:   "resume POOL",
 		Short: "Hand out the configs that a paused pool holds back",
-		Long: `Hand out the configs that a paused pool holds back, by spec.paused. spec.pausedConfiguration is removed, because it counts only while
-the pool is paused.`,
+		Long: `Hand out the configs that a paused pool holds back, by spec.paused. The annotation poolboot.io/paused-configuration is removed,
+because it counts only while the pool is paused.`,
 		Example: `  kubectl poolboot rollout resume infra -n metal`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		if !p.Spec.IsPaused() {
@@ -66,13 +67,16 @@ the pool is paused.`,
 	})
 }
 
-// setPaused sets spec.paused, and what the paused pool hands out unless that is "". With the pause, pausedConfiguration
-// goes too.
+// setPaused sets spec.paused, and what the paused pool hands out unless that is "". With the pause, that
+// record goes too.
 func setPaused(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool, paused bool, configuration string) error {
 	before := p.DeepCopy()
 	p.Spec.Paused = ptr.To(paused)
-	if !paused || configuration != "" {
-		p.Spec.PausedConfiguration = poolv1.RenderedConfigReference{Name: configuration}
+	switch {
+	case !paused:
+		delete(p.Annotations, poolv1.PausedConfigurationAnnotation)
+	case configuration != "":
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, configuration)
 	}
 	if err := cluster.Patch(ctx, p, client.MergeFrom(before), client.FieldOwner("kubectl-poolboot")); err != nil {
 		return fmt.Errorf("patch spec.paused of %s: %w", describe(p), err)

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hoststate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -37,15 +36,17 @@ func describeHolders(members []member) string {
 const aboutToBeTold = "it is about to be told what to run"
 
 // describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".
-func describePlace(m *rollout.Host, h *hoststate.Host) string {
+func describePlace(m *rollout.Candidate, h *rollout.Host) string {
 	switch {
+	case h.Report.NotUnderstood != "":
+		return h.Report.NotUnderstood
 	case m.Progress == rollout.InUpdate:
 		return "it is in an update: " + string(h.Report.State)
 	case h.IsOnlyClaimed():
 		return fmt.Sprintf("it reports %s for an update that has ended or was not begun", h.Report.State)
 	case m.Progress == rollout.Unknown:
 		return cmp.Or(describeMalformed(h.Node), "it was told what to run, and has not answered")
-	case h.MachineWork() != hoststate.NoMachineWork:
+	case h.MachineWork() != rollout.NoMachineWork:
 		return h.WhyMachineFirst()
 	case h.Node == nil:
 		return "its Node does not exist"
@@ -53,7 +54,7 @@ func describePlace(m *rollout.Host, h *hoststate.Host) string {
 		return "its Node is being deleted"
 	case !util.IsNodeReady(h.Node):
 		return describeNotReady(h.Node)
-	case h.Node.Spec.Unschedulable && hoststate.IsCordonedByUpdate(h.Node):
+	case h.Node.Spec.Unschedulable && rollout.IsCordonedByUpdate(h.Node):
 		return "it is cordoned for its update"
 	case h.Node.Spec.Unschedulable:
 		return "it is cordoned: kubectl uncordon " + h.Node.Name
@@ -81,7 +82,7 @@ func describeNotReady(node *corev1.Node) string {
 
 // withDetail adds text from a host or a workload cluster to a reason, unless the text is empty.
 func withDetail(why, detail string) string {
-	if detail = hoststate.Clean(detail, agentv1.MaxReason); detail == "" {
+	if detail = rollout.Clean(detail, agentv1.MaxReason); detail == "" {
 		return why
 	}
 	return why + ": " + detail
@@ -97,13 +98,13 @@ func describeMalformed(node *corev1.Node) string {
 		return ""
 	}
 	for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation} {
-		if value, has := node.Annotations[key]; has && !hoststate.IsRevision(value) {
-			return fmt.Sprintf("its annotation %s is %q: use a revision, which has 64 hex digits in lower case", key, hoststate.Clean(value, maxValue))
+		if value, has := node.Annotations[key]; has && !rollout.IsRevision(value) {
+			return fmt.Sprintf("its annotation %s is %q: use a revision, which has 64 hex digits in lower case", key, rollout.Clean(value, maxValue))
 		}
 	}
 	if state, has := node.Annotations[agentv1.StateAnnotation]; has && !slices.Contains(states, state) {
 		last := len(states) - 1
-		return fmt.Sprintf("its annotation %s is %q: use %s or %s", agentv1.StateAnnotation, hoststate.Clean(state, maxValue), strings.Join(states[:last], ", "), states[last])
+		return fmt.Sprintf("its annotation %s is %q: use %s or %s", agentv1.StateAnnotation, rollout.Clean(state, maxValue), strings.Join(states[:last], ", "), states[last])
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ func newNode(name string, roles []string, minute int, annotations ...string) str
 func ours(told, config, current, target, state string) string {
 	revision := func(letter string) string { return `"` + strings.Repeat(letter, 64) + `"` }
 	return fmt.Sprintf("poolboot.io/begun-revision: %[1]s, poolboot.io/desired-revision: %[1]s, poolboot.io/desired-revision-config: %[2]s, poolboot.io/current-revision: %[3]s, "+
-		"poolboot.io/update-revision: %[4]s, poolboot.io/update-state: %[5]s, poolboot.io/agent-version: v1",
+		"poolboot.io/update-revision: %[4]s, poolboot.io/update-state: %[5]s, poolboot.io/agent-version: v1, poolboot.io/report-version: '1'",
 		revision(told), config, revision(current), revision(target), state)
 }
 
@@ -93,7 +93,7 @@ var _ = Describe("plan of files", func() {
 		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, waits), "\n", "\n  ")),
 		Entry("a list of Nodes in JSON", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"a","labels":{"node-role.kubernetes.io/infra":""},"annotations":{`+
 			`"poolboot.io/desired-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/desired-revision-config":"old","poolboot.io/current-revision":"`+strings.Repeat("a", 64)+
-			`","poolboot.io/update-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/update-state":"Done","poolboot.io/agent-version":"v1"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`),
+			`","poolboot.io/update-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/update-state":"Done","poolboot.io/agent-version":"v1","poolboot.io/report-version":"1"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`),
 	)
 
 	Describe("with Poolboot's annotations", func() {
@@ -155,7 +155,7 @@ infra   c      it is in an update: Applying
 	})
 
 	Describe("notes", func() {
-		gates := []string{"updateGates:", "- name: storage", "  objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "  expression: object.status.ready == true"}
+		gates := []string{"updates:", "  gates:", "  - name: storage", "    objectRef: {apiVersion: apps/v1, kind: Deployment, name: store, namespace: edge}", "    expression: object.status.ready == true"}
 		waiting := newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))
 
 		It("gates, whose objects are not in the files", func() {
@@ -171,10 +171,10 @@ infra   c      it is in an update: Applying
 			Expect(r.ErrOut).To(MatchRegexp(`^note: .*pools.yaml: document 1: line \d+: MachineConfigPool "infra": spec.` + says + `: .*\n$`))
 			Expect(r.Code).To(BeZero())
 		},
-			Entry("the schedule of a window", `maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}`, "maintenanceWindow.schedule"),
+			Entry("the schedule of a window", `updates: {maintenanceWindow: {schedule: "0 25 * * *", durationMinutes: 60}}`, "updates.maintenanceWindow.schedule"),
 			Entry("0 hosts", "maxUnavailable: 0", "maxUnavailable"),
 			Entry("more than all hosts", "maxUnavailable: 150%", "maxUnavailable"),
-			Entry("a value that does not exist", "drainTimeoutPolicy: force", "drainTimeoutPolicy"),
+			Entry("a value that does not exist", "updates: {drainTimeoutPolicy: force}", "updates.drainTimeoutPolicy"),
 		)
 	})
 

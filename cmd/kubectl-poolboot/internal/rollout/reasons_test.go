@@ -85,7 +85,7 @@ var _ = Describe("plan of files gives the reason", func() {
 		node := func(name, rack string) string {
 			return strings.Replace(newNode(name, infra, 1, ours("a", "old", "a", "a", "Done")), "labels: {", "labels: {"+rack, 1)
 		}
-		pool := withStatus("infra", "new", "maxUnavailable: 3", "failureDomainLabel: rack")
+		pool := withStatus("infra", "new", "maxUnavailable: 3", "updates: {failureDomainLabel: rack}")
 		Expect(reasons(pool, node("a", ""), node("b", "rack: r1, "))).To(ConsistOf("a its Node has no label rack, so it is last, and others are unavailable or first: rack=r1 (b)"))
 		Expect(reasons(pool, node("a", "")+"spec: {unschedulable: true}\n", node("b", "rack: r1, "))).To(ContainElement(
 			"b it is in the failure domain rack=r1, and others are unavailable or first: no label rack (a)"))

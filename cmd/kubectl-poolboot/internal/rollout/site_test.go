@@ -86,7 +86,7 @@ func newHost(name, runs, told string, status metav1.ConditionStatus, reason, mes
 	record.RevokeToken(config)
 	config.Status.NodeRef.UID = "uid-" + name
 	config.Status.HostRef = bootstrapv1.HostReference{Namespace: "edge", Name: "bmh-" + name, UID: "1"}
-	config.Status.Configuration.Name = runs
+	config.Status.Boot.ServedConfiguration.Name = runs
 	config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = told, revisions[told]
 	setUpdated(config, status, reason, message)
 	return config
@@ -106,8 +106,8 @@ func nodeOf(config *bootstrapv1.PoolbootConfig) *corev1.Node {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(config.Status.NodeRef.UID), CreationTimestamp: metav1.NewTime(time.Unix(int64(name[len(name)-1]), 0)),
 		Labels: map[string]string{"node-role.kubernetes.io/infra": ""}, Annotations: map[string]string{
-			agentv1.BegunAnnotation: config.Status.Update.DesiredRevision, agentv1.DesiredAnnotation: config.Status.Update.DesiredRevision, agentv1.CurrentAnnotation: revisions[config.Status.Configuration.Name],
-			agentv1.TargetAnnotation: config.Status.Update.DesiredRevision, agentv1.StateAnnotation: state, agentv1.AgentAnnotation: "v1",
+			agentv1.BegunAnnotation: config.Status.Update.DesiredRevision, agentv1.DesiredAnnotation: config.Status.Update.DesiredRevision, agentv1.CurrentAnnotation: revisions[config.Status.Boot.ServedConfiguration.Name],
+			agentv1.TargetAnnotation: config.Status.Update.DesiredRevision, agentv1.StateAnnotation: state, agentv1.AgentAnnotation: "v1", agentv1.ReportVersionAnnotation: "1",
 		}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return node
@@ -131,7 +131,8 @@ func failed(name, config string) *bootstrapv1.PoolbootConfig {
 }
 
 func paused(p *poolv1.MachineConfigPool) {
-	p.Spec.Paused, p.Spec.PausedConfiguration.Name = ptr.To(true), newConfig
+	p.Spec.Paused = ptr.To(true)
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, newConfig)
 }
 
 // words returns the words of each line.

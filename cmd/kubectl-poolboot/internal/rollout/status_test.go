@@ -79,7 +79,7 @@ var _ = Describe("status", func() {
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.TokenRevokedTime = ptr.To(metav1.NowMicro()) }) // no line
 		s.change(ctx, "b", func(c *bootstrapv1.PoolbootConfig) {
 			setUpdated(c, metav1.ConditionTrue, "Done", "it runs it")
-			c.Status.Configuration.Name = newConfig
+			c.Status.Boot.ServedConfiguration.Name = newConfig
 		})
 		var r clitest.Result
 		Eventually(ended).Should(Receive(&r))
@@ -124,7 +124,7 @@ var _ = Describe("status", func() {
 		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { setUpdated(c, metav1.ConditionTrue, "Done", "still") })
 		Consistently(ended, "200ms").ShouldNot(Receive())
 		rendered("rendered-infra-2")
-		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Configuration.Name = "rendered-infra-2" })
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedConfiguration.Name = "rendered-infra-2" })
 		var r clitest.Result
 		Eventually(ended).Should(Receive(&r))
 		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-2\n"))

@@ -33,13 +33,13 @@ func TestValidate(t *testing.T) {
 		text string
 		want []string // in any order; empty if it is valid
 	}{
-		"a valid pool, with a status that would not be stored": {text: "metadata: {name: a}\nspec: {clusterName: c, poolRole: infra}\nstatus: {machineCount: x}\n"},
+		"a valid pool, with a status that would not be stored": {text: "metadata: {name: a}\nspec: {clusterName: c, poolRole: infra}\nstatus: {hostCount: x}\n"},
 		"metadata":            {"metadata: {name: a_b, labels: {a: b c}}\nspec: {clusterName: c, poolRole: infra}\n", []string{"metadata.name: Invalid value", "metadata.labels: Invalid value"}},
 		"a missing field":     {"metadata: {name: a}\nspec: {clusterName: c}\n", []string{"spec.poolRole: Required value"}},
-		"an unknown value":    {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, nodeTaints: [{key: a, effect: Never}]}\n", []string{`spec.nodeTaints[0].effect: Unsupported value: "Never"`}},
-		"duplicates in a map": {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, nodeTaints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}]}\n", []string{"spec.nodeTaints[1]: Duplicate value"}},
-		"rules": {"metadata: {name: a}\nspec: {clusterName: c, poolRole: master, maxUnavailable: 0, disruptionPolicy: {files: [{path: /a/, actions: [{type: None}, {type: Reboot}]}]}}\n",
-			[]string{"spec.poolRole: Invalid value: \"master\": control plane machines", "spec.maxUnavailable: Invalid value: 0", "spec.disruptionPolicy.files[0].path: Invalid value", "spec.disruptionPolicy.files[0].actions: Invalid value"}},
+		"an unknown value":    {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, node: {taints: [{key: a, effect: Never}]}}\n", []string{`spec.node.taints[0].effect: Unsupported value: "Never"`}},
+		"duplicates in a map": {"metadata: {name: a}\nspec: {clusterName: c, poolRole: infra, node: {taints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}]}}\n", []string{"spec.node.taints[1]: Duplicate value"}},
+		"rules": {"metadata: {name: a}\nspec: {clusterName: c, poolRole: master, maxUnavailable: 0, updates: {disruptionPolicy: {files: [{path: /a/, actions: [{type: None}, {type: Reboot}]}]}}}\n",
+			[]string{"spec.poolRole: Invalid value: \"master\": control plane machines", "spec.maxUnavailable: Invalid value: 0", "spec.updates.disruptionPolicy.files[0].path: Invalid value", "spec.updates.disruptionPolicy.files[0].actions: Invalid value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, got := NewWithT(t), validate(t, head+test.text)

@@ -1,0 +1,135 @@
+package v1alpha1
+
+import "cmp"
+
+// UpdateSettings is when and how the running hosts of a pool change to another configuration.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="(has(self.minReadySeconds) ? self.minReadySeconds : 10) < (has(self.readyDeadlineSeconds) ? self.readyDeadlineSeconds : 1200)",message="it must be longer than minReadySeconds: set a later deadline, or fewer minReadySeconds",fieldPath=".readyDeadlineSeconds"
+type UpdateSettings struct {
+	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or
+	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
+	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
+	// its own policies for the same path or unit, or for SSH keys, replace them. Defaults, which a policy for the same
+	// path replaces, are: None for SSH keys, password hashes, /var/lib/kubelet/config.json and /etc/containerd/certs.d;
+	// Restart kubelet.service for spec.kubelet.configuration, spec.kubelet.autoSizingReserved,
+	// /etc/kubernetes/credential-providers, and the unit itself; Reload crio.service for /etc/containers/policy.json,
+	// /etc/containers/registries.d and /etc/crio/policies, and after a Drain for /etc/containers/registries.conf and
+	// /etc/containers/registries.conf.d.
+	// kubectl poolboot plan and diff show what a change needs.
+	// +optional
+	DisruptionPolicy DisruptionPolicy `json:"disruptionPolicy,omitempty,omitzero"`
+
+	// failureDomainLabel is the key of a Node label, such as example.com/rack. Only hosts with the same value are
+	// updated at a time. Others follow when these are complete, and none of them is unavailable for another reason.
+	// Hosts without the label are last. If it is not set, the values of topology.kubernetes.io/zone only order the
+	// hosts.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="it must be a label key, such as example.com/rack"
+	FailureDomainLabel string `json:"failureDomainLabel,omitempty"`
+
+	// maintenanceWindow is when hosts can begin updates. A host that has begun one completes it. New hosts boot at any
+	// time. If it is not set, hosts begin updates at any time.
+	// +optional
+	MaintenanceWindow MaintenanceWindow `json:"maintenanceWindow,omitempty,omitzero"`
+
+	// gates are conditions of objects in the workload cluster, for example that storage is healthy. They are read
+	// before each time that hosts begin updates, and all must be true. A host that has begun an update completes it,
+	// and new hosts boot at any time. The condition UpdateGatesOpen of the pool names the first gate that is closed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Gates []UpdateGate `json:"gates,omitempty"`
+
+	// minReadySeconds is the time for which the Node of an updated host must be Ready before its update is complete.
+	// Defaults to 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
+
+	// readyDeadlineSeconds is the time within which an update must be complete after the host was changed, with its
+	// reboot. After it, the host returns to its previous configuration by itself. It must be longer than
+	// minReadySeconds. Defaults to 1200.
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=14400
+	ReadyDeadlineSeconds int32 `json:"readyDeadlineSeconds,omitempty"`
+
+	// drainTimeoutSeconds is how long the drain of a Node for an update can take. After it, drainTimeoutPolicy applies.
+	// The drain of a Machine that is deleted has another time, spec.deletion.nodeDrainTimeoutSeconds of the Machine.
+	// Defaults to 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	DrainTimeoutSeconds int32 `json:"drainTimeoutSeconds,omitempty"`
+
+	// drainTimeoutPolicy is what happens when a Node is not drained for an update within drainTimeoutSeconds: Wait
+	// reports the Pods that remain and continues to wait, Force updates the host with these Pods on
+	// it. Defaults to Wait.
+	// +optional
+	DrainTimeoutPolicy DrainTimeoutPolicy `json:"drainTimeoutPolicy,omitempty"`
+
+	// driftPolicy is what a host does when it differs from its configuration: Report reports the paths that differ,
+	// Repair also corrects them. Defaults to Report.
+	// +optional
+	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
+}
+
+// DrainTimeoutPolicy is what happens when a Node is not drained in time.
+//
+// +kubebuilder:validation:Enum=Wait;Force
+type DrainTimeoutPolicy string
+
+const (
+	// DrainTimeoutWait reports the Pods that remain and continues to wait.
+	DrainTimeoutWait DrainTimeoutPolicy = "Wait"
+	// DrainTimeoutForce updates the host with the Pods that remain on it.
+	DrainTimeoutForce DrainTimeoutPolicy = "Force"
+)
+
+// DriftPolicy is what a host does when it differs from its configuration.
+//
+// +kubebuilder:validation:Enum=Report;Repair
+type DriftPolicy string
+
+const (
+	// DriftReport reports the paths that differ.
+	DriftReport DriftPolicy = "Report"
+	// DriftRepair also corrects them.
+	DriftRepair DriftPolicy = "Repair"
+)
+
+// Defaults of the times in a pool's spec. The CRDs have no defaults: an object is stored as it was written.
+const (
+	DefaultMinReadySeconds      = 10
+	DefaultReadyDeadlineSeconds = 1200
+	DefaultDrainTimeoutSeconds  = 600
+)
+
+// MinReady returns the seconds for which the Node of an updated host must be Ready.
+func (s *UpdateSettings) MinReady() int32 {
+	if s.MinReadySeconds == nil {
+		return DefaultMinReadySeconds
+	}
+	return *s.MinReadySeconds
+}
+
+// ReadyDeadline returns the seconds within which an update must be complete.
+func (s *UpdateSettings) ReadyDeadline() int32 {
+	return cmp.Or(s.ReadyDeadlineSeconds, DefaultReadyDeadlineSeconds)
+}
+
+// DrainTimeout returns the seconds after which drainTimeoutPolicy applies to a drain.
+func (s *UpdateSettings) DrainTimeout() int32 {
+	return cmp.Or(s.DrainTimeoutSeconds, DefaultDrainTimeoutSeconds)
+}
+
+// RepairsDrift reports whether hosts correct differences from their configuration.
+func (s *UpdateSettings) RepairsDrift() bool { return s.DriftPolicy == DriftRepair }
+
+// ForcesDrain reports whether hosts are updated although their Nodes are not drained in time.
+func (s *UpdateSettings) ForcesDrain() bool { return s.DrainTimeoutPolicy == DrainTimeoutForce }

@@ -1,0 +1,139 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+)
+
+// Input is everything that an assignment depends on.
+type Input struct {
+	// Config is the PoolbootConfig of the host. Its join, extraConfig and annotations count.
+	Config *bootstrapv1.PoolbootConfig
+
+	// Pool is the pool that the host is in, and Pools are all pools of its cluster.
+	Pool  *poolv1.MachineConfigPool
+	Pools []poolv1.MachineConfigPool
+
+	// Rendered is the rendered config that the host should run, from RenderedOf.
+	Rendered assignment.Rendered
+
+	// Registration is what the host's Node is registered with, in that pool.
+	Registration registration.Registration
+
+	// Cluster is the cluster that the host joined.
+	Cluster Cluster
+
+	// Offer is the agent that the config server offers.
+	Offer Offer
+}
+
+// Offer is the agent that the config server offers to hosts.
+type Offer struct {
+	// Agent is its version. Its hashes are never empty.
+	Agent assignment.Agent
+	// ServerURL is the external URL of the config server.
+	ServerURL string
+	// ServerCA is the PEM bundle that verifies the certificate of the config server. If it is empty, the host's does.
+	ServerCA []byte
+}
+
+// RenderedOf returns the reference to a rendered config, with the hash of the bytes that the config server serves.
+func RenderedOf(rendered *poolv1.MachineConfig) (assignment.Rendered, error) {
+	served, err := pool.Served(rendered.Name, rendered.Spec)
+	if err != nil {
+		return assignment.Rendered{}, err
+	}
+	return assignment.Rendered{Name: rendered.Name, SHA512: pool.ServedHash(served)}, nil
+}
+
+// Assignment returns what the host should run. The error is a *join.ExtraConfigError if the extraConfig cannot be used.
+func Assignment(in Input) (assignment.Assignment, error) {
+	worker, err := pool.OfRole(in.Pools, poolv1.RoleWorker)
+	if _, isMissing := errors.AsType[*pool.NotFoundError](err); err != nil && !isMissing {
+		return assignment.Assignment{}, err
+	}
+	agent, err := in.Offer.agentOf(in.Config, "")
+	if err != nil {
+		return assignment.Assignment{}, err
+	}
+	part, err := in.machine(agent).Lasting()
+	if err != nil {
+		return assignment.Assignment{}, err
+	}
+	machine, err := ignition.Marshal(part)
+	if err != nil {
+		return assignment.Assignment{}, err
+	}
+	offered := in.Offer.Agent
+	return assignment.Assignment{
+		Node:                 in.Registration.Name,
+		Config:               in.Rendered,
+		Machine:              machine,
+		Policy:               policyOf(in.Pool, worker),
+		MinReadySeconds:      in.Pool.Spec.Updates.MinReady(),
+		ReadyDeadlineSeconds: in.Pool.Spec.Updates.ReadyDeadline(),
+		RepairsDrift:         in.Pool.Spec.Updates.RepairsDrift(),
+		Force:                in.Config.Annotations[bootstrapv1.ForceUpdateAnnotation],
+		Agent:                &offered,
+	}, nil
+}
+
+// Document returns the document of an assignment. Errors name the PoolbootConfig.
+func Document(in Input) ([]byte, error) {
+	a, err := Assignment(in)
+	if err != nil {
+		return nil, err
+	}
+	document, err := assignment.Encode(a)
+	if err != nil {
+		return nil, fmt.Errorf("PoolbootConfig %s: %w", klog.KObj(in.Config), err)
+	}
+	return document, nil
+}
+
+// MachineOf returns what the overlay of the host's first boot is built from. architecture is that of the host, as Go
+// names it. The host gets no agent if none is offered for its architecture.
+func MachineOf(in Input, architecture string) (Machine, error) {
+	hash := in.Offer.Agent.SHA512[architecture]
+	if hash == "" {
+		return in.machine(nil), nil
+	}
+	agent, err := in.Offer.agentOf(in.Config, hash)
+	if err != nil {
+		return Machine{}, err
+	}
+	return in.machine(agent), nil
+}
+
+func (in Input) machine(agent *Agent) Machine {
+	return Machine{Config: in.Config, Registration: in.Registration, Cluster: in.Cluster, Agent: agent}
+}
+
+// errNoPointer means that a host has no URL at the config server yet.
+var errNoPointer = errors.New("the annotation " + bootstrapv1.PointerIDAnnotation + " is missing: it is set with the data Secret")
+
+// agentOf returns the agent of a host. hash is that of the program that the host installs at its first boot. Without a
+// hash, it has no program.
+func (o Offer) agentOf(config *bootstrapv1.PoolbootConfig, hash string) (agent *Agent, err error) {
+	agent = &Agent{Settings: assignment.Settings{
+		Server: o.ServerURL, CA: string(o.ServerCA),
+		Namespace: config.Namespace, Name: config.Name, PointerID: config.Annotations[bootstrapv1.PointerIDAnnotation],
+	}}
+	if agent.Settings.PointerID == "" {
+		return nil, fmt.Errorf("PoolbootConfig %s: %w", klog.KObj(config), errNoPointer)
+	}
+	if hash != "" {
+		agent.Program.SHA512 = hash
+		agent.Program.URL, err = assignment.AgentURL(o.ServerURL, hash)
+	}
+	return agent, err
+}

@@ -1,0 +1,132 @@
+package rollout
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+)
+
+// Report is what the agent of a host claims with the annotations of its Node.
+type Report struct {
+	// NotUnderstood is why the report is not understood and what to do, or "". It has only Version then.
+	NotUnderstood string
+	// Version is the version of the agent, or "" if the host runs none.
+	Version string
+	// Current is the revision that the host has. Target is the revision that State and Reason are about. Both are "" if
+	// the agent has not reported them.
+	Current, Target string
+	State           agentv1.State
+	// Effect is what the agent says that the update to Target does to the host, or "" if it does not say it.
+	Effect update.Effect
+	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
+	Reason, Drift string
+	// FailingUnits are the units that the host needs and that do not do their work.
+	FailingUnits []FailingUnit
+}
+
+// revisionPattern matches a revision.
+var revisionPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// IsRevision reports whether a text has the form of a revision.
+func IsRevision(text string) bool { return revisionPattern.MatchString(text) }
+
+// MaxVersion is the maximum size of the version of an agent in bytes.
+const MaxVersion = 64
+
+// ReportOf reads a report. It ignores what is malformed, and all but the version of the agent if it does not know the
+// version of the report.
+func ReportOf(node *corev1.Node) Report {
+	if node == nil {
+		return Report{}
+	}
+	revision := func(key string) string {
+		if value := node.Annotations[key]; IsRevision(value) {
+			return value
+		}
+		return ""
+	}
+	version := Clean(node.Annotations[agentv1.AgentAnnotation], MaxVersion)
+	if why := whyNotUnderstood(node); why != "" {
+		return Report{Version: version, NotUnderstood: why}
+	}
+	r := Report{
+		Version: version,
+		Current: revision(agentv1.CurrentAnnotation),
+		Target:  revision(agentv1.TargetAnnotation),
+		State:   agentv1.State(node.Annotations[agentv1.StateAnnotation]),
+		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
+		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
+
+		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
+	}
+	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
+	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {
+		r.Effect = update.Effect(effect)
+	}
+	return r
+}
+
+// whyNotUnderstood returns why the report of the agent of a Node is not understood, or "".
+func whyNotUnderstood(node *corev1.Node) string {
+	value, has := node.Annotations[agentv1.ReportVersionAnnotation]
+	version, err := strconv.Atoi(value)
+	isReport := func(key string) bool { return metav1.HasAnnotation(node.ObjectMeta, key) }
+	switch {
+	case has && err == nil && version == agentv1.ReportVersion, !slices.ContainsFunc(agentv1.Reports, isReport):
+		return ""
+	case has && err == nil && version > agentv1.ReportVersion:
+		return fmt.Sprintf("its agent reports in version %d, and version %d is the latest that is understood: update Poolboot's manager and kubectl poolboot "+
+			"before the agents", version, agentv1.ReportVersion)
+	case has:
+		return fmt.Sprintf("its annotation %s is %q, which no agent of this version writes: restart poolboot-agent.service on the host, or install the host again",
+			agentv1.ReportVersionAnnotation, Clean(value, MaxVersion))
+	}
+	return fmt.Sprintf("its agent reports without the annotation %s: restart poolboot-agent.service on the host, or install the host again", agentv1.ReportVersionAnnotation)
+}
+
+// effects are the effects of updates that an agent carries out.
+var effects = []update.Effect{update.EffectNone, update.EffectReload, update.EffectRestart, update.EffectReboot}
+
+// IsDone reports whether the host has a revision. A host that differs from it because of a change by hand has it too.
+func (r Report) IsDone(revision string) bool {
+	return revision != "" && r.Current == revision && r.Target == revision && (r.State == agentv1.Done || r.State == agentv1.Degraded)
+}
+
+// Progress returns how far the host is with a revision that it was told to have.
+func (r Report) Progress(revision string) Progress {
+	switch {
+	case revision == "" || r.IsDone(revision):
+		return Done
+	case r.Target != revision, r.Current == revision: // with the second, the host works on what it has already
+		return Unknown
+	}
+	switch r.State {
+	case agentv1.Degraded, agentv1.Unreconcilable:
+		return Failed
+	case agentv1.Draining, agentv1.Applying, agentv1.Rebooting, agentv1.Verifying:
+		return InUpdate
+	}
+	return Unknown
+}
+
+// Clean returns text from a host or a workload cluster for messages: valid UTF-8 with at most size bytes, in one line
+// and without control characters.
+func Clean(text string, size int) string {
+	if len(text) > 2*size { // bounds the work
+		text = text[:2*size]
+	}
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r)
+	}), " ")
+	return excerpt.Of(text, size)
+}

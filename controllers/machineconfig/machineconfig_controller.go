@@ -1,0 +1,91 @@
+// Package machineconfig reports in the condition Ready of a MachineConfig whether pools can render it, by the
+// validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can be
+// invalid.
+package machineconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
+)
+
+// maxMessage is the maximum size of the message of the condition in bytes.
+const maxMessage = 4096
+
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs/status,verbs=patch
+
+// Reconciler reconciles MachineConfigs, except rendered configs: these are valid by construction.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that MachineConfigs must have; empty
+	// means all.
+	WatchFilterValue string
+}
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil {
+		return errors.New("machineconfig controller: Client must be set")
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("machineconfig").
+		For(&poolv1.MachineConfig{}, builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}),
+			predicate.NewPredicateFuncs(func(config client.Object) bool { return !isRendered(config) }))).
+		WithOptions(options).
+		Complete(r)
+}
+
+// isRendered reports whether a MachineConfig is a rendered config.
+func isRendered(config client.Object) bool {
+	return strings.HasPrefix(config.GetName(), poolv1.RenderedNamePrefix)
+}
+
+// Reconcile validates one MachineConfig and writes its status if that changes.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	config := &poolv1.MachineConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !config.DeletionTimestamp.IsZero() || isRendered(config) || (r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue)) {
+		return ctrl.Result{}, nil
+	}
+	before := config.DeepCopy()
+	config.Status.ObservedGeneration = config.Generation
+	meta.SetStatusCondition(&config.Status.Conditions, ready(config))
+	if equality.Semantic.DeepEqual(before.Status, config.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, config, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("status of MachineConfig %s: %w", request, err))
+	}
+	return ctrl.Result{}, nil
+}
+
+// ready returns the condition Ready of a MachineConfig.
+func ready(config *poolv1.MachineConfig) metav1.Condition {
+	c := metav1.Condition{Type: poolv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: poolv1.MachineConfigValidReason,
+		Message: "pools can render it", ObservedGeneration: config.Generation}
+	if _, errs := validation.MachineConfig(config); len(errs) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, poolv1.MachineConfigInvalidReason
+		c.Message = excerpt.Of("pools that select it cannot be rendered: "+errs.ToAggregate().Error(), maxMessage)
+	}
+	return c
+}

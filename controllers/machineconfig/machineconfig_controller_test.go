@@ -1,0 +1,112 @@
+package machineconfig
+
+import (
+	"context"
+	"errors"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+)
+
+const (
+	valid   = `{"ignition":{"version":"3.5.0"}}`
+	invalid = `{"ignition":{"version":"9.0.0"}}`
+)
+
+var _ = Describe("The status of a MachineConfig", func() {
+	var (
+		config *poolv1.MachineConfig
+		writes int
+		failed error
+		r      *Reconciler
+	)
+	BeforeEach(func() {
+		config = &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "50-a", Generation: 1}}
+		config.Spec.Config = &runtime.RawExtension{Raw: []byte(valid)}
+		writes, failed = 0, nil
+		r = &Reconciler{}
+	})
+	start := func() {
+		r.Client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(controllertest.Scheme()).WithObjects(config).WithStatusSubresource(config).Build(),
+			interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				writes++
+				if failed != nil {
+					return failed
+				}
+				return c.SubResource(sub).Patch(ctx, o, patch, options...)
+			}})
+	}
+	reconcile := func(ctx context.Context) error {
+		_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)})
+		return err
+	}
+	status := func(ctx context.Context) poolv1.MachineConfigStatus {
+		GinkgoHelper()
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(r.Client.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		return config.Status
+	}
+	change := func(ctx context.Context, raw string) {
+		GinkgoHelper()
+		config.Spec.Config.Raw = []byte(raw)
+		config.Generation++
+		Expect(r.Client.Update(ctx, config)).To(Succeed())
+	}
+	haveReady := func(value metav1.ConditionStatus, reason, words string) OmegaMatcher {
+		return And(HaveField("ObservedGeneration", config.Generation), HaveField("Conditions", ConsistOf(And(HaveField("Type", "Ready"), HaveField("Status", value),
+			HaveField("Reason", reason), HaveField("Message", ContainSubstring(words)), HaveField("ObservedGeneration", config.Generation)))))
+	}
+
+	It("is Ready while it is valid, and is written once", func(ctx SpecContext) {
+		start()
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "pools can render it"))
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(writes).To(Equal(1))
+	})
+
+	It("names the field that is wrong until it is corrected, as the webhook does", func(ctx SpecContext) {
+		config.Spec.Config.Raw = []byte(invalid)
+		start()
+		Expect(status(ctx)).To(haveReady(metav1.ConditionFalse, poolv1.MachineConfigInvalidReason, "spec.config.ignition.version"))
+		change(ctx, valid)
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, ""))
+		Expect(writes).To(Equal(2))
+	})
+
+	It("observes a change that makes no other difference", func(ctx SpecContext) {
+		start()
+		status(ctx)
+		change(ctx, `{"ignition":{"version":"3.4.0"}}`)
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, ""))
+	})
+
+	DescribeTable("is not written", func(ctx SpecContext, prepare func()) {
+		prepare()
+		start()
+		Expect(reconcile(ctx)).To(Succeed())
+		Expect(writes).To(BeZero())
+	},
+		Entry("for a rendered config, which is valid by construction", func() { config.Name = "rendered-worker-0" }),
+		Entry("for one that another manager observes", func() { r.WatchFilterValue = "other" }),
+		Entry("for one that is being deleted", func() {
+			config.Finalizers, config.DeletionTimestamp = []string{"example.com/a"}, &metav1.Time{Time: metav1.Now().Time}
+		}),
+	)
+
+	It("is written again after an error", func(ctx SpecContext) {
+		start()
+		failed = errors.New("refused")
+		Expect(reconcile(ctx)).To(MatchError(ContainSubstring("status of MachineConfig edge/50-a: refused")))
+		failed = nil
+		Expect(status(ctx)).To(haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, ""))
+	})
+})
