@@ -70,7 +70,6 @@ type BootSpec struct {
 	// node is what the Node is registered with, in addition to the labels of the Machine and of the pool, and the
 	// taints of the pool. A different value of a label for the same key there is an error.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
 
 	// extraConfig is merged over the pool's configuration, for this PoolbootConfig only. In a template it applies to

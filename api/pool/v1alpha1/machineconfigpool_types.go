@@ -69,7 +69,6 @@ type MachineConfigPoolSpec struct {
 	// that lack them: a taint that a user changed is kept, and a taint that a user removed is not added again. Its
 	// label rules apply to the hosts of this pool only: other pools do not inherit those of the worker pool.
 	// +optional
-	// +kubebuilder:validation:MinProperties=1
 	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
 
 	// kubelet is how the kubelets of the pool's machines run.
