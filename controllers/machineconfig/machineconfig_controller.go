@@ -6,10 +6,8 @@ package machineconfig
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -22,6 +20,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
 // maxMessage is the maximum size of the message of the condition in bytes.
@@ -70,11 +69,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	before := config.DeepCopy()
 	config.Status.ObservedGeneration = config.Generation
 	meta.SetStatusCondition(&config.Status.Conditions, ready(config))
-	if equality.Semantic.DeepEqual(before.Status, config.Status) {
-		return ctrl.Result{}, nil
-	}
-	if err := r.Client.Status().Patch(ctx, config, client.MergeFrom(before)); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("status of MachineConfig %s: %w", request, err))
+	if err := status.MachineConfig.Patch(ctx, r.Client, before, config); err != nil {
+		return status.RetryConflict(ctx, ctrl.Result{}, client.IgnoreNotFound(err))
 	}
 	return ctrl.Result{}, nil
 }

@@ -46,7 +46,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		w.settle(ctx)
 		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "chronyd.service failed")
 		w.changeNode(ctx, 1, func(node *corev1.Node) { // its agent is gone, or root on the host removes them all the time
-			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation, agentv1.StateAnnotation, agentv1.AgentAnnotation, agentv1.ReportVersionAnnotation} {
+			for _, key := range append([]string{agentv1.DesiredAnnotation, agentv1.ReportVersionAnnotation}, agentv1.Reports...) {
 				delete(node.Annotations, key)
 			}
 		})

@@ -23,6 +23,7 @@ const (
 	Node              Owner = "node"
 	Token             Owner = "token"
 	BareMetalHost     Owner = "baremetalhost"
+	MachineConfig     Owner = "machineconfig"
 	MachineConfigPool Owner = "machineconfigpool"
 	Enrollment        Owner = "enrollment"
 	Update            Owner = "update"
@@ -232,6 +233,8 @@ func (o Owner) checkOwnership(before, after client.Object, changed []string) err
 			if path == "conditions["+poolv1.UpdateGatesOpenCondition+"]" {
 				owner = Update
 			}
+		case *poolv1.MachineConfig:
+			owner = MachineConfig
 		case *poolv1.Enrollment:
 			owner = Enrollment
 		}
