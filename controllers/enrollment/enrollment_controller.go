@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -271,7 +272,11 @@ func (r *Reconciler) patch(ctx context.Context, s *scope, written *poolv1.Enroll
 // findObstacle returns why the Enrollment admits no host now, and nil if it admits hosts.
 func (s *scope) findObstacle() *hostpool.Obstacle {
 	spec := s.enrollment.Spec
+	_, isMoved := s.enrollment.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	switch patternErr := access.CheckPattern(spec.NamePattern); {
+	case isMoved: // clusterctl has replaced the admitted names by its annotation
+		return hostpool.NewObstacle(poolv1.EnrollmentMovedReason, "clusterctl has moved this Enrollment to another management cluster, "+
+			"so the names that it has admitted are lost here: delete it, and create it again if it is needed here")
 	case s.tokenProblem != nil:
 		return s.tokenProblem
 	case patternErr != nil:

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -72,6 +73,20 @@ var _ = Describe("An Enrollment", func() {
 		w.edit(ctx, func(e *poolv1.Enrollment) { e.Spec.MaxUses = 3 })
 		Expect(w.settle(ctx).Status.Requests).To(BeEmpty())
 		Expect(w.hosts(ctx)).To(HaveLen(3))
+	})
+
+	It("admits nobody after clusterctl has replaced the admitted names by its annotation", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.settle(ctx)
+		w.ask(ctx, "edge-1")
+		w.settle(ctx)
+		w.edit(ctx, func(e *poolv1.Enrollment) {
+			e.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
+		})
+		w.ask(ctx, "edge-2")
+		e := w.settle(ctx)
+		Expect(e.Status.Conditions).To(ContainElement(HaveField("Reason", poolv1.EnrollmentMovedReason)))
+		Expect(w.hosts(ctx)).To(ConsistOf("edge-1"))
 	})
 
 	It("counts no use for the name of an existing Node, and admits the host once that Node is deleted", func(ctx SpecContext) {

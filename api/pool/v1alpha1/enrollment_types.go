@@ -244,6 +244,7 @@ const (
 	EnrollmentPoolNotFoundReason          = "PoolNotFound"
 	EnrollmentPoolTakesMachinesOnlyReason = "PoolTakesMachinesOnly"
 	EnrollmentTemplateNotUsableReason     = "TemplateNotUsable"
+	EnrollmentMovedReason                 = "Moved"
 )
 
 // Reasons of events about an enrollment: on the pool, on the Enrollment and, if it exists, on the host's

@@ -115,6 +115,17 @@ var _ = Describe("The admitted names of an Enrollment", func() {
 		Expect(owner.Create(ctx, e)).To(Succeed())
 	})
 
+	It("can be lost by clusterctl move, which replaces all annotations by its own, and then the Enrollment stays moved", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		owner := newNamespaceAdmin(ctx, "owner-of-"+namespace, namespace)
+		e := createEnrollment(ctx, owner, namespace)
+		patch := `[{"op":"add","path":"/metadata/annotations","value":{"clusterctl.cluster.x-k8s.io/delete-for-move":""}}]`
+		Expect(owner.Patch(ctx, e, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(Succeed())
+		kept := e.DeepCopy()
+		kept.Annotations = nil
+		Expect(owner.Patch(ctx, kept, client.MergeFrom(e))).To(MatchError(ContainSubstring("clusterctl has moved this Enrollment")))
+	})
+
 	It("can be changed by the manager, which can't change the spec of an Enrollment, or delete it", func(ctx SpecContext) {
 		manager, admin := newClientAs(ctx, rights.Manager, nil), newAdminNamed(rights.Manager)
 		e := createEnrollment(ctx, k8sClient, newNamespace(ctx))
