@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -91,7 +90,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 				r.Told++
 			}
 		}
-		after, err := disruption.Parse(c.Spec)
+		after, err := pool.ParseRendered(c.Spec)
 		if err != nil {
 			return nil, fmt.Errorf("MachineConfig %s/%s: %w", c.Namespace, c.Name, err)
 		}
