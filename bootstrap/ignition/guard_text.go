@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // identityFlagNames are the kubelet's flags that identify its Node.
@@ -87,7 +85,7 @@ func (g *guard) checkKubeletConfig(place, name string, data []byte) {
 	}
 	settings, isObject := document.(map[string]any)
 	if document != nil && !isObject {
-		g.refuse(place, "%s: the file %s, or the kubelet would not start", name, jsontype.Describe(reflect.TypeFor[map[string]any](), document))
+		g.refuse(place, "%s: the file %s, or the kubelet would not start", name, DescribeType(reflect.TypeFor[map[string]any](), document))
 		return
 	}
 	for setting := range settings {

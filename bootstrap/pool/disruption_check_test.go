@@ -1,25 +1,25 @@
-package disruption_test
+package pool_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 var _ = Describe("A disruption policy", func() {
 	It("is valid with every action, unit and path", func() {
-		Expect(disruption.Check(policy(`{files: [{path: /, actions: [{type: Drain}, {type: DaemonReload}, {type: Reload, unit: crio.service}]}, {path: /etc/.a/..b, actions: [{type: None}]}],
+		Expect(pool.CheckDisruption(policy(`{files: [{path: /, actions: [{type: Drain}, {type: DaemonReload}, {type: Reload, unit: crio.service}]}, {path: /etc/.a/..b, actions: [{type: None}]}],
 			units: [{name: getty@tty1.service, actions: [{type: Reboot}]}, {name: dev-disk-by\x2duuid.mount, actions: [{type: Restart, unit: a.timer}]}],
 			sshKeys: {actions: [{type: Restart, unit: sshd.service}]}}`), field.NewPath("spec", "updates", "disruptionPolicy"))).To(BeEmpty())
-		Expect(disruption.Check(policy("{}"), nil)).To(BeEmpty())
+		Expect(pool.CheckDisruption(policy("{}"), nil)).To(BeEmpty())
 	})
 
 	none := "actions: [{type: None}]"
 	DescribeTable("is refused, and the error names the field and the remedy, with",
 		func(text, at, remedy string) {
-			errs := disruption.Check(policy(text), field.NewPath("spec", "updates", "disruptionPolicy"))
+			errs := pool.CheckDisruption(policy(text), field.NewPath("spec", "updates", "disruptionPolicy"))
 			Expect(errs).To(HaveLen(1))
 			Expect(errs[0].Error()).To(And(HavePrefix("spec.updates.disruptionPolicy."+at+":"), ContainSubstring(remedy)))
 		},

@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool/kubelet"
 )
 
 var at = field.NewPath("spec", "kubelet", "configuration")

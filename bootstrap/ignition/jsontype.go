@@ -1,6 +1,4 @@
-// Package jsontype finds the values of a JSON document that a Go type cannot hold, and describes them without the names
-// of Go: encoding/json stops at the first one, and does not tell in which item of a list it is. The package is pure.
-package jsontype
+package ignition
 
 import (
 	"encoding/json"
@@ -27,9 +25,9 @@ type Mistake struct {
 	Nearest string
 }
 
-// Find returns the mistakes in a decoded document, in the order of the keys. Integers must be decoded as json.Number or
+// FindMistakes returns the mistakes in a decoded document, in the order of the keys. Integers must be decoded as json.Number or
 // as int64: a float64 is no whole number. Like encoding/json, it ignores the case of keys if anyCase is set.
-func Find(document any, of reflect.Type, anyCase bool) []Mistake {
+func FindMistakes(document any, of reflect.Type, anyCase bool) []Mistake {
 	f := finder{anyCase: anyCase}
 	f.check(document, of, "")
 	return f.found
@@ -64,7 +62,7 @@ func (f *finder) check(value any, of reflect.Type, at string) {
 			f.refuse(value, of, at)
 		}
 		for _, key := range slices.Sorted(maps.Keys(object)) {
-			f.check(object[key], of.Elem(), Join(at, key))
+			f.check(object[key], of.Elem(), JoinPath(at, key))
 		}
 	case of.Kind() == reflect.Slice && of.Elem().Kind() != reflect.Uint8:
 		list, ok := value.([]any)
@@ -95,10 +93,10 @@ func (f *finder) checkStruct(value any, of reflect.Type, at string) {
 			}
 		}
 		if !ok {
-			f.found = append(f.found, Mistake{Path: Join(at, key), Value: object[key], Unknown: true, Nearest: nearest(key, slices.Sorted(maps.Keys(fields)))})
+			f.found = append(f.found, Mistake{Path: JoinPath(at, key), Value: object[key], Unknown: true, Nearest: nearest(key, slices.Sorted(maps.Keys(fields)))})
 			continue
 		}
-		f.check(object[key], known, Join(at, key))
+		f.check(object[key], known, JoinPath(at, key))
 	}
 }
 
@@ -121,11 +119,11 @@ func addFields(to map[string]reflect.Type, of reflect.Type) {
 }
 
 func (f *finder) refuse(value any, of reflect.Type, at string) {
-	f.found = append(f.found, Mistake{Path: at, Message: Describe(of, value), Value: value})
+	f.found = append(f.found, Mistake{Path: at, Message: DescribeType(of, value), Value: value})
 }
 
-// Join appends a key to a path. A key with dots is in brackets.
-func Join(path, key string) string {
+// JoinPath appends a key to a path. A key with dots is in brackets.
+func JoinPath(path, key string) string {
 	switch {
 	case strings.ContainsAny(key, ".[]/"):
 		return path + "[" + key + "]"
@@ -178,8 +176,8 @@ func isNumber(value any) bool {
 	return false
 }
 
-// Describe returns what a value of a type must be, and what it is.
-func Describe(of reflect.Type, value any) string {
+// DescribeType returns what a value of a type must be, and what it is.
+func DescribeType(of reflect.Type, value any) string {
 	want := describe(of)
 	if zero := reflect.New(of).Elem(); zero.CanInt() {
 		if _, isWhole := wholeNumber(value); isWhole {

@@ -1,4 +1,4 @@
-package labels
+package explain
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
@@ -20,32 +19,32 @@ var _ = Describe("kubectl poolboot labels", func() {
 
 	It("prints the labels and taints that every Node of the pool is registered with", func() {
 		path := clitest.WriteFile("pools.yaml", clitest.Pool("edge", "worker"), infra)
-		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`label example.com/rack=r1
-label kubernetes.io/os=linux
-label node-role.kubernetes.io/infra=
-label poolboot.io/pool=infra
-taint example.com/infra=only:NoExecute
-taint node.cluster.x-k8s.io/uninitialized:NoSchedule
-taint poolboot.io/unassigned:NoSchedule
+		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", path, "--pool", "infra"))).To(Equal(`LABEL                            FROM
+example.com/rack=r1              MachineConfigPool infra spec.node.labels
+kubernetes.io/os=linux           Poolboot
+node-role.kubernetes.io/infra=   MachineConfigPool infra spec.nodeSelector
+poolboot.io/pool=infra           MachineConfigPool infra spec.poolRole
+
+TAINT                                            FROM
+example.com/infra=only:NoExecute                 MachineConfigPool infra spec.node.taints
+node.cluster.x-k8s.io/uninitialized:NoSchedule   Poolboot
+poolboot.io/unassigned:NoSchedule                Poolboot
 `))
 	})
 
 	It("prints the same as JSON", func() {
 		out := clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", infra), "--pool", "infra", "-o", "json"))
-		Expect(strings.Count(out, "\n")).To(Equal(1))
-		var a answer
+		var a nodeProperties
 		Expect(json.Unmarshal([]byte(out), &a)).To(Succeed())
-		Expect(a.Labels).To(Equal(map[string]string{
-			"example.com/rack": "r1", "kubernetes.io/os": "linux", "node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra"}))
-		Expect(a.Taints).To(ConsistOf(
-			corev1.Taint{Key: "example.com/infra", Value: "only", Effect: corev1.TaintEffectNoExecute},
-			corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
-			corev1.Taint{Key: "poolboot.io/unassigned", Effect: corev1.TaintEffectNoSchedule}))
+		Expect(a.Labels).To(HaveLen(4))
+		Expect(a.Labels[0]).To(Equal(nodeProperty{Text: "example.com/rack=r1", From: []string{"MachineConfigPool infra spec.node.labels"}}))
+		Expect(a.Taints).To(HaveLen(3))
+		Expect(a.Taints[0]).To(Equal(nodeProperty{Text: "example.com/infra=only:NoExecute", From: []string{"MachineConfigPool infra spec.node.taints"}}))
 	})
 
 	It("accepts OpenShift's pools", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
-			HavePrefix("label kubernetes.io/os=linux\nlabel node-role.kubernetes.io/infra=\nlabel poolboot.io/pool=infra\n"))
+			And(ContainSubstring("\nkubernetes.io/os=linux "), ContainSubstring("\nnode-role.kubernetes.io/infra= "), ContainSubstring("\npoolboot.io/pool=infra ")))
 
 		By("naming the selector that one without must have")
 		clitest.ExpectError(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", strings.Split(clitest.OpenShiftInfra, "spec:")[0]), "--pool", "infra"), 2,

@@ -1,4 +1,4 @@
-package disruption
+package pool
 
 import (
 	"path"
@@ -16,8 +16,8 @@ var unitPattern = regexp.MustCompile(`^[a-zA-Z0-9:._@\\-]+\.(service|socket|devi
 // actionTypes are the valid types of actions.
 var actionTypes = []poolv1.ActionType{poolv1.ActionNone, poolv1.ActionDaemonReload, poolv1.ActionReload, poolv1.ActionRestart, poolv1.ActionDrain, poolv1.ActionReboot}
 
-// Check validates a policy as the CRD does, for policies that no API server validated.
-func Check(policy poolv1.DisruptionPolicy, at *field.Path) (errs field.ErrorList) {
+// CheckDisruption validates a policy as the CRD does, for policies that no API server validated.
+func CheckDisruption(policy poolv1.DisruptionPolicy, at *field.Path) (errs field.ErrorList) {
 	names := map[string]bool{}
 	refuseDuplicate := func(name string, at *field.Path) {
 		if names[name] {

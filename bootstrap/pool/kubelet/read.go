@@ -11,7 +11,7 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 const (
@@ -89,7 +89,7 @@ func decode(value any) (unknown []error, err error) {
 
 // describeMismatch returns what a part of a section must be, by the section with only this part.
 func describeMismatch(section any, err error) string {
-	for _, mistake := range jsontype.Find(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
+	for _, mistake := range ignition.FindMistakes(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
 		if !mistake.Unknown {
 			return mistake.Message
 		}
@@ -100,7 +100,7 @@ func describeMismatch(section any, err error) string {
 // nearestName returns the name that is most similar to that of an unknown field, as a remedy, by the section with only
 // this field. It is "" if none is similar.
 func nearestName(section any) string {
-	for _, mistake := range jsontype.Find(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
+	for _, mistake := range ignition.FindMistakes(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
 		if mistake.Unknown && mistake.Nearest != "" {
 			return " to " + mistake.Nearest
 		}

@@ -1,4 +1,4 @@
-package jsontype_test
+package ignition_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 type embedded struct {
@@ -50,7 +50,7 @@ func TestFindsEveryMistake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := jsontype.Find(value, reflect.TypeFor[document](), false)
+		found := ignition.FindMistakes(value, reflect.TypeFor[document](), false)
 		if len(found) != 1 || found[0].Path != c.path || found[0].Message != c.message {
 			t.Errorf("%s: got %+v, want %s: %s", c.text, found, c.path, c.message)
 		}
@@ -60,7 +60,7 @@ func TestFindsEveryMistake(t *testing.T) {
 func TestRefusesWholeNumbersThatDecodersRefuse(t *testing.T) {
 	for _, number := range []any{json.Number("420.0"), json.Number("1e2"), 100.0} {
 		want := fmt.Sprintf("must be a whole number without fraction and exponent, not %v", number)
-		found := jsontype.Find(map[string]any{"items": []any{map[string]any{"count": number}}}, reflect.TypeFor[document](), false)
+		found := ignition.FindMistakes(map[string]any{"items": []any{map[string]any{"count": number}}}, reflect.TypeFor[document](), false)
 		if len(found) != 1 || found[0].Message != want {
 			t.Errorf("got %+v, want %s", found, want)
 		}
@@ -69,11 +69,11 @@ func TestRefusesWholeNumbersThatDecodersRefuse(t *testing.T) {
 
 func TestFindsUnknownFields(t *testing.T) {
 	value := map[string]any{"Kind": "a", "lables": map[string]any{}, "something": int64(1), "any": []any{int64(1)}, "items": nil}
-	found := jsontype.Find(value, reflect.TypeFor[document](), false)
+	found := ignition.FindMistakes(value, reflect.TypeFor[document](), false)
 	if len(found) != 3 || found[0].Nearest != "kind" || found[1].Nearest != "labels" || found[2].Nearest != "" || !found[2].Unknown {
 		t.Errorf("got %+v", found)
 	}
-	if found := jsontype.Find(value, reflect.TypeFor[document](), true); len(found) != 2 {
+	if found := ignition.FindMistakes(value, reflect.TypeFor[document](), true); len(found) != 2 {
 		t.Errorf("got %+v in any case", found)
 	}
 }

@@ -1,4 +1,4 @@
-package disruption
+package pool
 
 import (
 	"maps"
@@ -11,21 +11,21 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// PolicyOf returns the policy of a pool's hosts: that of worker, and that of the pool over it. worker is nil if there
+// UpdatePolicyOf returns the policy of a pool's hosts: that of worker, and that of the pool over it. worker is nil if there
 // is none.
-func PolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
+func UpdatePolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	if worker == nil {
-		return NewPolicy(p.Spec.Updates.DisruptionPolicy)
+		return NewUpdatePolicy(p.Spec.Updates.DisruptionPolicy)
 	}
-	return NewPolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
+	return NewUpdatePolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
 }
 
-// NewPolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH keys,
+// NewUpdatePolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH keys,
 // replaces an earlier one.
-func NewPolicy(policies ...poolv1.DisruptionPolicy) update.Policy {
+func NewUpdatePolicy(policies ...poolv1.DisruptionPolicy) update.Policy {
 	result := update.DefaultPolicy()
 	rule := func(actions poolv1.DisruptionActions, of string) update.Rule {
-		return update.Rule{Actions: Actions(actions), Reason: "disruptionPolicy for " + of}
+		return update.Rule{Actions: UpdateActions(actions), Reason: "disruptionPolicy for " + of}
 	}
 	for _, policy := range policies {
 		for _, file := range policy.Files {
@@ -41,8 +41,8 @@ func NewPolicy(policies ...poolv1.DisruptionPolicy) update.Policy {
 	return result
 }
 
-// Actions returns the actions of a policy.
-func Actions(of poolv1.DisruptionActions) []update.Action {
+// UpdateActions returns the actions of a policy.
+func UpdateActions(of poolv1.DisruptionActions) []update.Action {
 	actions := make([]update.Action, 0, len(of))
 	for _, action := range of {
 		actions = append(actions, update.Action{Type: update.ActionType(action.Type), Unit: string(action.Unit)})
@@ -50,9 +50,9 @@ func Actions(of poolv1.DisruptionActions) []update.Action {
 	return actions
 }
 
-// DefaultsBelow returns the paths of the defaults that apply although a policy has a directory that contains them,
+// DefaultsBelowPolicy returns the paths of the defaults that apply although a policy has a directory that contains them,
 // because their paths are longer. It leaves out the files that no MachineConfig can have.
-func DefaultsBelow(policy poolv1.DisruptionPolicy) (paths []string) {
+func DefaultsBelowPolicy(policy poolv1.DisruptionPolicy) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(update.DefaultPolicy().Paths)) {
 		isIn := func(p poolv1.PathDisruptionPolicy) bool {
 			return strings.HasPrefix(name, strings.TrimSuffix(p.Path, "/")+"/")

@@ -1,21 +1,14 @@
-package disruption_test
+package pool_test
 
 import (
-	"testing"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
-
-func TestDisruption(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Disruption")
-}
 
 // spec returns the spec of a rendered config, in YAML.
 func spec(text string) (s poolv1.MachineConfigSpec) {
@@ -27,7 +20,7 @@ func spec(text string) (s poolv1.MachineConfigSpec) {
 // parse returns the configuration of a spec in YAML.
 func parse(text string) update.Config {
 	GinkgoHelper()
-	config, err := disruption.Parse(spec(text))
+	config, err := pool.ParseRendered(spec(text))
 	Expect(err).NotTo(HaveOccurred())
 	return config
 }

@@ -7,7 +7,7 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool/kubelet"
 )
 
 // FuzzParse checks that a section that Parse accepts results in a drop-in that the Kubernetes type accepts, without the

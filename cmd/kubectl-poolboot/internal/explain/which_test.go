@@ -1,4 +1,4 @@
-package which
+package explain
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
-// newNode is a Node with labels in YAML's flow style.
-func newNode(labels string) string {
+// nodeLabeled is a Node with labels in YAML's flow style.
+func nodeLabeled(labels string) string {
 	return "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  labels: " + labels + "\nspec: {aFieldOfTomorrow: true}\n"
 }
 
@@ -22,21 +22,21 @@ var _ = Describe("which", func() {
 	DescribeTable("prints the pool",
 		func(pools []string, labels, answer string) {
 			pools = []string{clitest.WriteFile("pools.yaml", pools...)}
-			Expect(clitest.ExpectSuccess(runPoolboot("which", "--pools", pools[0], "--labels", labels, "-o", "json"))).To(Equal(answer + "\n"))
+			Expect(clitest.ExpectSuccess(runPoolboot("which", "--pools", pools[0], "--labels", labels, "-o", "json"))).To(MatchJSON(answer))
 		},
-		Entry("worker", theirs, clitest.RoleLabels("worker"), `{"pool":"worker"}`),
-		Entry("worker and infra: infra", theirs, clitest.RoleLabels("worker", "infra"), `{"pool":"infra"}`),
-		Entry("infra only", theirs, clitest.RoleLabels("infra"), `{"pool":"infra"}`),
-		Entry("infra without a pool, labeled worker: worker", theirs[:2], clitest.RoleLabels("worker", "infra"), `{"pool":"worker"}`),
-		Entry("infra without a pool: unmanaged", theirs[:2], clitest.RoleLabels("infra"), `{"pool":null}`),
-		Entry("no label: unmanaged", theirs, "", `{"pool":null}`),
-		Entry("another value than the selector's: unmanaged", theirs, "node-role.kubernetes.io/infra=yes", `{"pool":null}`),
-		Entry("master", theirs, clitest.RoleLabels("master"), `{"pool":null,"controlPlane":true}`),
-		Entry("control plane that is a worker too", theirs, clitest.RoleLabels("control-plane", "worker"), `{"pool":null,"controlPlane":true}`),
-		Entry("Windows: unmanaged", theirs, "kubernetes.io/os=windows,"+clitest.RoleLabels("worker"), `{"pool":null}`),
-		Entry("Linux", theirs, "kubernetes.io/os=linux,"+clitest.RoleLabels("worker"), `{"pool":"worker"}`),
-		Entry("Poolboot's pool with its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
-		Entry("pools of both kinds", append([]string{ours[2]}, theirs...), clitest.RoleLabels("worker", "storage"), `{"pool":"storage"}`),
+		Entry("worker", theirs, clitest.RoleLabels("worker"), `{"pool":"worker","why":"node-role.kubernetes.io/worker="}`),
+		Entry("worker and infra: infra", theirs, clitest.RoleLabels("worker", "infra"), `{"pool":"infra","why":"node-role.kubernetes.io/infra="}`),
+		Entry("infra only", theirs, clitest.RoleLabels("infra"), `{"pool":"infra","why":"node-role.kubernetes.io/infra="}`),
+		Entry("infra without a pool, labeled worker: worker", theirs[:2], clitest.RoleLabels("worker", "infra"), `{"pool":"worker","why":"node-role.kubernetes.io/worker="}`),
+		Entry("infra without a pool: unmanaged", theirs[:2], clitest.RoleLabels("infra"), `{"pool":"","why":"no pool selects its labels"}`),
+		Entry("no label: unmanaged", theirs, "", `{"pool":"","why":"no pool selects its labels"}`),
+		Entry("another value than the selector's: unmanaged", theirs, "node-role.kubernetes.io/infra=yes", `{"pool":"","why":"no pool selects its labels"}`),
+		Entry("master", theirs, clitest.RoleLabels("master"), `{"pool":"","why":"control plane"}`),
+		Entry("control plane that is a worker too", theirs, clitest.RoleLabels("control-plane", "worker"), `{"pool":"","why":"control plane"}`),
+		Entry("Windows: unmanaged", theirs, "kubernetes.io/os=windows,"+clitest.RoleLabels("worker"), `{"pool":"","why":"no pool selects its labels"}`),
+		Entry("Linux", theirs, "kubernetes.io/os=linux,"+clitest.RoleLabels("worker"), `{"pool":"worker","why":"node-role.kubernetes.io/worker="}`),
+		Entry("Poolboot's pool with its default selector", ours, clitest.RoleLabels("worker", "storage"), `{"pool":"storage","why":"node-role.kubernetes.io/storage="}`),
+		Entry("pools of both kinds", append([]string{ours[2]}, theirs...), clitest.RoleLabels("worker", "storage"), `{"pool":"storage","why":"node-role.kubernetes.io/storage="}`),
 	)
 
 	It("prints only the role without -o", func() {
@@ -47,8 +47,8 @@ var _ = Describe("which", func() {
 		func(labels, note string) {
 			Expect(runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", theirs...), "--labels", labels)).To(Equal(clitest.Result{ErrOut: note + "\n"}))
 		},
-		Entry("unmanaged", clitest.RoleLabels("gpu"), "note: the Node is unmanaged: no pool selects its labels"),
-		Entry("control plane", clitest.RoleLabels("master"), "note: a control plane Node is in no pool"),
+		Entry("unmanaged", clitest.RoleLabels("gpu"), "note: the Node is in no pool: no pool selects its labels"),
+		Entry("control plane", clitest.RoleLabels("master"), "note: the Node is in no pool: control plane"),
 	)
 
 	It("notes that OpenShift's custom pool without a node selector selects no Node", func() {
@@ -58,7 +58,7 @@ var _ = Describe("which", func() {
 		Expect(r.Out).To(BeEmpty())
 		Expect(r.ErrOut).To(And(
 			MatchRegexp(`note: \S+pools.yaml: document 2: line \d+: MachineConfigPool "infra": spec.nodeSelector: without requirements it selects no Node, as in OpenShift\n`),
-			HaveSuffix("note: the Node is unmanaged: no pool selects its labels\n")))
+			HaveSuffix("note: the Node is in no pool: no pool selects its labels\n")))
 	})
 
 	It("gives OpenShift's pool worker the node selector that OpenShift's operator sets", func() {
@@ -71,8 +71,7 @@ var _ = Describe("which", func() {
 
 	It("notes the custom pools that also match a control plane Node", func() {
 		r := runPoolboot("which", "--pools", clitest.WriteFile("pools.yaml", ours...), "--labels", clitest.RoleLabels("master", "infra", "storage"), "-o", "json")
-		Expect(r).To(Equal(clitest.Result{Out: `{"pool":null,"controlPlane":true}` + "\n",
-			ErrOut: "note: Poolboot ignores the custom pools that also match a control plane Node: infra and storage\n"}))
+		Expect(clitest.ExpectSuccess(r)).To(MatchJSON(`{"pool":"","why":"control plane; ignored custom pools: infra and storage"}`))
 	})
 
 	DescribeTable("exits with 2 and the reason when two custom pools match",
@@ -84,7 +83,7 @@ var _ = Describe("which", func() {
 	)
 
 	Describe("of a Node", func() {
-		infra := newNode(`{node-role.kubernetes.io/infra: "", node-role.kubernetes.io/worker: ""}`)
+		infra := nodeLabeled(`{node-role.kubernetes.io/infra: "", node-role.kubernetes.io/worker: ""}`)
 		list := `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","labels":{"node-role.kubernetes.io/worker":""}}}]}`
 
 		DescribeTable("reads its labels",
@@ -115,7 +114,7 @@ var _ = Describe("which", func() {
 
 	It("prints no role, and a note, when there is no pool", func() {
 		Expect(runPoolboot("which", "--pools", clitest.WriteFile("empty.yaml"), "--labels", clitest.RoleLabels("worker"), "-o", "json")).
-			To(Equal(clitest.Result{Out: "{\"pool\":null}\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
+			To(Equal(clitest.Result{Out: `{"pool":"","why":"no pool selects its labels"}` + "\n", ErrOut: "note: the files contain no MachineConfigPool\n"}))
 	})
 
 	It("reports a malformed selector", func() {
@@ -139,8 +138,8 @@ var _ = Describe("which", func() {
 	)
 
 	It("reads pools and Nodes from the same files", func() {
-		r := runPoolboot("which", "-f", clitest.WriteFile("all.yaml", append(slices.Clone(theirs), newNode(`{node-role.kubernetes.io/infra: ""}`))...), "-o", "json")
-		Expect(clitest.ExpectSuccess(r)).To(MatchJSON(`[{"node":"n1","pool":"infra"}]`))
+		r := runPoolboot("which", "-f", clitest.WriteFile("all.yaml", append(slices.Clone(theirs), nodeLabeled(`{node-role.kubernetes.io/infra: ""}`))...), "-o", "json")
+		Expect(clitest.ExpectSuccess(r)).To(MatchJSON(`[{"node":"n1","pool":"infra","why":"node-role.kubernetes.io/infra="}]`))
 	})
 
 	It("refuses to run without pools", func() {

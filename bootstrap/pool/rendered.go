@@ -1,4 +1,4 @@
-package disruption
+package pool
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// Parse returns the configuration in the spec of a rendered config, Poolboot's or OpenShift's. Errors name the field
+// ParseRendered returns the configuration in the spec of a rendered config, Poolboot's or OpenShift's. Errors name the field
 // and the remedy.
-func Parse(spec poolv1.MachineConfigSpec) (update.Config, error) {
+func ParseRendered(spec poolv1.MachineConfigSpec) (update.Config, error) {
 	config, err := ignition.New(), error(nil)
 	switch {
 	case spec.Butane != "":

@@ -1,19 +1,19 @@
-package disruption_test
+package pool_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 var _ = Describe("The policy of a pool", func() {
-	pool := func(role, text string) *poolv1.MachineConfigPool {
+	newPoolOf := func(role, text string) *poolv1.MachineConfigPool {
 		return &poolv1.MachineConfigPool{Spec: poolv1.MachineConfigPoolSpec{PoolRole: role, Updates: poolv1.UpdateSettings{DisruptionPolicy: policy(text)}}}
 	}
-	worker := pool("worker", `{files: [{path: /etc/a, actions: [{type: Drain}]}, {path: /etc/b, actions: [{type: Drain}]}],
+	worker := newPoolOf("worker", `{files: [{path: /etc/a, actions: [{type: Drain}]}, {path: /etc/b, actions: [{type: Drain}]}],
 		units: [{name: a.service, actions: [{type: Drain}]}], sshKeys: {actions: [{type: Drain}]}}`)
 	all := "{config: {ignition: {version: 3.5.0}, " + `storage: {files: [{path: /etc/a, mode: 1}, {path: /etc/b, mode: 1}]}, systemd: {units: [{name: a.service, contents: x}]}, passwd: {users: [{name: core, sshAuthorizedKeys: [a]}]}}}`
 	actionsWith := func(of update.Policy) (actions []string) {
@@ -25,13 +25,13 @@ var _ = Describe("The policy of a pool", func() {
 	}
 
 	It("inherits that of worker, and replaces it entry by entry", func() {
-		infra := pool("infra", `{files: [{path: /etc/b, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}}`)
-		Expect(actionsWith(disruption.PolicyOf(infra, worker))).To(Equal([]string{"Drain", "None", "Drain", "None"}))
-		Expect(actionsWith(disruption.PolicyOf(infra, nil))).To(Equal([]string{"Reboot", "None", "Reboot", "None"}))
+		infra := newPoolOf("infra", `{files: [{path: /etc/b, actions: [{type: None}]}], sshKeys: {actions: [{type: None}]}}`)
+		Expect(actionsWith(pool.UpdatePolicyOf(infra, worker))).To(Equal([]string{"Drain", "None", "Drain", "None"}))
+		Expect(actionsWith(pool.UpdatePolicyOf(infra, nil))).To(Equal([]string{"Reboot", "None", "Reboot", "None"}))
 	})
 
 	It("of worker is its own", func() {
-		Expect(actionsWith(disruption.PolicyOf(worker, worker))).To(Equal([]string{"Drain", "Drain", "Drain", "Drain"}))
+		Expect(actionsWith(pool.UpdatePolicyOf(worker, worker))).To(Equal([]string{"Drain", "Drain", "Drain", "Drain"}))
 	})
 })
 
@@ -42,7 +42,7 @@ var _ = Describe("The defaults below a directory", func() {
 			for _, path := range paths {
 				p.Files = append(p.Files, poolv1.PathDisruptionPolicy{Path: path, Actions: poolv1.DisruptionActions{{Type: poolv1.ActionNone}}})
 			}
-			Expect(disruption.DefaultsBelow(p)).To(Equal(append([]string(nil), below...)))
+			Expect(pool.DefaultsBelowPolicy(p)).To(Equal(append([]string(nil), below...)))
 		},
 		Entry("none below another directory", []string{"/etc/cont", "/etc/crio/policies/a", "/etc/poolboot"}),
 		Entry("some", []string{"/etc/containers"}, "/etc/containers/policy.json", "/etc/containers/registries.conf", "/etc/containers/registries.conf.d", "/etc/containers/registries.d"),
@@ -55,7 +55,7 @@ var _ = Describe("The defaults below a directory", func() {
 
 var _ = Describe("A rendered config", func() {
 	DescribeTable("can't be read, and the error names the field", func(text, why string) {
-		Expect(disruption.Parse(spec(text))).Error().To(MatchError(ContainSubstring(why)))
+		Expect(pool.ParseRendered(spec(text))).Error().To(MatchError(ContainSubstring(why)))
 	},
 		Entry("with Butane", "{butane: x}", "spec.butane: a rendered config has Ignition only"),
 		Entry("with another Ignition version", "{config: {ignition: {version: 9.9.9}}}", "spec.config: ignition.version"),

@@ -4,7 +4,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubelet"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool/kubelet"
 )
 
 var _ = Describe("The values of a kubelet section", func() {
