@@ -21,7 +21,6 @@ const (
 	Boot              Owner = "boot"
 	Certificate       Owner = "certificate"
 	Node              Owner = "node"
-	Token             Owner = "token"
 	BareMetalHost     Owner = "baremetalhost"
 	MachineConfig     Owner = "machineconfig"
 	MachineConfigPool Owner = "machineconfigpool"
@@ -73,10 +72,10 @@ var parts = map[string]part{
 	"fallbackPoolRole":                {owner: Node},
 	"nodeRef":                         {owner: Boot, handover: record},
 	"hostRef":                         {owner: Boot, handover: hostRef},
-	"hostAddresses":                   {owner: Token},
+	"hostAddresses":                   {owner: PoolbootConfig},
 	"derivedNodeLabels":               {owner: Boot, handover: derivedLabels},
 	"requests":                        {owner: ConfigServer, handover: requests},
-	"reportedAddresses":               {owner: Token},
+	"reportedAddresses":               {owner: PoolbootConfig},
 	"certificate":                     {owner: Certificate, handover: certificate},
 	"boot.servedConfiguration":        {owner: PoolbootConfig, handover: configuration},
 	"boot.hostChosenTime":             {owner: Boot},
@@ -101,7 +100,7 @@ var parts = map[string]part{
 	"conditions[PoolDecided]":         {owner: PoolbootConfig},
 	"conditions[DataSecretAvailable]": {owner: PoolbootConfig},
 	"conditions[UserDataSet]":         {owner: BareMetalHost},
-	"conditions[TokenUsable]":         {owner: Token},
+	"conditions[TokenUsable]":         {owner: PoolbootConfig},
 	"conditions[BootPrepared]":        {owner: Boot, handover: bootPrepared},
 	"conditions[IgnitionSucceeded]":   {owner: PoolbootConfig},
 	"conditions[NodeInPool]":          {owner: Boot, handover: nodeInPool},

@@ -25,7 +25,7 @@ import (
 type configStatus = bootstrapv1.PoolbootConfigStatus
 
 // owners are all writers of the status of a PoolbootConfig.
-var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, Token, BareMetalHost, ConfigServer, Update}
+var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, BareMetalHost, ConfigServer, Update}
 
 // samples are changes of one part of a status each.
 var samples = map[string]func(*configStatus){

@@ -1,4 +1,4 @@
-package token
+package poolbootconfig
 
 import (
 	"cmp"
@@ -47,7 +47,7 @@ func (r *Reconciler) reportDuplicates(ctx context.Context, config *bootstrapv1.P
 	}
 	r.duplicates.Add(reported, nil)
 	for _, pair := range [][2]*bootstrapv1.PoolbootConfig{{config, &oldest}, {&oldest, config}} {
-		r.Recorder.Eventf(pair[0], pair[1], corev1.EventTypeWarning, bootstrapv1.EventPointerIDNotUnique, action,
+		r.Recorder.Eventf(pair[0], pair[1], corev1.EventTypeWarning, bootstrapv1.EventPointerIDNotUnique, guardTokenAction,
 			"PoolbootConfig %s has the same pointer id in its annotation %s. The config server serves only the one in the URL in the user data of the host; "+
 				"the other one is a copy: delete it", client.ObjectKeyFromObject(pair[1]), bootstrapv1.PointerIDAnnotation)
 	}

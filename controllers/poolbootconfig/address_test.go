@@ -1,4 +1,4 @@
-package token
+package poolbootconfig
 
 import (
 	"errors"
@@ -184,6 +184,6 @@ var _ = Describe("A token that is bound to its host's addresses", func() {
 		w := newBound(0)
 		w.start()
 		w.reconciler.watchHardware = func() error { return errors.New("seen") }
-		Expect(w.reconciler.setAddresses(ctx, w.config)).Error().To(MatchError(ContainSubstring("seen")))
+		Expect(w.reconciler.setAddresses(ctx, &scope{config: w.config})).Error().To(MatchError(ContainSubstring("seen")))
 	})
 })

@@ -1,4 +1,4 @@
-package token
+package poolbootconfig
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type world struct {
 func newWorld(ago time.Duration) *world {
 	edge, key := client.ObjectKey{Namespace: "metal", Name: "edge"}, client.ObjectKey{Namespace: "metal", Name: "rack1-u12"}
 	w := &world{
-		cluster: controllertest.NewCluster(edge),
+		cluster: controllertest.NewCluster(edge), // without infrastructure, so there is no data Secret yet
 		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
 		config:  controllertest.NewConfig(edge, key.Name),
 		host:    controllertest.NewHost(key, bmov1alpha1.StateProvisioned),
@@ -55,18 +55,38 @@ func newWorld(ago time.Duration) *world {
 	return w
 }
 
-// start creates the objects of the world, and starts a reconciler.
+// start creates the objects of the world, and starts a reconciler. What the PoolbootConfig has without its token is
+// already written, so every write is about the token.
 func (w *world) start() {
 	GinkgoHelper()
-	w.Client = controllertest.NewClientBuilder(w.cluster, w.machine, w.config, w.host).
+	config := w.config
+	w.config = config.DeepCopy()
+	delete(w.config.Annotations, bootstrapv1.TokenHashAnnotation)
+	w.config.Status.Requests.Addresses, w.config.Status.HostAddresses = nil, nil
+	w.create()
+	for range 3 {
+		w.reconcile(context.Background())
+	}
+	controllertest.Events(w.events)
+	config.Finalizers, config.Status.Conditions = w.config.Finalizers, w.config.Status.Conditions
+	config.Status.ObservedGeneration = w.config.Status.ObservedGeneration
+	w.config = config
+	w.create()
+}
+
+// create creates the objects of the world, and starts a reconciler.
+func (w *world) create() {
+	w.Client = controllertest.NewClientBuilder(w.cluster.DeepCopy(), w.machine.DeepCopy(), w.config.DeepCopy(), w.host.DeepCopy()).
 		WithIndex(&bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
+	Expect(w.Get(context.Background(), client.ObjectKeyFromObject(w.config), w.config)).To(Succeed())
+	Expect(w.Get(context.Background(), client.ObjectKeyFromObject(w.host), w.host)).To(Succeed())
 	w.restart()
 }
 
 // restart replaces the reconciler by a new one.
 func (w *world) restart() {
-	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.events, Lifetime: life, watchHardware: func() error { return nil }, duplicates: lru.New(maxDuplicates)}
+	w.reconciler = &Reconciler{Client: w.Client, APIReader: w.Client, Recorder: w.events, TokenLifetime: life, watchHardware: func() error { return nil }, duplicates: lru.New(maxDuplicates)}
 }
 
 // reconcile reconciles once, reads the config again, and returns the time until the next reconcile.
@@ -143,7 +163,7 @@ var _ = Describe("The token of a host that does not join", func() {
 	It("never expires if no lifetime is set", func(ctx SpecContext) {
 		w := newWorld(1000 * life)
 		w.start()
-		w.reconciler.Lifetime = 0
+		w.reconciler.TokenLifetime = 0
 		Expect(w.reconcile(ctx)).To(BeZero())
 		Expect(w.config.Annotations).To(HaveKeyWithValue(bootstrapv1.TokenHashAnnotation, hash))
 	})

@@ -1,4 +1,4 @@
-package token
+package poolbootconfig
 
 import (
 	"context"
@@ -69,11 +69,12 @@ type reportableAddresses struct {
 
 // setAddresses records the addresses to which a token is bound, for the config server. It marks the unreported
 // addresses as reported and returns them.
-func (r *Reconciler) setAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (report reportableAddresses, err error) {
+func (r *Reconciler) setAddresses(ctx context.Context, s *scope) (report reportableAddresses, err error) {
+	config := s.config
 	if report.addresses = unreported(config); len(report.addresses) == 0 && !record.BindsTokenToAddresses(config) && config.Status.HostAddresses == nil {
 		return report, nil // the usual case
 	}
-	if report.host, report.known, err = r.knownAddresses(ctx, config); err != nil {
+	if report.host, report.known, err = r.knownAddresses(ctx, s); err != nil {
 		return report, err
 	}
 	if hasToken(config) {
@@ -96,7 +97,7 @@ func (r *Reconciler) reportAddresses(config *bootstrapv1.PoolbootConfig, report 
 		// As the related object: otherwise the recorder counts the events on two addresses as one that is repeated.
 		entry := &corev1.ObjectReference{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "PoolbootConfig", Namespace: config.Namespace,
 			Name: config.Name, UID: config.UID, FieldPath: "status.requests.addresses[" + address + "]"}
-		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, action, "%s: if this is not an address of the host, another client has its token: %s", why, outlook.HowToRotate(config))
+		r.Recorder.Eventf(config, entry, corev1.EventTypeWarning, reason, guardTokenAction, "%s: if this is not an address of the host, another client has its token: %s", why, outlook.HowToRotate(config))
 	}
 }
 
@@ -120,13 +121,13 @@ func describe(config *bootstrapv1.PoolbootConfig, address string, report reporta
 
 // knownAddresses returns the name and the known addresses of the BareMetalHost of a PoolbootConfig, and nothing if it
 // has none.
-func (r *Reconciler) knownAddresses(ctx context.Context, config *bootstrapv1.PoolbootConfig) (name string, known []string, err error) {
-	if record.BindsTokenToAddresses(config) {
+func (r *Reconciler) knownAddresses(ctx context.Context, s *scope) (name string, known []string, err error) {
+	if record.BindsTokenToAddresses(s.config) {
 		if err := r.watchHardware(); err != nil {
 			return "", nil, fmt.Errorf("watch on HardwareData: %w", err)
 		}
 	}
-	bmh, err := r.hostOf(ctx, r.Client, config)
+	bmh, err := hostOf(ctx, r.Client, s)
 	if err != nil || bmh == nil {
 		return "", nil, err
 	}
