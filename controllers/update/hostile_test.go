@@ -46,7 +46,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		w.settle(ctx)
 		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "chronyd.service failed")
 		w.changeNode(ctx, 1, func(node *corev1.Node) { // its agent is gone, or root on the host removes them all the time
-			for _, key := range []string{agentv1.DesiredAnnotation, agentv1.CurrentAnnotation, agentv1.TargetAnnotation, agentv1.StateAnnotation, agentv1.AgentAnnotation, agentv1.ReportVersionAnnotation} {
+			for _, key := range append([]string{agentv1.DesiredAnnotation, agentv1.ReportVersionAnnotation}, agentv1.Reports...) {
 				delete(node.Annotations, key)
 			}
 		})
@@ -72,7 +72,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 			return w.Write(ctx, o, write)
 		})
 		for range 5 {
-			_, _ = w.reconcilePool(ctx)
+			_ = w.roll(ctx)
 		}
 		Expect(w.told(ctx)).To(Equal([]int{1}))
 	})
@@ -100,8 +100,9 @@ var _ = Describe("A pool with hosts in any state", func() {
 				return c.Get(ctx, key, o, opts...)
 			},
 		})
-		_, err := w.reconcilePool(ctx)
+		_, err := w.reconcileHost(ctx, 0)
 		Expect(err).To(MatchError(ContainSubstring("busy")))
+		Expect(w.slots(ctx)).To(BeEmpty())
 		w.reconciler.APIReader = live
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")))
@@ -118,6 +119,9 @@ var _ = Describe("A pool with hosts in any state", func() {
 			GinkgoHelper()
 			for _, key := range []client.ObjectKey{poolKey, client.ObjectKeyFromObject(other)} {
 				Expect(rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+			}
+			for i := range 2 {
+				Expect(w.reconcileHost(ctx, i)).Error().NotTo(HaveOccurred())
 			}
 		}
 		reconcile()
