@@ -85,6 +85,7 @@ var parts = map[string]part{
 	"boot.tokenRevokedTime":           {owner: Node},
 	"boot.credentialID":               {owner: Boot, handover: credential},
 	"boot.credentialExpirationTime":   {owner: Boot, handover: credential},
+	"update.slot":                     {owner: Update},
 	"update.desired":                  {owner: Update},
 	"update.desiredRevision":          {owner: Update},
 	"update.force":                    {owner: Update},
@@ -229,7 +230,8 @@ func (o Owner) checkOwnership(before, after client.Object, changed []string) err
 			owner = parts[path].ownerOf(changeOf(before.(*bootstrapv1.PoolbootConfig), after))
 		case *poolv1.MachineConfigPool:
 			owner = MachineConfigPool
-			if path == "conditions["+poolv1.UpdateGatesOpenCondition+"]" {
+			switch path {
+			case "slots", "slotsOpenTime", "conditions[" + poolv1.UpdateGatesOpenCondition + "]":
 				owner = Update
 			}
 		case *poolv1.MachineConfig:
