@@ -17,11 +17,13 @@ type host struct {
 	*rollout.Host
 	// target is the revision of what the host should run according to its pool, or "" if that is not known.
 	target string
+	// stored is the record as it was read or written last.
+	stored *bootstrapv1.PoolbootConfig
 }
 
 // newHost returns a host of a Cluster with these pools.
 func newHost(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *host {
-	return &host{Host: rollout.HostOf(pools, config, machine, node)}
+	return &host{Host: rollout.HostOf(pools, config, machine, node), stored: config.DeepCopy()}
 }
 
 // answerDeadline is how long the agent of a host may take to report something about what the host was told. It can

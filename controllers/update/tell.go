@@ -169,7 +169,7 @@ func (r *Reconciler) record(ctx context.Context, h *host, t target, slot string)
 	r.written.Record(config)
 	host := *h.Host
 	host.Config = config
-	h.Host = &host
+	h.Host, h.stored = &host, config.DeepCopy()
 	return nil
 }
 

@@ -172,13 +172,12 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	if r.isStale(h) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
-	before := config.DeepCopy()
 	result, err := r.registerAssignFollow(ctx, h, in, missing == nil)
 	switch {
 	case err == nil:
 		r.failing.end(config.UID)
 	case !apierrors.IsConflict(err):
-		err = errors.Join(err, r.reportFailing(ctx, before, h, in, err))
+		err = errors.Join(err, r.reportFailing(ctx, h, in, err))
 	}
 	return result, err
 }
