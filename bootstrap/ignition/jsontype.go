@@ -25,8 +25,9 @@ type Mistake struct {
 	Nearest string
 }
 
-// FindMistakes returns the mistakes in a decoded document, in the order of the keys. Integers must be decoded as json.Number or
-// as int64: a float64 is no whole number. Like encoding/json, it ignores the case of keys if anyCase is set.
+// FindMistakes returns the mistakes in a decoded document, in the order of the keys. Integers must be decoded as
+// json.Number or as int64: a float64 is no whole number. Like encoding/json, it ignores the case of keys if anyCase is
+// set.
 func FindMistakes(document any, of reflect.Type, anyCase bool) []Mistake {
 	f := finder{anyCase: anyCase}
 	f.check(document, of, "")

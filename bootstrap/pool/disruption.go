@@ -11,8 +11,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// UpdatePolicyOf returns the policy of a pool's hosts: that of worker, and that of the pool over it. worker is nil if there
-// is none.
+// UpdatePolicyOf returns the policy of a pool's hosts: that of worker, and that of the pool over it. worker is nil if
+// there is none.
 func UpdatePolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	if worker == nil {
 		return NewUpdatePolicy(p.Spec.Updates.DisruptionPolicy)
@@ -20,8 +20,8 @@ func UpdatePolicyOf(p, worker *poolv1.MachineConfigPool) update.Policy {
 	return NewUpdatePolicy(worker.Spec.Updates.DisruptionPolicy, p.Spec.Updates.DisruptionPolicy)
 }
 
-// NewUpdatePolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH keys,
-// replaces an earlier one.
+// NewUpdatePolicy returns the defaults with policies over them. A later policy for the same path or unit, or for SSH
+// keys, replaces an earlier one.
 func NewUpdatePolicy(policies ...poolv1.DisruptionPolicy) update.Policy {
 	result := update.DefaultPolicy()
 	rule := func(actions poolv1.DisruptionActions, of string) update.Rule {
@@ -50,8 +50,8 @@ func UpdateActions(of poolv1.DisruptionActions) []update.Action {
 	return actions
 }
 
-// DefaultsBelowPolicy returns the paths of the defaults that apply although a policy has a directory that contains them,
-// because their paths are longer. It leaves out the files that no MachineConfig can have.
+// DefaultsBelowPolicy returns the paths of the defaults that apply although a policy has a directory that contains
+// them, because their paths are longer. It leaves out the files that no MachineConfig can have.
 func DefaultsBelowPolicy(policy poolv1.DisruptionPolicy) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(update.DefaultPolicy().Paths)) {
 		isIn := func(p poolv1.PathDisruptionPolicy) bool {

@@ -12,8 +12,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// ParseRendered returns the configuration in the spec of a rendered config, Poolboot's or OpenShift's. Errors name the field
-// and the remedy.
+// ParseRendered returns the configuration in the spec of a rendered config, Poolboot's or OpenShift's. Errors name the
+// field and the remedy.
 func ParseRendered(spec poolv1.MachineConfigSpec) (update.Config, error) {
 	config, err := ignition.New(), error(nil)
 	switch {

@@ -36,8 +36,8 @@ type Candidate struct {
 	Zone string
 	// CreationTime is that of its Node.
 	CreationTime time.Time
-	// Desired is the revision that the host has or is to have next: that of its slot, or what it was told. Target is the
-	// revision that it should have according to its pool.
+	// Desired is the revision that the host has or is to have next: that of its slot, or what it was told. Target is
+	// the revision that it should have according to its pool.
 	Desired, Target string
 	// HasSlot is true if the host has a slot of the pool.
 	HasSlot bool
@@ -78,8 +78,8 @@ func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 	return max(number, 1), nil
 }
 
-// Count returns how many hosts count against maxUnavailable: those that are unavailable or in an update, and those whose
-// last update failed.
+// Count returns how many hosts count against maxUnavailable: those that are unavailable or in an update, and those
+// whose last update failed.
 func Count(hosts []Candidate) (count int) {
 	for i := range hosts {
 		if h := &hosts[i]; h.IsActive() || h.Progress == Failed {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// SlotsPause is how long no host gets a slot after the slots were built from the Nodes. It is longer than the writes
-	// take of a manager that still has the slots which were lost.
+	// SlotsPause is how long no host gets a slot after the slots were built from the Nodes. It is longer than the
+	// writes take of a manager that still has the slots which were lost.
 	SlotsPause = 15 * time.Second
 	// goneSlot is how long a slot stays taken after its host and its Machine are gone. Cluster API creates the
 	// replacement only then, and a Machine that has not joined counts.

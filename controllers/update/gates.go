@@ -39,10 +39,10 @@ type gates struct {
 	held []string
 }
 
-// passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the gates
-// are open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are
-// read once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed one.
-// With an error, it returns those that pass closed gates.
+// passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the
+// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The gates
+// are read once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed
+// one. With an error, it returns those that pass closed gates.
 func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	if len(s.pool.Spec.Updates.Gates) == 0 || len(hosts) == 0 {
 		return hosts, nil
@@ -132,9 +132,9 @@ func (r *Reconciler) newGateReader(ctx context.Context, cluster client.ObjectKey
 	return workload.ReaderAs(ctx, r.ClusterCache, cluster, poolv1.UpdateGatesUser, rollout.MaxObject)
 }
 
-// setGatesOpen sets the condition UpdateGatesOpen of a pool, and returns what to do once it is written. While no host can
-// begin an update for other reasons, the gates are not read: then a closed one is not the reason, and the condition is
-// removed.
+// setGatesOpen sets the condition UpdateGatesOpen of a pool, and returns what to do once it is written. While no host
+// can begin an update for other reasons, the gates are not read: then a closed one is not the reason, and the condition
+// is removed.
 func (r rollouts) setGatesOpen(s *poolScope, p *poolv1.MachineConfigPool) (report func()) {
 	old := meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	condition := metav1.Condition{

@@ -182,8 +182,8 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	return result, err
 }
 
-// isStale reports whether the cache has a Node or a Machine from before this package wrote it last. What was done for it
-// would be done again, or undone. The event of the write triggers the next reconcile.
+// isStale reports whether the cache has a Node or a Machine from before this package wrote it last. What was done for
+// it would be done again, or undone. The event of the write triggers the next reconcile.
 func (r *Reconciler) isStale(h *host) bool {
 	return h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }

@@ -23,8 +23,8 @@ const (
 	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
 	// is without it, and stays cordoned after the update.
 	CordonedAnnotation = "poolboot.io/cordoned-for-update"
-	// SlotAnnotation is the id of the slot in the status of the pool by which the host was told last to begin an update.
-	// It stays after the update: a slot is free only once the Node has its id.
+	// SlotAnnotation is the id of the slot in the status of the pool by which the host was told last to begin an
+	// update. It stays after the update: a slot is free only once the Node has its id.
 	SlotAnnotation = "poolboot.io/update-slot"
 )
 
