@@ -38,6 +38,9 @@ func nameOf(poolName string, content []byte) (string, error) {
 	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash[:])[:hashLength], nil
 }
 
+// IsRenderedName reports whether a name is one that only rendered configs have.
+func IsRenderedName(name string) bool { return strings.HasPrefix(name, poolv1.RenderedNamePrefix) }
+
 // HasSameContent reports whether two rendered configs have the same content, by the hashes in their names. The pools
 // that they were rendered for can differ.
 func HasSameContent(a, b string) bool {

@@ -109,7 +109,7 @@ func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]
 	}
 	var selected []poolv1.MachineConfig
 	for _, config := range configs {
-		if !isRendered(config) && selector.Matches(labels.Set(config.Labels)) {
+		if !IsRendered(&config) && selector.Matches(labels.Set(config.Labels)) {
 			selected = append(selected, config)
 		}
 	}
@@ -122,10 +122,10 @@ func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]
 	return selected, nil
 }
 
-// isRendered reports whether a MachineConfig is a rendered config.
-func isRendered(config poolv1.MachineConfig) bool {
+// IsRendered reports whether a MachineConfig is a rendered config, which no pool selects.
+func IsRendered(config *poolv1.MachineConfig) bool {
 	_, labeled := config.Labels[poolv1.RenderedForLabel]
-	return labeled || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
+	return labeled || IsRenderedName(config.Name)
 }
 
 // part is Ignition that is merged into a rendered config, with the name of the MachineConfig, or of the pool and its

@@ -4,8 +4,6 @@
 package validation
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -17,7 +15,7 @@ import (
 // manages. The name of a rendered config must match its content. The warnings name keys that Ignition ignores.
 func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.ErrorList) {
 	guard, spec := ignition.Guard, field.NewPath("spec")
-	if isRendered(config) {
+	if pool.IsRenderedName(config.Name) {
 		guard = ignition.GuardRendered
 	}
 	errs = Ignition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, guard, spec)
@@ -27,7 +25,7 @@ func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.
 
 // validateRendered validates that the name of a rendered config has the hash of its content.
 func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
-	if !isRendered(config) {
+	if !pool.IsRenderedName(config.Name) {
 		return nil
 	}
 	if name, err := pool.NameFor(config.Labels[poolv1.RenderedForLabel], config.Spec); err == nil && name == config.Name {
@@ -36,9 +34,4 @@ func validateRendered(config *poolv1.MachineConfig) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), config.Name, "names that start with "+poolv1.RenderedNamePrefix+
 		" are reserved for rendered configs, which are named by their content and never change: "+
 		"use another name, or change the MachineConfigs from which it was rendered")}
-}
-
-// isRendered reports whether a MachineConfig has the name of a rendered config.
-func isRendered(config *poolv1.MachineConfig) bool {
-	return strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix)
 }

@@ -6,7 +6,6 @@ package machineconfig
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
@@ -46,15 +46,9 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfig").
 		For(&poolv1.MachineConfig{}, builder.WithPredicates(
-			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}),
-			predicate.NewPredicateFuncs(func(config client.Object) bool { return !isRendered(config) }))).
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		WithOptions(options).
 		Complete(r)
-}
-
-// isRendered reports whether a MachineConfig is a rendered config.
-func isRendered(config client.Object) bool {
-	return strings.HasPrefix(config.GetName(), poolv1.RenderedNamePrefix)
 }
 
 // Reconcile validates one MachineConfig and writes its status if that changes.
@@ -63,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !config.DeletionTimestamp.IsZero() || isRendered(config) || (r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue)) {
+	if !config.DeletionTimestamp.IsZero() || pool.IsRenderedName(config.Name) || (r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil
 	}
 	before := config.DeepCopy()

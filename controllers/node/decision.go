@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -346,7 +345,7 @@ func needsPatch(current, desired *corev1.Node) bool {
 // the annotations of its own Node, so a value that is not a valid name is ignored.
 func bootedWith(node *corev1.Node) string {
 	name := node.Annotations[poolv1.NodeCurrentConfigAnnotation]
-	if !strings.HasPrefix(name, poolv1.RenderedNamePrefix) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if !pool.IsRenderedName(name) || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return ""
 	}
 	return name

@@ -32,7 +32,7 @@ const (
 // name of the config that the host runs is not among them: the manager knows which config a revision has.
 const (
 	// ReportVersionAnnotation is the version of the report, an integer: of the keys and values of the annotations that
-	// agents write. Whoever does not know it understands no other annotation of the report but AgentAnnotation.
+	// agents write. A reader that does not know the version uses AgentAnnotation only.
 	ReportVersionAnnotation = "poolboot.io/report-version"
 	// CurrentAnnotation is the revision of the assignment that the host has: the last one that was committed.
 	CurrentAnnotation = "poolboot.io/current-revision"

@@ -3,7 +3,6 @@ package input
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,7 +29,7 @@ func (o *Objects) validateObject(kind schema.GroupVersionKind, raw []byte, objec
 
 func validateWritten(kind schema.GroupVersionKind, written map[string]any, object client.Object) field.ErrorList {
 	config, isConfig := object.(*poolv1.MachineConfig)
-	if isConfig && strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+	if isConfig && pool.IsRenderedName(config.Name) {
 		return nil
 	}
 	errs := objectschema.Validate(kind, written)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -135,7 +134,7 @@ func explainConfigs(err error, role string, pools []poolv1.MachineConfigPool, co
 		isSelected := slices.ContainsFunc(pools, func(p poolv1.MachineConfigPool) bool {
 			return slices.Contains([]string{role, poolv1.RoleWorker}, p.Spec.PoolRole) && pool.Selects(p, config.Labels)
 		})
-		if _, isRendered := config.Labels[poolv1.RenderedForLabel]; !isSelected || isRendered || strings.HasPrefix(config.Name, poolv1.RenderedNamePrefix) {
+		if !isSelected || pool.IsRendered(config) {
 			continue
 		}
 		_, wrong := input.ValidateConfig(config)
