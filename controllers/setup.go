@@ -33,7 +33,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/token"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/update"
 )
 
@@ -122,7 +121,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 		{&poolbootconfig.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
-			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels,
+			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife,
 		}, opts.Concurrency.PoolbootConfig},
 		{&boot.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
@@ -132,9 +131,6 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			OverlayNamespace: opts.OverlayNamespace,
 		}, opts.Concurrency.Node},
-		{&token.Reconciler{
-			Client: cached, APIReader: live, Lifetime: opts.TokenLife, WatchFilterValue: opts.WatchFilterValue,
-		}, opts.Concurrency.PoolbootConfig},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
 		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},

@@ -199,7 +199,7 @@ func (a *Agent) do(ctx context.Context, what string, action func(context.Context
 func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if boot := a.Clock.BootID(); boot != a.journal.Boot {
 		if a.journal.Phase == returning {
-			return a.endUndo()
+			return a.endUndo(ctx)
 		}
 		return a.enter(verifying, func(j *journal) { j.Boot, j.ChangedAt, j.VerifiedSince, j.Boots = boot, 0, a.Clock.Uptime(), 1 })
 	}
@@ -212,7 +212,7 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 	if a.journal.Reboots >= maxReboots {
 		why := fmt.Errorf("the host has not rebooted, although that was requested %d times", maxReboots)
 		if a.journal.Phase == returning {
-			return a.endUndo(append(a.undoProblems(), why.Error()+": reboot it")...)
+			return a.endUndo(ctx, append(a.undoProblems(), why.Error()+": reboot it")...)
 		}
 		return a.fail(why)
 	}

@@ -111,6 +111,9 @@ type Executors struct {
 	// Units and Rebooter are for the actions after the operations.
 	Units    Units
 	Rebooter Rebooter
+	// Check returns what of the files and settings that put the Node in its pool is not as Poolboot wrote it, for
+	// people.
+	Check func(ctx context.Context) (found []string, err error)
 }
 
 // Files changes the files of the host: a *hostfiles.Updater.

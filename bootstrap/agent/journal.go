@@ -61,6 +61,8 @@ type journal struct {
 	Target string `json:"target,omitempty"`
 	// Drift is what differed from the current configuration before the update in progress, if it overwrites that.
 	Drift []difference `json:"drift,omitempty"`
+	// Found is what Executors.Check found before the update in progress: the update did not cause it.
+	Found []string `json:"found,omitempty"`
 	// Starts counts how often the phases applying and acting began: each start of the agent continues the update.
 	Starts int `json:"starts,omitempty"`
 	// FirstBoot is the boot in which the update began.

@@ -98,9 +98,10 @@ func (a *Agent) start(ctx context.Context, node Node, u *hostUpdate) (time.Durat
 	for _, entry := range a.Files.LeftOver() {
 		filesLeft = append(filesLeft, entry.Path)
 	}
+	found := a.runCheck(ctx)
 	return a.enter(applying, func(j *journal) {
 		*j = journal{
-			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift,
+			Phase: applying, Current: j.Current, Target: u.after.revision, Drift: u.drift, Found: found,
 			FirstBoot: a.Clock.BootID(), Boot: a.Clock.BootID(), Heartbeat: node.Heartbeat,
 			Failed: j.Failed, LeftOver: j.LeftOver, Retries: j.Retries, FilesLeft: filesLeft, SingleKeysFile: j.SingleKeysFile, RefusedProgram: j.RefusedProgram,
 		}

@@ -84,7 +84,7 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
 		return a.enter(returning, func(j *journal) { j.Boot, j.Reboots = a.Clock.BootID(), 0 })
 	}
-	return a.endUndo(a.undoProblems()...)
+	return a.endUndo(ctx, a.undoProblems()...)
 }
 
 // undoProblems returns the errors of the undo besides those of operations, for people.
@@ -124,7 +124,10 @@ func (a *Agent) reportUndo() {
 
 // endUndo ends the update. The problems are added to why the update failed. What is still left over is tried again with
 // the next check of the host.
-func (a *Agent) endUndo(problems ...string) (time.Duration, error) {
+func (a *Agent) endUndo(ctx context.Context, problems ...string) (time.Duration, error) {
+	if err := a.restoreOwn(ctx); err != nil { // it is found as a difference
+		a.Log.Error("Poolboot's own files could not be restored", "error", err)
+	}
 	a.CheckSoon()
 	a.retriedAt = 0
 	return a.enter(idle, func(j *journal) {

@@ -92,7 +92,8 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 	return wait, nil
 }
 
-// whyNotBooted returns what the host should have booted with and has not, "" if there is nothing.
+// whyNotBooted returns what the host should have booted with and has not, or what of Poolboot the update changed, "" if
+// there is nothing.
 func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error) {
 	changes := func(kind update.OperationKind) bool {
 		return slices.ContainsFunc(u.plan.Operations, func(o update.Operation) bool { return o.Kind == kind })
@@ -118,6 +119,10 @@ func (a *Agent) whyNotBooted(ctx context.Context, u *hostUpdate) (string, error)
 		if how != "" {
 			return "the host booted another operating system: " + how, nil
 		}
+	}
+	if found := a.findChanged(ctx); len(found) > 0 {
+		return "what puts the Node in its pool is changed: " + strings.Join(found, "; ") +
+			": remove the entry of the configuration that does this, such as a mount, a line of tmpfiles.d or a setting of a unit", nil
 	}
 	return "", nil
 }

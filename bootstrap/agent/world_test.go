@@ -67,6 +67,8 @@ type world struct {
 	node Node
 	// isBroken reports whether the kubelet can't become Ready with what is on the host.
 	isBroken func() bool
+	// found returns what the check of the host finds.
+	found func() []string
 	// units returns the states of units that do not simply run, and looks counts the questions for a state.
 	units func() map[string]unitstate.State
 	looks int
@@ -115,7 +117,7 @@ func newWorld() *world {
 	DeferCleanup(os.RemoveAll, directory)
 	w := &world{
 		directory: directory, enablement: map[string]update.Enablement{}, accounts: map[string]string{}, boots: 1, uptime: time.Hour,
-		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
+		wallclock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), isBroken: func() bool { return false }, found: func() []string { return nil }, units: func() map[string]unitstate.State { return nil }, drains: true, can: update.AllCapabilities,
 		documents: map[string][]byte{}, rendered: map[string][]byte{}, contents: map[string][]byte{}, programs: map[string][]byte{}, fails: map[string]error{},
 		node: Node{Known: true, Annotations: map[string]string{}, Ready: true},
 	}
@@ -206,6 +208,7 @@ func (w *world) begin() (a *Agent, stop func()) {
 		Executors: Executors{
 			Accounts: &fakeExecutor{w, "accounts"}, KubeletFlags: &fakeExecutor{w, "flags"}, Enablement: &fakeExecutor{w, "enablement"}, KernelArguments: &fakeExecutor{w, "arguments"},
 			OS: &fakeExecutor{w, "os"}, Units: fakeUnits{w}, Rebooter: fakeRebooter{w},
+			Check: func(context.Context) ([]string, error) { return w.found(), w.fails["check"] },
 		},
 		Source: fakeSource{w}, Cluster: fakeCluster{w}, Clock: fakeClock{w}, Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)),
 		Watch: func(paths []string) { w.watched = paths },

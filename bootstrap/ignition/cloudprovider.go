@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
 // externalCloudProviderFlag matches the kubelet's flag --cloud-provider with the value external. Like the kubelet, it
 // accepts _ for -.
-var externalCloudProviderFlag = regexp.MustCompile(`--cloud[-_]provider[=\s,]+external(?:[^\w-]|$)`)
+var externalCloudProviderFlag = regexp.MustCompile(`--cloud[-_]provider[=\s,"'\\]+external(?:[^\w-]|$)`)
 
 // staticPods is where the kubelet reads the manifests of static Pods: programs of the control plane have the flag
 // --cloud-provider too.
@@ -27,7 +28,7 @@ func FindExternalCloudProvider(c Config) string {
 	limit := int64(maxUnpackedBytes)
 	for _, file := range c.Storage.Files {
 		name := cleanPath(file.Path)
-		if !isBelow(name, staticPods) && hasExternalCloudProvider([]byte(strings.Join(readableContents(file, &limit), ""))) {
+		if !isBelow(name, staticPods) && hasExternalCloudProvider(readableContents(file, &limit)) {
 			return "file " + name
 		}
 	}
@@ -46,8 +47,17 @@ func FindExternalCloudProvider(c Config) string {
 
 func hasExternalCloudProvider(text []byte) bool {
 	isProgram := bytes.HasPrefix(text, []byte("\x7fELF")) // its strings can contain any flag
-	if isProgram || !bytes.Contains(text, []byte("external")) && !hasQuotingInWords(text) {
-		return false
+	return !isProgram && bytes.Contains(text, []byte("external")) && externalCloudProviderFlag.Match(removeComments(text))
+}
+
+// readableContents returns the contents of a file and what is appended to it, without what is at another URL or larger
+// than the limit, which it reduces by what it returns.
+func readableContents(file types.File, limit *int64) (text []byte) {
+	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
+		if data, err := Contents(part, *limit); err == nil {
+			*limit -= int64(len(data))
+			text = append(text, data...)
+		}
 	}
-	return externalCloudProviderFlag.Match(unquote(removeComments(text)))
+	return text
 }

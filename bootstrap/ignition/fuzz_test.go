@@ -169,8 +169,6 @@ func FuzzGuard(f *testing.F) {
 func FuzzGuardText(f *testing.F) {
 	f.Add("/etc/default/kubelet", "# --node-labels=a\nA=--provider-id=a")
 	f.Add("/etc/systemd/system/kubelet.service.d/1.conf", "[Service]\n# a \\\nExecStart=/a")
-	f.Add("/etc/tmpfiles.d/a.conf", "f+ /etc/hostname 0644 - - - a")
-	f.Add("/etc/fstab", "tmpfs /etc/poolboot tmpfs")
 	f.Add("/opt/a", "kubelet --node\"-\"labels \\x2d")
 	f.Add("/etc/systemd/system/a@.service", "[Unit]\n[Install]\nAlso=a@%i.timer \\\n b.socket\nWantedBy=\"c.target\"\nAlias=d@.service\nDefaultInstance=e\n")
 	f.Fuzz(func(t *testing.T, path, text string) {

@@ -2,7 +2,6 @@ package ignition
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -14,6 +13,9 @@ import (
 
 // maxUnpackedBytes is the maximum number of decompressed bytes that Guard reads from one configuration.
 const maxUnpackedBytes = 8 << 20
+
+// maxPathBytes is the maximum length of a path in Linux.
+const maxPathBytes = 4095
 
 // maxRefusals is the maximum number of refused entries that are described.
 const maxRefusals = 100
@@ -30,7 +32,7 @@ type Refusal struct {
 	Path string
 	// Why is why the entry is refused and what to do instead.
 	Why string
-	// Through are the paths of the entries, such as links, through which this one leads to what Guard protects.
+	// Through are the paths of other entries that this one contradicts, such as a file above it.
 	Through []string
 }
 
@@ -49,14 +51,10 @@ func (e *GuardError) Error() string {
 // Ignition would detect only on the host: paths that no host can create, and what CheckContents and CheckParents
 // refuse. It returns nil or a *GuardError with every such entry.
 //
-// Guard only checks what the configuration contains. Users who can write MachineConfigs can run programs on a host, and
-// Guard does not prevent what these do. The API server refuses changes of a Node's labels that a kubelet must not make.
+// Guard recognizes what people write by mistake. What it does not recognize, such as a mount over a reserved path, the
+// check on the host finds: before the host joins, and after an update. Neither prevents what programs do that a
+// configuration starts. The API server refuses changes of a Node's labels that a kubelet must not make.
 func Guard(c Config) error { return (&guard{remainingBytes: maxUnpackedBytes}).check(c) }
-
-// HasRedirects reports whether a configuration has links or bind mounts through which its other entries, or those of a
-// configuration that it is merged with, can reach what Guard protects. Then the merged configuration must be guarded as
-// a whole, not only its parts.
-func HasRedirects(c Config) bool { return redirectsOf(c).reachProtected() }
 
 // GuardRendered is Guard for a rendered config, which can also have what its pools set for the kubelet: drop-ins for
 // kubelet configuration and autoSizingReserved, and the command of the kubelet wrapper.
@@ -69,37 +67,32 @@ type guard struct {
 	refusals       []Refusal
 	remainingBytes int64 // how many more bytes of contents can be decompressed
 	rendered       bool  // whether it is a rendered config
-	redirects      redirects
-	more           int // refused entries that are not described
+	more           int   // refused entries that are not described
 }
 
 func (g *guard) check(c Config) error {
-	g.redirects = *redirectsOf(c)
-	if g.redirects.isExhausted() {
-		return errExhausted
-	}
 	g.checkReferences(c.Ignition.Config)
 	g.checkKeys(c)
 	g.checkArguments("kernelArguments.shouldExist", toStrings(c.KernelArguments.ShouldExist))
 	g.checkArguments("kernelArguments.shouldNotExist", toStrings(c.KernelArguments.ShouldNotExist))
-	g.checkFilesystems(c.Storage.Filesystems)
 	g.checkDirectories(c.Storage.Directories)
 	g.checkFiles(c.Storage.Files)
 	g.checkLinks(c.Storage.Links)
 	g.checkUnits(c.Systemd.Units)
 	g.checkParents(c)
-	if g.redirects.isExhausted() {
-		return errExhausted
-	}
 	return g.err()
 }
 
 func (g *guard) refuse(place, why string, args ...any) {
+	g.add(Refusal{Path: place, Why: fmt.Sprintf(why, args...)})
+}
+
+func (g *guard) add(refusal Refusal) {
 	if len(g.refusals) >= maxRefusals {
 		g.more++
 		return
 	}
-	g.refusals = append(g.refusals, Refusal{Path: place, Why: fmt.Sprintf(why, args...), Through: slices.Clone(g.redirects.followed)})
+	g.refusals = append(g.refusals, refusal)
 }
 
 // err returns nil or a *GuardError with the refused entries.
@@ -124,19 +117,6 @@ func (g *guard) checkReferences(config types.IgnitionConfig) {
 	}
 }
 
-func (g *guard) checkFilesystems(filesystems []types.Filesystem) {
-	for i, filesystem := range filesystems {
-		g.redirects.followed = nil
-		if filesystem.Path == nil {
-			continue
-		}
-		if where, ok := g.redirects.resolveMount(*filesystem.Path); !ok || hidesReserved(where) {
-			g.refuse(fmt.Sprintf("storage.filesystems[%d].path", i), "a file system at %s would hide files of Poolboot: "+
-				"mount it at another path", *filesystem.Path)
-		}
-	}
-}
-
 // checkPath refuses a path that no host can create.
 func (g *guard) checkPath(place, path string) {
 	if len(path) > maxPathBytes {
@@ -156,7 +136,6 @@ func (g *guard) checkDirectories(directories []types.Directory) {
 		switch {
 		case remedyFor(name) != "":
 			g.refuse(place+".path", "%s is reserved for Poolboot: %s", name, remedyFor(name))
-		case g.refuseUncheckedPath(place+".path", name):
 		case dropin == "" && (unit == KubeletUnit || isOwnUnit(unit) && path.Ext(unit) != ".d"):
 			g.refuse(place+".path", "%s is the path of a unit that Poolboot depends on: leave it out", name)
 		case ptr.Deref(directory.Overwrite, false) && (containsReserved(name) || isDropinDirectory(name)):
@@ -167,19 +146,11 @@ func (g *guard) checkDirectories(directories []types.Directory) {
 
 func (g *guard) checkFiles(files []types.File) {
 	for i, file := range files {
-		g.redirects.followed = nil
 		place := fmt.Sprintf("storage.files[%d]", i)
 		g.checkPath(place+".path", file.Path)
 		name := cleanPath(file.Path)
 		isOfPool := g.rendered && slices.Contains([]string{WorkerKubeletPath, PoolKubeletPath, ReservedScriptPath}, name)
 		if !isOfPool && g.refuseReservedPath(place+".path", name) {
-			continue
-		}
-		if g.refuseUncheckedPath(place+".path", name) {
-			continue
-		}
-		if isEnablementOfOwn(name) {
-			g.refuse(place+".path", "%s must be a link to the unit: leave it out", name)
 			continue
 		}
 		before := len(g.refusals)
@@ -205,34 +176,13 @@ func (g *guard) checkLinks(links []types.Link) {
 		name, target := cleanPath(link.Path), ptr.Deref(link.Target, "")
 		g.checkPath(place, link.Path)
 		g.checkPath(fmt.Sprintf("storage.links[%d].target", i), target)
-		if !path.IsAbs(target) {
-			target = path.Join(path.Dir(name), target)
-		}
-		target = cleanPath(target)
-		unit, dropin := unitAt(name)
-		targetUnit, targetDropin := unitAt(target)
+		unit, _ := unitAt(name)
 		switch {
 		case g.rendered && (name == WorkerReservedPath || name == PoolReservedPath) && target == ReservedOutputPath:
 		case g.refuseReservedPath(place, name):
-		case isEnablementDirectory(name):
-			g.refuse(place, "%s must be a directory: systemd enables units in it", name)
-		case isEnablementOfOwn(name):
-			if targetUnit != path.Base(name) || targetDropin != "" {
-				g.refuse(place, "without %s the host does not join its pool: link to the unit, or leave it out", path.Base(name))
-			}
-		case isBelow(name, KubeletConfigDirectory), isEnvironmentFile(name):
-			g.refuse(place, "the kubelet can read %s, and the target of a link can't be checked: use a file", name)
 		case appliesToKubelet(unit), isOwnUnit(unit), isDropinDirectory(name):
 			g.refuse(place, "%s is part of a unit that Poolboot depends on, and the target of a link can't be checked: "+
 				"use a drop-in under systemd.units", name)
-		case target == "/dev/null" && !isSystemCredential(name): // disables a file of the image
-		case isPreset(name), isTmpfiles(name), isManagerConfig(name), name == fstab, isGenerator(name):
-			g.refuse(place, "systemd reads %s, and the target of a link can't be checked: use a file", name)
-		case g.refuseUncheckedPath(place, name):
-		case unit != "" && targetUnit == "":
-			g.refuse(place, "%s belongs to a unit, and the target of a link can't be checked: define the unit under systemd.units", name)
-		case unit != "" && dropin == "" && targetDropin == "" && (targetUnit == KubeletUnit || isOwnUnit(targetUnit)):
-			g.refuse(place, "%s would be another name of %s, with drop-ins of its own: use its own name", name, targetUnit)
 		}
 	}
 }
@@ -255,8 +205,7 @@ func (g *guard) checkContents(place, name string, resource types.Resource) []byt
 	unit, _ := unitAt(name)
 	data, err := g.readContents(place, name, resource)
 	if err != nil {
-		canStayRemote := unit == "" && !isKubeletConfig(name) && !isEnvironmentFile(name) && !isPreset(name) && !isTmpfiles(name) &&
-			name != fstab && !isQuadlet(name) && !isManagerConfig(name) // only the user's own programs read it
+		canStayRemote := unit == "" && !isKubeletConfig(name) && !isPreset(name)
 		if IsRemote(err) && !canStayRemote {
 			g.refuse(place, "%s: %v", name, err)
 		}
@@ -272,9 +221,6 @@ func (g *guard) checkFile(place, name string, data []byte) {
 	if isUnitName(unit) && (dropin == "" || path.Ext(dropin) == ".conf") {
 		g.checkInstall(place, unit, name, string(data))
 	}
-	if made, of := quadletUnit(name); made != "" {
-		unit, dropin = made, of
-	}
 	switch {
 	case isKubeletConfig(name):
 		g.checkKubeletConfig(place, name, data)
@@ -284,32 +230,8 @@ func (g *guard) checkFile(place, name string, data []byte) {
 		g.checkDropin(place, unit, dropin, string(data))
 	case isPreset(name):
 		g.checkPreset(place, name, data)
-	case isManagerConfig(name):
-		g.checkManagerConfig(place, name, string(data))
-	case isTmpfiles(name):
-		g.checkTmpfiles(place, name, string(data))
-	case name == fstab:
-		g.checkFstab(place, name, string(data))
-	case bytes.HasPrefix(data, []byte("\x7fELF")) && !isEnvironmentFile(name): // a program, whose strings can contain any flag
+	case bytes.HasPrefix(data, []byte("\x7fELF")): // a program, whose strings can contain any flag
 	default:
 		g.checkText(place, name, data)
 	}
-}
-
-func isQuadlet(name string) bool { unit, _ := quadletUnit(name); return unit != "" }
-
-// readableContents returns the contents of a file and what is appended to it, without what is at another URL or larger
-// than the limit, which it reduces by what it returns. The limit is negative if something was larger.
-func readableContents(file types.File, limit *int64) (texts []string) {
-	for _, part := range append([]types.Resource{file.Contents}, file.Append...) {
-		data, err := Contents(part, *limit)
-		*limit -= int64(len(data))
-		switch {
-		case err == nil:
-			texts = append(texts, string(data))
-		case errors.Is(err, errTooLarge):
-			*limit = -1
-		}
-	}
-	return texts
 }

@@ -24,8 +24,6 @@ const (
 	changesBootTarget = "would change what the host boots into"
 	masksUnit         = "would mask a unit that joins the host"
 	mountsFileSystem  = "would mount a file system over files that the host joins with"
-	setsEnvironment   = "would be in systemd's environment, which can set other unit directories"
-	hasUnknownEffect  = "is a setting of systemd that is not known to leave units and files unchanged"
 )
 
 // reservedArguments are the kernel arguments that set the host's name, give Ignition another configuration, or change
@@ -35,9 +33,8 @@ var reservedArguments = []reservedArgument{
 	{"ignition.*", changesConfig}, {"flatcar.first-boot", changesConfig}, {"flatcar.config.url", changesConfig},
 	{"init", changesBootTarget}, {"rdinit", changesBootTarget}, {"systemd.unit", changesBootTarget}, {"systemd.run", changesBootTarget},
 	{"systemd.mask=" + KubeletUnit, masksUnit}, {"systemd.mask=" + OwnUnitPrefix + "*", masksUnit},
-	{"systemd.mount-extra", mountsFileSystem}, {"systemd.swap-extra", mountsFileSystem},
+	{"systemd.mount-extra", mountsFileSystem}, {"systemd.swap-extra", mountsFileSystem}, {"systemd.volatile", mountsFileSystem},
 	{"rescue", changesBootTarget}, {"emergency", changesBootTarget}, {"single", changesBootTarget},
-	{"SYSTEMD-*", setsEnvironment}, {"LD-*", setsEnvironment}, // the kernel passes these to systemd
 	{"--", changesBootTarget}, // what follows are arguments of systemd itself, such as --unit=rescue.target
 }
 
@@ -45,15 +42,6 @@ var reservedArguments = []reservedArgument{
 // systemd(1), version 252). With a value they are not systemd's. 2 to 5 are not listed: their targets start the kubelet
 // too.
 var bootTargetArguments = []string{"1", "s", "S", "-s", "-b", "rd.rescue", "rd.emergency"}
-
-// allowedArguments are the kernel arguments of systemd that change no unit and no file. All others are refused. With
-// the prefix rd. they apply to the initial file system.
-var allowedArguments = []string{
-	"systemd.unified-cgroup-hierarchy", "systemd.legacy-systemd-cgroup-controller", "systemd.log-*", "systemd.show-status", "systemd.status-unit-format",
-	"systemd.journald.*", "systemd.crash-*", "systemd.dump-core", "systemd.service-watchdogs", "systemd.watchdog-*", "systemd.default-*", "systemd.setenv",
-	"systemd.cpu-affinity", "systemd.gpt-auto", "systemd.swap", "systemd.hibernate", "systemd.random-seed", "systemd.clock-usec", "systemd.firstboot",
-	"systemd.allow-userspace-verity", "systemd.tpm2-*", "systemd.zram", "systemd.mask", "systemd.wants", "systemd.debug-shell", "systemd.machine-id",
-}
 
 // GuardArguments refuses a user's kernel arguments that would change what Guard protects. It returns nil or a
 // *GuardError with paths kernelArguments[…].
@@ -65,15 +53,9 @@ func GuardArguments(arguments []string) error {
 
 // checkArguments checks kernel arguments. One string can contain several.
 func (g *guard) checkArguments(list string, arguments []string) {
-	// The next argument can close open quotes, and systemd's versions differ in how they treat backslashes. In both
-	// cases split at all blanks.
-	isPlain := !slices.ContainsFunc(arguments, func(argument string) bool {
-		_, _, closed := splitWords(argument, 0)
-		return !closed || strings.Contains(argument, `\`)
-	})
 	for i, argument := range arguments {
 		place := fmt.Sprintf("%s[%d]", list, i)
-		if reserved, effect := findReservedArgument(argument, isPlain); effect != "" {
+		if reserved, effect := findReservedArgument(argument); effect != "" {
 			g.refuse(place, "the kernel argument %s %s: leave it out", reserved, effect)
 			continue
 		}
@@ -85,25 +67,19 @@ func (g *guard) checkArguments(list string, arguments []string) {
 	}
 }
 
-// kernelQuoting removes quotes and backslashes, and replaces what the kernel treats as a blank.
-var kernelQuoting = strings.NewReplacer(`"`, "", "'", "", `\`, "", "\xa0", " ")
+// argumentQuotes removes quotes.
+var argumentQuotes = strings.NewReplacer(`"`, "", "'", "")
 
-// findReservedArgument returns the first reserved kernel argument in a string, and its effect. If isPlain, blanks in
-// quotes are part of a word, as in systemd. The kernel, which passes what follows -- to init, knows only double quotes
-// and treats the byte 0xA0 as a blank (next_arg and isspace in its lib/), so -- is refused anywhere.
-func findReservedArgument(arguments string, isPlain bool) (reserved, effect string) {
-	split := strings.Fields(kernelQuoting.Replace(arguments))
-	for _, argument := range split {
+// findReservedArgument returns the first reserved kernel argument in a string, and its effect. A single letter or digit
+// in quotes is part of a value.
+func findReservedArgument(arguments string) (reserved, effect string) {
+	plain := argumentQuotes.Replace(arguments)
+	for _, argument := range strings.Fields(plain) {
 		if effect := effectOf(argument); effect != "" {
 			return argument, effect
 		}
-	}
-	if isPlain {
-		split, _, _ = splitWords(arguments, 0)
-	}
-	for _, word := range split {
-		if slices.Contains(bootTargetArguments, word) {
-			return word, changesBootTarget
+		if plain == arguments && slices.Contains(bootTargetArguments, argument) {
+			return argument, changesBootTarget
 		}
 	}
 	return "", ""
@@ -126,12 +102,6 @@ func effectOf(argument string) string {
 		if keyFits && (!hasValue || valueFits) {
 			return reserved.effect
 		}
-	}
-	if strings.HasPrefix(key, "systemd.") && !slices.ContainsFunc(allowedArguments, func(allowed string) bool {
-		fits, _ := path.Match(allowed, key)
-		return fits
-	}) {
-		return hasUnknownEffect
 	}
 	return ""
 }

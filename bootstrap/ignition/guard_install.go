@@ -3,6 +3,7 @@ package ignition
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -163,6 +164,9 @@ func isDependencyLink(alias, prefix, kind, unitName string) bool {
 	ofBase, _, kindOfBase, hasAt := splitUnitName(base)
 	return of != directory && isUnitName(of) && (base == unitName || hasAt && ofBase == prefix && kindOfBase == kind)
 }
+
+// specifier matches a specifier of systemd.
+var specifier = regexp.MustCompile(`(?s)%.`)
 
 // installSpecifiers are the specifiers of systemd 252 in the section Install.
 const installSpecifiers = "aAbBgGHijlmMnNopquUvwW%"

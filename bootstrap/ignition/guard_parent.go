@@ -48,17 +48,15 @@ func (g *guard) checkParents(c Config) {
 		switch name := current.path(); {
 		case len(above) > 0:
 			parent := above[len(above)-1]
-			g.redirects.followed = []string{parent.place}
+			why := fmt.Sprintf("is below %s, which is %s", parent.path(), parent.isA)
 			if parent.key == current.key {
-				g.refuse(current.place+current.field, "%s must be a directory, but is %s too: remove one of them, or change its path", name, parent.isA)
-			} else {
-				g.refuse(current.place+current.field, "%s is below %s, which is %s: remove one of them, or change its path", name, parent.path(), parent.isA)
+				why = fmt.Sprintf("must be a directory, but is %s too", parent.isA)
 			}
+			g.add(Refusal{current.place + current.field, name + " " + why + ": remove one of them, or change its path", []string{parent.place}})
 		case current.isA != "":
 			above = append(above, current)
 		}
 	}
-	g.redirects.followed = nil
 }
 
 func (p hostPath) path() string { return strings.ReplaceAll(p.key, "\x00", "/") }

@@ -33,6 +33,11 @@ func unit(body string) string {
 	return `{"ignition":{"version":"3.5.0"},"systemd":{"units":[` + body + `]}}`
 }
 
+// unitWith returns a document with a unit that has these contents.
+func unitWith(name, contents string) string {
+	return unit(fmt.Sprintf(`{"name":%q,"contents":%s}`, name, strconv.Quote(contents)))
+}
+
 // dropin returns a document with one drop-in.
 func dropin(of, contents string) string {
 	return unit(fmt.Sprintf(`{"name":%q,"dropins":[{"name":"10-mine.conf","contents":%s}]}`, of, strconv.Quote(contents)))
@@ -79,7 +84,6 @@ var _ = Describe("Guard", func() {
 		Entry("a link above a reserved path", storage("links", `{"path":"/etc/kubernetes","target":"/opt/k8s"}`), "storage.links[0].path", "must be a directory"),
 		Entry("a file above a reserved path", fileWith("/etc/kubernetes/pki", ""), "storage.files[0].path", "must be a directory"),
 		Entry("a link in place of the directory of kubelet configurations", storage("links", `{"path":"/etc/kubernetes/kubelet.conf.d","target":"/opt"}`), "storage.links[0].path", "must be a directory"),
-		Entry("a link to a kubelet configuration", storage("links", `{"path":"/etc/kubernetes/kubelet.conf.d/1.conf","target":"/opt/1"}`), "storage.links[0].path", "use a file"),
 		Entry("a link in place of the kubelet's unit", storage("links", `{"path":"/etc/systemd/system/kubelet.service","target":"/dev/null"}`), "storage.links[0].path", "can't be checked"),
 		Entry("a link in place of the kubelet's drop-ins", storage("links", `{"path":"/etc/systemd/system/kubelet.service.d","target":"/opt"}`), "storage.links[0].path", "can't be checked"),
 
@@ -93,8 +97,6 @@ var _ = Describe("Guard", func() {
 		Entry("the kubelet's command, which a wrapper gets", dropin("kubelet.service", "[Service]\nEnvironment=POOLBOOT_KUBELET_COMMAND=/bin/true"), "systemd.units[0].dropins[0].contents", "POOLBOOT_KUBELET_COMMAND is reserved"),
 		Entry("ExecStart in a drop-in of every service", fileWith("/etc/systemd/system/service.d/1.conf", "[Service]\nExecStart=/bin/true"), "storage.files[0].contents", "ExecStart"),
 		Entry("ExecStart in a drop-in as a file", fileWith("/usr/lib/systemd/system/kubelet.service.d/1.conf", "[Service]\nExecStart=/bin/true"), "storage.files[0].contents", "ExecStart"),
-		Entry("a drop-in that resets the environment files", dropin("kubelet.service", "[Service]\nEnvironmentFile="), "systemd.units[0].dropins[0].contents", "would disable /etc/poolboot/kubelet.env"),
-		Entry("a drop-in that unsets the flags", dropin("kubelet.service", "[Service]\nUnsetEnvironment=POOLBOOT_KUBELET_ARGS"), "systemd.units[0].dropins[0].contents", "would disable"),
 		Entry("Poolboot's units", unit(`{"name":"poolboot-join.service","mask":true}`), "systemd.units[0].name", "poolboot-join.service is reserved for Poolboot: use a name"),
 		Entry("Poolboot's units as a file", fileWith("/etc/systemd/system/poolboot-join.service", "[Unit]"), "storage.files[0].contents", "reserved for Poolboot"),
 		Entry("a drop-in of Poolboot's units", fileWith("/etc/systemd/system/poolboot-join.service.d/1.conf", "[Unit]"), "storage.files[0].contents", "reserved for Poolboot"),
@@ -125,7 +127,6 @@ var _ = Describe("Guard", func() {
 		Entry("a reference to a configuration that replaces this one", `{"ignition":{"version":"3.5.0","config":{"replace":{"source":"https://a"}}}}`, "ignition.config.replace", "copy its content into this one"),
 		Entry("remote contents in a drop-in", storage("files", `{"path":"/etc/systemd/system/kubelet.service.d/1.conf","contents":{"source":"https://a"}}`), "storage.files[0].contents", "write them into the document"),
 		Entry("remote contents in a kubelet configuration", storage("files", `{"path":"/etc/kubernetes/kubelet.conf.d/1.conf","contents":{"source":"https://a"}}`), "storage.files[0].contents", "write them into the document"),
-		Entry("remote contents in an environment file", storage("files", `{"path":"/etc/default/kubelet","contents":{"source":"https://a"}}`), "storage.files[0].contents", "write them into the document"),
 		Entry("a malformed gzip file", storage("files", `{"path":"/opt/a","contents":{"compression":"gzip","source":"data:,a"}}`), "storage.files[0].contents", "not a gzip file"),
 	)
 

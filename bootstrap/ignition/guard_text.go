@@ -6,12 +6,9 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // identityFlagNames are the kubelet's flags that identify its Node.
@@ -49,14 +46,10 @@ const remedyPool = "set spec.node.labels and spec.node.taints of the MachineConf
 // checkText checks unit files, scripts, environment files and any other text for settings that identify the kubelet's
 // Node. Comments are not checked.
 func (g *guard) checkText(place, what string, data []byte) {
-	plain := data
-	if hasQuotingInWords(data) {
-		plain = unquote(data)
-	}
-	if !identityFlags.Match(plain) && !slices.ContainsFunc(searchTerms, func(word []byte) bool { return bytes.Contains(plain, word) }) {
+	if !identityFlags.Match(data) && !slices.ContainsFunc(searchTerms, func(word []byte) bool { return bytes.Contains(data, word) }) {
 		return
 	}
-	plain = unquote(removeComments(data))
+	plain := removeComments(data)
 	switch flag, variable := identityFlags.Find(plain), assignments.FindSubmatch(plain); {
 	case flag != nil:
 		g.refuse(place, "%s: the kubelet flag %s is reserved for Poolboot: %s", what, flag, remedyPool)
@@ -92,7 +85,7 @@ func (g *guard) checkKubeletConfig(place, name string, data []byte) {
 	}
 	settings, isObject := document.(map[string]any)
 	if document != nil && !isObject {
-		g.refuse(place, "%s: the file %s, or the kubelet would not start", name, jsontype.Describe(reflect.TypeFor[map[string]any](), document))
+		g.refuse(place, "%s: the file %s, or the kubelet would not start", name, DescribeType(reflect.TypeFor[map[string]any](), document))
 		return
 	}
 	for setting := range settings {
@@ -124,98 +117,12 @@ func isKubeletConfig(name string) bool {
 	return isBelow(name, KubeletConfigDirectory) && path.Ext(name) == ".conf"
 }
 
-// environmentDirectories contain environment files that the kubelet's unit reads on some distributions.
-var environmentDirectories = []string{"/etc/sysconfig", "/etc/default", "/etc/kubernetes", "/var/lib/kubelet", "/run"}
-
-// isEnvironmentFile reports whether a file can be an environment file of the kubelet.
-func isEnvironmentFile(name string) bool {
-	return strings.HasSuffix(name, ".env") ||
-		slices.ContainsFunc(environmentDirectories, func(directory string) bool { return isBelow(name, directory) })
-}
-
-// isPersistentEnvironmentFile is isEnvironmentFile without files that are created at every boot.
-func isPersistentEnvironmentFile(name string) bool {
-	return isEnvironmentFile(name) && !isBelow(name, "/run")
-}
-
-// hasQuotingInWords reports whether a text has escapes, or quotes within a word.
-func hasQuotingInWords(data []byte) bool {
-	if bytes.IndexByte(data, '\\') >= 0 {
-		return true
-	}
-	isWord := func(c byte) bool {
-		return c == '-' || c == '_' || c == '"' || c == '\'' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
-	}
-	for i := 1; i < len(data)-1; i++ {
-		if c := data[i]; (c == '"' || c == '\'') && isWord(data[i-1]) && isWord(data[i+1]) {
-			return true
-		}
-	}
-	return false
-}
-
-// removeComments removes the lines that are comments for a shell and for systemd. A line in quotes, or one that
-// continues another line, is not a comment.
+// removeComments removes the lines that are comments for a shell and for systemd.
 func removeComments(data []byte) []byte {
 	out := make([]byte, 0, len(data))
-	var quote byte
-	isContinued := false
-	for len(data) > 0 {
-		line := data
-		if end := bytes.IndexAny(data, "\n\r\x00"); end >= 0 {
-			line = data[:end+1]
-		}
-		data = data[len(line):]
-		if text := bytes.TrimSpace(line); quote == 0 && !isContinued && len(text) > 0 && (text[0] == '#' || text[0] == ';') {
-			continue
-		}
-		isContinued = false
-		for i := 0; i < len(line); i++ {
-			switch c := line[i]; {
-			case c == '\\' && quote != '\'':
-				i++
-				isContinued = i == len(line)-1
-			case c == quote:
-				quote = 0
-			case quote == 0 && (c == '"' || c == '\''):
-				quote = c
-			}
-		}
-		out = append(out, line...)
-	}
-	return out
-}
-
-// unquote returns a text as a shell or systemd reads it: without quotes, with escapes decoded and continued lines
-// joined.
-func unquote(data []byte) []byte {
-	out := make([]byte, 0, len(data))
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case c == '"' || c == '\'':
-		case c != '\\' || i+1 == len(data):
-			out = append(out, c)
-		default:
-			i++
-			length, base := 0, 16
-			switch next := data[i]; {
-			case next == '\n':
-				continue
-			case next == 'x':
-				length = 2
-			case next == 'u':
-				length = 4
-			case next >= '0' && next <= '7':
-				i--
-				length, base = 3, 8
-			}
-			code, err := strconv.ParseUint(string(data[i+1:min(i+1+length, len(data))]), base, 8)
-			if length == 0 || err != nil {
-				out = append(out, data[i])
-				continue
-			}
-			out = append(out, byte(code))
-			i += length
+	for line := range bytes.Lines(data) {
+		if text := bytes.TrimSpace(line); len(text) == 0 || text[0] != '#' && text[0] != ';' {
+			out = append(out, line...)
 		}
 	}
 	return out

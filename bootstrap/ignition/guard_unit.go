@@ -6,13 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
 func (g *guard) checkUnits(units []types.Unit) {
 	for i, unit := range units {
-		g.redirects.followed = nil
 		place := fmt.Sprintf("systemd.units[%d]", i)
 		switch {
 		case strings.Contains(unit.Name, "/"):
@@ -23,9 +21,6 @@ func (g *guard) checkUnits(units []types.Unit) {
 			continue
 		case unit.Name == KubeletUnit && unit.Mask != nil && *unit.Mask:
 			g.refuse(place+".mask", "without %s the host never joins: leave it out", unit.Name)
-		case g.hidesReservedFiles(unit.Name):
-			g.refuse(place+".name", "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(unit.Name))
-			continue
 		}
 		if unit.Contents != nil && *unit.Contents != "" {
 			g.checkUnit(place+".contents", unit.Name, *unit.Contents)
@@ -55,9 +50,6 @@ func (g *guard) checkUnit(place, name, contents string) {
 	case name == KubeletUnit:
 		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, a kubelet configuration in %s, or "+
 			"spec.kubelet.wrapper of the MachineConfigPool for a command that starts the kubelet", name, KubeletConfigDirectory)
-	case g.hidesReservedFiles(name):
-		g.refuse(place, "a mount at %s would hide files of Poolboot: mount it at another path", mountPoint(name))
-	case g.refuseDirectives(place, name, name, contents):
 	default:
 		g.checkText(place, name, []byte(contents))
 	}
@@ -71,8 +63,9 @@ func (g *guard) checkDropin(place, unitName, name, contents string) {
 		g.refuseOwn(place, unitName)
 	case unitName == KubeletUnit && isReservedDropin(name):
 		g.refuseDropin(place, name)
-	case g.refuseDirectives(place, unitName, what, contents):
-	case (appliesToKubelet(unitName) || appliesToAllUnits(unitName)) && g.refuseKubeletDropin(place, unitName, what, contents):
+	case appliesToKubelet(unitName) && slices.ContainsFunc(directivesOf(contents), func(d directive) bool { return d.name == "ExecStart" }):
+		g.refuse(place, "%s: ExecStart would start the kubelet without the flags that put its Node into its pool: to start it through a command, "+
+			"such as nsenter for a mount namespace, set spec.kubelet.wrapper of the MachineConfigPool, and remove the line and those that only serve it", what)
 	default:
 		g.checkText(place, what, []byte(contents))
 	}
@@ -98,25 +91,6 @@ func (g *guard) refuseDropin(place, name string) {
 		whose = "that of Poolboot with spec.kubelet.wrapper of the MachineConfigPool"
 	}
 	g.refuse(place, "%s would replace %s: use another name", name, whose)
-}
-
-// hidesReservedFiles reports whether a unit mounts a file system over files of Poolboot.
-func (g *guard) hidesReservedFiles(unitName string) bool {
-	where := mountPoint(unitName)
-	if where == "" {
-		return false
-	}
-	at, ok := g.redirects.resolveMount(where)
-	return !ok || hidesReserved(at)
-}
-
-// mountPoint returns the mount point of a mount unit, or "" for other units.
-func mountPoint(unitName string) string {
-	extension := path.Ext(unitName)
-	if extension != ".mount" && extension != ".automount" {
-		return ""
-	}
-	return cleanPath(unit.UnitNamePathUnescape(strings.TrimSuffix(unitName, extension)))
 }
 
 // isOwnUnit reports whether a unit belongs to Poolboot.

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/coreos/vcontext/report"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 )
 
 // ParseError lists the problems of a configuration.
@@ -112,7 +110,7 @@ func decodeError(raw []byte, err error, of reflect.Type) error {
 	decoder.UseNumber()
 	if decoder.Decode(&document) == nil {
 		var problems []Problem
-		for _, mistake := range jsontype.Find(document, of, true) {
+		for _, mistake := range FindMistakes(document, of, true) {
 			if mistake.Unknown {
 				continue // see CheckKeys
 			}

@@ -3,7 +3,6 @@ package ignition
 import (
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,7 +18,8 @@ const (
 	// operating system.
 	MachineConfigPath = OwnDirectory + "/machineconfig.json"
 
-	// CheckScriptPath is the script that verifies, before a host joins, that its configuration is unchanged.
+	// CheckScriptPath is the script that verifies, before a host joins and after an update, that what Poolboot wrote is
+	// unchanged.
 	CheckScriptPath = OwnDirectory + "/check.sh"
 	// StateDirectory contains the host's agent and its state.
 	StateDirectory = "/var/lib/poolboot"
@@ -143,28 +143,6 @@ func containsReserved(name string) bool {
 		slices.ContainsFunc(reservedPaths, func(reserved string) bool { return isBelow(reserved, name) })
 }
 
-// hidesReserved reports whether a file system that is mounted at a path would hide files of Poolboot below it. A mount
-// at or below /var is allowed: a /var on another file system needs a mount unit.
-func hidesReserved(name string) bool {
-	return isProtected(name) || name == "/usr" || isIn(name, "/etc", "/run", "/usr/lib") && containsReserved(name) ||
-		slices.ContainsFunc(UnitDirectories, func(directory string) bool { return isBelow(name, directory) })
-}
-
-// isAlternativePath reports whether a path is an alternative path to files of the root, as the kernel and images based
-// on OSTree have.
-func isAlternativePath(name string) bool {
-	return isIn(name, "/proc", "/sys", "/dev/fd", "/sysroot", "/ostree")
-}
-
-// examplePaths are the protected files. For a protected directory they have one example of a file in it.
-var examplePaths = func() []string {
-	examples := slices.Collect(maps.Keys(remedies))
-	for _, directory := range append([]string{KubeletConfigDirectory}, slices.Concat(reservedDirectories, UnitDirectories)...) {
-		examples = append(examples, directory+"/a")
-	}
-	return examples
-}()
-
 // OwnUnits are Poolboot's units on hosts.
 var OwnUnits = []string{
 	OwnUnitPrefix + "check.service", OwnUnitPrefix + "join.service", OwnUnitPrefix + "joined.path", OwnUnitPrefix + "joined.service",
@@ -207,17 +185,9 @@ func isIn(name string, directories ...string) bool {
 // aliases are links in the images of the distributions that use Ignition: two paths of the same file.
 var aliases = [][2]string{{"/var/run", "/run"}, {"/lib", "/usr/lib"}, {"/var/usrlocal", "/usr/local"}}
 
-// extensions matches files of a system extension, which systemd merges over the root.
-var extensions = regexp.MustCompile(`^/(?:etc|run|var/lib|usr/lib|usr/local/lib)/extensions(?:\.mutable)?/[^/]+(/.*)$`)
-
-// cleanPath returns a path with the links of images resolved, and the path in the root of a file of a system extension.
+// cleanPath returns a path with the links of images resolved.
 func cleanPath(name string) string {
 	name = path.Clean(name)
-	if strings.Contains(name, "/extensions") {
-		if match := extensions.FindStringSubmatch(name); match != nil {
-			name = match[1]
-		}
-	}
 	for _, alias := range aliases {
 		if isIn(name, alias[0]) {
 			return alias[1] + strings.TrimPrefix(name, alias[0])
@@ -226,17 +196,11 @@ func cleanPath(name string) string {
 	return name
 }
 
-// Allowed returns the lists of what Guard allows where it refuses everything else, for the documentation: settings in
-// drop-ins of the kubelet's unit and of all services, and kernel arguments of systemd.
-func Allowed() [3][]string {
-	return [3][]string{allowedDirectives, allowedForAllServices, allowedArguments}
-}
-
 // Reserved returns what Guard and GuardArguments refuse, for the documentation: paths (a directory ends in a slash),
 // units, drop-ins, kubelet flags and settings, variables, kernel arguments.
 func Reserved() []string {
 	all := slices.Collect(maps.Keys(remedies))
-	for _, directory := range slices.Concat(reservedDirectories, generatorDirectories) {
+	for _, directory := range reservedDirectories {
 		all = append(all, directory+"/")
 	}
 	all = append(all, KubeletUnit, OwnUnitPrefix+"*", KubeletUnit+".d/"+kubeadmDropin, KubeletUnit+".d/"+OwnDropin, KubeletUnit+".d/"+WrapperDropin, KubeletUnit+".d/"+ReservedDropin)

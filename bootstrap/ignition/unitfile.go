@@ -2,7 +2,6 @@ package ignition
 
 import (
 	"iter"
-	"path"
 	"strings"
 )
 
@@ -11,12 +10,6 @@ type directive struct {
 	section     string // without brackets
 	name, value string
 	line        int // where it begins, counted from 1
-}
-
-// is reports whether a directive has a name. A star in the name matches anything.
-func (d directive) is(name string) bool {
-	fits, _ := path.Match(name, d.name)
-	return fits
 }
 
 // unitBlanks are the blanks that systemd removes around lines, names and values.

@@ -30,12 +30,12 @@ var checkScript []byte
 
 // withCheck adds the check to the configuration of a machine. The check verifies that everything in the configuration
 // is on the host, byte for byte, with the checksums of addChecksums. It also verifies that the unit of the kubelet
-// takes its flags from variable, which the environment file flags sets. ignition.Guard refuses the changes that it
-// recognizes in MachineConfigs. The check finds all others.
+// takes its flags from variable, which the environment file flags sets. ignition.Guard refuses the mistakes that it
+// recognizes in MachineConfigs. The check finds all others: before the host joins, and the agent after an update.
 func withCheck(config ignition.Config, variable, flags string) ignition.Config {
-	command := strings.Join([]string{"/bin/sh", checkScriptPath, checkSumsPath, variable, flags, ignition.KubeletConfigDirectory}, " ")
-	config.Storage.Files = append(config.Storage.Files, newFile(checkScriptPath, 0o644, checkScript))
-	config.Systemd.Units = append(config.Systemd.Units, newUnit(checkUnitName, checkUnit(command)))
+	settings := fmt.Sprintf("sums=%s variable=%s flags=%s directory=%s\n", checkSumsPath, variable, flags, ignition.KubeletConfigDirectory)
+	config.Storage.Files = append(config.Storage.Files, newFile(checkScriptPath, 0o644, append([]byte(settings), checkScript...)))
+	config.Systemd.Units = append(config.Systemd.Units, newEnabledUnit(checkUnitName, checkUnit()))
 	return config
 }
 
@@ -51,15 +51,18 @@ func addChecksums(config *ignition.Config) error {
 
 // checkUnit returns the unit that runs the check at every boot until the host has joined. After that, a change cannot
 // move the Node to another pool, because the recorded pool decides. And a Node in use must not fail because an
-// administrator renewed a certificate manually.
-func checkUnit(command string) []*unit.UnitOption {
+// administrator renewed a certificate manually. The unit also starts if nothing starts the kubelet, and after mounts
+// over the files, which the boot need not wait for.
+func checkUnit() []*unit.UnitOption {
 	return append(newOnlineUnit("Verify the configuration with which this host joins its pool"),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
+		unit.NewUnitOption("Unit", "RequiresMountsFor", strings.Join([]string{ignition.OwnDirectory, ignition.KubeletConfigDirectory, path.Dir(ignition.ClusterCAPath)}, " ")),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
 		unit.NewUnitOption("Service", "StandardOutput", "journal+console"),
 		unit.NewUnitOption("Service", "StandardError", "journal+console"),
-		unit.NewUnitOption("Service", "ExecStart", command))
+		unit.NewUnitOption("Service", "ExecStart", "/bin/sh "+checkScriptPath),
+		wantedByMultiUser())
 }
 
 // requiresCheck returns the settings with which a unit starts only after the check succeeded. A drop-in cannot remove

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,6 +19,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
+
+// differs is what the check says of a file or a setting.
+const differs = " differs from what Poolboot wrote"
 
 // checkedHost is a directory with everything that an overlay writes, and a systemctl that prints show.
 type checkedHost struct {
@@ -63,7 +67,7 @@ func newCheckedHost(kubeadm bool) *checkedHost {
 	command, _, _ = strings.Cut(command, "\n")
 	h.show = "FragmentPath=" + h.path("/etc/systemd/system/kubelet.service") + "\n" +
 		"ExecStart={ path=/usr/bin/kubelet ; argv[]=" + command + " ; ignore_errors=no ; pid=0 }\nExecStartEx={ path=/a }\n" +
-		"EnvironmentFiles=" + h.path("/etc/poolboot/kubelet.env") + " (ignore_errors=no)\nUnsetEnvironment=\nBindPaths=\n"
+		"EnvironmentFiles=" + h.path("/etc/poolboot/kubelet.env") + " (ignore_errors=no)\nUnsetEnvironment=\nBindPaths=\nRequiredBy=\nWantedBy=multi-user.target\nConflictedBy=\n"
 	return h
 }
 
@@ -75,18 +79,15 @@ func (h *checkedHost) write(name, text string) {
 	Expect(os.WriteFile(h.path(name), []byte(text), 0o644)).To(Succeed())
 }
 
-// check runs the check as its unit does, and returns the output.
-func (h *checkedHost) check() (string, error) {
+// check runs the check as its unit does, or with arguments, and returns the output.
+func (h *checkedHost) check(arguments ...string) (string, error) {
 	GinkgoHelper()
 	h.write("/show", h.show)
-	variable, flags := ignition.KubeletArgsVariable, ignition.KubeletEnvPath
-	if h.kubeadm {
-		variable, flags = ignition.KubeadmArgsVariable, ignition.KubeadmFlagsPath
-	}
-	script, err := os.ReadFile(h.path("/etc/poolboot/check.sh"))
+	whole, err := os.ReadFile(h.path("/etc/poolboot/check.sh"))
 	Expect(err).NotTo(HaveOccurred())
-	h.write("/script", strings.Replace(string(script), "PATH=", "PATH="+h.path("/bin")+":", 1))
-	cmd := exec.Command("/bin/sh", h.path("/script"), h.path("/etc/poolboot/check.sha256"), variable, h.path(flags), h.path("/etc/kubernetes/kubelet.conf.d"))
+	settings, script, _ := strings.Cut(string(whole), "\n")
+	h.write("/script", strings.ReplaceAll(settings, "=/", "="+h.root+"/")+"\n"+strings.Replace(script, "PATH=", "PATH="+h.path("/bin")+":", 1))
+	cmd := exec.Command("/bin/sh", append([]string{h.path("/script")}, arguments...)...)
 	cmd.Env = []string{"PATH=/of/a/drop-in/of/every/service"}
 	out, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(string(out), h.root, ""), err
@@ -139,35 +140,50 @@ var _ = Describe("The check before a host joins", func() {
 			change(h)
 			out, err := h.check()
 			Expect(err).To(HaveOccurred())
-			Expect(out).To(HavePrefix("poolboot: this host does not join, because " + changed + " differs from what Poolboot wrote"))
+			Expect(out).To(HavePrefix("poolboot: this host does not join, because " + changed))
 			Expect(out).To(ContainSubstring("provision the host again, or undo the change and run: systemctl start kubelet.service"))
 			Expect(out).NotTo(ContainSubstring(secret))
 			Expect(strings.Split(strings.TrimSpace(out), "\n")).To(HaveEach(HavePrefix("poolboot: ")), "nothing else is on the console")
 		},
-		Entry("the file with the labels", false, write("/etc/poolboot/kubelet.env", "POOLBOOT_KUBELET_ARGS=--node-labels=a=b\n"), "/etc/poolboot/kubelet.env"),
-		Entry("a deleted file", false, remove("/etc/kubernetes/kubelet.yaml"), "/etc/kubernetes/kubelet.yaml"),
-		Entry("the unit of the kubelet", false, write("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n"), "/etc/systemd/system/kubelet.service"),
-		Entry("the configuration of kubeadm", true, write("/etc/kubernetes/poolboot-join.yaml", "a: b\n"), "/etc/kubernetes/poolboot-join.yaml"),
-		Entry("Poolboot's drop-in", true, remove("/etc/systemd/system/kubelet.service.d/10-poolboot.conf"), "/etc/systemd/system/kubelet.service.d/10-poolboot.conf"),
-		Entry("the unit that joins", true, write("/etc/systemd/system/poolboot-join.service", "[Service]\n"), "/etc/systemd/system/poolboot-join.service"),
-		Entry("the list of files", false, remove("/etc/poolboot/check.sha256"), "/etc/poolboot/check.sha256"),
-		Entry("a command from a drop-in", false, shown("--cert-dir", "--node-labels=a=b --cert-dir"), "ExecStart= of kubelet.service"),
-		Entry("a command without the flags of kubeadm", true, shown("$KUBELET_KUBEADM_ARGS", "--v=2"), "ExecStart= of kubelet.service"),
-		Entry("an environment file that is not read", false, shown("EnvironmentFiles=", "X="), "EnvironmentFile= of kubelet.service"),
+		Entry("the file with the labels", false, write("/etc/poolboot/kubelet.env", "POOLBOOT_KUBELET_ARGS=--node-labels=a=b\n"), "/etc/poolboot/kubelet.env"+differs),
+		Entry("a deleted file", false, remove("/etc/kubernetes/kubelet.yaml"), "/etc/kubernetes/kubelet.yaml"+differs),
+		Entry("the unit of the kubelet", false, write("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n"), "/etc/systemd/system/kubelet.service"+differs),
+		Entry("the configuration of kubeadm", true, write("/etc/kubernetes/poolboot-join.yaml", "a: b\n"), "/etc/kubernetes/poolboot-join.yaml"+differs),
+		Entry("Poolboot's drop-in", true, remove("/etc/systemd/system/kubelet.service.d/10-poolboot.conf"), "/etc/systemd/system/kubelet.service.d/10-poolboot.conf"+differs),
+		Entry("the unit that joins", true, write("/etc/systemd/system/poolboot-join.service", "[Service]\n"), "/etc/systemd/system/poolboot-join.service"+differs),
+		Entry("the list of files", false, remove("/etc/poolboot/check.sha256"), "/etc/poolboot/check.sha256"+differs),
+		Entry("a command from a drop-in", false, shown("--cert-dir", "--node-labels=a=b --cert-dir"), "ExecStart= of kubelet.service"+differs),
+		Entry("a command without the flags of kubeadm", true, shown("$KUBELET_KUBEADM_ARGS", "--v=2"), "ExecStart= of kubelet.service"+differs),
+		Entry("an environment file that is not read", false, shown("EnvironmentFiles=", "X="), "EnvironmentFile= of kubelet.service"+differs),
 		Entry("an environment file that sets the variable", false, func(h *checkedHost) {
 			h.write("/etc/other.d/1.env", "POOLBOOT_KUBELET_ARGS=\n")
 			h.show += "EnvironmentFiles=" + h.path("/etc/other.d/*.env") + " (ignore_errors=no)\n"
-		}, "POOLBOOT_KUBELET_ARGS, which /etc/other.d/1.env sets,"),
-		Entry("a variable that is unset", true, shown("UnsetEnvironment=", "UnsetEnvironment=A KUBELET_KUBEADM_ARGS"), "UnsetEnvironment= of kubelet.service"),
-		Entry("a mount with other files for the kubelet", false, shown("BindPaths=", "BindPaths=/opt/a:/etc/poolboot:rbind"), "BindPaths= of kubelet.service"),
-		Entry("taints in a drop-in of the kubelet configuration", false, write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"registerWithTaints":[]}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
+		}, "POOLBOOT_KUBELET_ARGS, which /etc/other.d/1.env sets,"+differs),
+		Entry("a variable that is unset", true, shown("UnsetEnvironment=", "UnsetEnvironment=A KUBELET_KUBEADM_ARGS"), "UnsetEnvironment= of kubelet.service"+differs),
+		Entry("a mount with other files for the kubelet", false, shown("BindPaths=", "BindPaths=/opt/a:/etc/poolboot:rbind"), "BindPaths= of kubelet.service"+differs),
+		Entry("taints in a drop-in of the kubelet configuration", false, write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"registerWithTaints":[]}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"+differs),
 		Entry("taints in a subdirectory, which the kubelet reads too", false,
-			write("/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf"),
+			write("/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/a/b/99-a.conf"+differs),
 		Entry("taints in a hidden drop-in, which the kubelet reads too", false,
-			write("/etc/kubernetes/kubelet.conf.d/.a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/.a.conf"),
+			write("/etc/kubernetes/kubelet.conf.d/.a.conf", `registerWithTaints: []`), "/etc/kubernetes/kubelet.conf.d/.a.conf"+differs),
 		Entry("taints after text that looks like a comment", false,
-			write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"clusterDomain": "a#b", "registerWithTaints": []}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"),
+			write("/etc/kubernetes/kubelet.conf.d/99-a.conf", `{"clusterDomain": "a#b", "registerWithTaints": []}`), "/etc/kubernetes/kubelet.conf.d/99-a.conf"+differs),
+		Entry("an environment file with a flag that identifies the Node", false, func(h *checkedHost) {
+			h.write("/etc/other.env", "# --node-labels\nA=--node_labels=a=b\n")
+			h.show += "EnvironmentFiles=" + h.path("/etc/other.env") + " (ignore_errors=no)\n"
+		}, "/etc/other.env has a kubelet flag that identifies the Node"),
+		Entry("a kubelet that is not enabled", false, shown("WantedBy=multi-user.target", "WantedBy="), "no unit wants kubelet.service"),
+		Entry("a unit that conflicts with the kubelet", false, shown("ConflictedBy=", "ConflictedBy=rival.service"), "rival.service conflicts with kubelet.service"),
 	)
+
+	It("lists what changed for the agent, one per line", func() {
+		h := newCheckedHost(false)
+		h.write("/etc/poolboot/kubelet.env", "")
+		h.show = strings.Replace(h.show, "ConflictedBy=", "ConflictedBy=rival.service", 1)
+		out, err := h.check("list")
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(Equal("/etc/poolboot/kubelet.env" + differs + "\nrival.service conflicts with kubelet.service\n"))
+	})
 
 	It("names every changed file", func() {
 		h := newCheckedHost(false)
@@ -178,7 +194,7 @@ var _ = Describe("The check before a host joins", func() {
 		Expect(out).To(SatisfyAll(ContainSubstring("because /etc/poolboot/kubelet.env differs"), ContainSubstring("because /etc/kubernetes/pki/ca.crt differs")))
 	})
 
-	It("runs before the kubelet and kubeadm, and covers everything that the overlay writes", func() {
+	It("runs before the kubelet and kubeadm, and covers everything that the overlay writes, apart from the credential", func() {
 		for _, kubeadm := range []bool{false, true} {
 			h := newCheckedHost(kubeadm)
 			raw, err := os.ReadFile(h.path("/etc/poolboot/check.sha256"))
@@ -187,7 +203,7 @@ var _ = Describe("The check before a host joins", func() {
 			waiting := 0
 			Expect(filepath.WalkDir(h.path("/etc"), func(name string, entry os.DirEntry, err error) error {
 				Expect(err).NotTo(HaveOccurred())
-				if entry.IsDir() || filepath.Base(name) == "check.sha256" {
+				if entry.IsDir() || slices.Contains([]string{"check.sha256", "bootstrap-kubelet.conf", "discovery.conf"}, entry.Name()) {
 					return nil
 				}
 				text, err := os.ReadFile(name)

@@ -263,9 +263,9 @@ var _ = Describe("The assignment of a host", func() {
 			Expect(pathsOf(lasting)).To(ContainElements("/etc/rack", "/etc/poolboot/agent.json", "poolboot-agent.service", "poolboot-register.service", "kubelet.service"))
 		},
 		Entry("with the join type Kubelet", bootstrapv1.JoinTypeKubelet, "/etc/kubernetes/bootstrap-kubelet.conf",
-			"/etc/poolboot/check.sha256", "/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent"),
+			"/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent"),
 		Entry("with the join type Kubeadm", bootstrapv1.JoinTypeKubeadm, "/etc/poolboot/discovery.conf",
-			"/etc/poolboot/check.sha256", "/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent"),
+			"/var/lib/poolboot", "/var/lib/poolboot/bin/poolboot-agent"),
 	)
 
 	It("has no join credential", func() {

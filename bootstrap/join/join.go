@@ -70,18 +70,15 @@ func (m Machine) Overlay(cred Credential) (ignition.Config, error) {
 		if err == nil {
 			err = m.addCredential(&own, cred)
 		}
-		if err == nil {
-			err = addChecksums(&own)
-		}
-		m.Agent.addUnits(&own) // the check is about the join, so it leaves out the agent
+		m.Agent.addUnits(&own)
 		m.Agent.addProgram(&own)
 		return own, err
 	})
 }
 
 // Lasting returns the part of the overlay that a host keeps after it joined, which can change later: everything but the
-// join credential, the checksums of the first boot, and the program of the agent, which replaces itself. The error is
-// an *ExtraConfigError if the extraConfig cannot be used.
+// join credential, and the program of the agent, which replaces itself. The error is an *ExtraConfigError if the
+// extraConfig cannot be used.
 func (m Machine) Lasting() (ignition.Config, error) {
 	return m.withExtraConfig(func() (ignition.Config, error) {
 		own, err := m.joinConfig()
@@ -173,21 +170,26 @@ func FindExternalCloudProvider(cfg *bootstrapv1.PoolbootConfig) (string, error) 
 	return fmt.Sprintf("PoolbootConfig %s spec.extraConfig (%s)", klog.KObj(cfg), entry), nil
 }
 
-// joinConfig returns the configuration with which the host joins, without the credential.
-func (m Machine) joinConfig() (ignition.Config, error) {
+// joinConfig returns the configuration with which the host joins, without the credential, and with the checksums of
+// everything in it.
+func (m Machine) joinConfig() (config ignition.Config, err error) {
 	join := &m.Config.Spec.Join
 	switch {
 	case m.Cluster.Server == "":
-		return ignition.Config{}, errors.New("the cluster has no control plane endpoint yet")
+		return config, errors.New("the cluster has no control plane endpoint yet")
 	case len(m.Cluster.CA) == 0:
-		return ignition.Config{}, errors.New("the cluster's certificate authority is missing")
+		return config, errors.New("the cluster's certificate authority is missing")
 	case join.Type == bootstrapv1.JoinTypeKubelet:
-		return kubeletJoin(&join.Kubelet, m.Registration, m.Cluster)
+		config, err = kubeletJoin(&join.Kubelet, m.Registration, m.Cluster)
 	case join.Type == bootstrapv1.JoinTypeKubeadm:
-		return kubeadmJoin(&join.Kubeadm, m.Registration)
+		config, err = kubeadmJoin(&join.Kubeadm, m.Registration)
 	default:
-		return ignition.Config{}, fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", join.Type, bootstrapv1.JoinTypeKubelet, bootstrapv1.JoinTypeKubeadm)
+		err = fmt.Errorf("spec.join.type: %q is not supported: set %s or %s", join.Type, bootstrapv1.JoinTypeKubelet, bootstrapv1.JoinTypeKubeadm)
 	}
+	if err != nil {
+		return config, err
+	}
+	return config, addChecksums(&config)
 }
 
 // addCredential adds the kubeconfig with the join credential.

@@ -52,8 +52,5 @@ var _ = Describe("Render, of 1000 MachineConfigs", func() {
 		Entry("as a kubelet flag that is split", `{"files":[{"path":"/opt/a.env","contents":{"source":"data:,A=--node-"}}]}`,
 			`{"files":[{"path":"/opt/a.env","append":[{"source":"data:,labels=a=b"}]}]}`,
 			`MachineConfig "60-1": spec.config.storage.files[0]: together with spec.config.storage.files[0] of MachineConfig "60-0"`),
-		Entry("as a link to a reserved path", `{"links":[{"path":"/opt/l","target":"/etc/poolboot"}]}`,
-			`{"files":[{"path":"/etc/tmpfiles.d/a.conf","contents":{"source":"data:,r%20/opt/l/kubelet.env"}}]}`,
-			`MachineConfig "60-1": spec.config.storage.files[0].contents: together with spec.config.storage.links[0] of MachineConfig "60-0"`),
 	)
 })

@@ -246,16 +246,12 @@ func checkKernelDevel(out poolv1.MachineConfigSpec, sources []poolv1.MachineConf
 }
 
 // guardMerged applies Guard to the combination of MachineConfigs that passed it one by one: to files to which several
-// contribute and, if a link leads to a path that Poolboot manages, to everything. It always checks what is below a
-// path. The error is a *MergeError.
+// contribute, and to what is below a path. The error is a *MergeError.
 func guardMerged(whole ignition.Config, parts []part) error {
 	if err := ignition.CheckParents(whole); err != nil {
 		return explainMerge(whole, parts, err)
 	}
 	checked := sharedFiles(whole, parts)
-	if len(parts) > 1 && ignition.HasRedirects(whole) {
-		checked = mergeIgnition(parts)
-	}
 	if err := ignition.Guard(checked); err != nil {
 		return explainMerge(checked, parts, err)
 	}

@@ -256,13 +256,28 @@ func (h *Host) IsExcluded() bool {
 	return h.IsUnrecorded || h.Report.NotUnderstood != "" || h.MachineWork() != NoMachineWork || !h.HasAgent() || h.Node == nil || h.IsLeaving() || capiannotations.HasPaused(h.Config)
 }
 
-// ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known. A host whose
-// kubelet fails after its update counts as one whose update failed: others wait, and what corrects it comes to it.
-func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string) Candidate {
+// ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known, and slot is
+// nil if the host has none. A host with a slot counts like one in an update until it is done with the slot, also if it
+// was not told yet. A host whose kubelet fails after its update counts as one whose update failed: others wait, and
+// what corrects it comes to it.
+func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *poolv1.UpdateSlot) Candidate {
 	in := Candidate{
-		Name: h.Name(), Desired: h.Desired(), Target: target, Progress: h.Progress(),
-		IsPending: h.IsUntold() && !h.CanBeTold(), IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded() || h.IsAdopting(),
-		IsLast: IsToBeReplaced(h.Machine),
+		Name: h.Name(), Desired: h.Told(), Target: target, Progress: h.Progress(),
+		IsUnavailable: h.IsUnavailable(), IsExcluded: target == "" || h.IsExcluded(), IsLast: IsToBeReplaced(h.Machine),
+	}
+	switch {
+	case slot != nil && !h.HasSlot(slot.ID):
+		in.HasSlot, in.Desired, in.Progress = true, slot.Revision, InUpdate
+	case slot != nil:
+		in.HasSlot, in.Desired = true, slot.Revision
+		if in.Progress == Done && !h.IsDoneWith(slot.ID) {
+			in.Progress = Unknown
+		}
+	default:
+		in.IsExcluded = in.IsExcluded || h.Desired() == "" || h.IsAdopting()
+		if h.CanBeTold() {
+			in.Desired = h.Desired()
+		}
 	}
 	if in.Progress == Done && h.Report.IsKubeletFailing() {
 		in.Progress = Failed

@@ -36,11 +36,11 @@ type Candidate struct {
 	Zone string
 	// CreationTime is that of its Node.
 	CreationTime time.Time
-	// Desired is the revision that is recorded for the host. Target is the revision that it should have according to
-	// its pool.
+	// Desired is the revision that the host has or is to have next: that of its slot, or what it was told. Target is
+	// the revision that it should have according to its pool.
 	Desired, Target string
-	// IsPending is true if Desired is recorded and the host was not told yet.
-	IsPending bool
+	// HasSlot is true if the host has a slot of the pool.
+	HasSlot bool
 	// Progress is how far the host is with the revision that it was told to have.
 	Progress Progress
 	// IsUnavailable is true if the host is unavailable for any reason other than Progress: its Node does not exist, is
@@ -78,23 +78,21 @@ func MaxUnavailable(value *intstr.IntOrString, hosts int) (int, error) {
 	return max(number, 1), nil
 }
 
-// Count returns how many hosts count against maxUnavailable: those that are unavailable, in an update or about to be,
-// and those whose last update failed.
+// Count returns how many hosts count against maxUnavailable: those that are unavailable or in an update, and those
+// whose last update failed.
 func Count(hosts []Candidate) (count int) {
 	for i := range hosts {
-		if h := &hosts[i]; h.IsActive() || h.IsPending || h.Progress == Failed {
+		if h := &hosts[i]; h.IsActive() || h.Progress == Failed {
 			count++
 		}
 	}
 	return count
 }
 
-// Next returns the names of the hosts for which their Target should be recorded now, where it differs from Desired.
+// Next returns the names of the hosts that should get a slot for their Target now, where it differs from Desired.
 //
 //   - A host in an update gets its Target at once, whatever the others do: it counts already, and the new revision may
 //     be the one that helps it. The agent ends what it can't interrupt first.
-//   - So does a pending host. It counts like one in an update only if Confirm allows to tell it. Otherwise it could
-//     stop a pool for good: it waits for hosts whose update failed, and these would wait for it.
 //   - A host that reports nothing gets it if no more hosts are unavailable or in an update than allowed.
 //   - A host whose last update failed gets it as soon as that number allows another host.
 //   - Any other host gets it only if the hosts whose last update failed leave room for it as well. So a revision that
@@ -104,60 +102,32 @@ func Count(hosts []Candidate) (count int) {
 // their failure domains, within these of their zones, and within a zone the oldest first. Those without a domain or a
 // zone are last, and those with IsLast after all others. A host that is not in an update yet is chosen only if all
 // hosts that count are in its domain.
-func Next(hosts []Candidate, maxUnavailable int) []string {
-	confirmed := Confirm(hosts, maxUnavailable)
-	isNext := func(h *Candidate) bool { return h.Desired != h.Target && !h.IsExcluded }
-	var chosen []string
-	others := slices.Clone(hosts)
-	for i := range others {
-		h := &others[i]
-		if !h.IsPending {
-			continue
-		}
-		if isNext(h) {
-			chosen = append(chosen, h.Name)
-		}
-		if slices.Contains(confirmed, h.Name) {
-			h.Progress = InUpdate
-		}
-		h.IsExcluded = true // it is decided
-	}
-	slices.Sort(chosen)
-	return append(chosen, choose(others, maxUnavailable, isNext)...)
-}
-
-// Confirm returns the names of the pending hosts that can be told, by the rules of Next. Pending hosts count only once
-// they are chosen, so the answer does not depend on who recorded them.
-func Confirm(hosts []Candidate, maxUnavailable int) []string {
-	return choose(hosts, maxUnavailable, func(h *Candidate) bool { return h.IsPending })
-}
-
-// choose chooses from the hosts that are wanted. A pending host counts like one that is told nothing.
-func choose(hosts []Candidate, maxUnavailable int, isWanted func(*Candidate) bool) (chosen []string) {
+func Next(hosts []Candidate, maxUnavailable int) (chosen []string) {
 	var active, stopped int
 	var unknown []string
 	var failed, waiting []*Candidate
 	unavailable, counted := domains{}, domains{}
 	for i := range hosts {
 		h := &hosts[i]
+		isWanted := h.Desired != h.Target && !h.IsExcluded
 		switch {
 		case h.IsActive():
 			active++
 			unavailable[h.Domain], counted[h.Domain] = true, true
 			switch {
-			case !isWanted(h):
+			case !isWanted:
 			case h.Progress == InUpdate:
 				chosen = append(chosen, h.Name)
-			case h.Progress == Unknown || h.IsPending:
+			case h.Progress == Unknown:
 				unknown = append(unknown, h.Name)
 			}
 		case h.Progress == Failed:
 			stopped++
 			counted[h.Domain] = true
-			if isWanted(h) {
+			if isWanted {
 				failed = append(failed, h)
 			}
-		case isWanted(h):
+		case isWanted:
 			waiting = append(waiting, h)
 		}
 	}

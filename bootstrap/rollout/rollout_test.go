@@ -43,11 +43,6 @@ func unavailable(h rollout.Candidate) rollout.Candidate {
 	return h
 }
 
-func pending(h rollout.Candidate) rollout.Candidate {
-	h.IsPending = true
-	return h
-}
-
 func excluded(h rollout.Candidate) rollout.Candidate {
 	h.IsExcluded = true
 	return h
@@ -84,12 +79,6 @@ var _ = DescribeTable("The next hosts are", func(maxUnavailable int, hosts []rol
 		[]rollout.Candidate{told("bad", rollout.Unknown, waiting("a")), waiting("b")}, "a"),
 	Entry("none of those that report nothing if there are more than allowed, as after all Nodes registered again", 1,
 		[]rollout.Candidate{told("old", rollout.Unknown, waiting("a")), told("old", rollout.Unknown, waiting("b"))}),
-	Entry("those that were not told yet, with a newer revision", 1,
-		[]rollout.Candidate{pending(told("bad", rollout.Done, waiting("a"))), waiting("b")}, "a"),
-	Entry("also those whose update failed, although a host that was not told yet waits for them", 1,
-		[]rollout.Candidate{told("bad", rollout.Failed, waiting("a")), pending(told("bad", rollout.Done, waiting("b")))}, "b", "a"),
-	Entry("none but those that were not told yet, if these can be told", 1,
-		[]rollout.Candidate{pending(told("bad", rollout.Done, waiting("b"))), waiting("a")}, "b"),
 	Entry("first those whose update to an older revision failed", 1,
 		[]rollout.Candidate{waiting("a"), told("bad", rollout.Failed, waiting("b"))}, "b"),
 	Entry("those of one failure domain, also if more are allowed", 3,
@@ -108,18 +97,6 @@ var _ = DescribeTable("The next hosts are", func(maxUnavailable int, hosts []rol
 		[]rollout.Candidate{inDomain("rack-2", told("bad", rollout.Failed, waiting("a"))), inDomain("rack-1", told("bad", rollout.Failed, waiting("b")))}, "b"),
 	Entry("not all of those whose update failed if maxUnavailable is lower now", 1,
 		[]rollout.Candidate{told("bad", rollout.Failed, waiting("a")), told("bad", rollout.Failed, waiting("b"))}, "a"),
-)
-
-var _ = DescribeTable("The pending hosts that are told are", func(maxUnavailable int, hosts []rollout.Candidate, expected ...string) {
-	Expect(rollout.Confirm(hosts, maxUnavailable)).To(HaveExactElements(expected))
-},
-	Entry("the first ones that are allowed", 1, []rollout.Candidate{pending(waiting("a")), pending(waiting("b")), waiting("c")}, "a"),
-	Entry("none while others are unavailable", 1, []rollout.Candidate{pending(waiting("a")), unavailable(waiting("b"))}),
-	Entry("none while others are in an update", 1, []rollout.Candidate{pending(waiting("a")), told("new", rollout.InUpdate, waiting("b"))}),
-	Entry("those in an update to an older revision, at once", 1,
-		[]rollout.Candidate{pending(told("newer", rollout.InUpdate, waiting("a"))), unavailable(waiting("b"))}, "a"),
-	Entry("one that is unavailable itself, if it is the only one", 1, []rollout.Candidate{pending(unavailable(waiting("a")))}, "a"),
-	Entry("none of the hosts that are not pending", 2, []rollout.Candidate{waiting("a"), told("new", rollout.InUpdate, waiting("b"))}),
 )
 
 var _ = DescribeTable("maxUnavailable is", func(value *intstr.IntOrString, hosts, expected int) {
@@ -148,18 +125,10 @@ var _ = DescribeTable("A value that is neither a number nor a percentage is refu
 // allow.
 func reference(hosts []rollout.Candidate, maxUnavailable int) map[string]bool {
 	hosts, chosen := slices.Clone(hosts), map[string]bool{}
-	confirmed := rollout.Confirm(hosts, maxUnavailable)
-	for i := range hosts { // a pending host that can't be told counts as if nothing was recorded
-		if h := &hosts[i]; h.IsPending {
-			if h.Desired != h.Target && !h.IsExcluded {
-				chosen[h.Name] = true
-			}
-			h.IsPending, h.IsExcluded = slices.Contains(confirmed, h.Name), true
-		}
-	}
-	tell := func(h *rollout.Candidate) { h.Desired, h.IsPending, chosen[h.Name] = h.Target, true, true }
+	isTold := map[string]bool{} // these are unavailable from now on
+	tell := func(h *rollout.Candidate) { h.Desired, isTold[h.Name], chosen[h.Name] = h.Target, true, true }
 	isActive := func(h rollout.Candidate) bool {
-		return h.IsUnavailable || h.IsPending || h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown
+		return h.IsUnavailable || isTold[h.Name] || h.Progress == rollout.InUpdate || h.Progress == rollout.Unknown
 	}
 	active := func() (count int) {
 		for _, h := range hosts {
@@ -197,7 +166,15 @@ func reference(hosts []rollout.Candidate, maxUnavailable int) map[string]bool {
 		}, func() bool { return active() < maxUnavailable }},
 		{func(h rollout.Candidate) bool {
 			return !h.IsUnavailable && h.Progress == rollout.Done && areIn(h.Domain, func(o rollout.Candidate) bool { return isActive(o) || o.Progress == rollout.Failed })
-		}, func() bool { return rollout.Count(hosts) < maxUnavailable }},
+		}, func() bool {
+			counted := 0
+			for _, h := range hosts {
+				if isActive(h) || h.Progress == rollout.Failed {
+					counted++
+				}
+			}
+			return counted < maxUnavailable
+		}},
 	} {
 		for h := best(rule.allowed); h != nil && rule.has(); h = best(rule.allowed) {
 			tell(h)
@@ -217,7 +194,7 @@ func random(r *rand.Rand) []rollout.Candidate {
 			Name: fmt.Sprintf("host-%02d", r.IntN(1000)*100+i), Zone: zones[r.IntN(3)], Domain: domains[r.IntN(len(domains))],
 			CreationTime: start.Add(time.Duration(r.IntN(3)) * time.Hour),
 			Desired:      revisions[r.IntN(4)], Target: revisions[1+r.IntN(3)],
-			Progress: rollout.Progress(r.IntN(4)), IsUnavailable: r.IntN(4) == 0, IsPending: r.IntN(6) == 0, IsExcluded: r.IntN(5) == 0,
+			Progress: rollout.Progress(r.IntN(4)), IsUnavailable: r.IntN(4) == 0, IsExcluded: r.IntN(5) == 0,
 		}
 	}
 	return hosts
@@ -246,16 +223,12 @@ var _ = Describe("In any state of a pool", func() {
 	It("no decision makes more hosts unavailable than allowed, or those of two failure domains, whatever the hosts report next", func() {
 		forEach(func(r *rand.Rand, hosts []rollout.Candidate, maxUnavailable int) {
 			for i := range hosts { // a healthy pool at the start
-				hosts[i].Desired, hosts[i].Progress, hosts[i].IsUnavailable, hosts[i].IsPending = "old", rollout.Done, false, false
+				hosts[i].Desired, hosts[i].Progress, hosts[i].IsUnavailable = "old", rollout.Done, false
 			}
 			for range 30 {
 				for _, name := range rollout.Next(hosts, maxUnavailable) {
 					i := slices.IndexFunc(hosts, func(h rollout.Candidate) bool { return h.Name == name })
-					hosts[i].Desired, hosts[i].IsPending = hosts[i].Target, true
-				}
-				for _, name := range rollout.Confirm(hosts, maxUnavailable) {
-					i := slices.IndexFunc(hosts, func(h rollout.Candidate) bool { return h.Name == name })
-					hosts[i].Progress, hosts[i].IsPending = rollout.Unknown, false
+					hosts[i].Desired, hosts[i].Progress = hosts[i].Target, rollout.Unknown
 				}
 				Expect(rollout.Count(hosts)).To(BeNumerically("<=", maxUnavailable), "%+v", hosts)
 				counted := map[string]bool{}

@@ -7,5 +7,5 @@
 // allows more for disks, file systems, RAID, LUKS and FIPS.
 //
 // The package is pure: it knows nothing of the host but its Capabilities, does no I/O, and reads no clock. It does not
-// import the API: it is also part of a small program on hosts. Package disruption reads its inputs from API objects.
+// import the API: it is also part of a small program on hosts. Package pool reads its inputs from API objects.
 package update

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -24,11 +24,11 @@ func FuzzPlan(f *testing.F) {
 		if json.Unmarshal([]byte(before), &from) != nil || json.Unmarshal([]byte(after), &to) != nil {
 			return
 		}
-		old, err := disruption.Parse(from)
+		old, err := pool.ParseRendered(from)
 		if err != nil {
 			return
 		}
-		now, err := disruption.Parse(to)
+		now, err := pool.ParseRendered(to)
 		if err != nil {
 			return
 		}

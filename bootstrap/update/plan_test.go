@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -190,7 +190,7 @@ var _ = Describe("An update is impossible", func() {
 	DescribeTable("without a program that can change",
 		func(after, tool, obstacle string) {
 			of := func(programs ...string) []update.Obstacle {
-				return update.New(parse(spec(nothing)), parse(spec(after)), disruption.NewPolicy(), update.CapabilitiesOf(programs...)).Obstacles
+				return update.New(parse(spec(nothing)), parse(spec(after)), pool.NewUpdatePolicy(), update.CapabilitiesOf(programs...)).Obstacles
 			}
 			Expect(of("systemctl")).To(HaveLen(1))
 			Expect(of()[0].String()).To(And(HavePrefix(obstacle+": the host has no program"), ContainSubstring(tool)))

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -21,7 +21,7 @@ var _ = Describe("A plan of any two configs", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 500 {
 			before, after, policy := anySpec(random, false), anySpec(random, false), anyPolicy(random)
-			plan := update.New(parse(before), parse(after), disruption.NewPolicy(policy), update.AllCapabilities)
+			plan := update.New(parse(before), parse(after), pool.NewUpdatePolicy(policy), update.AllCapabilities)
 			Expect(plan.Obstacles).To(BeEmpty())
 			Expect(describe(plan.Actions)).To(ConsistOf(referenceActions(before, after, policy)), "%s\n%s\n%v", before.Config.Raw, after.Config.Raw, policy)
 		}
@@ -32,7 +32,7 @@ var _ = Describe("A plan of any two configs", func() {
 		refused := 0
 		for range 500 {
 			before, after := anySpec(random, true), anySpec(random, true)
-			plan := update.New(parse(before), parse(after), disruption.NewPolicy(), update.AllCapabilities)
+			plan := update.New(parse(before), parse(after), pool.NewUpdatePolicy(), update.AllCapabilities)
 			isReconcilable := referenceReconciles(before, after)
 			Expect(plan.IsPossible()).To(Equal(isReconcilable), "%s\n%s\n%v", before.Config.Raw, after.Config.Raw, plan.Obstacles)
 			if !isReconcilable {
@@ -46,7 +46,7 @@ var _ = Describe("A plan of any two configs", func() {
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		for range 300 {
 			before, after := anyArguments(random), anyArguments(random)
-			plan := update.New(parse(poolv1.MachineConfigSpec{KernelArguments: before}), parse(poolv1.MachineConfigSpec{KernelArguments: after}), disruption.NewPolicy(), update.AllCapabilities)
+			plan := update.New(parse(poolv1.MachineConfigSpec{KernelArguments: before}), parse(poolv1.MachineConfigSpec{KernelArguments: after}), pool.NewUpdatePolicy(), update.AllCapabilities)
 			deleted, appended := referenceArguments(before), referenceArguments(after)
 			if slices.Equal(deleted, appended) {
 				Expect(plan.Operations).To(BeEmpty())
@@ -196,7 +196,7 @@ func referenceActions(before, after poolv1.MachineConfigSpec, policy poolv1.Disr
 			consider(of, actions)
 		}
 		for _, file := range policy.Files {
-			consider(file.Path, describe(disruption.Actions(file.Actions)))
+			consider(file.Path, describe(pool.UpdateActions(file.Actions)))
 		}
 		actions = append(actions, found...)
 	}
@@ -204,7 +204,7 @@ func referenceActions(before, after poolv1.MachineConfigSpec, policy poolv1.Disr
 		found := []string{"Reboot"}
 		for _, unit := range policy.Units {
 			if string(unit.Name) == name {
-				found = describe(disruption.Actions(unit.Actions))
+				found = describe(pool.UpdateActions(unit.Actions))
 			}
 		}
 		actions = append(actions, found...)
@@ -213,7 +213,7 @@ func referenceActions(before, after poolv1.MachineConfigSpec, policy poolv1.Disr
 		if len(policy.SSHKeys.Actions) == 0 {
 			actions = append(actions, "None")
 		}
-		actions = append(actions, describe(disruption.Actions(policy.SSHKeys.Actions))...)
+		actions = append(actions, describe(pool.UpdateActions(policy.SSHKeys.Actions))...)
 	}
 	if slices.Contains(actions, "Reboot") {
 		return []string{"Reboot"}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -33,7 +33,7 @@ func withIgnition(content string) string {
 // parse returns a configuration.
 func parse(s poolv1.MachineConfigSpec) update.Config {
 	GinkgoHelper()
-	config, err := disruption.Parse(s)
+	config, err := pool.ParseRendered(s)
 	Expect(err).NotTo(HaveOccurred())
 	return config
 }
@@ -48,7 +48,7 @@ func policy(text string) (p poolv1.DisruptionPolicy) {
 // planOf returns the plan between two specs in YAML, for a host with all programs.
 func planOf(before, after string, policies ...poolv1.DisruptionPolicy) update.Plan {
 	GinkgoHelper()
-	return update.New(parse(spec(before)), parse(spec(after)), disruption.NewPolicy(policies...), update.AllCapabilities)
+	return update.New(parse(spec(before)), parse(spec(after)), pool.NewUpdatePolicy(policies...), update.AllCapabilities)
 }
 
 // describe returns actions as text, such as "Reload crio.service".

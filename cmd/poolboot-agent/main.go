@@ -147,6 +147,7 @@ func newService(ctx context.Context, root *os.Root, log *slog.Logger) *service.S
 				OS:              &osimage.Executor{Runner: slow, Programs: programs},
 				Units:           units,
 				Rebooter:        units,
+				Check:           units.Check,
 			}
 		},
 	}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -47,7 +46,7 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 	if p.Annotations[poolv1.PausedConfigurationAnnotation] != "" && !p.Spec.IsPaused() {
 		warnings = append(warnings, fmt.Sprintf("the annotation %s: the pool is not paused, so Poolboot removes it: leave it out, or set spec.paused to true", poolv1.PausedConfigurationAnnotation))
 	}
-	if paths := disruption.DefaultsBelow(p.Spec.Updates.DisruptionPolicy); len(paths) > 0 {
+	if paths := pool.DefaultsBelowPolicy(p.Spec.Updates.DisruptionPolicy); len(paths) > 0 {
 		warnings = append(warnings, fmt.Sprintf("spec.updates.disruptionPolicy.files: the defaults for %s apply instead of the policy for a directory that contains them, "+
 			"because their paths are longer: add policies for these paths to replace them", joinNames(paths)))
 	}

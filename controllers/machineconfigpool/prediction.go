@@ -8,7 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -62,7 +61,7 @@ func (s *scope) predict(from, to string) update.Effect {
 		return unknownEffect
 	}
 	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
-	effect, err := disruption.Predict(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name)
+	effect, err := pool.PredictUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name)
 	if err != nil {
 		return unknownEffect
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -68,6 +69,7 @@ func newSite(objects ...client.Object) *site {
 	s.workload = interceptor.NewClient(fake.NewClientBuilder().WithScheme(newScheme()).Build(), s.faults())
 	s.Client = fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &clusterv1.Cluster{}, &clusterv1.Machine{}, &poolv1.MachineConfigPool{}).
+		WithIndex(&bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf).
 		Build()
 	s.reconciler = &Reconciler{
 		Client: interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
@@ -83,6 +85,7 @@ func newSite(objects ...client.Object) *site {
 		ServerURL:        serverURL,
 		ServerCA:         func() ([]byte, error) { return nil, nil },
 		OverlayNamespace: "poolboot-system",
+		duplicates:       lru.New(maxDuplicates),
 	}
 	return s
 }

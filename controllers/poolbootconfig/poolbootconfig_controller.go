@@ -1,7 +1,7 @@
 // Package poolbootconfig reconciles PoolbootConfigs according to the Cluster API contract for bootstrap providers: it
-// decides the pool, creates the bootstrap data Secret, computes Ready, and cleans up when a config is deleted. The boot
-// controller takes over when the host requests its configuration, and the node controller when a kubelet has
-// registered.
+// decides the pool, creates the bootstrap data Secret, guards its token, computes Ready, and cleans up when a config is
+// deleted. The boot controller takes over when the host requests its configuration, and the node controller when a
+// kubelet has registered.
 package poolbootconfig
 
 import (
@@ -9,11 +9,13 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
@@ -40,6 +42,10 @@ import (
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -47,7 +53,8 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
-	// APIReader reads from the API server. It reads the data Secret, whose token must never be generated twice.
+	// APIReader reads from the API server: the data Secret, whose token must never be generated twice, and what a token
+	// depends on before it expires, which cannot be undone.
 	APIReader client.Reader
 	// Secrets reads from a cache whether a data Secret exists. If it is nil, SetupWithManager sets the manager's cache,
 	// which contains the Secrets with the label of a Cluster, without their data.
@@ -64,11 +71,18 @@ type Reconciler struct {
 	ServerCA func() ([]byte, error)
 	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
 	OverlayNamespace string
+	// TokenLifetime is how long a token is valid after its host was provisioned or, if that is later, after it was
+	// rotated. Zero means that tokens do not expire.
+	TokenLifetime time.Duration
 	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
 	SyncedLabels []*regexp.Regexp
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
+	// watchHardware starts the watch on HardwareData once. SetupWithManager sets it.
+	watchHardware func() error
+	// duplicates caches the reported pairs of PoolbootConfigs with the same pointer id, [2]types.UID → nil.
+	duplicates *lru.Cache
 	// approval remembers which workload clusters leave the approval of certificates to Poolboot.
 	approval workload.ApprovalChecker
 	// written tracks the versions of PoolbootConfigs that this controller wrote.
@@ -87,6 +101,8 @@ type scope struct {
 	pools []poolv1.MachineConfigPool
 	// inline is the inline data Secret of the config, if it exists and its content is not recorded.
 	inline *corev1.Secret
+	// addresses are those from which the use of the token is to be reported.
+	addresses reportableAddresses
 }
 
 // Reconcile reconciles one PoolbootConfig.
@@ -97,6 +113,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
+	}
+	if err := r.reportDuplicates(ctx, config); err != nil {
+		return ctrl.Result{}, err
 	}
 	if r.written.IsStale(config) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
@@ -129,6 +148,13 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if !s.config.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)
 	}
+	expiry, err := r.guardToken(ctx, s)
+	result, dataErr := r.reconcileDataSecret(ctx, s) // also if the host of the token cannot be read
+	return util.LowestNonZeroResult(expiry, result), errors.Join(err, dataErr)
+}
+
+// reconcileDataSecret decides the pool, and creates the data Secret or rotates its token.
+func (r *Reconciler) reconcileDataSecret(ctx context.Context, s *scope) (ctrl.Result, error) {
 	obstacle := obstacle(s.config, s.machine, s.cluster)
 	if obstacle != nil && (outlook.IsWrong(obstacle) || !canHaveDataSecret(s)) {
 		conditions.Set(s.config, *obstacle)
@@ -193,6 +219,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 		return nil // deleted
 	}
 	setIgnitionSucceeded(s.config)
+	r.setTokenUsable(s.config)
 	conditions.Set(s.config, outlook.Ready(s.config))
 	if observed {
 		s.config.Status.ObservedGeneration = s.config.Generation
@@ -203,6 +230,8 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, observed bool) error 
 	}
 	r.reportChanges(before, s.config)
 	r.reportIgnition(before, s.config)
+	r.reportAddresses(s.config, s.addresses)
+	r.reportUsable(before, s.config)
 	return nil
 }
 

@@ -3,8 +3,11 @@ package poolbootconfig
 import (
 	"context"
 	"errors"
+	"sync"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -14,12 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -34,8 +39,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Secrets == nil {
 		r.Secrets = mgr.GetCache()
 	}
+	r.duplicates = lru.New(maxDuplicates)
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf); err != nil {
+		return err
+	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "poolbootconfig")
-	return ctrl.NewControllerManagedBy(mgr).
+	controller, err := ctrl.NewControllerManagedBy(mgr).
 		Named("poolbootconfig").
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine),
@@ -49,7 +58,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("poolbootconfig", workload.MapToConfigs(r.Client, waitsForConnection))).
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
-		Complete(r)
+		Build(r)
+	if err != nil {
+		return err
+	}
+	// watch starts a watch on a kind of Metal3 after it is installed.
+	watch := func(kind string, object client.Object, configs func(context.Context, client.Reader, client.Object) []ctrl.Request) error {
+		return latecrd.WhenServed(mgr, "poolbootconfig", bmov1alpha1.GroupVersion.WithKind(kind), func() error {
+			return controller.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []ctrl.Request {
+				return configs(ctx, r.Client, object)
+			})))
+		})
+	}
+	r.watchHardware = sync.OnceValue(func() error { return watch("HardwareData", &bmov1alpha1.HardwareData{}, workload.ConfigOfHardware) })
+	return watch("BareMetalHost", &bmov1alpha1.BareMetalHost{}, workload.ConfigOfHost)
 }
 
 // configOfDataSecret maps a data Secret to its config if the Secret is recorded, or if the condition reports a problem

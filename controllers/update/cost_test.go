@@ -16,6 +16,8 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -32,16 +34,18 @@ func (w *world) countLiveLists() *int {
 }
 
 var _ = Describe("All records of a cluster are read from the API server", func() {
-	It("once before the first host takes a place, and for no other host and no other manager", func(ctx SpecContext) {
+	It("once to build the slots, and for no other host and no other manager", func(ctx SpecContext) {
 		w := newWorld(3)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.SlotsOpenTime = nil })
 		lists := w.countLiveLists()
 		w.adopt(ctx)
-		Expect(*lists).To(BeZero())
-		w.render(ctx, "rendered-worker-2")
-		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
-		Expect(w.told(ctx)).To(HaveLen(1))
 		Expect(*lists).To(Equal(1))
+		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		w.passed += rollout.SlotsPause
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(HaveLen(1))
 		w.reports(ctx, 0, agentv1.Rebooting, revisionOf(0, "rendered-worker-2"), "")
 		w.settle(ctx)
 		w.complete(ctx, 0)

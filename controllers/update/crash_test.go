@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,11 +13,10 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -26,7 +26,7 @@ func (w *world) expectLimit(ctx context.Context, maxUnavailable int) func() {
 }
 
 var _ = Describe("A manager that crashes", func() {
-	for n := 1; n <= 8; n++ {
+	for n := 1; n <= 10; n++ {
 		for _, late := range []bool{false, true} {
 			It(fmt.Sprintf("never tells more hosts than allowed, and goes on later: write %d, which takes effect: %t", n, late), func(ctx SpecContext) {
 				w := newWorld(4)
@@ -50,28 +50,27 @@ var _ = Describe("A manager that crashes", func() {
 		}
 	}
 
-	It("leaves hosts that can't be told any more, and the next manager waits for its turn", func(ctx SpecContext) {
+	It("leaves a host that has its slot, which is told next, and no other host", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.adopt(ctx)
 		w.render(ctx, "rendered-worker-2")
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		Expect(w.slots(ctx)).To(Equal([]string{hostName(0)}))
 		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
-		_, err := w.reconcilePool(ctx)
+		_, err := w.reconcileHost(ctx, 0)
 		Expect(err).To(MatchError(controllertest.ErrCrash))
 		w.CrashesAt, w.Crashed = nil, false
 		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-2")))
 		w.changeNode(ctx, 1, func(node *corev1.Node) { setReady(node, false) })
 		w.settle(ctx)
-		Expect(w.told(ctx)).To(BeEmpty())
-		w.changeNode(ctx, 1, func(node *corev1.Node) { setReady(node, true) })
-		w.settle(ctx)
-		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(w.told(ctx)).To(Equal([]int{0}), "a slot is a beginning")
 	})
 })
 
 // actsAfter lets a second manager act once, after the next n writes of the first one, and expects a limit of one host
 // after each write. hasActed becomes true then.
-func (w *world) actsAfter(ctx context.Context, n int, act func(second rollouts)) (hasActed *bool) {
-	second := rollouts{w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })}
+func (w *world) actsAfter(ctx context.Context, n int, act func(second *Reconciler)) (hasActed *bool) {
+	second := w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })
 	first, hasActed := w.Writes, new(bool)
 	w.afterWrite = func() {
 		w.expectLimit(ctx, 1)()
@@ -84,86 +83,64 @@ func (w *world) actsAfter(ctx context.Context, n int, act func(second rollouts))
 }
 
 var _ = Describe("Two managers at the same time", func() {
-	for n := 1; n <= 6; n++ {
+	for n := 1; n <= 8; n++ {
 		It(fmt.Sprintf("never tell more hosts than allowed: the second one works after write %d of the first one", n), func(ctx SpecContext) {
 			w := newWorld(3)
 			w.adopt(ctx)
 			w.render(ctx, "rendered-worker-2")
-			w.actsAfter(ctx, n, func(second rollouts) { _, _ = second.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey}) })
+			w.actsAfter(ctx, n, func(second *Reconciler) {
+				_, _ = rollouts{second}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+				for i := range 3 {
+					_, _ = second.Reconcile(ctx, requestFor(i))
+				}
+			})
 			w.settle(ctx)
 			Expect(w.told(ctx)).To(HaveLen(1))
 		})
 	}
-
-	It("are not misled by a cache that does not have the records of the other one yet", func(ctx SpecContext) {
-		w := newWorld(2)
-		w.adopt(ctx)
-		w.render(ctx, "rendered-worker-2")
-		stale := &bootstrapv1.PoolbootConfigList{}
-		Expect(w.management.List(ctx, stale)).To(Succeed())
-		w.reconciler.Client = interceptor.NewClient(w.reconciler.Client.(client.WithWatch), interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if configs, is := list.(*bootstrapv1.PoolbootConfigList); is {
-					stale.DeepCopyInto(configs)
-					return nil
-				}
-				return c.List(ctx, list, opts...)
-			},
-		})
-		config := w.config(ctx, 1)
-		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", revisionOf(1, "rendered-worker-2")
-		Expect(w.management.Status().Update(ctx, config)).To(Succeed())
-		w.afterWrite = w.expectLimit(ctx, 1)
-		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
-		Expect(w.told(ctx)).To(Equal([]int{1}), "the other one was first")
-		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-1")))
-	})
 })
 
-// editPlaces changes the ConfigMap of places at random, if there is one, as the owner of the workload cluster can.
-func (w *world) editPlaces(ctx context.Context, r *rand.Rand) {
+// editSlots changes the slots of the pool at random, as a user who can write its status can. It removes no slot whose
+// host is about to be told: that is up to whoever does it.
+func (w *world) editSlots(ctx context.Context, r *rand.Rand) {
 	GinkgoHelper()
-	places := &corev1.ConfigMap{}
-	if err := w.workload.Get(ctx, workerPlaces, places); err != nil {
-		Expect(client.IgnoreNotFound(err)).To(Succeed())
-		return
-	}
-	name := hostName(r.IntN(w.size(ctx)))
-	values := []string{"", "garbage", "0", "1000000", w.node(ctx, r.IntN(w.size(ctx))).ResourceVersion}
-	switch r.IntN(5) {
-	case 0:
-		Expect(w.workload.Delete(ctx, places)).To(Succeed())
-		return
-	case 1:
-		places.Data = nil
-	case 2:
-		delete(places.Data, name)
-	default:
-		if places.Data == nil {
-			places.Data = map[string]string{}
+	w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+		name := []string{hostName(r.IntN(5)), "stranger"}[r.IntN(2)]
+		switch slots := &p.Status.Slots; r.IntN(4) {
+		case 0:
+			*slots, p.Status.SlotsOpenTime = nil, nil
+		case 1:
+			*slots = append(*slots, poolv1.UpdateSlot{ID: "same", Host: name, Revision: "none"})
+		case 2:
+			*slots = append(*slots, *slots...)
+		case 3:
+			*slots = append(*slots, poolv1.UpdateSlot{ID: rollout.NewSlotID(), Host: name, Revision: revisionOf(0, "rendered-worker-1")})
 		}
-		places.Data[[]string{name, "stranger"}[r.IntN(2)]] = values[r.IntN(len(values))]
-	}
-	Expect(w.workload.Update(ctx, places)).To(Succeed())
+	})
 }
 
-var _ = It("In any order of events, also if the places are edited, at most maxUnavailable hosts are told, at every write", func(ctx SpecContext) {
+var _ = It("In any order of events, also if the slots are edited, no more hosts are told than have slots, and these stay within the limit", func(ctx SpecContext) {
 	r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // not for secrets
 	for range 5 {
 		const hosts, maxUnavailable = 5, 2
 		w := newWorld(hosts)
 		w.adopt(ctx)
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(maxUnavailable)) })
-		w.afterWrite = w.expectLimit(ctx, maxUnavailable)
+		added := 0 // hosts that a user has given slots
+		w.afterWrite = func() { w.expectLimit(ctx, maxUnavailable+added)() }
 		for range 150 {
 			w.CrashAt, w.Late, w.Crashed = 0, r.IntN(2) == 0, false
 			if r.IntN(3) == 0 {
 				w.CrashAt = w.Writes + 1 + r.IntN(4)
 			}
 			i := r.IntN(hosts)
-			switch r.IntN(9) {
+			switch r.IntN(10) {
+			case 9:
+				w.passed += 20 * time.Second
 			case 8:
-				w.editPlaces(ctx, r)
+				before := len(w.slots(ctx))
+				w.editSlots(ctx, r)
+				added += max(len(w.slots(ctx))-before, 0)
 			case 0:
 				w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
 			case 1, 2, 3:

@@ -273,18 +273,19 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 		Expect(w.told(ctx)).To(Equal([]int{0}), "it keeps its place")
 	})
 
-	It("are not paused any longer if the host could not be told, and is not told now", func(ctx SpecContext) {
+	It("are paused when the host is told, also if it could not be told before and the pool is paused since", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.adopt(ctx)
 		w.render(ctx, "rendered-worker-2")
+		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
 		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
-		Expect(w.reconcilePool(ctx)).Error().To(MatchError(controllertest.ErrCrash))
+		Expect(w.reconcileHost(ctx, 0)).Error().To(MatchError(controllertest.ErrCrash))
 		w.CrashesAt, w.Crashed = nil, false
 		Expect(w.machine(ctx, 0)).To(paused)
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.Paused = ptr.To(true) })
 		w.settle(ctx)
-		Expect(w.told(ctx)).To(BeEmpty())
-		Expect(w.machine(ctx, 0)).NotTo(paused)
+		Expect(w.told(ctx)).To(Equal([]int{0}), "a slot is a beginning")
+		Expect(w.machine(ctx, 0)).To(paused)
 	})
 
 	It("are not paused for longer if the clock of an earlier manager was ahead", func(ctx SpecContext) {

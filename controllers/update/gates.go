@@ -19,7 +19,6 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -40,16 +39,17 @@ type gates struct {
 	held []string
 }
 
-// passGates returns those of the hosts that begin an update now which the gates of the pool allow: all if the gates are
-// open, and otherwise only those that have begun, which get a newer target, and those that return. The gates are read
-// once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed one.
+// passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the
+// gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The gates
+// are read once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed
+// one. With an error, it returns those that pass closed gates.
 func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
-	if len(s.pool.Spec.Updates.Gates) == 0 {
+	if len(s.pool.Spec.Updates.Gates) == 0 || len(hosts) == 0 {
 		return hosts, nil
 	}
 	var inUpdate, begin []string
 	for _, h := range s.named(hosts) {
-		if h.passesGates() {
+		if h.passesGates(s.candidate(h).Progress) {
 			inUpdate = append(inUpdate, h.Name())
 		} else {
 			begin = append(begin, h.Name())
@@ -58,14 +58,12 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	if len(begin) == 0 {
 		return hosts, nil
 	}
-	if !s.gates.wereRead {
-		closed, err := r.closedGate(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		s.gates = gates{wereRead: true, closed: closed}
+	closed, err := r.closedGate(ctx, s)
+	if err != nil {
+		return inUpdate, err
 	}
-	if s.gates.closed != nil {
+	s.gates = gates{wereRead: true, closed: closed}
+	if closed != nil {
 		s.gates.held = begin
 		return inUpdate, nil
 	}
@@ -74,8 +72,7 @@ func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) (
 
 // passesGates reports whether a closed gate does not hold back a host: it is in an update and gets a newer target, or
 // was told to begin one and has not answered, or returns to what it has. One that repairs what it has is in no update.
-func (h *host) passesGates() bool {
-	progress := h.Progress()
+func (h *host) passesGates(progress rollout.Progress) bool {
 	return progress == rollout.InUpdate || progress == rollout.Unknown && h.Report.Current != h.Told() || h.returns()
 }
 
@@ -135,32 +132,30 @@ func (r *Reconciler) newGateReader(ctx context.Context, cluster client.ObjectKey
 	return workload.ReaderAs(ctx, r.ClusterCache, cluster, poolv1.UpdateGatesUser, rollout.MaxObject)
 }
 
-// reportGates sets the condition UpdateGatesOpen of a pool. While no host can begin an update for other reasons, the
-// gates are not read: then a closed one is not the reason, and the condition is removed.
-func (r rollouts) reportGates(ctx context.Context, s *poolScope) error {
-	before := s.pool
-	p := before.DeepCopy()
-	old := meta.FindStatusCondition(before.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+// setGatesOpen sets the condition UpdateGatesOpen of a pool, and returns what to do once it is written. While no host
+// can begin an update for other reasons, the gates are not read: then a closed one is not the reason, and the condition
+// is removed.
+func (r rollouts) setGatesOpen(s *poolScope, p *poolv1.MachineConfigPool) (report func()) {
+	old := meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	condition := metav1.Condition{
 		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
 		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.Updates.Gates)),
 	}
+	closed := s.gates.closed
 	switch {
-	case s.gates.wereRead && s.gates.closed != nil:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.gates.closed.Reason, s.gates.closed.Why
+	case closed != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, closed.Reason, closed.Why
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case s.gates.wereRead:
 		meta.SetStatusCondition(&p.Status.Conditions, condition)
 	case old != nil && (len(p.Spec.Updates.Gates) == 0 || old.Status == metav1.ConditionFalse):
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	}
-	if err := status.Update.Patch(ctx, r.Client, before, p); err != nil {
-		return client.IgnoreNotFound(err)
+	return func() {
+		if closed != nil && closed.Reason == poolv1.GateUnreadableReason && (old == nil || old.Reason != closed.Reason) {
+			r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, closed.Reason, "ReadUpdateGate", "%s", closed.Why)
+		}
 	}
-	if closed := s.gates.closed; closed != nil && closed.Reason == poolv1.GateUnreadableReason && (old == nil || old.Reason != closed.Reason) {
-		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, closed.Reason, "ReadUpdateGate", "%s", closed.Why)
-	}
-	return nil
 }
 
 // reportHeld makes the hosts say which gate they wait for, and those that do not wait for it any more say something

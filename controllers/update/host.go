@@ -17,20 +17,13 @@ type host struct {
 	*rollout.Host
 	// target is the revision of what the host should run according to its pool, or "" if that is not known.
 	target string
-	// seen is what a rollout sees of the host, or nil if that is not known or has changed.
-	seen *seen
-}
-
-// seen is what a rollout sees of a host.
-type seen struct {
-	rollout.Candidate
-	// isUntold and mustBeAdopted are those of the host.
-	isUntold, mustBeAdopted bool
+	// stored is the record as it was read or written last.
+	stored *bootstrapv1.PoolbootConfig
 }
 
 // newHost returns a host of a Cluster with these pools.
 func newHost(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *host {
-	return &host{Host: rollout.HostOf(pools, config, machine, node)}
+	return &host{Host: rollout.HostOf(pools, config, machine, node), stored: config.DeepCopy()}
 }
 
 // answerDeadline is how long the agent of a host may take to report something about what the host was told. It can
@@ -58,12 +51,9 @@ func (h *host) observe(now time.Time) {
 	}
 }
 
-// maxSkew is how far the clocks of two managers can be apart.
-const maxSkew = time.Minute
-
 // isFuture reports whether a time was recorded by a clock that was ahead. It is recorded again, because what depends on
 // it would last for as long as the clock was ahead.
-func isFuture(recorded, now time.Time) bool { return recorded.Sub(now) > maxSkew }
+func isFuture(recorded, now time.Time) bool { return recorded.Sub(now) > rollout.MaxSkew }
 
 // start returns whether the agent of a host that has just joined should have reported before, or else in which time it
 // should.

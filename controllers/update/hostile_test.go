@@ -72,7 +72,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 			return w.Write(ctx, o, write)
 		})
 		for range 5 {
-			_, _ = w.reconcilePool(ctx)
+			_ = w.roll(ctx)
 		}
 		Expect(w.told(ctx)).To(Equal([]int{1}))
 	})
@@ -100,8 +100,9 @@ var _ = Describe("A pool with hosts in any state", func() {
 				return c.Get(ctx, key, o, opts...)
 			},
 		})
-		_, err := w.reconcilePool(ctx)
+		_, err := w.reconcileHost(ctx, 0)
 		Expect(err).To(MatchError(ContainSubstring("busy")))
+		Expect(w.slots(ctx)).To(BeEmpty())
 		w.reconciler.APIReader = live
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-1")))
@@ -118,6 +119,9 @@ var _ = Describe("A pool with hosts in any state", func() {
 			GinkgoHelper()
 			for _, key := range []client.ObjectKey{poolKey, client.ObjectKeyFromObject(other)} {
 				Expect(rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+			}
+			for i := range 2 {
+				Expect(w.reconcileHost(ctx, i)).Error().NotTo(HaveOccurred())
 			}
 		}
 		reconcile()

@@ -47,7 +47,12 @@ var _ = Describe("A host that is interrupted in the middle of its update", func(
 		machine = w.machine(ctx, 0)
 		machine.Finalizers = nil
 		Expect(w.management.Update(ctx, machine)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.slots(ctx)).To(Equal([]string{hostName(0)}), "Cluster API has not created the replacement yet")
+		w.passed += time.Minute
 		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		_, err := w.reconcileHost(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
 		Expect(w.node(ctx, 1).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(1, "rendered-worker-2")))
 	})
 

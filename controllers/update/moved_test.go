@@ -100,6 +100,9 @@ var _ = Describe("After clusterctl move in the middle of an update", func() {
 
 			w.complete(ctx, 0)
 			w.settle(ctx)
+			Expect(w.told(ctx)).To(BeEmpty(), "the slots have just been built")
+			w.passed += rollout.SlotsPause
+			w.settle(ctx)
 			Expect(w.told(ctx)).To(Equal([]int{1}))
 			Expect(w.machine(ctx, 0)).NotTo(paused)
 			Expect(w.node(ctx, 0).Spec.Unschedulable).To(BeFalse())

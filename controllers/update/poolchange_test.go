@@ -1,6 +1,8 @@
 package update
 
 import (
+	"time"
+
 	"context"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,6 +24,7 @@ func (w *world) addPool(ctx context.Context, role string, change func(*poolv1.Ma
 	GinkgoHelper()
 	p := controllertest.NewPool(clusterKey, role)
 	p.Status.Configuration.Name = "rendered-" + role + "-1"
+	p.Status.SlotsOpenTime = &metav1.Time{Time: time.Unix(1_700_000_000, 0)}
 	if change != nil {
 		change(p)
 	}
@@ -238,7 +241,7 @@ var _ = Describe("A host that changes its pool", func() {
 		w := newScene(ctx, nil)
 		w.render(ctx, "rendered-worker-2")
 		w.CrashesAt = func(o client.Object) bool { _, isNode := o.(*corev1.Node); return isNode }
-		Expect(w.reconcilePool(ctx)).Error().To(MatchError(controllertest.ErrCrash))
+		Expect(w.roll(ctx)).To(MatchError(controllertest.ErrCrash))
 		w.CrashesAt, w.Crashed = nil, false
 		Expect(w.config(ctx, 0).Status.Update.DesiredRevision).To(Equal(revisionOf(0, "rendered-worker-2")))
 		w.move(ctx, 0, "infra")

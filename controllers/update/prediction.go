@@ -9,7 +9,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -38,7 +37,7 @@ func (r *Reconciler) predicted(ctx context.Context, h *host, in surroundings) up
 	if err != nil {
 		worker = nil
 	}
-	effect, err := disruption.Predict(in.pool, worker, specs[0], specs[1], isMoved)
+	effect, err := pool.PredictUpdate(in.pool, worker, specs[0], specs[1], isMoved)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
 		return ""

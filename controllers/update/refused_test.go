@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +36,7 @@ func (w *world) restart() { w.reconciler = w.newManager(w.Write) }
 
 func isNode(o client.Object) bool { _, is := o.(*corev1.Node); return is }
 
-func isPlaces(o client.Object) bool { _, is := o.(*corev1.ConfigMap); return is }
+func isPool(o client.Object) bool { _, is := o.(*poolv1.MachineConfigPool); return is }
 
 // closeWindow closes the maintenance window of the pool for two hours.
 func (w *world) closeWindow(ctx context.Context) {
@@ -50,30 +49,41 @@ func (w *world) closeWindow(ctx context.Context) {
 var _ = Describe("A request that an API server refuses", func() {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "name", errors.New("a policy refuses it"))
 
-	DescribeTable("is reported with an event of the pool if it tells a host what to run:", func(ctx SpecContext, isConcerned func(client.Object) bool, object string) {
+	It("is reported with an event of the pool if it gives slots", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.adopt(ctx)
 		w.render(ctx, "rendered-worker-2")
-		w.failWrites(refused, isConcerned)
+		w.failWrites(refused, isPool)
 		Expect(w.reconcilePool(ctx)).Error().To(MatchError(ContainSubstring("a policy refuses it")))
-		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(ConsistOf(And(ContainSubstring(object), ContainSubstring("a policy refuses it"))))
+		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(ConsistOf(ContainSubstring("a policy refuses it")))
 		Expect(w.told(ctx)).To(BeEmpty())
 
 		w.restart()
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 		Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
-	},
-		Entry("the places", isPlaces, "ConfigMap kube-system/poolboot-rollout-worker.site"),
-		Entry("the Node", isNode, "Node host-0"),
-	)
+	})
+
+	It("is reported with the condition of the host if it tells the host what to run", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.failWrites(refused, isNode)
+		Expect(w.roll(ctx)).To(MatchError(ContainSubstring("a policy refuses it")))
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateFailingReason), HaveField("Message", ContainSubstring("Node host-0"))))
+		Expect(w.told(ctx)).To(BeEmpty())
+
+		w.restart()
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
 
 	It("creates no event if another client only wrote first, or the API server does not answer", func(ctx SpecContext) {
 		w := newWorld(2)
 		w.adopt(ctx)
 		w.render(ctx, "rendered-worker-2")
 		for _, err := range []error{apierrors.NewConflict(schema.GroupResource{}, "name", nil), context.DeadlineExceeded} {
-			w.failWrites(err, isPlaces)
+			w.failWrites(err, isPool)
 			Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", BeNumerically(">", 0)))
 			Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
 		}
@@ -99,7 +109,8 @@ var _ = Describe("A request that an API server refuses", func() {
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{1}))
 		w.render(ctx, "rendered-worker-3")
-		fail()
+		w.failWrites(failure, isPool)
+		w.reconciler.clock = func() time.Time { return now }
 		for range 2 {
 			Expect(w.eventsOf(poolv1.EventRolloutFailing)).To(BeEmpty())
 			_, _ = w.reconcilePool(ctx)
@@ -153,13 +164,6 @@ var _ = Describe("A request that an API server refuses", func() {
 })
 
 var _ = Describe("A maintenance window that is closed", func() {
-	It("does not delay the next try of a request that was not answered", func(ctx SpecContext) {
-		w := newWorld(1)
-		w.closeWindow(ctx)
-		w.failWrites(context.DeadlineExceeded, isNode)
-		Expect(w.reconcilePool(ctx)).To(HaveField("RequeueAfter", rolloutRetry))
-	})
-
 	It("does not leave a host in the middle of its drain for which something else was recorded before", func(ctx SpecContext) {
 		w := newDrainingWorld(ctx)
 		w.settle(ctx)
@@ -167,7 +171,7 @@ var _ = Describe("A maintenance window that is closed", func() {
 
 		w.render(ctx, "rendered-worker-3")
 		w.failWrites(context.DeadlineExceeded, isNode)
-		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		_ = w.roll(ctx)
 		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-3"))
 		w.closeWindow(ctx)
 		w.restart()
@@ -175,25 +179,4 @@ var _ = Describe("A maintenance window that is closed", func() {
 		Expect(w.node(ctx, 0).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(0, "rendered-worker-3")))
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 	})
-})
-
-var _ = It("A reconcile of a host does not end the pause of its health checks just before the host is told", func(ctx SpecContext) {
-	w := newWorld(2)
-	w.adopt(ctx)
-	w.render(ctx, "rendered-worker-2")
-	isPaused := func() bool {
-		_, is := w.machine(ctx, 0).Annotations[clusterv1.MachineSkipRemediationAnnotation]
-		return is
-	}
-	reconciled := false
-	w.afterWrite = func() {
-		if isPaused() && !reconciled {
-			reconciled = true
-			Expect(w.reconcileHost(ctx, 0)).Error().NotTo(HaveOccurred())
-		}
-	}
-	Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
-	Expect(reconciled).To(BeTrue())
-	Expect(w.told(ctx)).To(Equal([]int{0}))
-	Expect(isPaused()).To(BeTrue())
 })

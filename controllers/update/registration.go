@@ -57,7 +57,7 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 		}
 	})
 	if err == nil {
-		h.Config = changed
+		h.Config, h.stored = changed, changed.DeepCopy()
 		r.written.Record(changed)
 	}
 	return client.IgnoreNotFound(err)

@@ -66,8 +66,8 @@ func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool,
 
 // reportFailing reports that something fails that the update of a host needs: the API server of the workload cluster
 // can refuse to drain or to uncordon a Node, also forever. So it also limits the pause of health checks.
-// What needs a person stays in the condition. before is the record as it was read.
-func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, in surroundings, failed error) error {
+// What needs a person stays in the condition.
+func (r *Reconciler) reportFailing(ctx context.Context, h *host, in surroundings, failed error) error {
 	h.setStage(r.now())
 	var err error
 	if h.Machine != nil {
@@ -79,10 +79,10 @@ func (r *Reconciler) reportFailing(ctx context.Context, before *bootstrapv1.Pool
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
 			h.Config.Status.NodeRef.Name, rollout.Clean(failed.Error(), agentv1.MaxReason)))
 	}
-	patched := status.Update.Patch(ctx, r.Client, before, h.Config)
+	patched := status.Update.Patch(ctx, r.Client, h.stored, h.Config)
 	if patched == nil {
 		r.written.Record(h.Config)
-		r.reportChanges(before, h.Config)
+		r.reportChanges(h.stored, h.Config)
 	}
 	return errors.Join(err, patched)
 }

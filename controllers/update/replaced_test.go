@@ -1,6 +1,8 @@
 package update
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -26,7 +28,10 @@ var _ = Describe("A host whose Machine is deleted in its update", func() {
 		Expect(w.node(ctx, 1).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(1, "rendered-worker-1")))
 		By("not replacing it")
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.CapacityHostCount = 1 })
+		w.passed += time.Minute
 		_, err = w.reconcilePool(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = w.reconcileHost(ctx, 1)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.node(ctx, 1).Annotations).To(HaveKeyWithValue(agentv1.DesiredAnnotation, revisionOf(1, "rendered-worker-2")))
 	})

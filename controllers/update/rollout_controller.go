@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,25 +16,24 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// rolloutRetry is how soon a pool is looked at again while hosts that are recorded can't be told, or another manager
-// has recorded others. Usually an event comes first.
+// rolloutRetry is how soon a pool is looked at again while a gate is closed, or its workload cluster can't be reached.
 const rolloutRetry = 10 * time.Second
 
 // targetRetry is how soon a pool is looked at again while it is not known what some of its hosts should run. Nothing
 // watches all that this depends on: the CA of the config server is a file.
 const targetRetry = time.Minute
 
-// rollouts reconciles MachineConfigPools. One pool is never reconciled twice at the same time by one manager.
+// rollouts reconciles MachineConfigPools: it decides which hosts have slots. It tells no host anything. That is done by
+// the reconciler of the hosts, which acts on the slots.
 type rollouts struct{ *Reconciler }
 
-// Reconcile tells the hosts of one pool what to run. Hosts take their places in one write. Then each is told in
-// three: the Secret with the assignment, the record in the PoolbootConfig, and the annotation of its Node. After a
-// crash between any two of them, the host keeps its place and is told later. What fails for one host does not stop
-// the others.
+// Reconcile decides which hosts of one pool have slots, in one write that is locked to the version of the pool. So
+// whoever writes the slots knows all others, even if its caches of hosts and Nodes are late.
 //
 // A pool with thousands of hosts has many events, and each decision looks at all hosts. So events are coalesced: the
 // looks at a pool take a twentieth of the time.
@@ -44,47 +45,91 @@ func (r rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || s == nil {
 		return r.result(ctx, err)
 	}
-	again, err := r.follow(ctx, s)
-	if err == nil || s.gates.wereRead { // otherwise it is not known whether hosts wait for gates
-		r.reportHeld(ctx, s)
-		err = errors.Join(err, r.reportGates(ctx, s))
+	if r.written.IsStale(s.pool) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
+	again, err := r.follow(ctx, s)
 	if err != nil {
-		r.reportRolloutFailing(s.pool, err)
+		if r.lasts(s.pool.UID, err) {
+			r.Recorder.Eventf(s.pool, nil, corev1.EventTypeWarning, poolv1.EventRolloutFailing, "ChooseHosts", "%s",
+				rollout.Clean("no host begins an update, which is retried: "+err.Error(), maxNote))
+		}
 		return r.result(ctx, err)
 	}
 	r.failing.end(s.pool.UID)
 	return ctrl.Result{RequeueAfter: earlier(again, s.hold.Wait)}, nil
 }
 
-// reportRolloutFailing creates an event if an error is one that users must see.
-func (r rollouts) reportRolloutFailing(p *poolv1.MachineConfigPool, err error) {
-	if r.lasts(p.UID, err) {
-		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, poolv1.EventRolloutFailing, "TellHosts", "%s",
-			rollout.Clean("hosts can't be told what to run, which is retried: "+err.Error(), maxNote))
+// follow frees the slots of hosts that are done, gives slots to the next hosts, and writes that. It returns when to
+// look again if no event comes before, or 0.
+func (r rollouts) follow(ctx context.Context, s *poolScope) (time.Duration, error) {
+	began, now := time.Now(), r.now()
+	wait, isBuilt := rollout.SlotsOpenIn(s.pool, now)
+	if err := r.gather(ctx, s, !isBuilt); err != nil {
+		return 0, err
+	}
+	hosts := make([]*rollout.Host, len(s.hosts))
+	for i, h := range s.hosts {
+		hosts[i] = h.Host
+	}
+	kept, again := rollout.KeepSlots(s.pool.Status.Slots, hosts, s.others, now)
+	s.setSlots(kept)
+	open := s.pool.Status.SlotsOpenTime
+	var next []string
+	switch {
+	case !isBuilt && len(hosts) == 0: // nobody can be telling any
+		open = &metav1.Time{Time: now}
+	case !isBuilt:
+		wait, open = rollout.SlotsPause, &metav1.Time{Time: now.Add(rollout.SlotsPause)}
+	case wait == 0:
+		next = s.withoutHeld(rollout.Next(s.candidates(), s.maxUnavailable))
+	}
+	r.pace.took(client.ObjectKeyFromObject(s.pool), time.Since(began))
+	next, failed := r.passGates(ctx, s, next)
+	s.take(next)
+	if failed == nil { // otherwise it is not known whether hosts wait for gates
+		r.reportHeld(ctx, s)
+	}
+	if s.isIncomplete {
+		again = earlier(again, targetRetry)
+	}
+	if s.gates.closed != nil {
+		again = earlier(again, rolloutRetry)
+	}
+	return earlier(again, wait), errors.Join(failed, r.write(ctx, s, open, failed == nil))
+}
+
+// take gives hosts slots for their targets. A host that has a slot for something else gets another one.
+func (s *poolScope) take(names []string) {
+	for _, h := range s.named(names) {
+		next := poolv1.UpdateSlot{ID: rollout.NewSlotID(), Host: h.Name(), Revision: h.target}
+		if slot := s.slot(h); slot != nil {
+			*slot = next
+		} else if len(s.slots) < rollout.MaxSlots {
+			s.slots = append(s.slots, next)
+		}
 	}
 }
 
-// follow tells the hosts of a pool what to run. What disrupts nothing is done by what the cache knows. For an update, a
-// host takes one of the places of the pool before. It returns when to look again if no event comes before, or 0.
-func (r rollouts) follow(ctx context.Context, s *poolScope) (again time.Duration, _ error) {
-	began := time.Now()
-	err := r.gather(ctx, s)
-	hasWork := err == nil && s.hasWork()
-	r.pace.took(client.ObjectKeyFromObject(s.pool), time.Since(began))
-	if s.isIncomplete {
-		again = targetRetry
+// write writes the slots, and the condition of the gates if isDecided is true.
+func (r rollouts) write(ctx context.Context, s *poolScope, open *metav1.Time, isDecided bool) error {
+	p := s.pool.DeepCopy()
+	if !equality.Semantic.DeepEqual(p.Status.Slots, s.slots) {
+		p.Status.Slots = s.slots
 	}
-	if !hasWork {
-		return again, err
+	p.Status.SlotsOpenTime = open
+	report := func() {}
+	if isDecided {
+		report = r.setGatesOpen(s, p)
 	}
-	if err := errors.Join(r.adopt(ctx, s), r.tellUndisrupted(ctx, s), r.start(ctx, s)); err != nil {
-		return 0, err
+	if err := status.Update.Patch(ctx, r.Client, s.pool, p); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	if s.hold.Why == "" && s.isWaiting() || s.gates.closed != nil {
-		return rolloutRetry, nil
+	if p.ResourceVersion != s.pool.ResourceVersion {
+		r.written.Record(p)
 	}
-	return again, nil
+	report()
+	return nil
 }
 
 // result returns the result for an error.
@@ -103,8 +148,6 @@ func (r rollouts) result(ctx context.Context, err error) (ctrl.Result, error) {
 func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScope, error) {
 	p, err := workload.GetIfExists[poolv1.MachineConfigPool](ctx, r.Client, key)
 	if err != nil || p == nil || !p.DeletionTimestamp.IsZero() {
-		r.looks.forget(key)
-		r.places.set(key, nil)
 		r.held.set(key, nil)
 		return nil, err
 	}

@@ -320,6 +320,8 @@ var _ = Describe("A rollout", func() {
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDegradedReason))
 		w.render(ctx, "rendered-worker-3")
 		Expect(w.reconcilePool(ctx)).Error().NotTo(HaveOccurred())
+		w.failWrites(context.DeadlineExceeded, isNode)
+		_, _ = w.reconcileHost(ctx, 0)
 		Expect(w.config(ctx, 0).Status.Update.Desired.Name).To(Equal("rendered-worker-3"))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateWaitingReason), HaveField("Message", ContainSubstring("rendered-worker-3"))))
 	})

@@ -1,18 +1,27 @@
 package update
 
 import (
-	"slices"
+	"context"
+	"errors"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // poolScope has the objects of one reconcile of a pool.
 type poolScope struct {
 	surroundings
-	// nodes reads Nodes from the cache, and writes to the workload cluster. liveNodes reads from its API server.
-	nodes, liveNodes client.Client
+	// nodes reads Nodes from the cache. liveNodes reads them from the API server of the workload cluster.
+	nodes, liveNodes client.Reader
 	// maxUnavailable is the limit for the hosts.
 	maxUnavailable int
 	// hosts are the hosts of the pool. isIncomplete means that the targets of some are not known because of an error.
@@ -20,79 +29,139 @@ type poolScope struct {
 	isIncomplete bool
 	// notReplaced count for hosts that are gone and whose replacements have not joined.
 	notReplaced []rollout.Candidate
-	// unadoptable has the names of the hosts of which nothing is recorded, and of which it is known that nothing can
-	// be: they are updated like any other. Another host of which nothing is recorded is left alone.
-	unadoptable map[string]bool
-	// places are the places of the pool that are taken, or nil if that is not known yet. doubts are those about hosts
-	// with a place, by the names of the hosts, and strangers are the names of Nodes with a place that are not Nodes of
-	// these hosts.
-	places    *places
-	doubts    map[string]doubt
-	strangers []string
+	// others are the PoolbootConfigs for slots whose hosts are none of these.
+	others rollout.SlotHosts
+	// slots are those of the pool, as they are to be written. slotOf has their indexes by the hosts.
+	slots  []poolv1.UpdateSlot
+	slotOf map[string]int
 	// gates are the update gates, once they were read for this reconcile.
 	gates gates
 }
 
-// forRollout returns the hosts as the rollout sees them. A host that must be adopted first is left alone, also if it
-// was not among the hosts yet when others were adopted: it would get another revision than the one that it booted with.
-func (s *poolScope) forRollout() []rollout.Candidate {
-	hosts := make([]rollout.Candidate, len(s.hosts), len(s.hosts)+len(s.strangers))
-	for i, h := range s.hosts {
-		hosts[i] = h.see(s).Candidate
-		hosts[i].IsExcluded = hosts[i].IsExcluded || h.see(s).mustBeAdopted && !s.unadoptable[h.Name()]
-		switch s.doubts[h.Name()] {
-		case isOpen:
-			hosts[i].Progress = rollout.Unknown
-		case isBehind, isWritten: // it can't be told now
-			hosts[i].Progress, hosts[i].IsPending, hosts[i].IsExcluded = rollout.Unknown, false, true
+// gather reads the hosts of the pool, and determines what they should run. It reads them live if isLive is true, which
+// costs a list of all of them.
+func (r rollouts) gather(ctx context.Context, s *poolScope, isLive bool) error {
+	cluster := workload.ClusterOfPool(s.pool)
+	var management client.Reader = r.Client
+	nodesOf := s.nodes
+	if isLive {
+		management, nodesOf = r.APIReader, s.liveNodes
+	}
+	ofCluster := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.UnsafeDisableDeepCopy}
+	configs, machines, nodes := &bootstrapv1.PoolbootConfigList{}, &clusterv1.MachineList{}, &corev1.NodeList{}
+	if err := management.List(ctx, configs, ofCluster...); err != nil {
+		return fmt.Errorf("read the PoolbootConfigs of Cluster %s: %w", cluster, err)
+	}
+	if err := r.Client.List(ctx, machines, ofCluster...); err != nil {
+		return fmt.Errorf("read the Machines of Cluster %s: %w", cluster, err)
+	}
+	if err := nodesOf.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("read the Nodes of Cluster %s: %w", cluster, err)
+	}
+	for _, h := range rollout.HostsOfPool(s.pool.Spec.PoolRole, s.pools, configs.Items, machines.Items, nodes.Items) {
+		h := &host{Host: h}
+		if err := r.aim(ctx, s, h); err != nil {
+			return err
+		}
+		s.hosts = append(s.hosts, h)
+	}
+	s.others = othersOf(ctx, s.pool, configs.Items, machines.Items)
+	s.notReplaced = rollout.NotReplaced(s.pool, len(s.hosts))
+	var err error
+	s.maxUnavailable, err = rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, len(s.hosts)+len(s.notReplaced))
+	return err
+}
+
+// othersOf returns the PoolbootConfigs of the Cluster of a pool for slots whose hosts are none of the pool.
+func othersOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig, machines []clusterv1.Machine) rollout.SlotHosts {
+	others := rollout.SlotHosts{Elsewhere: sets.New[string](), Present: sets.New[string]()}
+	for i := range configs {
+		if role := configs[i].Status.PoolRole; role != "" && role != p.Spec.PoolRole {
+			others.Elsewhere.Insert(configs[i].Name)
+		} else {
+			others.Present.Insert(configs[i].Name)
 		}
 	}
-	for _, node := range s.strangers {
-		hosts = append(hosts, rollout.Candidate{Name: node, Progress: rollout.Unknown, IsExcluded: true})
-	}
-	return append(hosts, s.notReplaced...)
-}
-
-// next returns the names of the hosts for which their target is recorded now, and those of the pending hosts that can
-// be told what is recorded.
-func (s *poolScope) next() (next, confirmed []string) {
-	hosts := s.forRollout()
-	return s.withoutHeld(rollout.Next(hosts, s.maxUnavailable)), s.withoutHeld(rollout.Confirm(hosts, s.maxUnavailable))
-}
-
-// hasWork reports whether a host must be adopted or told something.
-func (s *poolScope) hasWork() bool {
-	return slices.ContainsFunc(s.hosts, func(h *host) bool { return h.see(s).isUntold || h.see(s).mustBeAdopted }) || s.isWaiting()
-}
-
-// isWaiting reports whether a host could be told to begin an update if there were no doubts.
-func (s *poolScope) isWaiting() bool {
-	hosts := s.withoutDoubts().forRollout()
-	return slices.ContainsFunc(hosts, func(h rollout.Candidate) bool { return h.IsPending }) || len(rollout.Next(hosts, s.maxUnavailable)) > 0
-}
-
-// withoutDoubts returns the scope as if all doubts were resolved in favor of hosts that wait, except those about hosts
-// that this process has just told.
-func (s *poolScope) withoutDoubts() *poolScope {
-	resolved := *s
-	resolved.strangers, resolved.doubts = nil, map[string]doubt{}
-	for name, d := range s.doubts {
-		if d == isWritten {
-			resolved.doubts[name] = d
+	for i := range machines {
+		for _, config := range workload.ConfigOfMachine(ctx, &machines[i]) {
+			others.Present.Insert(config.Name)
 		}
 	}
-	return &resolved
+	return others
 }
 
-// byNode returns the hosts by the names of their Nodes.
-func (s *poolScope) byNode() map[string]*host {
-	hosts := make(map[string]*host, len(s.hosts))
+// aim determines the target of a host.
+func (r rollouts) aim(ctx context.Context, s *poolScope, h *host) error {
+	if h.IsExcluded() || s.hold.Why != "" && h.hasSettled() {
+		return nil
+	}
+	revision, err := r.revisionOf(ctx, h, s.surroundings)
+	switch {
+	case workload.IsUnreachable(err):
+		return err
+	case err != nil: // the condition Updated of the host has the same error
+		ctrl.LoggerFrom(ctx).V(2).Info("The target of a host can't be determined", "PoolbootConfig", h.Name(), "error", err.Error())
+	default:
+		h.target = revision
+	}
+	s.isIncomplete = s.isIncomplete || err != nil && !errors.Is(err, errNothingToRun)
+	return nil
+}
+
+// candidates returns the hosts as the rollout sees them, and what else counts: slots whose hosts are none of the pool,
+// and hosts that are gone. One that is gone and has a slot counts once.
+func (s *poolScope) candidates() []rollout.Candidate {
+	candidates := make([]rollout.Candidate, 0, len(s.hosts)+len(s.slots)+len(s.notReplaced))
+	ofPool := sets.New[string]()
 	for _, h := range s.hosts {
-		if name := h.Config.Status.NodeRef.Name; name != "" {
-			hosts[name] = h
+		candidates = append(candidates, s.candidate(h))
+		ofPool.Insert(h.Name())
+	}
+	gone := 0
+	for i := range s.slots {
+		if slot := &s.slots[i]; !ofPool.Has(slot.Host) {
+			candidates = append(candidates, rollout.Candidate{Name: slot.Host, HasSlot: true, Progress: rollout.Unknown, IsExcluded: true})
+			if slot.GoneTime != nil {
+				gone++
+			}
 		}
 	}
-	return hosts
+	return append(candidates, s.notReplaced[min(gone, len(s.notReplaced)):]...)
+}
+
+// candidate returns a host as the rollout sees it.
+func (s *poolScope) candidate(h *host) rollout.Candidate {
+	return h.ForRollout(s.pool, h.target, s.slot(h))
+}
+
+// slot returns the slot of a host, or nil.
+func (s *poolScope) slot(h *host) *poolv1.UpdateSlot {
+	if i, has := s.slotOf[h.Name()]; has {
+		return &s.slots[i]
+	}
+	return nil
+}
+
+// setSlots sets the slots of the pool.
+func (s *poolScope) setSlots(slots []poolv1.UpdateSlot) {
+	s.slots, s.slotOf = slots, make(map[string]int, len(slots))
+	for i := range slots {
+		s.slotOf[slots[i].Host] = i
+	}
+}
+
+// withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
+// the pool back, and otherwise those that return to what they have, because their update ends by that.
+func (s *poolScope) withoutHeld(names []string) (held []string) {
+	if s.hold.Why == "" {
+		return names
+	}
+	for _, h := range s.named(names) {
+		if h.returns() {
+			held = append(held, h.Name())
+		}
+	}
+	return held
 }
 
 // named returns hosts by their names.
@@ -108,49 +177,10 @@ func (s *poolScope) named(names []string) []*host {
 	return hosts
 }
 
-// which returns the hosts for which something holds.
-func (s *poolScope) which(holds func(*host) bool) (hosts []*host) {
-	for _, h := range s.hosts {
-		if holds(h) {
-			hosts = append(hosts, h)
-		}
-	}
-	return hosts
-}
-
-// runsTarget reports whether a host was told its target and has it, and something else is recorded.
-func (h *host) runsTarget() bool {
-	return h.target != h.Desired() && h.target == h.Told() && h.Report.IsDone(h.target)
-}
-
-// withoutHeld returns those of the hosts that get their target although the pool begins no update: all if nothing holds
-// the pool back. Otherwise, those that return to what they have, because their update ends by that, and those in an
-// update for which something else was already recorded, because their drain only goes on when they are told.
-func (s *poolScope) withoutHeld(names []string) []string {
-	if s.hold.Why == "" {
-		return names
-	}
-	var held []string
-	for _, h := range s.named(names) {
-		if h.returns() || h.see(s).IsPending && h.hasBegun() {
-			held = append(held, h.Name())
-		}
-	}
-	return held
-}
-
-// mustBeAdopted reports whether nothing is recorded for a host with an agent.
-func (h *host) mustBeAdopted() bool { return h.Desired() == "" && !h.IsExcluded() }
-
 // returns reports whether the target of a host is what it has: its update ends by that.
 func (h *host) returns() bool { return h.target != "" && h.target == h.Report.Current }
 
-// hasBegun reports whether the manager has begun an update of the host, and has not undone all of that.
-func (h *host) hasBegun() bool {
-	return h.HasBegun() || h.Node != nil && rollout.IsCordonedByUpdate(h.Node)
-}
-
 // hasSettled reports whether a host has what is recorded for it and what it was told.
 func (h *host) hasSettled() bool {
-	return !h.mustBeAdopted() && h.Told() == h.Desired() && h.Told() == h.Report.Current
+	return h.Desired() != "" && h.Told() == h.Desired() && h.Told() == h.Report.Current
 }

@@ -1,10 +1,10 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,195 +14,200 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// adopt records what hosts run of which nothing is recorded: those that booted for the first time have what was stored
-// for them before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
-// This disrupts nothing, so it also happens in a paused pool. A host that has another revision, and was told another
-// one, is updated like any other.
+// assign records what a host should run, and tells it: what its slot is for, or what disrupts nothing. A host without a
+// slot is told nothing else. After a crash between any two writes, the next reconcile goes on.
 //
-// A host that was told its target and has it keeps it, also if something else is recorded, as after the restore of a
-// backup.
-func (r rollouts) adopt(ctx context.Context, s *poolScope) error {
-	hosts := s.which(func(h *host) bool { return h.mustBeAdopted() || h.runsTarget() })
-	adopted := make([]bool, len(hosts))
-	err := inParallel(indexes(hosts), r.parallel, func(i int) (err error) {
-		adopted[i], err = r.adoptHost(ctx, s, hosts[i])
+// A host is told with a patch of its Node that is locked to a version of it from before the record was confirmed. So a
+// host that was told something else since then is not told this, however old the pool and the record in the cache are:
+// its Node has changed, and its slot was not free before.
+func (r *Reconciler) assign(ctx context.Context, h *host, in surroundings) error {
+	slot := rollout.SlotOf(in.pool.Status.Slots, h.Name())
+	isRecorded, err := r.recordNext(ctx, h, in, slot)
+	if err != nil {
 		return err
-	})
-	s.unadoptable = map[string]bool{}
-	for i, h := range hosts {
-		s.unadoptable[h.Name()] = !adopted[i]
 	}
-	return err
+	isStart := slot != nil && h.Config.Status.Update.Slot == slot.ID && !h.HasSlot(slot.ID) && h.canBegin()
+	if !isStart && !(h.IsUntold() && h.CanBeTold()) {
+		return nil
+	}
+	if !isRecorded {
+		if err := r.confirmRecord(ctx, h); err != nil {
+			return err
+		}
+	}
+	if !isStart {
+		slot = nil
+	}
+	return r.tell(ctx, h, slot)
 }
 
-// adoptHost reports whether it is not known that a host has nothing to adopt.
-func (r rollouts) adoptHost(ctx context.Context, s *poolScope, h *host) (bool, error) {
-	if h.runsTarget() {
-		_, err := r.storeAndRecord(ctx, h, s.surroundings)
-		return true, err
-	}
-	stored, err := r.storedOf(ctx, h.Config)
+// canBegin reports whether a host with a slot can be told to begin its update. One that labels of its Node name no pool
+// for has its slot, and begins.
+func (h *host) canBegin() bool {
+	return h.Node != nil && h.Node.DeletionTimestamp.IsZero() && !h.IsUnrecorded && h.Report.NotUnderstood == "" && h.MachineWork() == rollout.NoMachineWork
+}
+
+// recordNext records what the slot of a host is for, or what the host runs if nothing is recorded for it. It reports
+// whether it has written the record, which is the current one then.
+func (r *Reconciler) recordNext(ctx context.Context, h *host, in surroundings, slot *poolv1.UpdateSlot) (isRecorded bool, _ error) {
+	isNew := slot != nil && h.Config.Status.Update.Slot != slot.ID && !h.IsDoneWith(slot.ID)
 	switch {
-	case err != nil:
-		return true, err
-	case stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision):
-		return true, r.record(ctx, h, *stored)
-	case h.target != "" && (h.Report.Current == h.target || h.Told() == h.target):
-		_, err = r.storeAndRecord(ctx, h, s.surroundings)
-		return true, err
+	case isNew && h.HasSlot(slot.ID) && h.Told() != "": // the record was lost, or is from a backup
+		return true, r.record(ctx, h, h.toldTarget(), slot.ID)
+	case !isNew && h.Desired() == "" && !h.IsExcluded():
+		return r.adopt(ctx, h, in)
+	case isNew && !h.canBegin(), !isNew && (h.IsExcluded() || h.Told() == h.Desired()):
+		return false, nil
+	}
+	revision, err := r.revisionOf(ctx, h, in)
+	switch {
+	case err != nil: // the condition has it
+		if isTransient(err) {
+			return false, err
+		}
+		return false, nil
+	case isNew && revision == slot.Revision:
+		return true, r.storeAndRecord(ctx, h, in, slot.ID)
+	case !isNew && revision == h.Told() && h.Report.IsDone(revision): // the record is from a backup
+		return true, r.storeAndRecord(ctx, h, in, h.Config.Status.Update.Slot)
 	}
 	return false, nil
 }
 
-// tellUndisrupted tells the hosts what is recorded for them for which that disrupts nothing. The record must be the
-// current one: by an older one, a host that was told to begin an update still has to be told what it has.
-func (r rollouts) tellUndisrupted(ctx context.Context, s *poolScope) error {
-	isConcerned := func(h *host) bool { return h.IsUntold() && h.CanBeTold() }
-	return inParallel(s.which(isConcerned), r.parallel, func(h *host) error {
-		config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, client.ObjectKeyFromObject(h.Config))
-		if err != nil || config == nil || config.Status.Update.DesiredRevision != h.Desired() {
-			return err
-		}
-		return r.tell(ctx, s, h) // the patch fails if the Node is not that of the cache any more
-	})
+// adopt records what a host runs for which nothing is recorded: one that booted for the first time has what was stored
+// for it before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
+// This disrupts nothing, so it also happens in a paused pool.
+func (r *Reconciler) adopt(ctx context.Context, h *host, in surroundings) (isRecorded bool, _ error) {
+	stored, err := r.storedOf(ctx, h.Config)
+	if err != nil {
+		return false, err
+	}
+	if stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision) {
+		return true, r.record(ctx, h, *stored, "")
+	}
+	revision, err := r.revisionOf(ctx, h, in)
+	switch {
+	case isTransient(err):
+		return false, err
+	case err == nil && (h.Report.Current == revision || h.Told() == revision || h.Told() == "" && h.Report.Current == ""):
+		return true, r.storeAndRecord(ctx, h, in, "")
+	case h.Told() == "" && h.Report.Current == "":
+		return false, nil
+	}
+	return true, r.record(ctx, h, h.toldTarget(), "")
 }
 
-// start tells the next hosts to begin their updates. They take their places before, in one write. Each is recorded
-// then, and told with a lock at the version of its Node that its place has.
-func (r rollouts) start(ctx context.Context, s *poolScope) error {
-	if next, confirmed := s.withoutDoubts().next(); len(next)+len(confirmed) == 0 {
-		return nil
+// toldTarget returns what the Node says that the host was told to run, or else what it runs.
+func (h *host) toldTarget() target {
+	if h.Told() == "" {
+		name := cmp.Or(h.Node.Annotations[poolv1.NodeCurrentConfigAnnotation], h.Config.Status.Boot.ServedConfiguration.Name)
+		return target{revision: h.Report.Current, configuration: name}
 	}
-	if err := r.readPlaces(ctx, s); err != nil {
-		return err
-	}
-	next, confirmed := s.next()
-	allowed, err := r.passGates(ctx, s, slices.Compact(slices.Sorted(slices.Values(slices.Concat(next, confirmed)))))
-	if err != nil {
-		return err
-	}
-	isTold := func(h *host) bool {
-		return slices.Contains(confirmed, h.Name()) || !h.see(s).IsPending && h.Told() != h.target
-	}
-	hosts := s.named(allowed)
-	if err := r.takePlaces(ctx, s, slices.DeleteFunc(slices.Clone(hosts), func(h *host) bool { return !isTold(h) })); err != nil {
-		return err
-	}
-	failed := inParallel(hosts, r.parallel, func(h *host) error {
-		mustTell := isTold(h)
-		revision, err := h.Desired(), error(nil)
-		if slices.Contains(next, h.Name()) {
-			revision, err = r.storeAndRecord(ctx, h, s.surroundings)
-		} else {
-			err = r.confirmRecord(ctx, h)
-		}
-		if err != nil || !mustTell || h.Desired() != revision || h.Told() == revision { // else another record is told later
-			return err
-		}
-		return r.tell(ctx, s, h)
-	})
-	open := s.which(func(h *host) bool { return s.doubts[h.Name()] == isOpen && !slices.Contains(allowed, h.Name()) })
-	return errors.Join(failed, inParallel(open, r.parallel, func(h *host) error { return r.withdraw(ctx, s, h.Node) }))
+	return target{revision: h.Told(), configuration: h.Node.Annotations[agentv1.DesiredConfigAnnotation]}
 }
 
 // errOtherRecord means that the cache has an older record than the API server.
-var errOtherRecord = apierrors.NewConflict(bootstrapv1.GroupVersion.WithResource("poolbootconfigs").GroupResource(), "", errors.New("another revision was recorded"))
+var errOtherRecord = errors.New("another record was written")
 
-// confirmRecord returns an error unless the record of a host is the current one.
-func (r rollouts) confirmRecord(ctx context.Context, h *host) error {
+// confirmRecord returns a conflict unless the record of a host is the current one.
+func (r *Reconciler) confirmRecord(ctx context.Context, h *host) error {
 	config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, client.ObjectKeyFromObject(h.Config))
-	if err == nil && (config == nil || config.Status.Update.DesiredRevision != h.Desired()) {
-		return errOtherRecord
+	if err != nil {
+		return err
 	}
-	return err
+	known := &h.Config.Status
+	if config == nil || config.Status.PoolRole != known.PoolRole || config.Status.Update.Slot != known.Update.Slot || config.Status.Update.DesiredRevision != known.Update.DesiredRevision {
+		return apierrors.NewConflict(bootstrapv1.GroupVersion.WithResource("poolbootconfigs").GroupResource(), h.Name(), errOtherRecord)
+	}
+	return nil
 }
 
-// storeAndRecord stores and records what a host should run, and returns its revision.
-func (r rollouts) storeAndRecord(ctx context.Context, h *host, in surroundings) (string, error) {
+// storeAndRecord stores and records what a host should run.
+func (r *Reconciler) storeAndRecord(ctx context.Context, h *host, in surroundings, slot string) error {
 	t, err := r.targetOf(ctx, h, in)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := r.store(ctx, h.Config, t); err != nil {
-		return "", err
+		return err
 	}
-	return t.revision, r.record(ctx, h, t)
+	return r.record(ctx, h, t, slot)
 }
 
 // maxForce is the maximum size of update.Force in bytes.
 const maxForce = 256
 
-// record records what a host should run, unless something else was recorded in the meantime.
-func (r rollouts) record(ctx context.Context, h *host, t target) error {
-	previous := h.Desired()
-	return r.change(ctx, h, func(update *bootstrapv1.UpdateStatus) {
-		if update.DesiredRevision == previous {
-			update.Desired, update.DesiredRevision = bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
-			if update.Force = t.force; len(t.force) > maxForce {
-				update.Force = ""
-			}
-			if t.revision != previous {
-				update.Stage, update.StageTime = "", nil
-			}
-		}
-	})
-}
-
-// change changes status.update of a host. With another revision, the condition does not say any more what was wrong
-// with the earlier one. It does nothing if the PoolbootConfig is being deleted.
-func (r rollouts) change(ctx context.Context, h *host, change func(*bootstrapv1.UpdateStatus)) error {
-	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.Config.DeepCopy(), func(config *bootstrapv1.PoolbootConfig) {
-		before := config.Status.Update.DesiredRevision
-		change(&config.Status.Update)
-		if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil && outlook.IsWrong(c) && config.Status.Update.DesiredRevision != before {
-			conditions.Set(config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is about to be told to run %s",
-				config.Status.NodeRef.Name, config.Status.Update.Desired.Name))
-		}
-	})
-	if err == nil {
-		host := *h.Host // others can have it
-		host.Config = changed
-		h.Host, h.seen = &host, nil
-		r.written.Record(changed)
+// record records what a host should run, by a slot or by none. With another revision, the condition does not say any
+// more what was wrong with the earlier one. The error is a conflict if the record has changed since it was read.
+func (r *Reconciler) record(ctx context.Context, h *host, t target, slot string) error {
+	config := h.Config.DeepCopy()
+	update := &config.Status.Update
+	previous := update.DesiredRevision
+	update.Slot, update.Desired, update.DesiredRevision = slot, bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
+	if update.Force = t.force; len(t.force) > maxForce {
+		update.Force = ""
 	}
-	return client.IgnoreNotFound(err)
+	if t.revision != previous {
+		update.Stage, update.StageTime = "", nil
+		if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil && outlook.IsWrong(c) {
+			conditions.Set(config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s is about to be told to run %s",
+				config.Status.NodeRef.Name, t.configuration))
+		}
+	}
+	if err := status.Update.Patch(ctx, r.Client, h.Config, config); err != nil {
+		return err
+	}
+	r.written.Record(config)
+	host := *h.Host
+	host.Config = config
+	h.Host, h.stored = &host, config.DeepCopy()
+	return nil
 }
 
-// tell tells a host what is recorded for it. Health checks of its Machine are paused before, and a reconcile of the
-// host must not end the pause in between. The same write records on the Node that the update has begun, where
-// clusterctl move keeps it and a kubelet can't change it. The Node counts as drained for no other revision than the one
-// that it was drained for.
-func (r rollouts) tell(ctx context.Context, s *poolScope, h *host) error {
-	r.telling.Store(h.Config.UID, nil)
-	defer r.telling.Delete(h.Config.UID)
-	if h.Machine != nil && !h.CanBeTold() {
+// tell tells a host what is recorded for it. If it begins an update by that, health checks of its Machine are paused
+// before. The same write records on the Node that the update has begun, and by which slot, where clusterctl move keeps
+// it and a kubelet can't change it. The Node counts as drained for no other revision than the one that it was drained
+// for.
+func (r *Reconciler) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) error {
+	isStart := !h.CanBeTold()
+	if isStart && h.Machine != nil {
 		if err := r.setRemediation(ctx, h.Machine, true); err != nil {
 			return err
 		}
 	}
-	isStart := !h.CanBeTold()
+	w, err := workload.Client(ctx, r.ClusterCache, record.ClusterKey(h.Config))
+	if err != nil {
+		return err
+	}
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
 	delete(node.Annotations, agentv1.BegunAnnotation)
+	if slot != nil {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.SlotAnnotation, slot.ID)
+	}
 	if isStart {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.BegunAnnotation, h.Desired())
 	}
 	delete(node.Annotations, agentv1.DrainedAnnotation)
 	delete(node.Annotations, agentv1.DrainStartedAnnotation)
 	delete(node.Annotations, agentv1.DetachStartedAnnotation)
-	if err := s.nodes.Patch(ctx, node, status.Locked(h.Node)); err != nil {
+	if err := w.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
 	r.written.Record(node)
-	h.Host, h.seen = rollout.HostOf(s.pools, h.Config, h.Machine, node), nil
+	host := *h.Host
+	host.Node, host.Report = node, rollout.ReportOf(node)
+	h.Host = &host
 	if isStart {
 		metrics.UpdateStarted(h.Config)
 		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,

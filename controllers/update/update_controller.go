@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,21 +101,13 @@ type Reconciler struct {
 	rendered *assignments.RenderedConfigs
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
-	// looks remembers the last look at each pool.
-	looks looks
-	// places remembers the places of each pool that are taken.
-	places knownPlaces
-	// parallel is how many hosts of a pool are written at the same time. 0 is 1.
-	parallel int
 	// pace limits how often a pool is looked at. budget limits how often a host is reconciled.
 	pace   pace
 	budget budget
 	// attachments shares lists of the volumes that are attached to the Nodes of a Cluster.
 	attachments attachments
-	// written tracks the versions of PoolbootConfigs, Machines and Nodes that this package wrote.
+	// written tracks the versions of the objects that this package wrote.
 	written ownwrites.Tracker
-	// telling has the hosts that are being told what to run, by the UIDs of their PoolbootConfigs.
-	telling sync.Map
 }
 
 // Reconcile does for one host what it and its Node need during and after an update.
@@ -181,30 +172,30 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	if r.isStale(h) {
 		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
 	}
-	before := config.DeepCopy()
-	result, err := r.registerAndFollow(ctx, h, in, missing == nil)
+	result, err := r.registerAssignFollow(ctx, h, in, missing == nil)
 	switch {
 	case err == nil:
 		r.failing.end(config.UID)
 	case !apierrors.IsConflict(err):
-		err = errors.Join(err, r.reportFailing(ctx, before, h, in, err))
+		err = errors.Join(err, r.reportFailing(ctx, h, in, err))
 	}
 	return result, err
 }
 
-// isStale reports whether the cache has a Node or a Machine from before this package wrote it last, or this package is
-// about to write both. What was done for it would be done again, or undone. The event of the write triggers the next
-// reconcile.
+// isStale reports whether the cache has a Node or a Machine from before this package wrote it last. What was done for
+// it would be done again, or undone. The event of the write triggers the next reconcile.
 func (r *Reconciler) isStale(h *host) bool {
-	_, isBeingTold := r.telling.Load(h.Config.UID)
-	return isBeingTold || h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
+	return h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }
 
-func (r *Reconciler) registerAndFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
+func (r *Reconciler) registerAssignFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
 	if isRegistrationRequested(h.Config) && hasPool {
 		if err := r.register(ctx, h, in); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if err := r.assign(ctx, h, in); err != nil {
+		return ctrl.Result{}, err
 	}
 	return r.follow(ctx, h, in)
 }
@@ -364,6 +355,9 @@ func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootCon
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
 		h.Config.Status.Boot.ServedConfiguration = h.Config.Status.Update.Desired
+	}
+	if h.IsDoneWith(h.Config.Status.Update.Slot) {
+		h.Config.Status.Update.Slot = ""
 	}
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)

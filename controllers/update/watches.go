@@ -6,6 +6,8 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -39,7 +41,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments, r.knownGates = lru.New(maxRevisions), newKnownGates()
 	r.failing = newStreaks(maxRevisions, failureTTL)
-	r.parallel, r.pace.interval, r.budget = maxParallel, poolInterval, newBudget(hostBurst)
+	r.pace.interval, r.budget = poolInterval, newBudget(hostBurst)
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
 	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),
@@ -56,6 +58,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		// The hosts that only wait must not delay the first wave.
 		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(hosts),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
+		Watches(&poolv1.MachineConfigPool{}, slotHandler(), builder.WithPredicates(predicate.Funcs{UpdateFunc: slotsChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
 		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).
 		WatchesRawSource(source.Channel(r.heldChanged, &handler.EnqueueRequestForObject{})).
@@ -68,7 +71,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.poolController, err = ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
 		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
-			predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}, predicate.Funcs{UpdateFunc: isSmaller}, predicate.Funcs{UpdateFunc: isResync}))).
+			predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}, predicate.Funcs{UpdateFunc: isSmaller}, predicate.Funcs{UpdateFunc: slotsChanged}, predicate.Funcs{UpdateFunc: isResync}))).
 		// Others inherit from the worker pool.
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(pools),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -80,6 +83,32 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client))).
 		Build(rollouts{r})
 	return err
+}
+
+// slotsChanged selects the updates of a pool that change its slots.
+func slotsChanged(e event.UpdateEvent) bool {
+	return !equality.Semantic.DeepEqual(slotsOf(e.ObjectOld), slotsOf(e.ObjectNew)) ||
+		!e.ObjectOld.(*poolv1.MachineConfigPool).Status.SlotsOpenTime.Equal(e.ObjectNew.(*poolv1.MachineConfigPool).Status.SlotsOpenTime)
+}
+
+func slotsOf(pool client.Object) []poolv1.UpdateSlot {
+	return pool.(*poolv1.MachineConfigPool).Status.Slots
+}
+
+// slotHandler requests the hosts whose slots of a pool are new.
+func slotHandler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		known := map[string]string{}
+		for _, slot := range slotsOf(e.ObjectOld) {
+			known[slot.Host] = slot.ID
+		}
+		for _, slot := range slotsOf(e.ObjectNew) {
+			if known[slot.Host] != slot.ID {
+				q.Add(ctrl.Request{NamespacedName: client.ObjectKey{Namespace: e.ObjectNew.GetNamespace(), Name: slot.Host}})
+			}
+		}
+	}}
 }
 
 // isSmaller selects the updates of a pool that has lost hosts for good: these take no places any longer.
@@ -151,6 +180,7 @@ func configChanged(e event.UpdateEvent) bool {
 		!maps.Equal(before.Annotations, after.Annotations) ||
 		before.Status.PoolRole != after.Status.PoolRole ||
 		before.Status.NodeRef != after.Status.NodeRef ||
+		before.Status.Update.Slot != after.Status.Update.Slot ||
 		before.Status.Update.Desired != after.Status.Update.Desired ||
 		before.Status.Update.DesiredRevision != after.Status.Update.DesiredRevision
 }

@@ -3,10 +3,10 @@ package update
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,10 +55,10 @@ type world struct {
 	afterWrite func()
 	// evict answers an eviction. Nil evicts.
 	evict func(*corev1.Pod) error
+	// passed is how much time has passed, in addition to that of the test.
+	passed time.Duration
 	// force is part of each assignment.
 	force string
-	// mu is locked for each write, if the reconcilers write in parallel.
-	mu *sync.Mutex
 }
 
 // hostName returns the name of a host, its Machine and its Node.
@@ -73,6 +73,7 @@ func newWorld(hosts int) *world {
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "site.example", Port: 6443}
 	p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 	p.Status.Configuration.Name = "rendered-worker-1"
+	p.Status.SlotsOpenTime = &metav1.Time{Time: time.Unix(1_700_000_000, 0)}
 	management := []client.Object{cluster, p}
 	workload := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}}
 	for i := range hosts {
@@ -113,10 +114,6 @@ func newDrainingWorld(ctx context.Context) *world {
 // newManager returns the reconcilers of a manager, whose writes go through write.
 func (w *world) newManager(write func(context.Context, client.Object, func() error) error) *Reconciler {
 	faults := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, do func() error) error {
-		if w.mu != nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-		}
 		err := write(ctx, o, do)
 		if err == nil && w.afterWrite != nil {
 			w.afterWrite()
@@ -139,6 +136,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 		Secrets: controllertest.NewCache(w.management), Offer: func() (join.Offer, error) { return join.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
 		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
 	}
+	r.clock = func() time.Time { return time.Now().Add(w.passed) }
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
 		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
 	}
@@ -265,7 +263,41 @@ func (w *world) reconcilePool(ctx context.Context) (ctrl.Result, error) {
 }
 
 func (w *world) reconcileHost(ctx context.Context, i int) (ctrl.Result, error) {
-	return w.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: clusterKey.Namespace, Name: hostName(i)}})
+	return w.reconciler.Reconcile(ctx, requestFor(i))
+}
+
+func requestFor(i int) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: clusterKey.Namespace, Name: hostName(i)}}
+}
+
+// slots returns the names of the hosts with slots.
+func (w *world) slots(ctx context.Context) []string {
+	GinkgoHelper()
+	p := &poolv1.MachineConfigPool{}
+	Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
+	names := []string{}
+	for _, slot := range p.Status.Slots {
+		names = append(names, slot.Host)
+	}
+	return names
+}
+
+// exclude makes a user exclude a host from updates.
+func (w *world) exclude(ctx context.Context, i int) {
+	GinkgoHelper()
+	config := w.config(ctx, i)
+	config.Annotations[clusterv1.PausedAnnotation] = ""
+	Expect(w.management.Update(ctx, config)).To(Succeed())
+}
+
+// roll reconciles the pool once, and then each host once.
+func (w *world) roll(ctx context.Context) error {
+	_, err := w.reconcilePool(ctx)
+	for i := range w.size(ctx) {
+		_, failed := w.reconcileHost(ctx, i)
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // settle reconciles the pool and all hosts until nothing more is written.

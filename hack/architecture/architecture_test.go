@@ -216,7 +216,7 @@ func TestAPIImportsNothingElse(t *testing.T) {
 var hostCode = []string{
 	"bootstrap/agent/accounts",
 	"bootstrap/agent/systemd",
-	"api/agent/v1alpha1", "bootstrap/ignition", "bootstrap/jsontype", "bootstrap/hosttree", "bootstrap/update", "bootstrap/assignment", "bootstrap/agent", "bootstrap/agent/hostfiles",
+	"api/agent/v1alpha1", "bootstrap/ignition", "bootstrap/hosttree", "bootstrap/update", "bootstrap/assignment", "bootstrap/agent", "bootstrap/agent/hostfiles",
 	"bootstrap/agent/apiserver", "bootstrap/agent/configserver", "bootstrap/agent/kubelet", "bootstrap/agent/service",
 	"bootstrap/agent/command", "bootstrap/agent/durable", "bootstrap/agent/kernelarguments", "bootstrap/agent/kubeletflags",
 	"bootstrap/agent/osimage", "bootstrap/agent/rpmostree", "bootstrap/agent/unitstate", "bootstrap/excerpt",
@@ -234,7 +234,7 @@ func TestHostCodeIsSmall(t *testing.T) {
 			to, ok := own(imported)
 			isSmall := !isIn(imported, "github.com/coreos/butane") && (!isIn(imported, "k8s.io") && !isIn(imported, "sigs.k8s.io") || imported == "k8s.io/utils/ptr" || imported == "sigs.k8s.io/yaml")
 			if ok && !slices.Contains(hostCode, to) || !ok && !isSmall {
-				t.Errorf("%s imports %s: read API objects in bootstrap/disruption, and Butane in bootstrap/pool", folder, imported)
+				t.Errorf("%s imports %s: read API objects in bootstrap/pool, and Butane in bootstrap/pool", folder, imported)
 			}
 		}
 	}
@@ -248,7 +248,7 @@ func TestAgentIsOnlyOnHosts(t *testing.T) {
 			to, ok := own(imported)
 			switch {
 			case !ok:
-			case isIn(folder, "bootstrap/agent") && (isIn(to, "api") && to != "api/agent/v1alpha1" || isIn(to, "controllers") || isIn(to, "bootstrap/server") || isIn(to, "bootstrap/disruption")):
+			case isIn(folder, "bootstrap/agent") && (isIn(to, "api") && to != "api/agent/v1alpha1" || isIn(to, "controllers") || isIn(to, "bootstrap/server") || isIn(to, "bootstrap/pool")):
 				t.Errorf("%s imports %s: the agent gets what it needs as update.Policy and as Ignition", folder, to)
 			case isIn(to, "bootstrap/agent") && !isIn(folder, "bootstrap/agent") && !isIn(folder, "cmd"):
 				t.Errorf("%s imports %s, which changes the host that it runs on: let a program of cmd call it", folder, to)

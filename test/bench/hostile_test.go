@@ -69,7 +69,6 @@ func BenchmarkHostile(b *testing.B) {
 		{"drop-ins", documentOf("systemd", "units", `{"name":"a.service","dropins":[`+listOf(whole, func(i int) string { return fmt.Sprintf(`{"name":"%d.conf","contents":"[Unit]"}`, i) })+`]}`)},
 		{"settings", documentOf("systemd", "units", `{"name":"kubelet.service","dropins":[{"name":"1.conf","contents":`+strconv.Quote("[Service]\n"+strings.Repeat("Environment=A=b\n", whole/18))+`}]}`)},
 		{"continued", documentOf("systemd", "units", `{"name":"a.mount","contents":`+strconv.Quote("[Mount]\nWhere=/a\nA="+strings.Repeat("\\\n", whole/5)+"b\n")+`}`)},
-		{"tmpfiles", documentOf("storage", "files", fileOf("/etc/tmpfiles.d/a.conf", strings.Repeat("d /opt/a/b\n", whole/15)))},
 		{"gzip", documentOf("storage", "files", `{"path":"/opt/a","contents":{"compression":"gzip","source":"`+dataurl.EncodeBytes(packed.Bytes())+`"}}`)},
 		{"old-spec", strings.Replace(documentOf("storage", "files", listOf(200_000, func(i int) string { return fmt.Sprintf(`{"filesystem":"root","path":"/opt/%05d"}`, i) })), "3.5.0", "2.2.0", 1)},
 		{"butane", butaneFiles(1600)},

@@ -6,8 +6,8 @@ package v1alpha1
 const (
 	// DesiredAnnotation is the revision of the assignment that the host should have.
 	DesiredAnnotation = "poolboot.io/desired-revision"
-	// DesiredConfigAnnotation is the name of the rendered config of that revision, for people and kubectl poolboot
-	// rollout plan, which decides by it for Nodes in files. No decision of the manager depends on it.
+	// DesiredConfigAnnotation is the name of the rendered config of that revision. With both, the record of the host is
+	// restored after clusterctl move.
 	DesiredConfigAnnotation = "poolboot.io/desired-revision-config"
 	// BegunAnnotation is the revision of the update that the manager has told the host to begin. It is absent after the
 	// end of the update. What a host reports about another update drains no Node and pauses no health checks.
@@ -23,9 +23,9 @@ const (
 	// CordonedAnnotation is "true" on a Node that the manager cordoned for an update. A Node that was cordoned before
 	// is without it, and stays cordoned after the update.
 	CordonedAnnotation = "poolboot.io/cordoned-for-update"
-	// WithdrawnAnnotation is the resource version at which the host of the Node could have been told to begin an
-	// update, and was not. It only makes sure that the Node has another version now.
-	WithdrawnAnnotation = "poolboot.io/update-withdrawn"
+	// SlotAnnotation is the id of the slot in the status of the pool by which the host was told last to begin an
+	// update. It stays after the update: a slot is free only once the Node has its id.
+	SlotAnnotation = "poolboot.io/update-slot"
 )
 
 // Annotations of a Node that the agent writes. They are claims of the host: root on the host can write anything. The

@@ -19,6 +19,13 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	DesiredRevision string `json:"desiredRevision,omitempty"`
 
+	// slot is the id of the slot in the status of the pool by which the host was told to begin its update. It is absent
+	// if the host is in no update.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Slot string `json:"slot,omitempty"`
+
 	// force is the value of the annotation poolboot.io/force-update that desiredRevision includes. While the
 	// annotation has another value, the host was not told yet to apply its configuration again.
 	// +optional

@@ -111,6 +111,44 @@ type MachineConfigPoolStatus struct {
 	// another one. It is absent if there are none. A paused pool has it too.
 	// +optional
 	Prediction PoolPrediction `json:"prediction,omitempty,omitzero"`
+
+	// slots are the hosts that can be away for an update, at most as many as maxUnavailable allows. A host gets a slot
+	// before it is told to begin an update, and keeps it until its Node is done with that update. Do not change them: a
+	// host without a slot begins no update, and one with a slot that should not have it is updated.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Slots []UpdateSlot `json:"slots,omitempty"`
+
+	// slotsOpenTime is from when on hosts get slots. It is set when the slots are built from the hosts and their Nodes,
+	// as after clusterctl move. Without it, they are built again.
+	// +optional
+	SlotsOpenTime *metav1.Time `json:"slotsOpenTime,omitempty"`
+}
+
+// UpdateSlot is a host that can be away for an update.
+type UpdateSlot struct {
+	// id identifies the slot, and is only compared. A host that is to run something else gets another one.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id,omitempty"`
+
+	// host is the name of the host's PoolbootConfig.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
+
+	// revision is the SHA-256, in hex, of what the host is to run.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Revision string `json:"revision,omitempty"`
+
+	// goneTime is since when neither the PoolbootConfig nor its Machine exists. A minute later, the slot is free.
+	// +optional
+	GoneTime *metav1.Time `json:"goneTime,omitempty"`
 }
 
 // PoolPrediction is the number of running hosts by the strongest thing that happens to them when they change their

@@ -287,7 +287,8 @@ func (w *world) service() *Service {
 		Root: w.root, Version: "v0.1.0", Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Capabilities: update.AllCapabilities,
 		Executors: func(*hostfiles.Updater) agent.Executors {
 			none := noExecutor{}
-			return agent.Executors{Accounts: none, KubeletFlags: none, Enablement: none, KernelArguments: none, OS: none, Units: fakeUnits{w: w}}
+			return agent.Executors{Accounts: none, KubeletFlags: none, Enablement: none, KernelArguments: none, OS: none, Units: fakeUnits{w: w},
+				Check: func(context.Context) ([]string, error) { return nil, nil }}
 		},
 	}
 }

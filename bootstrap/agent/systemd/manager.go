@@ -11,6 +11,7 @@ import (
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 const systemctl = "systemctl"
@@ -190,6 +191,16 @@ func (m Manager) Exists(ctx context.Context, unit string) (bool, error) {
 		return false, err
 	}
 	return shown[0]["LoadState"] != "not-found" && shown[0]["LoadState"] != "masked", nil
+}
+
+// Check runs Poolboot's check of the host, which looks at files and at the unit of the kubelet, and returns what it
+// finds. The error says why it did not run.
+func (m Manager) Check(ctx context.Context) (found []string, err error) {
+	output, err := m.Runner.Run(ctx, "sh", ignition.CheckScriptPath, "list")
+	if len(output) == 0 {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSpace(string(output)), "\n"), nil
 }
 
 // Reboot requests an ordinary reboot: services are stopped first. It returns when the request is accepted.

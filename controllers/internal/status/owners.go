@@ -21,7 +21,6 @@ const (
 	Boot              Owner = "boot"
 	Certificate       Owner = "certificate"
 	Node              Owner = "node"
-	Token             Owner = "token"
 	BareMetalHost     Owner = "baremetalhost"
 	MachineConfig     Owner = "machineconfig"
 	MachineConfigPool Owner = "machineconfigpool"
@@ -73,10 +72,10 @@ var parts = map[string]part{
 	"fallbackPoolRole":                {owner: Node},
 	"nodeRef":                         {owner: Boot, handover: record},
 	"hostRef":                         {owner: Boot, handover: hostRef},
-	"hostAddresses":                   {owner: Token},
+	"hostAddresses":                   {owner: PoolbootConfig},
 	"derivedNodeLabels":               {owner: Boot, handover: derivedLabels},
 	"requests":                        {owner: ConfigServer, handover: requests},
-	"reportedAddresses":               {owner: Token},
+	"reportedAddresses":               {owner: PoolbootConfig},
 	"certificate":                     {owner: Certificate, handover: certificate},
 	"boot.servedConfiguration":        {owner: PoolbootConfig, handover: configuration},
 	"boot.hostChosenTime":             {owner: Boot},
@@ -86,6 +85,7 @@ var parts = map[string]part{
 	"boot.tokenRevokedTime":           {owner: Node},
 	"boot.credentialID":               {owner: Boot, handover: credential},
 	"boot.credentialExpirationTime":   {owner: Boot, handover: credential},
+	"update.slot":                     {owner: Update},
 	"update.desired":                  {owner: Update},
 	"update.desiredRevision":          {owner: Update},
 	"update.force":                    {owner: Update},
@@ -101,7 +101,7 @@ var parts = map[string]part{
 	"conditions[PoolDecided]":         {owner: PoolbootConfig},
 	"conditions[DataSecretAvailable]": {owner: PoolbootConfig},
 	"conditions[UserDataSet]":         {owner: BareMetalHost},
-	"conditions[TokenUsable]":         {owner: Token},
+	"conditions[TokenUsable]":         {owner: PoolbootConfig},
 	"conditions[BootPrepared]":        {owner: Boot, handover: bootPrepared},
 	"conditions[IgnitionSucceeded]":   {owner: PoolbootConfig},
 	"conditions[NodeInPool]":          {owner: Boot, handover: nodeInPool},
@@ -230,7 +230,8 @@ func (o Owner) checkOwnership(before, after client.Object, changed []string) err
 			owner = parts[path].ownerOf(changeOf(before.(*bootstrapv1.PoolbootConfig), after))
 		case *poolv1.MachineConfigPool:
 			owner = MachineConfigPool
-			if path == "conditions["+poolv1.UpdateGatesOpenCondition+"]" {
+			switch path {
+			case "slots", "slotsOpenTime", "conditions[" + poolv1.UpdateGatesOpenCondition + "]":
 				owner = Update
 			}
 		case *poolv1.MachineConfig:

@@ -25,7 +25,7 @@ import (
 type configStatus = bootstrapv1.PoolbootConfigStatus
 
 // owners are all writers of the status of a PoolbootConfig.
-var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, Token, BareMetalHost, ConfigServer, Update}
+var owners = []Owner{PoolbootConfig, Boot, Certificate, Node, BareMetalHost, ConfigServer, Update}
 
 // samples are changes of one part of a status each.
 var samples = map[string]func(*configStatus){
@@ -49,6 +49,7 @@ var samples = map[string]func(*configStatus){
 	"boot.tokenRevokedTime":           func(s *configStatus) { s.Boot.TokenRevokedTime = at(7) },
 	"boot.credentialID":               func(s *configStatus) { s.Boot.CredentialID = "other" },
 	"boot.credentialExpirationTime":   func(s *configStatus) { s.Boot.CredentialExpirationTime = ptr.To(metav1.Unix(7, 0)) },
+	"update.slot":                     func(s *configStatus) { s.Update.Slot = "other" },
 	"update.desired":                  func(s *configStatus) { s.Update.Desired.Name = "other" },
 	"update.desiredRevision":          func(s *configStatus) { s.Update.DesiredRevision = "other" },
 	"update.force":                    func(s *configStatus) { s.Update.Force = "1" },

@@ -108,7 +108,7 @@ var _ = Describe("A patch of a status", func() {
 	})
 
 	It("is a conflict if the object has changed since it was read, and the reconcile is repeated", func(ctx SpecContext) {
-		Expect(Token.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
+		Expect(PoolbootConfig.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
 		err := Node.Patch(ctx, c, config, changed(samples["boot.nodeReadyTime"]))
 		Expect(apierrors.IsConflict(err)).To(BeTrue())
 		Expect(RetryConflict(ctx, ctrl.Result{}, err)).To(Equal(ctrl.Result{RequeueAfter: ConflictRetry}))
@@ -116,7 +116,7 @@ var _ = Describe("A patch of a status", func() {
 	})
 
 	It("that records what was done elsewhere is applied to the current version after a conflict", func(ctx SpecContext) {
-		Expect(Token.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
+		Expect(PoolbootConfig.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
 		after, err := Boot.Change(ctx, c, c, config, func(config *bootstrapv1.PoolbootConfig) { samples["boot.preparedTime"](&config.Status) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after.Status.HostAddresses).NotTo(BeEmpty())

@@ -88,6 +88,8 @@ func (p *hostPool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !p.isKubelet(r.TLS.PeerCertificates):
 		w.WriteHeader(http.StatusUnauthorized)
 		return
+	case r.Method == http.MethodPost: // the Node is registered
+		return
 	case strings.HasPrefix(r.URL.Path, "/update/"):
 		_, _ = w.Write(p.document)
 		return

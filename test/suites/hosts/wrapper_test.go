@@ -301,4 +301,5 @@ var _ = Describe("The wrapper of a pool", Ordered, func() {
 	)
 
 	describePinning(func() *wrappedHost { return h }, "/usr/bin/nice", "--adjustment=5", nsenter, kubens)
+	describeCheck(func() *wrappedHost { return h }, "/usr/bin/nice", "--adjustment=5", nsenter, kubens)
 })

@@ -178,7 +178,7 @@ spec:
 		Eventually(ctx, func() string {
 			return shell.run(ctx, "kubectl events --for poolbootconfig/"+config.Name+" -n "+t.Namespace)
 		}).Should(MatchRegexp(`Warning +IgnitionFailed .*stage files \(failed to write /etc/infratest: no space left on device\)`))
-		Expect(shell.run(ctx, "kubectl poolboot boots -n "+t.Namespace)).To(ContainSubstring("no space left on device"))
+		Expect(unwrap(shell.run(ctx, "kubectl poolboot boots -n "+t.Namespace))).To(ContainSubstring("no space left on device"))
 		Expect(shell.code).To(BeZero())
 
 		By("booting the host again")

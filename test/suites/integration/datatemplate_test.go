@@ -51,7 +51,7 @@ var _ = Describe("A Machine with a data template of Metal3", func() {
 		machine := t.Machine(ctx, plain)
 		shell := &terminal{dir: GinkgoT().TempDir()}
 		Eventually(ctx, func() string {
-			return shell.run(ctx, "kubectl poolboot explain machine "+machine.Name+" -n "+t.Namespace)
+			return unwrap(shell.run(ctx, "kubectl poolboot explain machine "+machine.Name+" -n "+t.Namespace))
 		}).Should(
 			ContainSubstring("spec.networkData of BareMetalHost " + t.Namespace + "/" + bmh.Name + " is Secret " + gone +
 				", which does not exist: create the Secret, or remove spec.networkData"))

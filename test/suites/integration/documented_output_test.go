@@ -25,8 +25,10 @@ var (
 	outputTime     = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 	outputDuration = regexp.MustCompile(`(\s)-?(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h|d))+(:|\s|$)`)
 	outputUUID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	outputSpaces   = regexp.MustCompile(` +`)
 )
+
+// unwrap returns the words of an output in one line: where a table is wrapped depends on the lengths of names.
+func unwrap(output string) string { return strings.Join(strings.Fields(output), " ") }
 
 // documentedOutput returns the blocks of commands and their output in a document, by name.
 func documentedOutput(document string) map[string]string {
@@ -86,8 +88,7 @@ func (s *documentedSite) expectOutput(ctx context.Context, block string) {
 	normalize := func(text string) string {
 		text = outputUUID.ReplaceAllString(text, "UUID")
 		text = outputDuration.ReplaceAllString(outputTime.ReplaceAllString(s.names.Replace(text), "TIME"), "${1}TOOK${2}")
-		text = outputDuration.ReplaceAllString(outputSpaces.ReplaceAllString(text, " "), "${1}TOOK${2}")
-		return strings.ReplaceAll(strings.TrimSpace(text), " \n", "\n")
+		return outputDuration.ReplaceAllString(unwrap(text), "${1}TOOK${2}")
 	}
 	for _, shown := range strings.Split(strings.TrimPrefix(block, "$ "), "\n$ ") {
 		line, output, _ := strings.Cut(shown, "\n")

@@ -58,9 +58,9 @@ var _ = Describe("Derived labels", func() {
 		Expect(hosts.get(key(t)).statusCodes()).To(HaveEach(http.StatusServiceUnavailable))
 		Expect(getNode(ctx, t, config)).To(Satisfy(apierrors.IsNotFound))
 		shell := &terminal{dir: GinkgoT().TempDir()}
-		Expect(shell.run(ctx, "kubectl poolboot explain host "+t.HostName(0)+" -n "+t.Namespace)).To(And(
-			MatchRegexp(`example.com/rack +<none> +Blocked .*host.labels\["rack"\] is missing`), MatchRegexp(`example.com/class +large +Set .*memoryMebibytes`),
-			MatchRegexp(`example.com/who +\S+ +Set +PoolbootConfig`)))
+		Expect(unwrap(shell.run(ctx, "kubectl poolboot explain host "+t.HostName(0)+" -n "+t.Namespace))).To(And(
+			MatchRegexp(`example.com/rack <none> Blocked .*host.labels\["rack"\] is missing`), MatchRegexp(`example.com/class large Set .*memoryMebibytes`),
+			MatchRegexp(`example.com/who \S+ Set PoolbootConfig`)))
 		Expect(shell.code).To(Equal(2))
 
 		By("measuring the boot from the host's first request")

@@ -75,10 +75,10 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 		Short: "Show the stages of the boots of machines",
 		Long: `Show the boots of machines, each with its host, its pool, its stage and the time since the stage began.
 
-Stages: Pending until the data Secret exists, WaitingForHost until a host is chosen, Provisioning until the host requests its
-configuration, Preparing until its Node and its join credential exist, Serving until the host has its configuration, Joining until the
-Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not in its pool. For a host that is being updated or
-differs from its configuration, the message describes the update.
+Stages: Pending until the data Secret exists, WaitingForHost until a host is chosen, Provisioning until the host
+requests its configuration, Preparing until its Node and its join credential exist, Serving until the host has its
+configuration, Joining until the Node is Ready in its pool; then Ready, or NotReady while the Node is not Ready or not
+in its pool. For a host that is being updated or differs from its configuration, the message describes the update.
 
 With a NAME, show only the boot of this Machine, PoolbootConfig, host or Node.
 
@@ -125,7 +125,8 @@ func (o *options) run(ctx context.Context, names []string) error {
 	if err := cluster.List(ctx, configs, selection...); err != nil {
 		return fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
-	show := (&table{out: o.streams.Out, wide: o.output.Format == cli.FormatWide, namespaces: o.all}).print
+	table := &cli.Table{Out: o.streams.Out, Wide: o.output.Format == cli.FormatWide}
+	show := func(boots []boot) error { return printBoots(table, o.all, boots) }
 	if o.output.Format == cli.FormatJSON {
 		show = o.printJSON
 	} else if len(configs.Items) == 0 && len(o.names) == 0 && !o.watch {

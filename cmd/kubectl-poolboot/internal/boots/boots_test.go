@@ -93,9 +93,9 @@ var _ = Describe("boots", func() {
 	It("prints a table in the order of the Machines", func(ctx SpecContext) {
 		Expect(table(ctx)).To(Equal([]string{
 			"MACHINE HOST POOL STAGE SINCE AGE MESSAGE",
-			"infra-a <none> infra Pending 120m 120m",
+			"infra-a <none> infra Pending 120m 120m <none>",
 			`infra-b rack1-u12 infra Provisioning 20m 120m "it has not asked\x1b[31m"`,
-			"infra-o <none> infra Pending 120m 120m",
+			"infra-o <none> infra Pending 120m 120m <none>",
 		}))
 	})
 

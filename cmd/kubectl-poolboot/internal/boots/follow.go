@@ -1,9 +1,7 @@
 package boots
 
 import (
-	"cmp"
 	"context"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -11,10 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,34 +117,21 @@ func (b boot) equal(other boot) bool {
 	return equalities.DeepEqual(b, other)
 }
 
-// table prints boots as kubectl prints objects, with one header.
-type table struct {
-	out              io.Writer
-	wide, namespaces bool
-	hasHeader        bool
-}
-
-func (t *table) print(boots []boot) error {
-	rows := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Machine", Type: "string"}, {Name: "Host", Type: "string"}, {Name: "Pool", Type: "string"}, {Name: "Stage", Type: "string"},
-		{Name: "Since", Type: "string"}, {Name: "Age", Type: "string"},
-		{Name: "Cluster", Type: "string", Priority: 1}, {Name: "Node", Type: "string", Priority: 1}, {Name: "Config", Type: "string", Priority: 1},
-		{Name: "Desired", Type: "string", Priority: 1}, {Name: "Update", Type: "string", Priority: 1}, {Name: "Token From", Type: "string", Priority: 1},
-		{Name: "Message", Type: "string"},
-	}}
+// printBoots prints boots in a table, which has more columns if it is wide.
+func printBoots(table *cli.Table, withNamespace bool, boots []boot) error {
 	now := time.Now()
-	for _, b := range boots {
-		rows.Rows = append(rows.Rows, metav1.TableRow{
-			Cells: []any{
-				cmp.Or(b.Machine, cli.None), cmp.Or(b.Host, cli.None), cmp.Or(b.Pool, cli.None), string(b.Stage),
-				duration.HumanDuration(now.Sub(b.Since)), duration.HumanDuration(now.Sub(b.Created)),
-				cmp.Or(b.Cluster, cli.None), cmp.Or(b.Node, cli.None), cmp.Or(b.Configuration, cli.None),
-				cmp.Or(b.Desired, cli.None), cmp.Or(b.Update, cli.None), cmp.Or(JoinAddresses(b.Addresses, ","), cli.None), cli.Printable(b.Message),
-			},
-			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace}}},
-		})
+	rows := make([][]string, len(boots))
+	for i, b := range boots {
+		table.Header = []string{"MACHINE", "HOST", "POOL", "STAGE", "SINCE", "AGE"}
+		rows[i] = []string{b.Machine, b.Host, b.Pool, string(b.Stage), duration.HumanDuration(now.Sub(b.Since)), duration.HumanDuration(now.Sub(b.Created))}
+		if table.Wide {
+			table.Header = append(table.Header, "CLUSTER", "NODE", "CONFIG", "DESIRED", "UPDATE", "TOKEN FROM")
+			rows[i] = append(rows[i], b.Cluster, b.Node, b.Configuration, b.Desired, b.Update, JoinAddresses(b.Addresses, ","))
+		}
+		table.Header, rows[i] = append(table.Header, "MESSAGE"), append(rows[i], b.Message)
+		if withNamespace {
+			table.Header, rows[i] = slices.Insert(table.Header, 0, "NAMESPACE"), slices.Insert(rows[i], 0, b.Namespace)
+		}
 	}
-	printer := printers.NewTablePrinter(printers.PrintOptions{WithNamespace: t.namespaces, Wide: t.wide, NoHeaders: t.hasHeader})
-	t.hasHeader = true
-	return printer.PrintObj(rows, t.out)
+	return table.Print(rows...)
 }

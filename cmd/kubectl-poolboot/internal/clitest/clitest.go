@@ -78,6 +78,19 @@ func ExpectError(r Result, code int, why ...string) {
 	Expect(r.Code).To(Equal(code))
 }
 
+// Rows returns the rows of tables and texts, each in one line again and with one space between words.
+func Rows(text string) (rows []string) {
+	for line := range strings.Lines(text) {
+		words := strings.Join(strings.Fields(line), " ")
+		if last := len(rows) - 1; last >= 0 && words != "" && line[0] == ' ' {
+			rows[last] += " " + words
+		} else {
+			rows = append(rows, words)
+		}
+	}
+	return rows
+}
+
 // WriteFile writes documents into a new file and returns its path. Its directory contains nothing else.
 func WriteFile(name string, documents ...string) string {
 	GinkgoHelper()

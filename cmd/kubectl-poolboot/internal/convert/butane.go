@@ -17,7 +17,6 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -188,12 +187,12 @@ func localPaths(part any, at string, isLocal bool) (files []localFile) {
 		}
 	case map[string]any:
 		for key, value := range part {
-			files = append(files, localPaths(value, jsontype.Join(at, key), localKeys[key])...)
+			files = append(files, localPaths(value, ignition.JoinPath(at, key), localKeys[key])...)
 		}
 	case map[any]any: // not all keys are texts
 		for key, value := range part {
 			name, _ := key.(string)
-			files = append(files, localPaths(value, jsontype.Join(at, name), localKeys[name])...)
+			files = append(files, localPaths(value, ignition.JoinPath(at, name), localKeys[name])...)
 		}
 	default:
 		if isLocal {

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/explain"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/render"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/which"
 )
 
 func TestConvert(t *testing.T) {
@@ -33,7 +33,7 @@ func runWithInput(text string, args ...string) clitest.Result {
 	case "render":
 		return clitest.Run(text, render.New, args...)
 	case "which":
-		return clitest.Run(text, clitest.Offline(which.New), args...)
+		return clitest.Run(text, clitest.Offline(explain.NewWhich), args...)
 	}
 	return clitest.Run(text, clitest.Offline(New), args...)
 }

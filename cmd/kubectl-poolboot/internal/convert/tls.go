@@ -13,7 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // tlsProfile is what a TLS security profile of OpenShift means for the kubelet.
@@ -100,7 +100,7 @@ type tlsSecurityProfile struct {
 // readTLSProfile reads a TLS security profile. It refuses values of the wrong type and keys that custom does not have,
 // and leaves out other keys.
 func readTLSProfile(raw map[string]any, at *field.Path, leaveOut func(path, why string)) (read tlsSecurityProfile, errs field.ErrorList) {
-	for _, mistake := range jsontype.Find(raw, reflect.TypeFor[tlsSecurityProfile](), false) {
+	for _, mistake := range ignition.FindMistakes(raw, reflect.TypeFor[tlsSecurityProfile](), false) {
 		path := field.NewPath(at.String() + "." + mistake.Path)
 		correct := "OpenShift has no such field: "
 		if mistake.Nearest != "" {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -95,13 +94,13 @@ func listDeclarations(p poolv1.MachineConfigPool) map[declaration]string {
 	}
 	policy := p.Spec.Updates.DisruptionPolicy
 	for _, file := range policy.Files {
-		declared[declaration{policyField, file.Path}] = update.Summary(disruption.Actions(file.Actions))
+		declared[declaration{policyField, file.Path}] = update.Summary(pool.UpdateActions(file.Actions))
 	}
 	for _, unit := range policy.Units {
-		declared[declaration{policyField, string(unit.Name)}] = update.Summary(disruption.Actions(unit.Actions))
+		declared[declaration{policyField, string(unit.Name)}] = update.Summary(pool.UpdateActions(unit.Actions))
 	}
 	if len(policy.SSHKeys.Actions) > 0 {
-		declared[declaration{policyField, "SSH keys"}] = update.Summary(disruption.Actions(policy.SSHKeys.Actions))
+		declared[declaration{policyField, "SSH keys"}] = update.Summary(pool.UpdateActions(policy.SSHKeys.Actions))
 	}
 	if p.Spec.IsPaused() {
 		declared[declaration{field: pausedField}] = strconv.FormatBool(true)

@@ -40,14 +40,15 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 		Short: "Show what files would change in the pools of a cluster",
 		Long: `Show what MachineConfigPools and MachineConfigs in files would change in the pools of a cluster, before you apply them.
 
-For each pool whose rendered config would change: the Machines and Nodes in the pool, what happens to each running host with an agent
-(None, Reload, Restart, Reboot or Replace), whether and why a host must reboot, by the disruption policy of the pool, and the changes of
-kernel arguments, extensions, files, units, drop-ins and users. Passwords, and contents of files that are not world-readable, are not
-shown.
+For each pool whose rendered config would change: the Machines and Nodes in the pool, what happens to each running host
+with an agent (None, Reload, Restart, Reboot or Replace), whether and why a host must reboot, by the disruption policy
+of the pool, and the changes of kernel arguments, extensions, files, units, drop-ins and users. Passwords, and contents
+of files that are not world-readable, are not shown.
 
-For each pool whose nodeSelector, node, hosts.templateRef, updates.disruptionPolicy or paused would change: the change, the
-existing Nodes that get it, the Nodes that keep another value, and the Pods that a taint with the effect NoExecute evicts. Nodes and
-Pods are read from the workload cluster, with the Cluster's kubeconfig Secret. The output reports when they can't be read.
+For each pool whose nodeSelector, node, hosts.templateRef, updates.disruptionPolicy or paused would change: the change,
+the existing Nodes that get it, the Nodes that keep another value, and the Pods that a taint with the effect NoExecute
+evicts. Nodes and Pods are read from the workload cluster, with the Cluster's kubeconfig Secret. The output reports when
+they can't be read.
 
 Objects in files replace objects in the cluster with the same kind, namespace and name. Nothing is written.
 

@@ -108,7 +108,7 @@ $`))
 	It("compares a new pool with worker, which its Nodes are in now", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"), clitest.Config("52-gpu", "gpu", `{extensions: [gpu-driver]}`)))
 		Expect(r.Code).To(Equal(1))
-		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ -> rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
+		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with rendered-worker-\w+ ->\s+rendered-gpu-.*  \+ extensions\n.*\+gpu-driver\n`))
 		Expect(r.Out).NotTo(ContainSubstring("motd"))
 		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu"))).Out).To(And(
 			ContainSubstring("reboot:   no: nothing changes on the host"), ContainSubstring("no change: only the notation or the name differs")))

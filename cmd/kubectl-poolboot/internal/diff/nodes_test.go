@@ -149,7 +149,8 @@ $`))
 		to := clitest.NewFakeConnection([]string{worker, pool(rule("host.name")...)}, clitest.PoolbootConfig("infra", "infra-a", "host-1"))
 		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(rule("host.labels.rack")...)))
 		Expect(r.Code).To(Equal(1))
-		Expect(r.Out).To(HaveSuffix(`  ~ node.labelRules example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing: Skip, onInvalid: Block)
+		Expect(r.Out).To(HaveSuffix(`  ~ node.labelRules example.com/rack: host.name (onMissing: Skip, onInvalid: Block) -> host.labels.rack (onMissing:
+  Skip, onInvalid: Block)
       applies to hosts that boot later; existing Nodes keep their labels
 `))
 		Expect(runDiff(to, "-f", clitest.WriteFile("new.yaml", pool(rule("host.name")...)))).To(Equal(clitest.Result{}), "the defaults that the API server fills in are no change")

@@ -12,7 +12,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
@@ -201,7 +200,7 @@ func (d *difference) predict(o objects) {
 			continue
 		}
 		isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
-		if effect, err := disruption.Predict(&d.pool, worker, o.configs[at].Spec, d.to, isMoved); err == nil {
+		if effect, err := pool.PredictUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved); err == nil {
 			d.effects[c.Name] = string(effect)
 		}
 	}
@@ -209,16 +208,16 @@ func (d *difference) predict(o objects) {
 
 // plan returns how a running host of a pool changes from one rendered config to another.
 func (o objects) plan(p *poolv1.MachineConfigPool, before, after poolv1.MachineConfigSpec) (update.Plan, error) {
-	from, err := disruption.Parse(before)
+	from, err := pool.ParseRendered(before)
 	if err != nil {
 		return update.Plan{}, err
 	}
-	to, err := disruption.Parse(after)
+	to, err := pool.ParseRendered(after)
 	if err != nil {
 		return update.Plan{}, err
 	}
 	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker) // Render has refused several
-	return update.New(from, to, disruption.PolicyOf(p, worker), update.AllCapabilities), nil
+	return update.New(from, to, pool.UpdatePolicyOf(p, worker), update.AllCapabilities), nil
 }
 
 // render returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be

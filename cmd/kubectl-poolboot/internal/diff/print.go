@@ -30,21 +30,21 @@ func (d difference) print(to io.Writer) error {
 	if isSame {
 		config, rebootReason = d.after+", unchanged", "no: the config is the same"
 	}
-	fmt.Fprintf(out, "  config:   %s\n", config)
+	out.WriteString(cli.Paragraph("  config:   ", config))
 	if d.pool.Spec.IsPaused() {
 		out.WriteString("  paused:   yes: the config is rendered, and handed out after the pause\n")
 	}
-	fmt.Fprintf(out, "  reboot:   %s\n", rebootReason)
+	out.WriteString(cli.Paragraph("  reboot:   ", rebootReason))
 	for _, obstacle := range d.plan.Obstacles {
-		fmt.Fprintf(out, "    %s\n", cli.Printable(obstacle.String()))
+		out.WriteString(cli.Paragraph("    ", obstacle.String()))
 	}
 	fmt.Fprintf(out, "  machines: %d\n", len(d.machines))
 	for _, machine := range d.machines {
-		fmt.Fprint(out, "    ", describeMachine(machine))
+		line := describeMachine(machine)
 		if effect := d.effects[machine.Name]; effect != "" {
-			fmt.Fprint(out, ": ", effect)
+			line += ": " + effect
 		}
-		fmt.Fprintln(out)
+		out.WriteString(cli.Paragraph("    ", line))
 	}
 	if len(d.changes) == 0 && !isSame {
 		out.WriteString("  no change: only the notation or the name differs\n")
@@ -53,19 +53,19 @@ func (d difference) print(to io.Writer) error {
 		c.print(out)
 	}
 	for _, c := range d.declared {
-		fmt.Fprintf(out, "  %s\n", cli.Printable(c.String()))
+		out.WriteString(cli.Paragraph("  ", c.String()))
 		for _, line := range c.describe() {
-			fmt.Fprintf(out, "      %s\n", cli.Printable(line))
+			out.WriteString(cli.Paragraph("      ", line))
 		}
 	}
 	if d.nodesErr != nil {
-		fmt.Fprintf(out, "  nodes: the effect on existing Nodes and their Pods is unknown: %s\n", cli.Printable(d.nodesErr.Error()))
+		out.WriteString(cli.Paragraph("  nodes: ", "the effect on existing Nodes and their Pods is unknown: "+d.nodesErr.Error()))
 	}
 	for _, n := range d.nodes {
 		fmt.Fprintf(out, "  Node %s\n", cli.Printable(n.name))
 		for _, line := range n.lines { // a tenant may control the workload cluster's API server and return any text
 			for part := range strings.SplitSeq(line, "\n") {
-				fmt.Fprintf(out, "      %s\n", cli.Printable(part))
+				out.WriteString(cli.Paragraph("      ", part))
 			}
 		}
 	}

@@ -48,7 +48,8 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 
 The command creates no object: apply what it prints, and keep it secret.`,
 		Example: `  # Admit twenty hosts to the pool infra within a day
-  kubectl poolboot enroll edge --cluster site --pool infra --name-pattern 'edge-*' --max-uses 20 --expires-in 24h -n metal | kubectl apply -f -`,
+  kubectl poolboot enroll edge -n metal --cluster site --pool infra --name-pattern 'edge-*' --max-uses 20 \
+    --expires-in 24h | kubectl apply -f -`,
 		Args:                  cobra.ExactArgs(1),
 		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
 		DisableFlagsInUseLine: true,

@@ -1,17 +1,17 @@
 package explain
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -33,9 +33,7 @@ type bootReport struct {
 	// Addresses are those from which the host's token was used, the first one first; of a host that enrolled, the
 	// address that it enrolled from.
 	Addresses []boots.Address `json:"addresses"`
-	// Pool is the role of the pool, and Why the reason for it.
-	Pool string `json:"pool"`
-	Why  string `json:"why"`
+	membership
 	// Configuration is the rendered config that the host runs or boots with, PoolConfiguration the one that the pool
 	// hands out now.
 	Configuration     string `json:"configuration"`
@@ -48,9 +46,7 @@ type bootReport struct {
 	Since    time.Time       `json:"since,omitzero"`
 	Message  string          `json:"message"`
 	Timeline []record.Moment `json:"timeline"`
-	// Labels and Taints are what the Node has and what it should have.
-	Labels []nodeProperty `json:"labels"`
-	Taints []nodeProperty `json:"taints"`
+	nodeProperties
 	// Todo is what a person has to do.
 	Todo []string `json:"todo"`
 }
@@ -78,11 +74,11 @@ func newBoot(streams genericiooptions.IOStreams, to input.Connection, use, kind 
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: fmt.Sprintf("Explain the pool of a %s, its boot, its labels and taints, and what to do", kind),
-		Long: fmt.Sprintf(`Explain why a %s is in its pool, the stage of its boot, where each label and taint that the Node has or should have comes from,
-what is missing or differs, and what to do.
+		Long: fmt.Sprintf(`Explain why a %s is in its pool, the stage of its boot, where each label and taint that the Node has or should have
+comes from, what is missing or differs, and what to do.
 
-Objects are read from the management cluster, and the Node from the workload cluster with the Cluster's kubeconfig Secret. The answer
-reports what could not be read. With -f all objects are read from files.
+Objects are read from the management cluster, and the Node from the workload cluster with the Cluster's kubeconfig
+Secret. The answer reports what could not be read. With -f all objects are read from files.
 
 Exit codes: 0 when there is nothing to do, 2 when there is, 1 for an error.`, kind),
 		Example: example,
@@ -114,57 +110,82 @@ func (o *options) explainBoot(ctx context.Context, g *gatherer, gather func(*gat
 	return nil
 }
 
+// nodeProperties are the labels and taints that a Node has and that it should have. Lists are never null.
+type nodeProperties struct {
+	Labels []nodeProperty `json:"labels"`
+	Taints []nodeProperty `json:"taints"`
+}
+
+func noProperties() nodeProperties { return nodeProperties{[]nodeProperty{}, []nodeProperty{}} }
+
 // print prints the answer as text.
 func (b *bootReport) print(out io.Writer) error {
-	lines := printers.GetNewTabWriter(out)
-	head := [][2]string{{"Machine", b.Machine}, {"Config", b.PoolbootConfig}, {"Cluster", b.Cluster}, {"Host", b.Host}, {"Node", b.Node}}
+	head := [][]string{{"Machine:", b.Machine}, {"Config:", b.PoolbootConfig}, {"Cluster:", b.Cluster}, {"Host:", b.Host}, {"Node:", b.Node}}
 	if len(b.Addresses) > 0 {
-		head = append(head, [2]string{"Token", "used from " + boots.JoinAddresses(b.Addresses, ", ")})
+		head = append(head, []string{"Token:", "used from " + boots.JoinAddresses(b.Addresses, ", ")})
 	}
-	head = append(head, [2]string{"Pool", b.Pool}, [2]string{"Why", b.Why})
+	head = append(head, []string{"Pool:", b.Pool}, []string{"Why:", b.Why})
 	if b.PoolbootConfig != "" {
-		head = append(head, [2]string{"Runs", b.Configuration}, [2]string{"Handed out", b.PoolConfiguration})
+		head = append(head, []string{"Runs:", b.Configuration}, []string{"Handed out:", b.PoolConfiguration})
 	}
 	if b.Update != "" {
-		head = append(head, [2]string{"Update", b.Update})
+		head = append(head, []string{"Update:", b.Update})
 	}
 	if b.Stage != "" {
-		head = append(head, [2]string{"Stage", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})
-	}
-	for _, line := range head {
-		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cli.Printable(cmp.Or(line[1], cli.None)))
+		head = append(head, []string{"Stage:", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})
 	}
 	for _, text := range b.Unseen {
-		fmt.Fprintf(lines, "Not seen:\t%s\n", cli.Printable(text))
+		head = append(head, []string{"Not seen:", text})
 	}
+	text := &strings.Builder{}
+	err := (&cli.Table{Out: text}).Print(head...)
 	if len(b.Timeline) > 0 {
-		fmt.Fprintln(lines, "\nSTEP\tTIME\tAFTER")
+		text.WriteString("\n")
+		steps := make([][]string, len(b.Timeline))
 		for i, moment := range b.Timeline {
 			after := ""
 			if i > 0 {
 				after = moment.Time.Sub(b.Timeline[i-1].Time).Round(time.Millisecond).String()
 			}
-			fmt.Fprintf(lines, "%s\t%s\t%s\n", moment.Step, moment.Time.UTC().Format(time.RFC3339), after)
+			steps[i] = []string{string(moment.Step), moment.Time.UTC().Format(time.RFC3339), after}
 		}
+		err = errors.Join(err, (&cli.Table{Out: text, Header: []string{"STEP", "TIME", "AFTER"}}).Print(steps...))
 	}
-	for _, list := range []struct {
-		name string
-		of   []nodeProperty
-	}{{"LABEL", b.Labels}, {"TAINT", b.Taints}} {
-		if len(list.of) == 0 {
-			continue // not known yet, for example for a blocked host
-		}
-		fmt.Fprintf(lines, "\n%s\tON THE NODE\tFROM\n", list.name)
-		for _, p := range list.of {
-			fmt.Fprintf(lines, "%s\t%s\t%s\n", cli.Printable(p.Text), cli.Printable(p.state()), cli.Printable(strings.Join(p.From, " and ")))
-		}
+	if len(b.Labels)+len(b.Taints) > 0 { // not known yet, for example for a blocked host
+		text.WriteString("\n")
+		err = errors.Join(err, b.printProperties(text))
 	}
-	fmt.Fprintln(lines, "\nTo do:")
+	text.WriteString("\nTo do:\n")
 	if len(b.Todo) == 0 {
-		fmt.Fprintln(lines, "  nothing")
+		text.WriteString("  nothing\n")
 	}
-	for _, text := range b.Todo {
-		fmt.Fprintf(lines, "  - %s\n", cli.Printable(text))
+	for _, task := range b.Todo {
+		text.WriteString(cli.Paragraph("  - ", task))
 	}
-	return lines.Flush()
+	_, printErr := io.WriteString(out, text.String())
+	return errors.Join(err, printErr)
+}
+
+// printProperties prints tables of labels and taints, with their states if the Node was read.
+func (b *bootReport) printProperties(out io.Writer) error {
+	for i, list := range [][]nodeProperty{b.Labels, b.Taints} {
+		table := cli.Table{Out: out, Header: []string{[]string{"LABEL", "TAINT"}[i], "FROM"}}
+		if b.NodeSeen {
+			table.Header = slices.Insert(table.Header, 1, "ON THE NODE")
+		}
+		rows := make([][]string, len(list))
+		for j, p := range list {
+			rows[j] = []string{p.Text, strings.Join(p.From, " and ")}
+			if b.NodeSeen {
+				rows[j] = slices.Insert(rows[j], 1, p.state())
+			}
+		}
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := table.Print(rows...); err != nil {
+			return err
+		}
+	}
+	return nil
 }

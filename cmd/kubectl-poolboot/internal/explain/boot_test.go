@@ -204,7 +204,7 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Code).To(BeZero(), r.ErrOut)
 		Expect(answer.NodeSeen).To(BeFalse())
 		Expect(answer.Unseen).To(ContainElement(ContainSubstring("secrets is forbidden")))
-		Expect(answer.Labels).To(HaveEach(HaveField("State", StateNotSeen)))
+		Expect(answer.Labels).To(HaveEach(HaveField("State", BeEmpty())))
 	})
 
 	It("print the remedy of a condition", func() {
@@ -245,10 +245,10 @@ var _ = Describe("explain machine and explain node", func() {
 			subject.pools = append(subject.pools, poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: role, Annotations: map[string]string{poolv1.ClusterIdentityAnnotation: "uid-1"}},
 				Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: role}})
 		}
-		role, why, err := subject.decidePool()
+		decided, err := subject.decidePool()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(role).To(Equal("infra"))
-		Expect(why).To(Equal(`RetainedByHost: pool "infra", which is retained on BareMetalHost rack1-u12`))
+		Expect(decided.Pool).To(Equal("infra"))
+		Expect(decided.Why).To(Equal(`RetainedByHost: pool "infra", which is retained on BareMetalHost rack1-u12`))
 	})
 
 	It("evaluate label rules for a host that enrolled with its name, as its boot does", func() {
@@ -310,7 +310,8 @@ var _ = Describe("explain machine and explain node", func() {
 		node.Annotations, config.OwnerReferences = nil, nil
 		answer, r = asked(true, "node", "infra-x7k2m", "-o", "json")
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(answer.Why).To(Equal("by the labels of the Node, which Poolboot did not boot"))
+		Expect(answer.PoolbootConfig).To(BeEmpty(), "Poolboot did not boot it")
+		Expect(answer.Why).To(Equal("node-role.kubernetes.io/infra="))
 		Expect(answer.Pool).To(Equal("infra"))
 		_, r = asked(false, "node", "infra-x7k2m")
 		Expect(r.Code).To(Equal(1))

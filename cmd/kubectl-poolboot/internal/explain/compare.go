@@ -35,7 +35,6 @@ const (
 	StateMissing State = "Missing"
 	StateDiffers State = "Differs" // the Node has another value
 	StateRemoved State = "Removed" // a taint that a Node has only until it is ready for Pods
-	StateNotSeen State = "NotSeen" // the Node could not be read, or does not exist
 )
 
 // nodeProperty is a label or a taint that a Node has or should have.
@@ -44,8 +43,8 @@ type nodeProperty struct {
 	Text string `json:"text"`
 	// From are the fields that declare it; without one, the client that set it.
 	From []string `json:"from"`
-	// State is its state on the Node, Value the Node's value when that differs.
-	State State  `json:"state"`
+	// State is its state on the Node; empty for a Node that was not read. Value is the Node's value when that differs.
+	State State  `json:"state,omitempty"`
 	Value string `json:"value,omitempty"`
 }
 
@@ -60,12 +59,17 @@ func (p nodeProperty) state() string {
 func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 	b := &bootReport{Node: s.nodeName(), NodeSeen: s.node != nil, Unseen: append([]string{}, s.unseen...),
 		Machine: klog.KObj(s.machine).String(), Host: klog.KObj(s.bmh).String(),
-		Timeline: []record.Moment{}, Addresses: []boots.Address{}, Labels: []nodeProperty{}, Taints: []nodeProperty{}, Todo: []string{}}
+		Timeline: []record.Moment{}, Addresses: []boots.Address{}, nodeProperties: noProperties(), Todo: []string{}}
 	if s.cluster.Name != "" {
 		b.Cluster = klog.KRef(s.cluster.Namespace, s.cluster.Name).String()
 	}
+	var err error
+	b.membership, err = s.decidePool()
 	if s.config == nil {
-		s.explainForeign(b)
+		if err != nil {
+			b.addTask("correct the labels of Node " + s.node.Name + ": " + err.Error())
+		}
+		b.compare(s, &registration.Registration{})
 		return b
 	}
 	b.PoolbootConfig, b.Timeline, b.Message = klog.KObj(s.config).String(), record.Moments(s.config), outlook.Message(s.config)
@@ -78,8 +82,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 		b.Todo = append(b.Todo, b.Message)
 	}
 	b.addMetal3Tasks(s)
-	var err error
-	if b.Pool, b.Why, err = s.decidePool(); err != nil {
+	if err != nil {
 		b.addTask(err.Error())
 		return b
 	}
@@ -131,22 +134,6 @@ func (b *bootReport) addTask(text string) {
 	}
 }
 
-// explainForeign explains a Node that Poolboot did not boot.
-func (s *subject) explainForeign(b *bootReport) {
-	decision, err := pool.Decide(s.node.Labels, s.pools)
-	b.Pool, b.Why = decision.Role, "by the labels of the Node, which Poolboot did not boot"
-	switch {
-	case err != nil:
-		b.Why = "none: " + err.Error()
-		b.addTask("correct the labels of Node " + s.node.Name + ": " + err.Error())
-	case decision.ControlPlane:
-		b.Why = "none: a control plane"
-	case decision.Role == "":
-		b.Why = "none: no pool selects its labels"
-	}
-	b.compare(s, &registration.Registration{})
-}
-
 // compare adds the labels and taints that a Node should have, and the further ones that it has.
 func (b *bootReport) compare(s *subject, expected *registration.Registration) {
 	node := cmp.Or(s.node, &corev1.Node{})
@@ -159,7 +146,7 @@ func (b *bootReport) compare(s *subject, expected *registration.Registration) {
 		}
 		switch {
 		case s.node == nil:
-			label.State = StateNotSeen
+			label.State = ""
 		case !exists && overwrites != "":
 			label.State = StateMissing
 		case !exists:
@@ -190,7 +177,7 @@ func (b *bootReport) compareTaints(s *subject, node *corev1.Node, expected *regi
 		passing := taint.Key == poolv1.NodeUnassignedTaint || taint.Key == clusterv1.NodeUninitializedTaint.Key
 		switch {
 		case s.node == nil:
-			shown.State = StateNotSeen
+			shown.State = ""
 		case at < 0 && passing:
 			shown.State = StateRemoved
 		case at < 0:

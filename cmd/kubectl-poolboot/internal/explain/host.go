@@ -1,15 +1,14 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/klog/v2"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
@@ -35,12 +34,13 @@ func newHost(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "host NAME [-f FILE...]",
 		Short: "Explain which labels a pool's label rules derive from a host",
-		Long: `Explain which labels the rules in node.labelRules derive from a BareMetalHost, and why, as the manager does when the host requests
-its configuration.
+		Long: `Explain which labels the rules in node.labelRules derive from a BareMetalHost, and why, as the manager does when the
+host requests its configuration.
 
-The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfigs with the rules are read from a cluster or,
-with -f, from files. The rules are those of the pool and the PoolbootConfig of the host's Machine. For a host without a Machine
-they are those of all pools, and in files also those of all PoolbootConfigs and PoolbootConfigTemplates. --pool selects one pool.
+The host, its HardwareData, Machine and Cluster, and the pools and PoolbootConfigs with the rules are read from a
+cluster or, with -f, from files. The rules are those of the pool and the PoolbootConfig of the host's Machine. For a
+host without a Machine they are those of all pools, and in files also those of all PoolbootConfigs and
+PoolbootConfigTemplates. --pool selects one pool.
 
 Exit codes: 0 when every rule sets its label or skips it, 2 when a rule would block the host, 1 for an error.`,
 		Example: `  # Which labels does a host get?
@@ -82,18 +82,15 @@ func (o *options) explainHost(ctx context.Context, source *input.Source, name st
 
 // print prints the host, and the rules as a table.
 func (h hostReport) print(out io.Writer) error {
-	lines := printers.GetNewTabWriter(out)
-	for _, line := range [][2]string{{"Host", h.Host}, {"Hardware", h.Hardware}, {"Machine", h.Machine}, {"Cluster", h.Cluster}} {
-		fmt.Fprintf(lines, "%s:\t%s\n", line[0], cmp.Or(line[1], cli.None))
-	}
-	fmt.Fprintln(lines)
-	if err := lines.Flush(); err != nil {
+	head := [][]string{{"Host:", h.Host}, {"Hardware:", h.Hardware}, {"Machine:", h.Machine}, {"Cluster:", h.Cluster}}
+	if err := (&cli.Table{Out: out}).Print(head...); err != nil {
 		return err
 	}
-	table := printers.GetNewTabWriter(out) // with column widths of its own
-	fmt.Fprintln(table, "KEY\tVALUE\tRESULT\tFROM\tWHY")
-	for _, rule := range h.Rules {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cli.Printable(rule.Key), cmp.Or(rule.Value, cli.None), rule.Outcome, rule.From, rule.Why)
+	rows := make([][]string, len(h.Rules))
+	for i, rule := range h.Rules {
+		object, _, _ := strings.Cut(rule.From, " spec.")
+		rows[i] = []string{rule.Key, rule.Value, string(rule.Outcome), object, rule.Why}
 	}
-	return table.Flush()
+	fmt.Fprintln(out)
+	return (&cli.Table{Out: out, Header: []string{"KEY", "VALUE", "RESULT", "FROM", "WHY"}}).Print(rows...)
 }

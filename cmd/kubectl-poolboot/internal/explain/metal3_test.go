@@ -2,6 +2,7 @@ package explain
 
 import (
 	"encoding/json"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -109,7 +110,7 @@ status:
   errorMessage: The BMC secret edge/rack1-u12-bmc does not exist
 `)
 		r := runPoolboot("explain", "machine", "infra-x7k2m", "-f", path)
-		Expect(r.Out).To(ContainSubstring("rack1-u12 is registering and has a registration error: The BMC secret edge/rack1-u12-bmc does not exist. Metal3 tries again"), r.ErrOut)
+		Expect(strings.Join(clitest.Rows(r.Out), " ")).To(ContainSubstring("rack1-u12 is registering and has a registration error: The BMC secret edge/rack1-u12-bmc does not exist. Metal3 tries again"), r.ErrOut)
 	})
 
 	It("prints the error of a BareMetalHost without a Machine that is not being provisioned", func() {

@@ -79,20 +79,32 @@ func (s *subject) machineLabels() map[string]string {
 	return s.machine.Labels
 }
 
-// decidePool returns the role of the pool and the reason for it. The error is why there is no pool.
-func (s *subject) decidePool() (role, why string, err error) {
+// membership is the pool of a Node or a Machine.
+type membership struct {
+	// Pool is the role of the pool; empty without one.
+	Pool string `json:"pool"`
+	// Why is the reason for the pool, or for none.
+	Why string `json:"why"`
+}
+
+// decidePool returns the pool and the reason for it. The error is why there is no pool although there must be one.
+func (s *subject) decidePool() (membership, error) {
+	if s.config == nil {
+		return s.decideByNode()
+	}
 	boot := pool.Boot{Config: s.config, Machine: s.machine, Pools: s.pools}
 	if s.bmh != nil {
 		boot.Host = s.bmh
 	}
 	assigned, err := pool.ForBoot(boot)
+	var why string
 	switch {
 	case err != nil:
-		return assigned.Role, err.Error(), err
+		return membership{assigned.Role, err.Error()}, err
 	case assigned.Reason == pool.FromSpec:
 		why = fmt.Sprintf("%s: spec.poolRole of PoolbootConfig %s", assigned.Reason, s.config.Name)
 	case assigned.Reason == pool.FromLabels:
-		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.matchingLabels(assigned.Role))
+		why = fmt.Sprintf("%s: Machine %s has %s", assigned.Reason, s.machine.Name, s.matchingLabels(assigned.Role, s.machine.Labels))
 	default:
 		why = fmt.Sprintf("%s: %s", assigned.Reason, assigned.Message(boot))
 	}
@@ -103,18 +115,34 @@ func (s *subject) decidePool() (role, why string, err error) {
 	case assigned.WithoutRecord != "" && assigned.WithoutRecord != assigned.Role:
 		why = fmt.Sprintf("recorded for Node %s, whose labels decide since it exists; the Machine's labels select pool %q", s.config.Status.NodeRef.Name, assigned.WithoutRecord)
 	}
-	return assigned.Role, why, nil
+	return membership{assigned.Role, why}, nil
 }
 
-// matchingLabels returns the labels of the Machine that the pool's node selector uses.
-func (s *subject) matchingLabels(role string) string {
+// decideByNode decides by the labels of a Node that Poolboot did not boot.
+func (s *subject) decideByNode() (membership, error) {
+	decision, err := pool.Decide(s.node.Labels, s.pools)
+	switch {
+	case err != nil:
+		return membership{Why: err.Error()}, err
+	case len(decision.Unsupported) > 0:
+		return membership{Why: "control plane; ignored custom pools: " + strings.Join(decision.Unsupported, " and ")}, nil
+	case decision.ControlPlane:
+		return membership{Why: "control plane"}, nil
+	case decision.Role == "":
+		return membership{Why: "no pool selects its labels"}, nil
+	}
+	return membership{decision.Role, s.matchingLabels(decision.Role, s.node.Labels)}, nil
+}
+
+// matchingLabels returns those of labels that the pool's node selector uses.
+func (s *subject) matchingLabels(role string, labels map[string]string) string {
 	of, err := pool.OfRole(s.pools, role)
 	if err != nil {
 		return ""
 	}
 	var deciding []string
 	for _, key := range pool.SelectorKeys(*of) {
-		if value, has := s.machine.Labels[key]; has {
+		if value, has := labels[key]; has {
 			deciding = append(deciding, key+"="+value)
 		}
 	}

@@ -15,4 +15,15 @@ func TestExplain(t *testing.T) {
 }
 
 // runPoolboot runs a command line with nothing on standard input.
-func runPoolboot(args ...string) clitest.Result { return clitest.Run("", New, args...) }
+func runPoolboot(args ...string) clitest.Result { return runWithInput("", args...) }
+
+// runWithInput runs a command line with a text on standard input.
+func runWithInput(text string, args ...string) clitest.Result {
+	switch args[0] {
+	case "which":
+		return clitest.Run(text, clitest.Offline(NewWhich), args...)
+	case "labels":
+		return clitest.Run(text, clitest.Offline(NewLabels), args...)
+	}
+	return clitest.Run(text, New, args...)
+}

@@ -77,7 +77,7 @@ var _ = Describe("Files", func() {
 			directory := GinkgoT().TempDir()
 			clitest.WriteFileIn(directory, "a.yaml", worker)
 			clitest.WriteFileIn(directory, "below/b.yaml", infra)
-			Expect(role(directory).ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))
+			Expect(role(directory).ErrOut).To(Equal("note: the Node is in no pool: no pool selects its labels\n"))
 			Expect(clitest.ExpectSuccess(role(directory, "-R"))).To(Equal("infra\n"))
 		})
 
@@ -186,7 +186,7 @@ var _ = Describe("Files", func() {
 			clitest.ExpectError(role(path), 1, "the files contain pools of the clusters core and edge: choose one with --cluster")
 			clitest.ExpectError(role(path, "--cluster", "far"), 1, `no pool of the cluster "far", but of core and edge`)
 			Expect(clitest.ExpectSuccess(role(path, "--cluster", "edge"))).To(Equal("infra\n"))
-			Expect(role(path, "--cluster", "core").ErrOut).To(Equal("note: the Node is unmanaged: no pool selects its labels\n"))
+			Expect(role(path, "--cluster", "core").ErrOut).To(Equal("note: the Node is in no pool: no pool selects its labels\n"))
 		})
 
 		It("need --cluster with the namespace when names are the same", func() {

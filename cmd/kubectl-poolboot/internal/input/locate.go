@@ -12,7 +12,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
@@ -215,7 +214,7 @@ var fieldPath = regexp.MustCompile(`^\w+ "[^"]+": ((?:spec|metadata)(?:\.[A-Za-z
 type fieldsError struct {
 	errs field.ErrorList
 	// mistakes are the values that the type of the object can't hold, and the fields that it does not have.
-	mistakes []jsontype.Mistake
+	mistakes []ignition.Mistake
 }
 
 func (e *fieldsError) Error() string { return e.errs.ToAggregate().Error() }
@@ -228,7 +227,7 @@ func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error 
 		return err
 	}
 	var errs field.ErrorList
-	mistakes := jsontype.Find(document, of, false)
+	mistakes := ignition.FindMistakes(document, of, false)
 	for _, mistake := range mistakes {
 		switch {
 		case !mistake.Unknown:

@@ -22,7 +22,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // Objects are the objects in files, in their order. As a client.Reader they answer as an API server does, except that
@@ -288,5 +288,5 @@ func checkPool(p *poolv1.MachineConfigPool) (errs field.ErrorList) {
 	if IsControlPlane(p.Spec.PoolRole) {
 		errs = append(errs, field.Forbidden(spec.Child("poolRole"), fmt.Sprintf("control plane machines can't be in a pool: set another role than %q", p.Spec.PoolRole)))
 	}
-	return append(errs, disruption.Check(p.Spec.Updates.DisruptionPolicy, spec.Child("updates", "disruptionPolicy"))...)
+	return append(errs, pool.CheckDisruption(p.Spec.Updates.DisruptionPolicy, spec.Child("updates", "disruptionPolicy"))...)
 }

@@ -13,7 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/jsontype"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
 // OpenShift is the group and version of the Machine Config Operator's kinds. They are read as Poolboot's kinds; fields
@@ -126,7 +126,7 @@ func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, obje
 	}
 	of := reflect.TypeOf(object).Elem()
 	name, _, _ := unstructured.NestedString(written, "metadata", "name")
-	for _, mistake := range jsontype.Find(written, of, false) {
+	for _, mistake := range ignition.FindMistakes(written, of, false) {
 		if mistake.Unknown && !IsEmpty(mistake.Value) {
 			o.drop(kind, name, mistake.Path, mistake.Nearest)
 		}

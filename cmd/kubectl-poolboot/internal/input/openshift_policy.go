@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // MachineConfiguration is OpenShift's MachineConfiguration, the configuration of its Machine Config Operator. Of its
@@ -88,7 +88,7 @@ func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolic
 		policy.Units = append(policy.Units, poolv1.UnitDisruptionPolicy{Name: unit.Name, Actions: actions})
 	}
 	policy.SSHKeys.Actions = convertActions(from.SSHKey.Actions)
-	errs = disruption.Check(policy, at)
+	errs = pool.CheckDisruption(policy, at)
 	for _, err := range errs {
 		err.Field = c.pathOf(err.Field, kept)
 	}

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/explain"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/render"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/which"
 )
 
 func TestInput(t *testing.T) {
@@ -25,5 +25,5 @@ func poolbootReading(text string, args ...string) clitest.Result {
 	if slices.Contains(args, "render") {
 		return clitest.Run(text, render.New, args...)
 	}
-	return clitest.Run(text, clitest.Offline(which.New), args...)
+	return clitest.Run(text, clitest.Offline(explain.NewWhich), args...)
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -71,9 +71,10 @@ func newCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move-check [-n NAMESPACE] [--to-kubeconfig FILE]",
 		Short: "Report what would hang or be lost in clusterctl move",
-		Long: `Report what would hang or be lost if clusterctl move moved a namespace now, and the remedy for each: paused Clusters, Machines
-without a Node, annotations that block the move, hosts that would be wiped or installed again, objects that would not be moved,
-token rotations, boots and updates in progress. With --to-kubeconfig it also checks the other management cluster.
+		Long: `Report what would hang or be lost if clusterctl move moved a namespace now, and the remedy for each: paused Clusters,
+Machines without a Node, annotations that block the move, hosts that would be wiped or installed again, objects that
+would not be moved, token rotations, boots and updates in progress. With --to-kubeconfig it also checks the other
+management cluster.
 
 Nothing is written. Run it again after each remedy, and immediately before the move.
 
@@ -138,17 +139,17 @@ func (c *report) count() int {
 
 // print prints the traps as text, and a verdict.
 func (c *report) print(out io.Writer) error {
-	lines := printers.GetNewTabWriter(out)
+	text := &strings.Builder{}
 	for _, t := range c.Traps {
-		fmt.Fprintf(lines, "%s\t%s\n\t%s\n\tTo do: %s\n", t.Effect, cli.Printable(t.Object), cli.Printable(t.Message), cli.Printable(t.Remedy))
-	}
-	if err := lines.Flush(); err != nil {
-		return err
+		text.WriteString(cli.Paragraph(fmt.Sprintf("%-8s", t.Effect), t.Object))
+		text.WriteString(cli.Paragraph("        ", t.Message))
+		text.WriteString(cli.Paragraph("        To do: ", t.Remedy))
 	}
 	verdict := "safe to move"
 	if !c.Safe {
 		verdict = fmt.Sprintf("NOT safe to move: %d would hang or be lost", c.count())
 	}
-	_, err := fmt.Fprintf(out, "namespace %s: %d objects would be moved; %s\n", c.Namespace, c.Moved, verdict)
+	text.WriteString(cli.Paragraph("", fmt.Sprintf("namespace %s: %d objects would be moved; %s", c.Namespace, c.Moved, verdict)))
+	_, err := io.WriteString(out, text.String())
 	return err
 }

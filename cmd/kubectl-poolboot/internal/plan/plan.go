@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -55,15 +54,16 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan --from FILE --to FILE [--policy FILE]",
 		Short: "Print what a running host must do to change its rendered config",
-		Long: `Print what a running host must do to change from one rendered config to another: nothing, reload or restart units, drain or reboot,
-or why it can't.
+		Long: `Print what a running host must do to change from one rendered config to another: nothing, reload or restart units, drain
+or reboot, or why it can't.
 
-A rendered config is a MachineConfig of Poolboot or OpenShift, as kubectl get pbmconf NAME -o yaml or oc get machineconfig NAME -o yaml
-print it. The policy is the updates.disruptionPolicy of a pool or the nodeDisruptionPolicy of OpenShift's MachineConfiguration. If the file
-contains several pools, that of the config --to counts, and it inherits from worker. Without a policy, only the defaults count.
+A rendered config is a MachineConfig of Poolboot or OpenShift, as kubectl get pbmconf NAME -o yaml or oc get
+machineconfig NAME -o yaml print it. The policy is the updates.disruptionPolicy of a pool or the nodeDisruptionPolicy of
+OpenShift's MachineConfiguration. If the file contains several pools, that of the config --to counts, and it inherits
+from worker. Without a policy, only the defaults count.
 
-The plan assumes a host with every program that can change kernel arguments, the operating system and extensions, unless --programs
-names those that it has. Nothing is written.`,
+The plan assumes a host with every program that can change kernel arguments, the operating system and extensions, unless
+--programs names those that it has. Nothing is written.`,
 		Example: `  # Does a host of the pool infra reboot?
   kubectl poolboot plan --from rendered/old.yaml --to rendered/new.yaml --policy pools/infra.yaml
 
@@ -126,35 +126,30 @@ func (o *options) run() error {
 
 // print prints a table of the changes, and the answer.
 func (a answer) print(out io.Writer, plan update.Plan) error {
-	changes := plan.Changes
-	table := printers.GetNewTabWriter(out)
-	if len(changes) > 0 {
-		fmt.Fprintln(table, "CHANGE\tACTIONS\tREASON")
-	}
-	for _, change := range changes {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", cli.Printable(change.String()), update.Summary(change.Actions), cli.Printable(change.Reason))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
 	text := &strings.Builder{}
-	if len(changes) > 0 {
+	if len(plan.Changes) > 0 {
+		rows := make([][]string, len(plan.Changes))
+		for i, change := range plan.Changes {
+			rows[i] = []string{change.String(), update.Summary(change.Actions), change.Reason}
+		}
+		if err := (&cli.Table{Out: text, Header: []string{"CHANGE", "ACTIONS", "REASON"}}).Print(rows...); err != nil {
+			return err
+		}
 		text.WriteString("\n")
 	}
-	fmt.Fprintf(text, "Possible: %s\n", yesNo(a.Possible))
+	text.WriteString("Possible: " + yesNo(a.Possible) + "\n")
 	for _, reason := range a.Reasons {
-		fmt.Fprintf(text, "  %s\n", cli.Printable(reason))
+		text.WriteString(cli.Paragraph("  ", reason))
 	}
 	if a.Possible {
-		for _, list := range []struct {
-			title string
-			units []string
-		}{{"Stop:     ", a.Stop}, {"Start:    ", a.Start}} {
-			if len(list.units) > 0 {
-				fmt.Fprintf(text, "%s%s\n", list.title, cli.Printable(strings.Join(list.units, ", ")))
-			}
+		if len(a.Stop) > 0 {
+			text.WriteString(cli.Paragraph("Stop:     ", strings.Join(a.Stop, ", ")))
 		}
-		fmt.Fprintf(text, "Actions:  %s\nDrain:    %s\nReboot:   %s\n", update.Summary(plan.Actions), yesNo(a.Drain), yesNo(a.Reboot))
+		if len(a.Start) > 0 {
+			text.WriteString(cli.Paragraph("Start:    ", strings.Join(a.Start, ", ")))
+		}
+		text.WriteString(cli.Paragraph("Actions:  ", update.Summary(plan.Actions)))
+		text.WriteString("Drain:    " + yesNo(a.Drain) + "\nReboot:   " + yesNo(a.Reboot) + "\n")
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -23,7 +22,7 @@ func (o *options) readConfig(flag, file string) (update.Config, string, error) {
 	if len(found) != 1 {
 		return update.Config{}, "", fmt.Errorf("%s %s: it contains %d MachineConfigs: name a file with one, the rendered config", flag, file, len(found))
 	}
-	config, err := disruption.Parse(found[0].Spec)
+	config, err := pool.ParseRendered(found[0].Spec)
 	if err != nil {
 		return update.Config{}, "", fmt.Errorf("%s %s: MachineConfig %q: %w", flag, file, found[0].Name, err)
 	}
@@ -56,7 +55,7 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 		if err := objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, errs); err != nil {
 			return update.Policy{}, fmt.Errorf("--policy: %w", err)
 		}
-		return disruption.NewPolicy(policy), nil
+		return pool.NewUpdatePolicy(policy), nil
 	}
 	p, err := choosePool(pools, config)
 	if err != nil {
@@ -69,7 +68,7 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 	case worker == nil:
 		fmt.Fprintf(o.streams.ErrOut, "note: --policy %s: it does not contain the pool worker, from which the pool %s inherits policies\n", o.policy, p.Name)
 	}
-	return disruption.PolicyOf(p, worker), nil
+	return pool.UpdatePolicyOf(p, worker), nil
 }
 
 // choosePool returns the pool that a config was rendered for, by the name of the config: it has the name of the pool

@@ -1,12 +1,9 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
-
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -37,15 +34,13 @@ func (o *options) printOrigins(config *pool.Rendered) error {
 
 // table prints a line for every entry, as kubectl does.
 func (o origins) table(out io.Writer) error {
-	lines := printers.GetNewTabWriter(out)
-	fmt.Fprintln(lines, "KIND\tNAME\tMACHINECONFIG\tOVER")
-	for _, entry := range o.Entries {
+	rows := make([][]string, len(o.Entries))
+	for i, entry := range o.Entries {
 		source := entry.MachineConfig
 		if entry.Pool != "" {
 			source = entry.Field + " of pool " + entry.Pool
 		}
-		overridden := cmp.Or(strings.Join(entry.Overrides, ","), cli.None)
-		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", entry.Kind, cli.Printable(entry.Name), cli.Printable(source), cli.Printable(overridden))
+		rows[i] = []string{string(entry.Kind), entry.Name, source, strings.Join(entry.Overrides, ", ")}
 	}
-	return lines.Flush()
+	return (&cli.Table{Out: out, Header: []string{"KIND", "NAME", "MACHINECONFIG", "OVER"}}).Print(rows...)
 }

@@ -56,7 +56,7 @@ var _ = Describe("render --explain", func() {
 			MatchRegexp(`file +/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf +spec.kubelet.configuration of pool infra +<none>`)))
 		computed := clitest.WriteFile("all.yaml", clitest.Pool("edge", "worker")+"  kubelet: {autoSizingReserved: true, wrapper: [/usr/bin/env]}\n")
 		Expect(clitest.ExpectSuccess(runPoolboot("render", "-f", computed, "--pool", "worker", "--explain"))).To(And(
-			MatchRegexp(`system-reserved.sh +spec.kubelet.autoSizingReserved of pool worker`), MatchRegexp(`20-poolboot-wrapper.conf +spec.kubelet.wrapper of pool worker`)))
+			MatchRegexp(`system-reserved.sh +spec.kubelet.autoSizingReserved`), MatchRegexp(`20-poolboot-wrapper.conf +spec.kubelet.wrapper`)))
 		var answer origins
 		Expect(json.Unmarshal([]byte(clitest.ExpectSuccess(runPoolboot("render", "-f", files, "--pool", "infra", "--explain", "-o", "json"))), &answer)).To(Succeed())
 		Expect(answer.Entries[1]).To(Equal(pool.Origin{Kind: pool.KindFile, Name: "/etc/kubernetes/kubelet.conf.d/98-poolboot-pool.conf", Pool: "infra", Field: "spec.kubelet.configuration"}))

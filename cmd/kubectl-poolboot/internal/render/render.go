@@ -58,12 +58,12 @@ func New(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command
 		Short: "Print what a pool renders",
 		Long: `Print what a pool renders from its MachineConfigs, as the controllers do.
 
-It merges the MachineConfigs that the pool "worker" selects, then the further ones that the pool itself selects, each in the
-order of their names; the later one wins. It reads Ignition 2.0 to 2.4 and 3.0 to 3.6, and Butane. The same content gets the
-same name.
+It merges the MachineConfigs that the pool "worker" selects, then the further ones that the pool itself selects, each in
+the order of their names; the later one wins. It reads Ignition 2.0 to 2.4 and 3.0 to 3.6, and Butane. The same content
+gets the same name.
 
-MachineConfigPools and MachineConfigs come from files or, with --live, from a namespace of the management cluster. kubectl get
-pbpool,pbmconf -o yaml prints them for a file.`,
+MachineConfigPools and MachineConfigs come from files or, with --live, from a namespace of the management cluster.
+kubectl get pbpool,pbmconf -o yaml prints them for a file.`,
 		Example: `  # The configuration of machines of the pool infra
   kubectl poolboot render -f pools.yaml -f machineconfigs --pool infra
 

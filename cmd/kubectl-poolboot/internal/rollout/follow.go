@@ -17,6 +17,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -27,7 +28,7 @@ type follower struct {
 	pool    *poolv1.MachineConfigPool
 	configs map[string]bootstrapv1.PoolbootConfig
 	printed map[string]hostStatus
-	table   *hostTable
+	table   *cli.Table
 	// hasRendered is true once the pool has rendered what existed when the command started. Before that, its hosts say
 	// nothing about it.
 	hasRendered bool
@@ -168,7 +169,7 @@ func (f *follower) show(ctx context.Context) error {
 		}
 	}
 	if len(changed) > 0 {
-		if err := f.table.print(changed); err != nil {
+		if err := printHosts(f.table, changed); err != nil {
 			return err
 		}
 	}

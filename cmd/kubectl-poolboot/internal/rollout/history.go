@@ -1,24 +1,21 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/disruption"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -45,21 +42,23 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 	cmd := &cobra.Command{
 		Use:   "history POOL",
 		Short: "List the rendered configs of a pool",
-		Long: `List the rendered configs of a pool that still exist, the oldest first: which one the pool hands out, how many hosts run each of them
-and are told to run it, and how many entries of each kind differ from the config before it.`,
+		Long: `List the rendered configs of a pool that still exist, the oldest first: which one the pool hands out, how many hosts run
+each of them and are told to run it, and how many entries of each kind differ from the config before it.`,
 		Example: `  kubectl poolboot rollout history infra -n metal`,
 	}
-	output.AddFlag(cmd, "json or yaml; without it, a table", cli.FormatJSON, cli.FormatYAML)
+	output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	return configureLive(cmd, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		revisions, err := listRevisions(ctx, cluster, p)
 		if err != nil {
 			return err
 		}
-		if len(revisions) == 0 && output.Format == "" {
+		if isTable := output.Format == "" || output.Format == cli.FormatWide; len(revisions) == 0 && isTable {
 			_, err := fmt.Fprintf(streams.ErrOut, "%s has no rendered config: see its conditions\n", describe(p))
 			return err
 		}
-		return output.Print(streams.Out, revisions, func(out io.Writer) error { return printRevisions(out, revisions) })
+		return output.Print(streams.Out, revisions, func(out io.Writer) error {
+			return printRevisions(&cli.Table{Out: out, Wide: output.Format == cli.FormatWide}, revisions)
+		})
 	})
 }
 
@@ -91,7 +90,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 				r.Told++
 			}
 		}
-		after, err := disruption.Parse(c.Spec)
+		after, err := pool.ParseRendered(c.Spec)
 		if err != nil {
 			return nil, fmt.Errorf("MachineConfig %s/%s: %w", c.Namespace, c.Name, err)
 		}
@@ -121,12 +120,10 @@ func countChanges(before, after update.Config) map[string]int {
 }
 
 // printRevisions prints a table.
-func printRevisions(out io.Writer, revisions []revision) error {
-	rows := &metav1.Table{}
-	for _, name := range []string{"Config", "Owner", "Age", "Handed Out", "Running", "Told", "Changes"} {
-		rows.ColumnDefinitions = append(rows.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
-	}
-	for _, r := range revisions {
+func printRevisions(table *cli.Table, revisions []revision) error {
+	table.Header = []string{"CONFIG", "OWNER", "AGE", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
+	rows := make([][]string, len(revisions))
+	for i, r := range revisions {
 		var changes []string
 		for _, kind := range slices.Sorted(maps.Keys(r.Changes)) {
 			changes = append(changes, fmt.Sprintf("%s: %d", kind, r.Changes[kind]))
@@ -135,9 +132,8 @@ func printRevisions(out io.Writer, revisions []revision) error {
 		if r.HandedOut {
 			handedOut = "yes"
 		}
-		rows.Rows = append(rows.Rows, metav1.TableRow{Cells: []any{
-			r.Name, cmp.Or(strings.Join(r.Owners, ","), cli.None), duration.HumanDuration(time.Since(r.Created)), handedOut, r.Running, r.Told, cmp.Or(strings.Join(changes, ", "), cli.None),
-		}})
+		rows[i] = []string{r.Name, strings.Join(r.Owners, ", "), duration.HumanDuration(time.Since(r.Created)), handedOut,
+			strconv.Itoa(r.Running), strconv.Itoa(r.Told), strings.Join(changes, ", ")}
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(rows, out)
+	return table.Print(rows...)
 }

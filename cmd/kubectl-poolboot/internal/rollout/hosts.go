@@ -3,13 +3,11 @@ package rollout
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -99,34 +97,22 @@ func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolboot
 	return hosts
 }
 
-// hostTable prints hosts as kubectl prints objects, with one header.
-type hostTable struct {
-	out io.Writer
-	// wide is true for all columns.
-	wide      bool
-	hasHeader bool
-}
-
-func (t *hostTable) print(hosts []hostStatus) error {
-	rows := &metav1.Table{}
-	for _, name := range []string{"Host", "Node", "State", "Current", "Desired", "Since", "Agent", "Message"} {
-		column := metav1.TableColumnDefinition{Name: name, Type: "string"}
-		if name == "Agent" {
-			column.Priority = 1
-		}
-		rows.ColumnDefinitions = append(rows.ColumnDefinitions, column)
+// printHosts prints hosts in a table, which has the versions of agents if it is wide.
+func printHosts(table *cli.Table, hosts []hostStatus) error {
+	table.Header = []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "MESSAGE"}
+	if table.Wide {
+		table.Header = slices.Insert(table.Header, 6, "AGENT")
 	}
-	for _, h := range hosts {
-		since := cli.None
+	rows := make([][]string, len(hosts))
+	for i, h := range hosts {
+		since := ""
 		if !h.Since.IsZero() {
 			since = duration.HumanDuration(time.Since(h.Since))
 		}
-		rows.Rows = append(rows.Rows, metav1.TableRow{Cells: []any{
-			cmp.Or(h.Host, cli.None), cmp.Or(h.Node, cli.None), cmp.Or(h.State, cli.None), cmp.Or(h.Current, cli.None), cmp.Or(h.Desired, cli.None), since,
-			cli.Printable(cmp.Or(h.Agent, cli.None)), cli.Printable(h.Message),
-		}})
+		rows[i] = []string{h.Host, h.Node, h.State, h.Current, h.Desired, since, h.Message}
+		if table.Wide {
+			rows[i] = slices.Insert(rows[i], 6, h.Agent)
+		}
 	}
-	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: t.hasHeader, Wide: t.wide})
-	t.hasHeader = true
-	return printer.PrintObj(rows, t.out)
+	return table.Print(rows...)
 }

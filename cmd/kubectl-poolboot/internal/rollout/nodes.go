@@ -8,6 +8,7 @@ import (
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 )
 
@@ -17,6 +18,9 @@ import (
 func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, node *corev1.Node) member {
 	config := &bootstrapv1.PoolbootConfig{}
 	config.Name = node.Name
+	if key, ok := record.ConfigOfNode(node); ok {
+		config.Name = key.Name
+	}
 	config.Status.PoolRole = p.Spec.PoolRole
 	config.Status.NodeRef = bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}
 	config.Status.Update.DesiredRevision = node.Annotations[agentv1.DesiredAnnotation]
@@ -27,6 +31,7 @@ func nodeMember(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, n
 		*told = node.Annotations[poolv1.NodeCurrentConfigAnnotation]
 	}
 	m := memberOf(p, h)
+	m.Name = node.Name
 	if m.note == "" && *told == "" {
 		m.note = fmt.Sprintf("its annotation %s is missing, so it is not known which config it was told to run: use the Node as kubectl get -o yaml prints it",
 			agentv1.DesiredConfigAnnotation)
@@ -45,11 +50,9 @@ func memberOf(p *poolv1.MachineConfigPool, h *rollout.Host) member {
 	if told == "" {
 		target = ""
 	}
-	m := member{Candidate: h.ForRollout(p, target)}
+	m := member{Candidate: h.ForRollout(p, target, rollout.SlotOf(p.Status.Slots, h.Name()))}
 	m.place = describePlace(&m.Candidate, h)
-	if m.place != aboutToBeTold {
-		m.note = m.place
-	}
+	m.note = m.place
 	switch {
 	case h.IsUnrecorded:
 		m.note = "the record of its Node is lost: see the condition " + bootstrapv1.NodeInPoolCondition + " of the PoolbootConfig"

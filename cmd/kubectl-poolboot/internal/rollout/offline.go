@@ -269,12 +269,10 @@ func (m *member) whyNot(p plan, hold, full string) string {
 		return ""
 	case m.note != "":
 		return m.note
-	case m.Desired == m.Target && !m.IsPending:
+	case m.Desired == m.Target:
 		return ""
 	case hold != "":
 		return hold
-	case m.IsPending:
-		return cmp.Or(full, m.place)
 	case m.isWaiting() && full != "":
 		return cmp.Or(m.place, full)
 	case m.isWaiting():

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -19,29 +20,26 @@ func newPause(streams genericiooptions.IOStreams, to input.Connection) *cobra.Co
 	cmd := configureLive(&cobra.Command{
 		Use:   "pause POOL [--configuration NAME]",
 		Short: "Hold back new configs of a pool",
-		Long: `Hold back new configs of a pool, by spec.paused. The pool continues to render. A host that has begun an update completes it, and new
-Machines boot with what the pool hands out now (annotation poolboot.io/paused-configuration).
+		Long: `Hold back new configs of a pool, by spec.paused. The pool continues to render. A host that has begun an update completes
+it, and new Machines boot with what the pool hands out now (annotation poolboot.io/paused-configuration).
 
-With --configuration, the paused pool hands out this rendered config instead. A host in an update that still runs this one is called
-back: its drain ends, and its Node is uncordoned. Hosts that run another one keep it.`,
+With --configuration, the paused pool hands out this rendered config instead. A host in an update that still runs this
+one is called back: its drain ends, and its Node is uncordoned. Hosts that run another one keep it.`,
 		Example: `  kubectl poolboot rollout pause infra -n metal
 
   # Call back the hosts that are drained: hand out again what they run, see kubectl poolboot rollout status
   kubectl poolboot rollout pause infra -n metal --configuration rendered-infra-6db67f47c0`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		if p.Spec.IsPaused() && (configuration == "" || configuration == p.Annotations[poolv1.PausedConfigurationAnnotation]) {
-			_, err := fmt.Fprintf(streams.Out, "%s is already paused\n", describe(p))
-			return err
+			return cli.Say(streams.Out, "%s is already paused", describe(p))
 		}
 		if err := setPaused(ctx, cluster, p, true, configuration); err != nil {
 			return err
 		}
 		if configuration != "" {
-			_, err := fmt.Fprintf(streams.Out, "%s is paused and hands out %s: hosts in an update that still run it are called back, and no other host begins one\n", describe(p), configuration)
-			return err
+			return cli.Say(streams.Out, "%s is paused and hands out %s: hosts in an update that still run it are called back", describe(p), configuration)
 		}
-		_, err := fmt.Fprintf(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one\n", describe(p))
-		return err
+		return cli.Say(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one", describe(p))
 	})
 	cmd.Flags().StringVar(&configuration, "configuration", "", "the rendered config that the paused pool hands out; by default, what it hands out now")
 	return cmd
@@ -51,19 +49,17 @@ func newResume(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 	return configureLive(&cobra.Command{
 		Use:   "resume POOL",
 		Short: "Hand out the configs that a paused pool holds back",
-		Long: `Hand out the configs that a paused pool holds back, by spec.paused. The annotation poolboot.io/paused-configuration is removed,
-because it counts only while the pool is paused.`,
+		Long: `Hand out the configs that a paused pool holds back, by spec.paused. The annotation poolboot.io/paused-configuration is
+removed, because it counts only while the pool is paused.`,
 		Example: `  kubectl poolboot rollout resume infra -n metal`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
 		if !p.Spec.IsPaused() {
-			_, err := fmt.Fprintf(streams.Out, "%s is not paused\n", describe(p))
-			return err
+			return cli.Say(streams.Out, "%s is not paused", describe(p))
 		}
 		if err := setPaused(ctx, cluster, p, false, ""); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(streams.Out, "%s is resumed: see kubectl poolboot rollout status %s -n %s\n", describe(p), p.Name, p.Namespace)
-		return err
+		return cli.Say(streams.Out, "%s is resumed: see kubectl poolboot rollout status %s -n %s", describe(p), p.Name, p.Namespace)
 	})
 }
 

@@ -32,14 +32,13 @@ func describeHolders(members []member) string {
 	return strings.Join(holders, ", ")
 }
 
-// aboutToBeTold is why a host takes a place that waits for nothing but others.
-const aboutToBeTold = "it is about to be told what to run"
-
 // describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".
 func describePlace(m *rollout.Candidate, h *rollout.Host) string {
 	switch {
 	case h.Report.NotUnderstood != "":
 		return h.Report.NotUnderstood
+	case m.HasSlot && m.Desired != h.Told():
+		return "it is about to be told what to run"
 	case m.Progress == rollout.InUpdate:
 		return "it is in an update: " + string(h.Report.State)
 	case h.IsOnlyClaimed():
@@ -64,8 +63,6 @@ func describePlace(m *rollout.Candidate, h *rollout.Host) string {
 		return h.Report.DescribeFailingUnits()
 	case m.Progress == rollout.Failed:
 		return "its update failed: " + cmp.Or(h.Report.Reason, "its agent reports no reason")
-	case m.IsPending:
-		return aboutToBeTold
 	}
 	return ""
 }

@@ -7,12 +7,12 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -48,17 +48,17 @@ func newPlan(streams genericiooptions.IOStreams, to input.Connection) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "plan POOL | --pools FILE... --nodes FILE...",
 		Short: "Print which hosts of a pool are updated next",
-		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts are unavailable, how many places are free (capacity), which
-hosts are next, and why others are not. While the pool is paused, or its maintenance window or an update gate is closed, no host is next,
-and the capacity stays what it is. Nothing is written.
+		Long: `Print how many hosts of a pool can be unavailable at a time, which hosts are unavailable, how many places are free
+(capacity), which hosts are next, and why others are not. While the pool is paused, or its maintenance window or an
+update gate is closed, no host is next, and the capacity stays what it is. Nothing is written.
 
-With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with the Cluster's
-kubeconfig Secret.
+With a POOL, the answer is about a pool in the management cluster. Its Nodes are read from the workload cluster, with
+the Cluster's kubeconfig Secret.
 
-With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration. What a Node runs and does
-is in its annotations: poolboot.io/agent-version, desired-revision, desired-revision-config, begun-revision, current-revision,
-update-revision, update-state and update-reason. The objects of update gates are not read: the condition UpdateGatesOpen in the status of the pool says whether
-they are open.`,
+With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration. What a Node
+runs and does is in its annotations: poolboot.io/agent-version, desired-revision, desired-revision-config,
+begun-revision, current-revision, update-revision, update-state and update-reason. The objects of update gates are not
+read: the condition UpdateGatesOpen in the status of the pool says whether they are open.`,
 		Example: `  # A pool in the management cluster
   kubectl poolboot rollout plan infra -n metal
 
@@ -110,30 +110,18 @@ func (o *planOptions) run(ctx context.Context, args []string) (err error) {
 
 // printPlans prints a table of the pools, and the hosts that wait.
 func printPlans(out io.Writer, plans map[string]plan) error {
-	table := printers.GetNewTabWriter(out)
-	fmt.Fprintln(table, "POOL\tMAXUNAVAILABLE\tUNAVAILABLE\tCAPACITY\tNEXT")
-	notes := false
+	var pools, notes [][]string
 	for _, role := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[role]
-		notes = notes || len(p.notes) > 0
-		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\n", role, p.MaxUnavailable, joinHosts(p.Unavailable), p.Capacity, joinHosts(p.Next))
-	}
-	if err := table.Flush(); err != nil || !notes {
-		return err
-	}
-	table = printers.GetNewTabWriter(out)
-	fmt.Fprintln(table, "\nPOOL\tHOST\tWHY IT IS NOT NEXT")
-	for _, role := range slices.Sorted(maps.Keys(plans)) {
-		for _, name := range slices.Sorted(maps.Keys(plans[role].notes)) {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", role, cli.Printable(name), cli.Printable(plans[role].notes[name]))
+		pools = append(pools, []string{role, strconv.Itoa(p.MaxUnavailable), strings.Join(p.Unavailable, ", "), strconv.Itoa(p.Capacity), strings.Join(p.Next, ", ")})
+		for _, name := range slices.Sorted(maps.Keys(p.notes)) {
+			notes = append(notes, []string{role, name, p.notes[name]})
 		}
 	}
-	return table.Flush()
-}
-
-func joinHosts(names []string) string {
-	if len(names) == 0 {
-		return cli.None
+	err := (&cli.Table{Out: out, Header: []string{"POOL", "MAXUNAVAILABLE", "UNAVAILABLE", "CAPACITY", "NEXT"}}).Print(pools...)
+	if err != nil || len(notes) == 0 {
+		return err
 	}
-	return cli.Printable(strings.Join(names, ","))
+	fmt.Fprintln(out)
+	return (&cli.Table{Out: out, Header: []string{"POOL", "HOST", "WHY IT IS NOT NEXT"}}).Print(notes...)
 }

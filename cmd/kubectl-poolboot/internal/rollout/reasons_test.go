@@ -19,7 +19,7 @@ var _ = Describe("plan of files gives the reason", func() {
 	reasons := func(pool string, nodes ...string) (lines []string) {
 		GinkgoHelper()
 		_, table, _ := strings.Cut(clitest.ExpectSuccess(planning(pool, nodes...)), "WHY IT IS NOT NEXT\n")
-		for _, line := range words(table) {
+		for _, line := range clitest.Rows(table) {
 			lines = append(lines, strings.TrimPrefix(line, "infra "))
 		}
 		return lines

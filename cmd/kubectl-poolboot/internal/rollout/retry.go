@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -26,7 +27,8 @@ func newRetry(streams genericiooptions.IOStreams, to input.Connection) *cobra.Co
 		Long: `Apply the configuration again on hosts whose update failed or that were changed by hand, by the annotation
 ` + bootstrapv1.ForceUpdateAnnotation + ` of their PoolbootConfigs. With --host, only on these hosts, in whatever state they are.
 
-Each is an update like any other: it takes a place of spec.maxUnavailable, and drains and reboots as the disruption policy says.`,
+Each is an update like any other: it takes a place of spec.maxUnavailable, and drains and reboots as the disruption
+policy says.`,
 		Example: `  # All hosts of a pool that need it
   kubectl poolboot rollout retry infra -n metal
 
@@ -42,15 +44,14 @@ Each is an update like any other: it takes a place of spec.maxUnavailable, and d
 			return err
 		}
 		if len(selected) == 0 {
-			_, err := fmt.Fprintf(streams.Out, "%s: no host needs it\n", describe(p))
-			return err
+			return cli.Say(streams.Out, "%s: no host needs it", describe(p))
 		}
 		value := time.Now().UTC().Format(time.RFC3339Nano)
 		for _, config := range selected {
 			if err := force(ctx, cluster, config, value); err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(streams.Out, "PoolbootConfig %s: Node %s applies its configuration again\n", klog.KObj(config), config.Status.NodeRef.Name); err != nil {
+			if err := cli.Say(streams.Out, "PoolbootConfig %s: Node %s applies its configuration again", klog.KObj(config), config.Status.NodeRef.Name); err != nil {
 				return err
 			}
 		}

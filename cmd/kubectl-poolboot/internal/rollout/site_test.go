@@ -134,11 +134,3 @@ func paused(p *poolv1.MachineConfigPool) {
 	p.Spec.Paused = ptr.To(true)
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, newConfig)
 }
-
-// words returns the words of each line.
-func words(text string) (lines []string) {
-	for line := range strings.Lines(text) {
-		lines = append(lines, strings.Join(strings.Fields(line), " "))
-	}
-	return lines
-}

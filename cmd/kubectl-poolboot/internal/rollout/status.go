@@ -32,12 +32,12 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Short: "Show how far the hosts of a pool are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
 
-With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command started,
-or later, and all hosts run what the pool hands out.
+With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
+started, or later, and all hosts run what the pool hands out.
 
-Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed or is not possible, an
-agent does not answer, a host was changed by hand, a host without an agent runs another config, the pool cannot be rendered, or --timeout
-expires; with --watch also if the pool is paused while hosts wait.`,
+Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed or is
+not possible, an agent does not answer, a host was changed by hand, a host without an agent runs another config, the
+pool cannot be rendered, or --timeout expires; with --watch also if the pool is paused while hosts wait.`,
 		Example: `  # The hosts of a pool
   kubectl poolboot rollout status infra -n metal
 
@@ -49,7 +49,7 @@ expires; with --watch also if the pool is paused while hosts wait.`,
 	}
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until all hosts are updated")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
-	o.output.AddFlag(cmd, "json or yaml, or wide for a table with the versions of agents; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	o.output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs and the versions of agents; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	return configureLive(cmd, to, o.run)
 }
 
@@ -80,8 +80,8 @@ func (o *statusOptions) isTable() bool {
 	return o.output.Format == "" || o.output.Format == cli.FormatWide
 }
 
-func (o *statusOptions) newTable() *hostTable {
-	return &hostTable{out: o.streams.Out, wide: o.output.Format == cli.FormatWide}
+func (o *statusOptions) newTable() *cli.Table {
+	return &cli.Table{Out: o.streams.Out, Wide: o.output.Format == cli.FormatWide}
 }
 
 // summary is the state of a rollout.
@@ -108,7 +108,7 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
 // print prints the hosts, and the summary.
 func (s summary) print(o *statusOptions) error {
 	if len(s.hosts) > 0 {
-		if err := o.newTable().print(s.hosts); err != nil {
+		if err := printHosts(o.newTable(), s.hosts); err != nil {
 			return err
 		}
 	}

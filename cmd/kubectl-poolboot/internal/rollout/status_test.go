@@ -22,7 +22,7 @@ var _ = Describe("status", func() {
 		other := done("other")
 		other.Status.PoolRole = "gpu"
 		r := newSite(nil, waits("c"), done("a"), applies("b"), other, booting).run("status", "infra")
-		Expect(words(r.Out)).To(Equal([]string{
+		Expect(clitest.Rows(r.Out)).To(Equal([]string{
 			"HOST NODE STATE CURRENT DESIRED SINCE MESSAGE",
 			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m Node a runs rendered-infra-1",
 			"bmh-b b Applying rendered-infra-0 rendered-infra-1 15m Node b is being changed",
@@ -41,7 +41,7 @@ var _ = Describe("status", func() {
 
 	It("does not call a host updated that the manager has not looked at since the pool hands out another config", func() {
 		r := newSite(nil, newHost("a", oldConfig, oldConfig, metav1.ConditionTrue, "Done", "Node a runs "+oldConfig)).run("status", "infra")
-		Expect(words(r.Out)[1]).To(HavePrefix("bmh-a a Waiting rendered-infra-0 rendered-infra-1"))
+		Expect(clitest.Rows(r.Out)[1]).To(HavePrefix("bmh-a a Waiting rendered-infra-0 rendered-infra-1"))
 		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts"))
 	})
 
@@ -83,7 +83,7 @@ var _ = Describe("status", func() {
 		})
 		var r clitest.Result
 		Eventually(ended).Should(Receive(&r))
-		Expect(words(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"), HavePrefix("bmh-b b Waiting"), HavePrefix("bmh-b b Rebooting"), HavePrefix("bmh-b b Done")))
+		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"), HavePrefix("bmh-b b Waiting"), HavePrefix("bmh-b b Rebooting"), HavePrefix("bmh-b b Done")))
 		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 2 of 2 hosts run rendered-infra-1\n"))
 		Expect(r.Code).To(BeZero())
 	})
@@ -135,7 +135,7 @@ var _ = Describe("status", func() {
 		a := done("a")
 		a.Status.Update.AgentVersion = "v0.1.0"
 		r := newSite(nil, a, done("b")).run("status", "infra", "-o", "wide")
-		Expect(words(r.Out)).To(Equal([]string{
+		Expect(clitest.Rows(r.Out)).To(Equal([]string{
 			"HOST NODE STATE CURRENT DESIRED SINCE AGENT MESSAGE",
 			"bmh-a a Done rendered-infra-1 rendered-infra-1 15m v0.1.0 Node a runs rendered-infra-1",
 			"bmh-b b Done rendered-infra-1 rendered-infra-1 15m <none> Node b runs rendered-infra-1",

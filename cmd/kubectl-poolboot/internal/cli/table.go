@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+)
+
+const (
+	// width is how many columns of a terminal tables and texts fit in.
+	width = 120
+	// gap is the space between the columns of a table.
+	gap = 3
+	// minLast is the width to which the last column of a table is wrapped before others are, and minWord the one from
+	// which its words are split.
+	minLast, minWord = 30, 20
+)
+
+// renderedName matches the name of a rendered config, and what distinguishes it from others: the first digits of its
+// hash.
+var renderedName = regexp.MustCompile(`\b` + poolv1.RenderedNamePrefix + `[a-z0-9.-]+-([0-9a-f]{10})[0-9a-f]*\b`)
+
+// Table prints rows under a header that is printed once. Cells are printable and, without a text, None. So that the
+// table fits in 120 columns, they are wrapped between words, and the names of rendered configs are shortened.
+type Table struct {
+	Out io.Writer
+	// Wide has nothing wrapped or shortened.
+	Wide bool
+	// Header are the names of the columns; without them, there is no header.
+	Header []string
+
+	hasHeader bool
+}
+
+// Print prints rows of as many cells as the table has columns.
+func (t *Table) Print(rows ...[]string) error {
+	rows = slices.Clone(rows)
+	for i, row := range rows {
+		rows[i] = make([]string, len(row))
+		for j, cell := range row {
+			if len(t.Header) > 0 && !t.Wide {
+				cell = renderedName.ReplaceAllString(cell, "$1")
+			}
+			rows[i][j] = Printable(cmp.Or(cell, None))
+		}
+	}
+	if len(t.Header) > 0 && !t.hasHeader {
+		rows, t.hasHeader = slices.Insert(rows, 0, t.Header), true
+	}
+	widths := t.widths(rows)
+	var out strings.Builder
+	for _, row := range rows {
+		cells, lines := make([][]string, len(row)), 0
+		for i, cell := range row {
+			cells[i] = wrap(cell, widths[i])
+			lines = max(lines, len(cells[i]))
+		}
+		for n := range lines {
+			var line strings.Builder
+			for i, cell := range cells {
+				part := ""
+				if n < len(cell) {
+					part = cell[n]
+				}
+				fmt.Fprintf(&line, "%-*s", widths[i]+gap, part)
+			}
+			out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		}
+	}
+	_, err := io.WriteString(t.Out, out.String())
+	return err
+}
+
+// widths returns the widths of the columns. The last column shrinks first, the others not below their longest words.
+func (t *Table) widths(rows [][]string) []int {
+	if len(rows) == 0 {
+		return nil
+	}
+	last := len(rows[0]) - 1
+	widths, words, total := make([]int, last+1), make([]int, last+1), last*gap
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			for word := range strings.SplitSeq(cell, " ") {
+				words[i] = max(words[i], utf8.RuneCountInString(word))
+			}
+		}
+	}
+	words[last] = min(words[last], minWord)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > width && !t.Wide; total-- {
+		widest := -1
+		for i, w := range widths {
+			if w > words[i] && (widest < 0 || w >= widths[widest]) {
+				widest = i
+			}
+		}
+		if widths[last] > max(words[last], minLast) {
+			widest = last
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// Paragraph returns a printable text that is wrapped between words, so that it fits in 120 columns after a prefix on
+// its first line.
+func Paragraph(prefix, text string) string {
+	indent := utf8.RuneCountInString(prefix)
+	return prefix + strings.Join(wrap(Printable(text), width-indent), "\n"+strings.Repeat(" ", indent)) + "\n"
+}
+
+// Say prints a text that is wrapped as a Paragraph.
+func Say(out io.Writer, format string, args ...any) error {
+	_, err := io.WriteString(out, Paragraph("", fmt.Sprintf(format, args...)))
+	return err
+}
+
+// wrap splits a text between words into lines of at most some characters. Only longer words are split.
+func wrap(text string, limit int) (lines []string) {
+	line, size := "", -1
+	for word := range strings.SplitSeq(text, " ") {
+		length := utf8.RuneCountInString(word)
+		if size+1+length > limit && size >= 0 {
+			lines, line, size = append(lines, line), "", -1
+		}
+		for ; length > limit; length -= limit {
+			runes := []rune(word)
+			lines, word = append(lines, string(runes[:limit])), string(runes[limit:])
+		}
+		if size >= 0 {
+			line += " "
+		}
+		line, size = line+word, size+1+length
+	}
+	return append(lines, line)
+}
