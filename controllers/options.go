@@ -90,7 +90,7 @@ func DefaultOptions() Options {
 		ClusterCacheQPS:     100,
 		ClusterCacheBurst:   200,
 		Concurrency: Concurrency{
-			ClusterCache: 100, PoolbootConfig: 10, Boot: 10, Node: 10, Certificate: 10, MachineConfigPool: 10, Enrollment: 10,
+			ClusterCache: 100, Host: 20, Certificate: 10, MachineConfigPool: 10, Enrollment: 10,
 		},
 	}
 }
@@ -98,5 +98,5 @@ func DefaultOptions() Options {
 // Concurrency has the maximum number of objects that each reconciler works on at the same time. For a reconciler that
 // calls workload clusters, it is the number for each Cluster.
 type Concurrency struct {
-	ClusterCache, PoolbootConfig, Boot, Node, Certificate, MachineConfigPool, Enrollment int
+	ClusterCache, Host, Certificate, MachineConfigPool, Enrollment int
 }

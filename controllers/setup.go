@@ -18,10 +18,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -29,10 +29,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/node"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/poolbootconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/update"
 )
 
@@ -118,33 +116,25 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 			OverlayNamespace: opts.OverlayNamespace, RenderedHistory: opts.RenderedHistory,
 		}, opts.Concurrency.MachineConfigPool},
 		{&machineconfig.Reconciler{Client: cached, WatchFilterValue: opts.WatchFilterValue}, 1},
-		{&poolbootconfig.Reconciler{
+		{&host.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
-			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife,
-		}, opts.Concurrency.PoolbootConfig},
-		{&boot.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
-		}, opts.Concurrency.Boot},
-		{&node.Reconciler{
-			Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace,
-		}, opts.Concurrency.Node},
+			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA, OverlayNamespace: opts.OverlayNamespace,
+			SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife, Offer: opts.offer,
+		}, opts.Concurrency.Host},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
-		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
-		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Node},
+		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
+		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
 		{&enrollment.Reconciler{
 			Client: cached, APIReader: live, TokenSecrets: tokens, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
 		}, opts.Concurrency.Enrollment},
-		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.PoolbootConfig},
+		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
 	}
 	if len(opts.Agent.SHA512) > 0 {
 		all = append(all, registered{&update.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
-		}, opts.Concurrency.Node})
+		}, opts.Concurrency.Host})
 	}
 	if opts.ApproveCertificates {
 		all = append(all, registered{&certificate.Reconciler{

@@ -66,11 +66,11 @@ var _ = Describe("No other code decides", func() {
 			"controllers/machineconfigpool/",                                                                  // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/internal/diff/pools.go",                                                     // the same
 			"cmd/kubectl-poolboot/internal/input/objects.go", "cmd/kubectl-poolboot/internal/input/others.go", // whether a file gives a role at all
-			"controllers/internal/workload/management.go",                 // which pools are concerned by an event of a host
-			"controllers/boot/pool.go", "controllers/update/strangers.go", // whether the recorded pool is still the pool
+			"controllers/internal/workload/management.go",                  // which pools are concerned by an event of a host
+			"controllers/host/boot/pool.go", "controllers/update/scope.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
-			"bootstrap/registration/register.go", "controllers/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",
-			"controllers/node/decision.go",
+			"bootstrap/registration/register.go", "controllers/host/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",
+			"controllers/host/node/decision.go",
 		)).To(BeEmpty())
 	})
 	It("which Nodes a pool selects: use pool.Decide or pool.FindRejection", func() {
@@ -81,14 +81,14 @@ var _ = Describe("No other code decides", func() {
 	})
 	It("which pool is retained on a host: use pool.ForBoot", func() {
 		Expect(of(mentions, "HostRetainedPoolAnnotation", "bootstrap/pool/",
-			"controllers/node/retention.go", "controllers/boot/retention.go", // who writes it, and who names it in a remedy
+			"controllers/host/node/retention.go", "controllers/host/boot/retention.go", // who writes it, and who names it in a remedy
 		)).To(BeEmpty())
 	})
 	It("which pool spec.poolRole names: use pool.ForBoot", func() {
 		Expect(of(mentions, "PoolRetentionHost", "bootstrap/pool/")).To(BeEmpty())
 		Expect(of(mentions, "config.Spec.PoolRole", "bootstrap/pool/",
 			"controllers/baremetalhost/", "controllers/internal/hostpool/", "controllers/enrollment/", // who writes it, for hosts without a Machine
-			"controllers/node/decision.go", // whether the labels of a Machine can name its pool
+			"controllers/host/node/decision.go", // whether the labels of a Machine can name its pool
 		)).To(BeEmpty())
 	})
 	It("how a Node is named: use registration.Name", func() {

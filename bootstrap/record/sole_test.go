@@ -78,7 +78,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	})
 	It("whether a Node belongs to a PoolbootConfig, and whether a kubelet uses it: use record.IsNodeOf, ConfigOfNode or HasKubelet", func() {
 		Expect(files(read, []string{"NodeConfigAnnotation"},
-			"bootstrap/registration/register.go", "controllers/node/decision.go", // set it, and describe a Node that lost it
+			"bootstrap/registration/register.go", "controllers/host/node/decision.go", // set it, and describe a Node that lost it
 		)).To(BeEmpty())
 		Expect(files(read, []string{"NodeInfo.KubeletVersion"})).To(BeEmpty())
 	})
@@ -88,7 +88,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	It("the stage of a boot: use record.HasRequested, IsRequestPending, WasPrepared or StageOf", func() {
 		Expect(files(compared, []string{"Requests.RequestedTime", "requests.RequestedTime", "Boot.PreparedTime", "boot.PreparedTime"})).To(BeEmpty())
 		Expect(files(read, []string{"requests.RequestedTime.After", "Requests.RequestedTime.After", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
-		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/node/decision.go", "bootstrap/outlook/")).To(BeEmpty())
+		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/host/node/decision.go", "bootstrap/outlook/")).To(BeEmpty())
 	})
 	It("which Cluster and overlay it has: use record.ClusterName, ClusterKey or OverlayName", func() {
 		Expect(files(read, []string{"OverlayNamePrefix"})).To(BeEmpty())
@@ -102,11 +102,11 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 			"bootstrap/access/token.go", "controllers/enrollment/", // write them
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateAnnotation"},
-			"controllers/poolbootconfig/rotation.go", "bootstrap/server/refusal.go", // removes it, and names it in a message
+			"controllers/host/bootstrapdata/rotation.go", "bootstrap/server/refusal.go", // removes it, and names it in a message
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateRevoked", "TokenStateExpired"})).To(BeEmpty())
 		Expect(files(read, []string{"RotateTokenAnnotation"},
-			"bootstrap/outlook/remedy.go", "controllers/poolbootconfig/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
+			"bootstrap/outlook/remedy.go", "controllers/host/bootstrapdata/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
 		)).To(BeEmpty())
 	})
 })

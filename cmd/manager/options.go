@@ -112,9 +112,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		objects string
 	}{
 		{&o.reconcilers.Concurrency.ClusterCache, "clustercache-concurrency", "Clusters to connect to"},
-		{&o.reconcilers.Concurrency.PoolbootConfig, "poolbootconfig-concurrency", "PoolbootConfigs of each Cluster to reconcile"},
-		{&o.reconcilers.Concurrency.Boot, "boot-concurrency", "hosts of each Cluster to prepare"},
-		{&o.reconcilers.Concurrency.Node, "node-concurrency", "Nodes of each Cluster to reconcile"},
+		{&o.reconcilers.Concurrency.Host, "host-concurrency", "hosts of each Cluster to reconcile"},
 		{&o.reconcilers.Concurrency.Certificate, "certificate-concurrency", "certificate signing requests of each Cluster to process"},
 		{&o.reconcilers.Concurrency.MachineConfigPool, "machineconfigpool-concurrency", "MachineConfigPools to render"},
 		{&o.reconcilers.Concurrency.Enrollment, "enrollment-concurrency", "Enrollments of each Cluster to reconcile"},

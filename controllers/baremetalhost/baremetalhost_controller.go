@@ -272,7 +272,7 @@ func (r *Reconciler) ensureUserData(ctx context.Context, s *scope) error {
 	}
 	changed := s.config.DeepCopy()
 	conditions.Set(changed, condition)
-	return status.BareMetalHost.Patch(ctx, r.Client, s.config, changed)
+	return status.Patch(ctx, r.Client, s.config, changed)
 }
 
 // isUserDataTaken reports whether a host has user data that is not Poolboot's. A Secret in the namespace of the host

@@ -290,7 +290,7 @@ func (r *Reconciler) recordGrant(ctx context.Context, f *facts) error {
 	f.config.Status.Certificate = bootstrapv1.GrantedCertificate{
 		CredentialID: f.config.Status.Boot.CredentialID, PublicKeySHA256: join.PublicKeySHA256(f.request.Spec.Request), GrantedTime: metav1.NewTime(f.now),
 	}
-	return status.Certificate.Patch(ctx, r.Client, before, f.config)
+	return status.Patch(ctx, r.Client, before, f.config)
 }
 
 // reportNotApproved reports once why a request is not approved.

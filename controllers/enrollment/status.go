@@ -67,7 +67,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, newStatus *poolv
 // patchStatus writes the status with an optimistic lock, so that it does not remove a request that was recorded in the
 // meantime.
 func (r *Reconciler) patchStatus(ctx context.Context, s *scope, written *poolv1.Enrollment) error {
-	if err := status.Enrollment.Patch(ctx, r.Client, s.enrollment, written); err != nil {
+	if err := status.Patch(ctx, r.Client, s.enrollment, written); err != nil {
 		return err
 	}
 	s.enrollment = written

@@ -1,6 +1,6 @@
 // Package foreignnode checks the Nodes of a workload cluster that Poolboot did not boot. It creates an event about a
 // Node whose labels no pool can satisfy: a control plane Node in a custom pool, or a Node in several custom pools. It
-// does not change these Nodes. Nodes that Poolboot booted are the responsibility of controllers/node.
+// does not change these Nodes. Nodes that Poolboot booted are the responsibility of controllers/host.
 package foreignnode
 
 import (

@@ -63,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	before := config.DeepCopy()
 	config.Status.ObservedGeneration = config.Generation
 	meta.SetStatusCondition(&config.Status.Conditions, ready(config))
-	if err := status.MachineConfig.Patch(ctx, r.Client, before, config); err != nil {
+	if err := status.Patch(ctx, r.Client, before, config); err != nil {
 		return status.RetryConflict(ctx, ctrl.Result{}, client.IgnoreNotFound(err))
 	}
 	return ctrl.Result{}, nil

@@ -143,7 +143,7 @@ func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool
 	s.setStatus()
 	written := base.DeepCopy()
 	written.Status = p.Status
-	if err := status.MachineConfigPool.Patch(ctx, r.Client, base, written); err != nil {
+	if err := status.Patch(ctx, r.Client, base, written); err != nil {
 		return err
 	}
 	p.ResourceVersion = written.ResourceVersion

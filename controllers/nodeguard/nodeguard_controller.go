@@ -130,7 +130,7 @@ func (r *Reconciler) apply(ctx context.Context, cluster client.ObjectKey, pools 
 	return r.watch(ctx, cluster, name, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 }
 
-// applyRBAC applies the RBAC objects for joins, if a boot was prepared for the cluster. The boot controller applies
+// applyRBAC applies the RBAC objects for joins, if a boot was prepared for the cluster. The host controller applies
 // them before it creates the first join credential.
 func (r *Reconciler) applyRBAC(ctx context.Context, cluster client.ObjectKey, w client.Client) error {
 	configs := &bootstrapv1.PoolbootConfigList{}

@@ -90,7 +90,7 @@ func (r *Reconciler) delete(ctx context.Context, secret *metav1.PartialObjectMet
 	return nil
 }
 
-// isInUse reports whether the host of an overlay can have its content and has not joined. The boot controller extends
+// isInUse reports whether the host of an overlay can have its content and has not joined. The host controller extends
 // the join credential of such a host. If it could not do so in time, it creates the credential again from the overlay,
 // and it deletes the overlay when the boot ends.
 func (r *Reconciler) isInUse(ctx context.Context, overlay *metav1.PartialObjectMetadata) (bool, error) {

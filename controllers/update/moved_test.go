@@ -45,7 +45,7 @@ func (w *world) moveCluster(ctx context.Context, rendered string) {
 	w.reconciler = w.newManager(w.Write)
 }
 
-// recordMoved records the pool and the Node of a host, as the node controller does after a move.
+// recordMoved records the pool and the Node of a host, as the host controller does after a move.
 func (w *world) recordMoved(ctx context.Context, i int) {
 	GinkgoHelper()
 	config, node := w.config(ctx, i), w.node(ctx, i)

@@ -42,7 +42,7 @@ func (w *world) relabel(ctx context.Context, i int, roles ...string) {
 	})
 }
 
-// record records the pool of a host, as the node controller does after the labels have changed.
+// record records the pool of a host, as the host controller does after the labels have changed.
 func (w *world) record(ctx context.Context, i int, role string) {
 	GinkgoHelper()
 	config := w.config(ctx, i)

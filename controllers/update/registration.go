@@ -25,7 +25,7 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 
 // register answers the request of a host that starts again: the Node exists, with the labels and taints of the
 // recorded pool, before its kubelet starts. Most of the time it exists, and only the time is recorded. A Node that was
-// deleted is created as for the first boot. The node controller records its UID.
+// deleted is created as for the first boot. The host controller records its UID.
 //
 // The answer is for the request that was known before the Node was read, and for no later one: the Node can have been
 // deleted in between, while the host was off. So the recorded time is that of the request.
@@ -51,7 +51,7 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 			return fmt.Errorf("pre-register Node %s again: %w", key.Name, err)
 		}
 	}
-	changed, err := status.Update.Change(ctx, r.Client, r.APIReader, h.Config, func(config *bootstrapv1.PoolbootConfig) {
+	changed, err := status.Record(ctx, r.Client, r.APIReader, h.Config, func(config *bootstrapv1.PoolbootConfig) {
 		if last := config.Status.Update.RegisteredTime; last == nil || last.Before(&requested) {
 			config.Status.Update.RegisteredTime = &requested
 		}

@@ -79,7 +79,7 @@ func (r *Reconciler) reportFailing(ctx context.Context, h *host, in surroundings
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
 			h.Config.Status.NodeRef.Name, rollout.Clean(failed.Error(), agentv1.MaxReason)))
 	}
-	patched := status.Update.Patch(ctx, r.Client, h.stored, h.Config)
+	patched := status.Patch(ctx, r.Client, h.stored, h.Config)
 	if patched == nil {
 		r.written.Record(h.Config)
 		r.reportChanges(h.stored, h.Config)

@@ -122,7 +122,7 @@ func (r rollouts) write(ctx context.Context, s *poolScope, open *metav1.Time, is
 	if isDecided {
 		report = r.setGatesOpen(s, p)
 	}
-	if err := status.Update.Patch(ctx, r.Client, s.pool, p); err != nil {
+	if err := status.Patch(ctx, r.Client, s.pool, p); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if p.ResourceVersion != s.pool.ResourceVersion {

@@ -163,7 +163,7 @@ func (r *Reconciler) record(ctx context.Context, h *host, t target, slot string)
 				config.Status.NodeRef.Name, t.configuration))
 		}
 	}
-	if err := status.Update.Patch(ctx, r.Client, h.Config, config); err != nil {
+	if err := status.Patch(ctx, r.Client, h.Config, config); err != nil {
 		return err
 	}
 	r.written.Record(config)

@@ -362,7 +362,7 @@ func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootCon
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
-	if err := status.Update.Patch(ctx, r.Client, before, h.Config); err != nil {
+	if err := status.Patch(ctx, r.Client, before, h.Config); err != nil {
 		return err
 	}
 	r.written.Record(h.Config)

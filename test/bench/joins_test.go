@@ -160,7 +160,7 @@ func waitsInQueues(ctx context.Context, s *site.Site) (waited float64, objects u
 	}
 	for _, m := range metrics["workqueue_queue_duration_seconds"].GetMetric() {
 		for _, label := range m.GetLabel() {
-			if label.GetName() == "controller" && slices.Contains([]string{"boot", "certificate", "node"}, label.GetValue()) {
+			if label.GetName() == "controller" && slices.Contains([]string{"host", "certificate"}, label.GetValue()) {
 				waited += m.GetHistogram().GetSampleSum()
 				objects += m.GetHistogram().GetSampleCount()
 			}

@@ -1,5 +1,5 @@
 // Package assignments stores the assignments of hosts as Secrets in the namespace of the config server, which reads
-// them there. The boot controller stores the first one of a host, before the host gets its overlay. The update
+// them there. The host controller stores the first one of a host, before the host gets its overlay. The update
 // controller stores the later ones.
 package assignments
 

@@ -1,13 +1,14 @@
 // Package status writes the status of Poolboot's objects. Each reconcile changes its copy of an object and then patches
-// the status once, in one request, locked to the version that was read. The package knows which controller owns which
-// part of the status, and refuses a patch of anything else.
+// the status once, in one request, locked to the version that was read.
 package status
 
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,20 +27,21 @@ const ConflictRetry = 200 * time.Millisecond
 // Patch writes what differs between the status of two versions of an object, and nothing if they are equal. With the
 // same patch, it writes the condition Ready of a PoolbootConfig. It updates after with the response of the API server.
 // The error is a conflict if the object has changed since it was read: the lock protects the lists, which a merge patch
-// replaces as a whole. The error is a ForeignError if another controller owns a changed part.
-func (o Owner) Patch(ctx context.Context, c client.Client, before, after client.Object) error {
-	changed, err := changes(before, after)
-	if err != nil || len(changed) == 0 {
-		return err
-	}
-	if err := o.checkOwnership(before, after, changed); err != nil {
-		return err
+// replaces as a whole, and what the decision of the caller was based on.
+func Patch(ctx context.Context, c client.Client, before, after client.Object) error {
+	if equality.Semantic.DeepEqual(statusOf(before), statusOf(after)) {
+		return nil
 	}
 	summarize(after)
 	if err := c.Status().Patch(ctx, after, Locked(before)); err != nil {
-		return fmt.Errorf("status of %s %s: %w", kindOf(after), client.ObjectKeyFromObject(after), err)
+		return fmt.Errorf("status of %s %s: %w", reflect.TypeOf(after).Elem().Name(), client.ObjectKeyFromObject(after), err)
 	}
 	return nil
+}
+
+// statusOf returns the status of one of Poolboot's objects.
+func statusOf(object client.Object) any {
+	return reflect.ValueOf(object).Elem().FieldByName("Status").Interface()
 }
 
 // summarize sets the condition Ready of a PoolbootConfig. Otherwise another patch would follow, and until then, Ready
@@ -55,10 +57,10 @@ func summarize(object client.Object) {
 	}
 }
 
-// Change records something that was done elsewhere and must not be repeated after a conflict. It applies a change to
+// Record records something that was done elsewhere and must not be repeated after a conflict. It applies a change to
 // the status of a PoolbootConfig. If the object has changed in the meantime, it applies the change to the current
 // version, which it reads live. It returns the new version, or a NotFound error if the PoolbootConfig is being deleted.
-func (o Owner) Change(ctx context.Context, c client.Client, live client.Reader, config *bootstrapv1.PoolbootConfig, change func(*bootstrapv1.PoolbootConfig)) (*bootstrapv1.PoolbootConfig, error) {
+func Record(ctx context.Context, c client.Client, live client.Reader, config *bootstrapv1.PoolbootConfig, change func(*bootstrapv1.PoolbootConfig)) (*bootstrapv1.PoolbootConfig, error) {
 	key := client.ObjectKeyFromObject(config)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if !config.DeletionTimestamp.IsZero() {
@@ -66,7 +68,7 @@ func (o Owner) Change(ctx context.Context, c client.Client, live client.Reader, 
 		}
 		changed := config.DeepCopy()
 		change(changed)
-		conflict := o.Patch(ctx, c, config, changed)
+		conflict := Patch(ctx, c, config, changed)
 		switch {
 		case conflict == nil:
 			config = changed

@@ -3,11 +3,14 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,9 +19,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
+
+type configStatus = bootstrapv1.PoolbootConfigStatus
+
+// samples are changes of one part of a status each.
+var samples = map[string]func(*configStatus){
+	"poolRole":                func(s *configStatus) { s.PoolRole = "other" },
+	"hostAddresses":           func(s *configStatus) { s.HostAddresses = []string{"192.0.2.9"} },
+	"boot.preparedTime":       func(s *configStatus) { s.Boot.PreparedTime = at(7) },
+	"boot.nodeReadyTime":      func(s *configStatus) { s.Boot.NodeReadyTime = at(7) },
+	"conditions[Ready]":       condition(clusterv1.ReadyCondition, metav1.ConditionTrue),
+	"conditions[PoolDecided]": condition(bootstrapv1.PoolDecidedCondition, metav1.ConditionTrue),
+	"conditions[NodeInPool]":  condition(bootstrapv1.NodeInPoolCondition, metav1.ConditionTrue),
+}
+
+func at(second int64) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(time.Unix(second, 0))) }
+
+func condition(kind string, value metav1.ConditionStatus) func(*configStatus) {
+	return func(s *configStatus) {
+		config := &bootstrapv1.PoolbootConfig{Status: *s}
+		conditions.Set(config, metav1.Condition{Type: kind, Status: value, Reason: "Sample", Message: fmt.Sprint("since ", time.Now())})
+		*s = config.Status
+	}
+}
+
+// written returns a config whose status has a data Secret and a request, and these changes.
+func written(changes ...func(*configStatus)) *bootstrapv1.PoolbootConfig {
+	config := &bootstrapv1.PoolbootConfig{}
+	s := &config.Status
+	s.DataSecretName, s.PoolRole = "machine", "infra"
+	s.Requests.Addresses = []bootstrapv1.TokenAddress{{Address: "192.0.2.1", Token: "token"}}
+	for _, change := range changes {
+		change(s)
+	}
+	return config
+}
 
 var _ = Describe("A patch of a status", func() {
 	var (
@@ -48,7 +85,7 @@ var _ = Describe("A patch of a status", func() {
 
 	It("is one request for all differences", func(ctx SpecContext) {
 		after := changed(samples["poolRole"], samples["conditions[PoolDecided]"], samples["conditions[Ready]"])
-		Expect(PoolbootConfig.Patch(ctx, c, config, after)).To(Succeed())
+		Expect(Patch(ctx, c, config, after)).To(Succeed())
 		Expect(patches).To(Equal(1))
 		current := &bootstrapv1.PoolbootConfig{}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(config), current)).To(Succeed())
@@ -57,7 +94,7 @@ var _ = Describe("A patch of a status", func() {
 	})
 
 	It("is no request if nothing differs", func(ctx SpecContext) {
-		Expect(PoolbootConfig.Patch(ctx, c, config, config.DeepCopy())).To(Succeed())
+		Expect(Patch(ctx, c, config, config.DeepCopy())).To(Succeed())
 		Expect(patches).To(BeZero())
 	})
 
@@ -66,7 +103,7 @@ var _ = Describe("A patch of a status", func() {
 		Expect(c.Status().Update(ctx, ready)).To(Succeed())
 		after := ready.DeepCopy()
 		conditions.Set(after, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.NodeOutsidePoolReason})
-		Expect(Node.Patch(ctx, c, ready, after)).To(Succeed())
+		Expect(Patch(ctx, c, ready, after)).To(Succeed())
 		Expect(patches).To(Equal(1))
 		Expect(conditions.IsFalse(after, clusterv1.ReadyCondition)).To(BeTrue())
 	})
@@ -77,47 +114,27 @@ var _ = Describe("A patch of a status", func() {
 		ready.Generation++
 		after := ready.DeepCopy()
 		after.Status.Boot.NodeReadyTime = at(7)
-		Expect(Node.Patch(ctx, c, ready, after)).To(Succeed())
+		Expect(Patch(ctx, c, ready, after)).To(Succeed())
 		Expect(conditions.IsTrue(after, clusterv1.ReadyCondition)).To(BeTrue())
 	})
 
 	It("writes no condition Ready before its controller does", func(ctx SpecContext) {
 		after := changed(samples["conditions[NodeInPool]"])
-		Expect(Node.Patch(ctx, c, config, after)).To(Succeed())
+		Expect(Patch(ctx, c, config, after)).To(Succeed())
 		Expect(conditions.Has(after, clusterv1.ReadyCondition)).To(BeFalse())
 	})
 
-	It("is refused, and not sent, if it changes what another controller owns", func(ctx SpecContext) {
-		err := Node.Patch(ctx, c, config, changed(samples["hostRef"], samples["boot.nodeReadyTime"]))
-		var foreign *ForeignError
-		Expect(errors.As(err, &foreign)).To(BeTrue())
-		Expect(*foreign).To(Equal(ForeignError{Object: "PoolbootConfig site/machine", Path: "hostRef", Writer: Node, Owner: Boot}))
-		Expect(patches).To(BeZero())
-	})
-
-	It("is refused for a kind that the controller does not write", func(ctx SpecContext) {
-		pool := &poolv1.MachineConfigPool{}
-		after := pool.DeepCopy()
-		after.Status.ObservedGeneration = 1
-		for _, owner := range []Owner{Boot, Update} {
-			Expect(owner.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("which the machineconfigpool controller owns")))
-		}
-		after = pool.DeepCopy()
-		after.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition}}
-		Expect(MachineConfigPool.Patch(ctx, c, pool, after)).To(MatchError(ContainSubstring("conditions[UpdateGatesOpen], which the update controller owns")))
-	})
-
 	It("is a conflict if the object has changed since it was read, and the reconcile is repeated", func(ctx SpecContext) {
-		Expect(PoolbootConfig.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
-		err := Node.Patch(ctx, c, config, changed(samples["boot.nodeReadyTime"]))
+		Expect(Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
+		err := Patch(ctx, c, config, changed(samples["boot.nodeReadyTime"]))
 		Expect(apierrors.IsConflict(err)).To(BeTrue())
 		Expect(RetryConflict(ctx, ctrl.Result{}, err)).To(Equal(ctrl.Result{RequeueAfter: ConflictRetry}))
 		Expect(RetryConflict(ctx, ctrl.Result{}, errors.New("other"))).Error().To(MatchError("other"))
 	})
 
 	It("that records what was done elsewhere is applied to the current version after a conflict", func(ctx SpecContext) {
-		Expect(PoolbootConfig.Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
-		after, err := Boot.Change(ctx, c, c, config, func(config *bootstrapv1.PoolbootConfig) { samples["boot.preparedTime"](&config.Status) })
+		Expect(Patch(ctx, c, config, changed(samples["hostAddresses"]))).To(Succeed())
+		after, err := Record(ctx, c, c, config, func(config *bootstrapv1.PoolbootConfig) { samples["boot.preparedTime"](&config.Status) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after.Status.HostAddresses).NotTo(BeEmpty())
 		Expect(after.Status.Boot.PreparedTime).NotTo(BeNil())
@@ -127,7 +144,7 @@ var _ = Describe("A patch of a status", func() {
 	It("that records what was done elsewhere fails if the PoolbootConfig is being deleted", func(ctx SpecContext) {
 		now := metav1.Now()
 		config.DeletionTimestamp = &now
-		_, err := Boot.Change(ctx, c, c, config, func(*bootstrapv1.PoolbootConfig) { Fail("nothing is left to record") })
+		_, err := Record(ctx, c, c, config, func(*bootstrapv1.PoolbootConfig) { Fail("nothing is left to record") })
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	})
 })

@@ -264,9 +264,9 @@ var _ = Describe("A boot", func() {
 			}
 			// The depth of a priority queue has no series before its first item.
 			g.Expect(listControllers(families["workqueue_depth"])).To(ContainElements(
-				"node", "foreignnode", "certificate", "boot", "poolbootconfig", "nodeguard", "machineconfigpool", "overlay"))
-			g.Expect(sumMetric(families["workqueue_adds_total"], "boot")).To(BeNumerically(">", 0))
-			g.Expect(sumMetric(families["workqueue_work_duration_seconds"], "boot")).To(BeNumerically(">", 0))
+				"host", "foreignnode", "certificate", "nodeguard", "machineconfigpool", "overlay"))
+			g.Expect(sumMetric(families["workqueue_adds_total"], "host")).To(BeNumerically(">", 0))
+			g.Expect(sumMetric(families["workqueue_work_duration_seconds"], "host")).To(BeNumerically(">", 0))
 		}).Should(Succeed())
 	})
 })

@@ -1,0 +1,170 @@
+// Package bootstrapdata has the phases of a host that need no workload cluster: they decide the pool, create the
+// bootstrap data Secret according to the Cluster API contract for bootstrap providers, guard its token, and clean up
+// when a PoolbootConfig is deleted.
+package bootstrapdata
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// Phases reconcile the bootstrap data of hosts.
+type Phases struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// APIReader reads from the API server: the data Secret, whose token must never be generated twice, and what a token
+	// depends on before it expires, which cannot be undone.
+	APIReader client.Reader
+	// Secrets reads from a cache whether a data Secret exists. It is the manager's cache, which contains the Secrets
+	// with the label of a Cluster, without their data.
+	Secrets client.Reader
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder creates events.
+	Recorder events.EventRecorder
+
+	// ServerURL is the address of the config server as hosts reach it: https://host:port without a path.
+	ServerURL string
+	// ServerCA returns the PEM certificates with which hosts verify the config server, or nothing if hosts already
+	// trust it.
+	ServerCA func() ([]byte, error)
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
+	OverlayNamespace string
+	// TokenLifetime is how long a token is valid after its host was provisioned or, if that is later, after it was
+	// rotated. Zero means that tokens do not expire.
+	TokenLifetime time.Duration
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
+	SyncedLabels []*regexp.Regexp
+	// WatchHardware starts the watch on HardwareData on its first call.
+	WatchHardware func() error
+
+	// duplicates caches the reported pairs of PoolbootConfigs with the same pointer id, [2]types.UID → nil.
+	duplicates *lru.Cache
+	// approval remembers which workload clusters leave the approval of certificates to Poolboot.
+	approval workload.ApprovalChecker
+}
+
+// Init sets what the phases remember.
+func (r *Phases) Init() { r.duplicates = lru.New(maxDuplicates) }
+
+// IndexPointers adds the index of PoolbootConfigs that the phases need to a cache.
+func IndexPointers(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf)
+}
+
+// state is the state of the phases in one reconcile.
+type state struct {
+	*scope.Scope
+	// pools are the pools of the cluster.
+	pools []poolv1.MachineConfigPool
+	// inline is the inline data Secret of the config, if it exists and its content is not recorded.
+	inline *corev1.Secret
+}
+
+// Reconcile guards the token, decides the pool, and creates the data Secret or rotates its token. It also creates the
+// data Secret if the host of the token cannot be read.
+func (r *Phases) Reconcile(ctx context.Context, of *scope.Scope) (ctrl.Result, error) {
+	s := &state{Scope: of}
+	s.Report(r.reportChanges)
+	expiry, err := r.guardToken(ctx, s)
+	result, dataErr := r.reconcileDataSecret(ctx, s)
+	setIgnitionSucceeded(s.Config)
+	r.setTokenUsable(s.Config)
+	return util.LowestNonZeroResult(expiry, result), errors.Join(err, dataErr)
+}
+
+// reconcileDataSecret decides the pool, and creates the data Secret or rotates its token.
+func (r *Phases) reconcileDataSecret(ctx context.Context, s *state) (ctrl.Result, error) {
+	obstacle := obstacle(s.Scope)
+	if obstacle != nil && (outlook.IsWrong(obstacle) || !canHaveDataSecret(s)) {
+		conditions.Set(s.Config, *obstacle)
+		return ctrl.Result{}, nil
+	}
+	if err := r.decidePool(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if record.IsRotationRequested(s.Config) && (isDataSecretRecorded(s.Config) || notRotatable(s.Config) != "") {
+		if err := r.rotateToken(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if record.IsEnrolled(s.Config) {
+		conditions.Set(s.Config, dataSecretCondition(metav1.ConditionTrue, bootstrapv1.HostEnrolledReason,
+			"the host was admitted by Enrollment %s and needs no other token", s.Config.Spec.EnrollmentName()))
+		return ctrl.Result{}, nil
+	}
+	if isDataSecretRecorded(s.Config) && (s.Config.Spec.IsInline() || isTokenBound(s.Config)) {
+		missing, err := r.mustReadDataSecret(ctx, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if !missing {
+			recordDataSecret(s.Config, s.Config.Status.DataSecretName)
+			return ctrl.Result{}, nil
+		}
+	}
+	return r.ensureDataSecret(ctx, s, obstacle)
+}
+
+// event creates an event about a config.
+func (r *Phases) event(config *bootstrapv1.PoolbootConfig, kind, reason, action, note string, args ...any) {
+	r.Recorder.Eventf(config, nil, kind, reason, action, note, args...)
+}
+
+// reportChanges creates the events for a change of the status: a pool that was decided for an existing data Secret,
+// what these phases find wrong, and that it is resolved.
+func (r *Phases) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
+	r.reportIgnition(before, after)
+	r.reportUsable(before, after)
+	hasPassed := before.Status.DataSecretName == "" && !conditions.IsTrue(before, bootstrapv1.DataSecretAvailableCondition) &&
+		conditions.IsTrue(after, bootstrapv1.DataSecretAvailableCondition)
+	if hasPassed {
+		metrics.StagePassed(after, record.StagePending)
+		if outlook.IsWrong(conditions.Get(before, bootstrapv1.DataSecretAvailableCondition)) {
+			r.event(after, corev1.EventTypeNormal, bootstrapv1.EventDataSecretCreated, "CreateSecret", "Secret %s contains the bootstrap data: %s",
+				after.Status.DataSecretName, conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
+		}
+	}
+	isDecided := conditions.IsTrue(after, bootstrapv1.PoolDecidedCondition) &&
+		(outlook.IsWrong(conditions.Get(before, bootstrapv1.PoolDecidedCondition)) || after.Status.PoolRole != before.Status.PoolRole)
+	if isDecided && !hasPassed {
+		r.event(after, corev1.EventTypeNormal, bootstrapv1.EventPoolDecided, "Decide", "%s", conditions.GetMessage(after, bootstrapv1.PoolDecidedCondition))
+	}
+	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition} {
+		old, current := conditions.Get(before, kind), conditions.Get(after, kind)
+		if !outlook.IsWrong(current) || kind == bootstrapv1.DataSecretAvailableCondition &&
+			current.Reason == conditions.GetReason(after, bootstrapv1.PoolDecidedCondition) {
+			continue // without a pool there is no Secret: one event reports both
+		}
+		isNew := old == nil || old.Status != current.Status || old.Reason != current.Reason
+		if isNew {
+			if current.Reason == bootstrapv1.PoolConflictReason && kind == bootstrapv1.PoolDecidedCondition {
+				metrics.PoolConflictOfConfig(after, metrics.ConflictMachine)
+			}
+			metrics.StageBlocked(after, record.StagePending, current.Reason)
+		}
+		if isNew || old.Message != current.Message {
+			r.event(after, corev1.EventTypeWarning, current.Reason, kind, "%s", current.Message)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package bootstrapdata
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
+)
+
+// obstacle returns the condition that reports why no data Secret can be created, yet or ever, or nil if there is no
+// obstacle.
+func obstacle(s *scope.Scope) *metav1.Condition {
+	config, machine, cluster := s.Config, s.Machine, s.Cluster
+	missing := func(reason, message string, args ...any) *metav1.Condition {
+		return ptr.To(dataSecretMissing(reason, message, args...))
+	}
+	switch {
+	case labels.IsMachinePoolOwned(config):
+		return missing(bootstrapv1.MachinePoolNotSupportedReason,
+			"a MachinePool owns this PoolbootConfig, and Poolboot does not support MachinePools: use a MachineDeployment")
+	case machine == nil && !record.IsMachineless(config):
+		return missing(bootstrapv1.WaitingForOwnerReason, "no Machine owns this PoolbootConfig yet")
+	case machine != nil && util.IsControlPlaneMachine(machine):
+		return missing(bootstrapv1.ControlPlaneNotSupportedReason,
+			"Machine %s is a control plane machine, which is in no machine config pool: use the bootstrap provider of the control plane provider", machine.Name)
+	case presetDataSecret(config, machine) != "":
+		return missing(bootstrapv1.DataSecretPresetReason,
+			"spec.bootstrap.dataSecretName of Machine %s is Secret %s, which Poolboot did not create: the host boots with that Secret; "+
+				"to boot it into a pool, remove the field from the MachineDeployment and delete the Machine", machine.Name, presetDataSecret(config, machine))
+	case cluster == nil:
+		return missing(bootstrapv1.WaitingForClusterReason, "Cluster %s does not exist", s.ClusterName())
+	case !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false):
+		return missing(bootstrapv1.WaitingForClusterInfrastructureReason, "infrastructure of Cluster %s is not provisioned yet", cluster.Name)
+	case !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
+		return missing(bootstrapv1.WaitingForControlPlaneReason, "control plane of Cluster %s is not initialized yet", cluster.Name)
+	}
+	if err := access.ClusterOf(cluster).CheckNodeName(registration.Name(registration.Naming{Config: config, Machine: machine})); err != nil && !record.HasNode(config) {
+		return missing(bootstrapv1.NodeNameReservedReason, "%s: %s", err, registration.Rename(config))
+	}
+	return nil
+}
+
+func dataSecretMissing(reason, message string, args ...any) metav1.Condition {
+	return dataSecretCondition(metav1.ConditionFalse, reason, message, args...)
+}
+
+func dataSecretCondition(status metav1.ConditionStatus, reason, message string, args ...any) metav1.Condition {
+	return metav1.Condition{
+		Type:    bootstrapv1.DataSecretAvailableCondition,
+		Status:  status,
+		Reason:  reason,
+		Message: fmt.Sprintf(message, args...),
+	}
+}

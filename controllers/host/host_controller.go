@@ -1,0 +1,135 @@
+// Package host reconciles PoolbootConfigs. One reconcile goes through the life of a host: its bootstrap data, its boot,
+// its Node. Each part of this life is a package of phases below this one.
+package host
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/boot"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/bootstrapdata"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/node"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
+)
+
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools;machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=hardwaredata,verbs=list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles PoolbootConfigs.
+type Reconciler struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// APIReader reads from the API server what must not be stale.
+	APIReader client.Reader
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
+	Recorder events.EventRecorder
+
+	// ServerURL is the address of the config server as hosts reach it: https://host:port without a path.
+	ServerURL string
+	// ServerCA returns the PEM certificates with which hosts verify the config server, or nothing if hosts already
+	// trust it.
+	ServerCA func() ([]byte, error)
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
+	OverlayNamespace string
+	// Offer returns the agent that hosts get. If it is nil or returns no hashes, hosts get none.
+	Offer func() (join.Offer, error)
+	// TokenLifetime is how long a token is valid after its host was provisioned or, if that is later, after it was
+	// rotated. Zero means that tokens do not expire.
+	TokenLifetime time.Duration
+	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
+	SyncedLabels []*regexp.Regexp
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
+	WatchFilterValue string
+
+	// hosts opens and closes the scope of a reconcile.
+	hosts scope.Hosts
+	// data, boot and node are the phases.
+	data *bootstrapdata.Phases
+	boot *boot.Phases
+	node *node.Phases
+}
+
+// Reconcile reconciles one PoolbootConfig.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	return r.hosts.Reconcile(ctx, request, r.reconcile)
+}
+
+// reconcile runs the phases of a host in order. What needs no workload cluster is first and is written first: a cluster
+// that does not answer holds up neither a data Secret nor a deletion.
+func (r *Reconciler) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
+	if err := r.data.ReportDuplicates(ctx, s.Config); err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.Machine == nil && bootstrapdata.IsAwaitingMachine(s.Config) {
+		return ctrl.Result{}, nil
+	}
+	if bootstrapdata.NeedsFinalizer(s.Config) {
+		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.Config, bootstrapv1.Finalizer); err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+	isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.Cluster, s.Config)
+	switch {
+	case err != nil || requeue:
+		return ctrl.Result{}, err
+	case isPaused:
+		return r.boot.ReconcilePaused(ctx, s)
+	case !s.Config.DeletionTimestamp.IsZero():
+		result, err := r.data.Delete(ctx, s)
+		s.Observed(err)
+		return result, err
+	}
+	result, dataErr := r.data.Reconcile(ctx, s)
+	s.Observed(dataErr)
+	if err := s.Flush(ctx); err != nil { // the boot depends on what is recorded
+		return result, errors.Join(dataErr, err)
+	}
+	bootResult, bootErr := r.boot.Reconcile(ctx, s)
+	nodeErr := r.node.Reconcile(ctx, s)
+	return util.LowestNonZeroResult(result, bootResult), errors.Join(dataErr, bootErr, nodeErr)
+}
+
+// setPhases sets the phases. secrets reads data Secrets from a cache, watchHardware starts the watch on HardwareData,
+// and nodes receives the events of the watches on Nodes.
+func (r *Reconciler) setPhases(secrets client.Reader, watchHardware func() error, nodes controller.Controller) {
+	r.hosts = scope.Hosts{Client: r.Client, Live: r.APIReader, WatchFilterValue: r.WatchFilterValue}
+	r.data = &bootstrapdata.Phases{
+		Client: r.Client, APIReader: r.APIReader, Secrets: secrets, ClusterCache: r.ClusterCache, Recorder: r.Recorder,
+		ServerURL: r.ServerURL, ServerCA: r.ServerCA, OverlayNamespace: r.OverlayNamespace, TokenLifetime: r.TokenLifetime,
+		SyncedLabels: r.SyncedLabels, WatchHardware: watchHardware,
+	}
+	r.data.Init()
+	r.boot = &boot.Phases{
+		Client: r.Client, APIReader: r.APIReader, ClusterCache: r.ClusterCache, Recorder: r.Recorder,
+		OverlayNamespace: r.OverlayNamespace, Offer: r.Offer, SyncedLabels: r.SyncedLabels, WatchHardware: watchHardware,
+	}
+	r.boot.Init()
+	r.node = &node.Phases{
+		Client: r.Client, ClusterCache: r.ClusterCache, Recorder: r.Recorder, OverlayNamespace: r.OverlayNamespace, Controller: nodes,
+	}
+}

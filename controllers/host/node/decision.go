@@ -1,0 +1,367 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+)
+
+// facts are the input of a decision.
+type facts struct {
+	config *bootstrapv1.PoolbootConfig
+	// machine is the owner of the config, or nil without one.
+	machine *clusterv1.Machine
+	// node is the Node with the recorded name, or nil if it does not exist.
+	node *corev1.Node
+	// host is the host of the config. It is nil if there is none, or if nothing depends on it.
+	host *host.Host
+	// pools are the pools of the cluster.
+	pools []poolv1.MachineConfigPool
+}
+
+// decision is what to do with a Node and its record.
+type decision struct {
+	// condition is NodeInPool, or nil if there is nothing to report yet.
+	condition *metav1.Condition
+	// node is the desired Node, or nil if it needs no change.
+	node *corev1.Node
+	// record is the pool and the Node to record, or nil if the record needs no change.
+	record *nodeRecord
+	// fallback is the role of the pool to which the labels of the Node belong without its pool, or "" if there is none.
+	// It is nil if the Node is not known.
+	fallback *string
+	// hasJoined is true if the kubelet is Ready in its pool, which completes the boot.
+	hasJoined bool
+	// host is the host to record, or nil if the record needs no change.
+	host *bootstrapv1.HostReference
+}
+
+// nodeRecord is what the status of a PoolbootConfig records about the Node.
+type nodeRecord struct {
+	pool string
+	node bootstrapv1.NodeReference
+	// configuration is the rendered config that the Node booted with if the record has lost it, and "" otherwise.
+	configuration string
+	// derived are the derived labels of the Node if the record has lost them, and nil otherwise.
+	derived map[string]string
+}
+
+// decide decides about a Node and its host.
+func decide(f facts) *decision {
+	d := decideNode(f)
+	d.host = currentHost(f)
+	return d
+}
+
+// decideNode compares a Node with its record. If the Node has the recorded UID, its labels decide, and the record
+// follows them. A Node with another UID has registered again and lost its labels: it gets the labels of the recorded
+// pool. Labels are only added.
+func decideNode(f facts) *decision {
+	recorded := f.config.Status.NodeRef
+	switch {
+	case f.node == nil && !recorded.IsDefined():
+		return &decision{}
+	case f.node == nil && !record.HasJoined(f.config) && record.IsWaitingForHost(f.config):
+		return &decision{}
+	case f.node == nil && !record.HasJoined(f.config):
+		return notInPool(bootstrapv1.NodeMissingReason,
+			"pre-registered Node %s does not exist: Poolboot creates the Node again as long as its host can join", recorded.Name)
+	case f.node == nil:
+		return notInPool(bootstrapv1.NodeMissingReason,
+			"Node %s does not exist: restart the kubelet on its host, which registers it again, or %s", recorded.Name, outlook.HowToRemove(f.config))
+	case !recorded.IsDefined() && !registeredWithoutRecord(f) &&
+		(!record.IsNodeOf(f.node, f.config) || isFromPreviousInstall(f.node, f.config) || isBeingPrepared(f)):
+		return &decision{}
+	}
+	if why := otherOwner(f); why != "" {
+		return notInPool(bootstrapv1.NodeNameTakenReason, "Node %s does not belong to %s: %s", f.node.Name, outlook.OwnerOf(f.config), why)
+	}
+	isReregistered := recorded.IsDefined() && recorded.UID != string(f.node.UID)
+	node := f.node.DeepCopy()
+	if isReregistered {
+		if err := restore(node, f); err != nil {
+			return notInPool(bootstrapv1.NodeOutsidePoolReason,
+				"Node %s registered again, and the labels of its pool cannot be restored: %s", node.Name, err)
+		}
+	}
+	followHost(node, f.host)
+	d := decidePool(node, isReregistered, f)
+	d.fallback = new(fallbackRole(cmp.Or(d.node, node), d.role(f), f.pools))
+	if d.node == nil {
+		d.node = node
+	}
+	if !needsPatch(f.node, d.node) {
+		d.node = nil
+	}
+	return d
+}
+
+// role returns the role of the pool in which a host is recorded after a decision.
+func (d *decision) role(f facts) string {
+	if d.record != nil {
+		return d.record.pool
+	}
+	return f.config.Status.PoolRole
+}
+
+// fallbackRole returns the role of the pool to which the labels of a Node belong if the pool of its role is deleted. It
+// returns "" if they belong to none, or to several.
+func fallbackRole(node *corev1.Node, role string, pools []poolv1.MachineConfigPool) string {
+	byLabels, err := pool.Decide(node.Labels, slices.DeleteFunc(slices.Clone(pools), func(p poolv1.MachineConfigPool) bool {
+		return p.Spec.PoolRole == role
+	}))
+	if err != nil {
+		return ""
+	}
+	return byLabels.Role
+}
+
+// registeredWithoutRecord reports whether a Node registered again while the record was lost, as during clusterctl move:
+// its host has joined, the Node has no annotation of Poolboot, and its providerID is that of the Machine. The record of
+// a pool that the Node had moved to is lost as well. So its labels decide, and a condition reports if they name no
+// pool.
+func registeredWithoutRecord(f facts) bool {
+	return record.HasJoined(f.config) && f.node.Annotations[poolv1.NodeConfigAnnotation] == "" &&
+		f.machine != nil && f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID == f.node.Spec.ProviderID
+}
+
+// isBeingPrepared reports whether the boot has created a Node, and is about to record it. The host waits
+// until then.
+func isBeingPrepared(f facts) bool {
+	return record.IsRequestPending(f.config) && !util.IsNodeReady(f.node)
+}
+
+// isFromPreviousInstall reports whether a Node of a BareMetalHost without a Machine is older than the PoolbootConfig,
+// because the host was installed before with another PoolbootConfig. After clusterctl move the PoolbootConfig is
+// younger than its Node, and its pointer ID is the UID that it had before the move.
+func isFromPreviousInstall(node *corev1.Node, config *bootstrapv1.PoolbootConfig) bool {
+	pointer := config.Annotations[bootstrapv1.PointerIDAnnotation]
+	return record.HostKindOf(config) == record.BareMetalHost &&
+		node.CreationTimestamp.Before(&config.CreationTimestamp) && (pointer == "" || pointer == string(config.UID))
+}
+
+// decidePool decides by the labels of a Node, which must name the recorded pool if the Node registered again.
+func decidePool(node *corev1.Node, isReregistered bool, f facts) *decision {
+	role, problem := decideRole(node, f)
+	switch {
+	case problem != nil:
+		return problem
+	case isReregistered && role != f.config.Status.PoolRole:
+		return notInPool(bootstrapv1.NodeOutsidePoolReason,
+			"Node %s registered again with labels of pool %q, but pool %q is recorded: remove the labels of pool %[2]q from the Node",
+			node.Name, role, f.config.Status.PoolRole)
+	}
+	return inPool(node, role, f)
+}
+
+// inPool decides about a Node whose labels put it in a pool. The Node of the decision is nil when an update would move
+// it to another pool.
+func inPool(current *corev1.Node, role string, f facts) *decision {
+	node := current.DeepCopy()
+	p, declared, err := poolWithLabels(f.pools, role)
+	if err != nil {
+		return notInPool(bootstrapv1.NodeOutsidePoolReason, "Node %s: %s", node.Name, err)
+	}
+	registration.AddLabels(node, declared)
+	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, role)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
+	if p.Status.Configuration.IsDefined() {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
+	}
+	// The added labels can change the decision.
+	if newRole, problem := decideRole(node, f); problem != nil {
+		return problem
+	} else if newRole != role {
+		return notInPool(bootstrapv1.NodeOutsidePoolReason,
+			"the labels that pool %q declares put Node %s in pool %q: correct its spec.node.labels", role, node.Name, newRole)
+	}
+
+	d := &decision{node: node, record: &nodeRecord{pool: role, node: bootstrapv1.NodeReference{Name: node.Name, UID: string(node.UID)}}}
+	if f.config.Status.Boot.ServedConfiguration.Name == "" {
+		d.record.configuration = bootedWith(node)
+	}
+	if !record.HasNode(f.config) {
+		d.record.derived = derivedLabels(node, f)
+	}
+	switch {
+	case util.IsNodeReady(node):
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == poolv1.NodeUnassignedTaint })
+		d.hasJoined = true
+		d.condition = &metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue,
+			Reason: bootstrapv1.NodeReadyInPoolReason, Message: fmt.Sprintf("Node %s is Ready in pool %q%s", node.Name, role, machineLabelWarning(role, f))}
+	case record.HasJoined(f.config):
+		d.condition = notInPool(bootstrapv1.NodeNotReadyReason,
+			"Node %s is in pool %q and not Ready: check its conditions and the kubelet on its host", node.Name, role).condition
+	default:
+		d.condition = ptr.To(registration.WaitingForKubelet(node.Name, role))
+	}
+	return d
+}
+
+// poolWithLabels returns the pool with a role, and the labels that it declares.
+func poolWithLabels(pools []poolv1.MachineConfigPool, role string) (*poolv1.MachineConfigPool, map[string]string, error) {
+	p, err := pool.OfRole(pools, role)
+	if err != nil {
+		return nil, nil, err
+	}
+	labels, err := pool.Labels(*p)
+	return p, labels, err
+}
+
+// restore adds to a Node that registered again what it had when it was pre-registered.
+func restore(node *corev1.Node, f facts) error {
+	p, declared, err := poolWithLabels(f.pools, f.config.Status.PoolRole)
+	if err != nil {
+		return err
+	}
+	if !record.IsNodeOf(node, f.config) {
+		removeOutdatedLabels(node, declared, f)
+	}
+	registration.AddLabels(node, declared)
+	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, p.Spec.PoolRole)
+	registration.AddLabels(node, f.config.Spec.Node.Labels)
+	registration.AddLabels(node, f.config.Status.DerivedNodeLabels)
+	if ref := f.config.Status.HostRef; ref.IsDefined() {
+		registration.AddLabels(node, map[string]string{poolv1.NodeMetal3UUIDLabel: ref.UID})
+	}
+	// Metal3's remediation can have restored the list of applied taints from the earlier Node. So the taints are added
+	// even if they are in that list.
+	registration.AddTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
+	registration.AddTaints(node, nodev1.CoreTaints(f.config.Spec.Node.Taints))
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
+	if booted := f.config.Status.Boot.ServedConfiguration.Name; booted != "" && node.Annotations[poolv1.NodeCurrentConfigAnnotation] == "" {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeCurrentConfigAnnotation, booted)
+	}
+	return nil
+}
+
+// removeOutdatedLabels removes labels that a kubelet sets when it registers, because they are in its flags since its
+// host booted into an earlier pool, where the recorded pool has other values. No user has set them on this Node.
+func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts) {
+	booted := pool.OfRendered(f.pools, f.config.Status.Boot.ServedConfiguration.Name)
+	if booted == nil || booted.Spec.PoolRole == f.config.Status.PoolRole {
+		return
+	}
+	flags, err := pool.Labels(*booted)
+	if err != nil {
+		return // nothing boots into such a pool
+	}
+	for key, value := range flags {
+		desired, isDeclared := declared[key]
+		_, ofConfig := f.config.Spec.Node.Labels[key]
+		ofMachine := f.machine != nil && metav1.HasLabel(f.machine.ObjectMeta, key) // Cluster API keeps it on the Node
+		if isDeclared && desired == value || ofConfig || ofMachine || !registration.InKubeletFlags(key) {
+			continue
+		}
+		if node.Labels[key] == value {
+			delete(node.Labels, key)
+		}
+	}
+}
+
+// machineLabelWarning returns a warning when the labels of the Machine name another pool than that of the Node, because
+// Cluster API copies them to the Node. It is empty otherwise.
+func machineLabelWarning(role string, f facts) string {
+	if f.machine == nil || f.config.Spec.PoolRole != "" {
+		return ""
+	}
+	byLabels, err := pool.Decide(f.machine.Labels, f.pools)
+	if err != nil || byLabels.Role == "" || byLabels.Role == role {
+		return ""
+	}
+	return fmt.Sprintf("; the labels of Machine %s select pool %q, and Cluster API copies them to the Node: change them in the MachineDeployment",
+		f.machine.Name, byLabels.Role)
+}
+
+// decideRole returns the role that a Node's labels decide, or the decision about labels that decide none.
+func decideRole(node *corev1.Node, f facts) (string, *decision) {
+	byLabels, err := pool.Decide(node.Labels, f.pools)
+	switch {
+	case err != nil && f.machine != nil:
+		return "", notInPool(bootstrapv1.PoolConflictReason,
+			"Node %s: %s; Cluster API copies the labels of the Machine to the Node: change those in its MachineDeployment", node.Name, err)
+	case err != nil:
+		return "", notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s", node.Name, err)
+	case byLabels.ControlPlane:
+		return "", notInPool(bootstrapv1.ControlPlaneNodeReason,
+			"Node %s has the labels of a control plane, which is in no pool: remove the control-plane label", node.Name)
+	case byLabels.Role == "":
+		return "", notInPool(bootstrapv1.NodeOutsidePoolReason,
+			"no pool selects the labels of Node %s: set the labels of a pool on the Node", node.Name)
+	}
+	return byLabels.Role, nil
+}
+
+// otherOwner returns why a Node with the recorded name does not belong to the config, or "" if it does. A Node that
+// registered again has no annotation.
+func otherOwner(f facts) string {
+	if owner := f.node.Annotations[poolv1.NodeConfigAnnotation]; owner != "" && !record.IsNodeOf(f.node, f.config) {
+		return "it was pre-registered for PoolbootConfig " + owner
+	}
+	id := f.node.Spec.ProviderID
+	if f.machine == nil || f.machine.Spec.ProviderID == "" || id == "" || id == f.machine.Spec.ProviderID {
+		return ""
+	}
+	return fmt.Sprintf("its spec.providerID is %q, and that of the Machine is %q", id, f.machine.Spec.ProviderID)
+}
+
+// notInPool returns a decision that only reports why the Node is not in its pool.
+func notInPool(reason, message string, args ...any) *decision {
+	return &decision{condition: &metav1.Condition{
+		Type:    bootstrapv1.NodeInPoolCondition,
+		Status:  metav1.ConditionFalse,
+		Reason:  reason,
+		Message: fmt.Sprintf(message, args...),
+	}}
+}
+
+// needsPatch reports whether a Node differs from the desired Node.
+func needsPatch(current, desired *corev1.Node) bool {
+	sameTaint := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
+	return !maps.Equal(current.Labels, desired.Labels) || !maps.Equal(current.Annotations, desired.Annotations) ||
+		!slices.EqualFunc(current.Spec.Taints, desired.Spec.Taints, sameTaint)
+}
+
+// bootedWith returns the rendered config that the annotation of a Node names, and "" without one. A kubelet can write
+// the annotations of its own Node, so a value that is not a valid name is ignored.
+func bootedWith(node *corev1.Node) string {
+	name := node.Annotations[poolv1.NodeCurrentConfigAnnotation]
+	if !pool.IsRenderedName(name) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return ""
+	}
+	return name
+}
+
+// derivedLabels returns the labels of a Node for which a pool or the PoolbootConfig has a rule.
+func derivedLabels(node *corev1.Node, f facts) map[string]string {
+	rules := slices.Clone(f.config.Spec.Node.LabelRules)
+	for i := range f.pools {
+		rules = append(rules, f.pools[i].Spec.Node.LabelRules...)
+	}
+	derived := map[string]string{}
+	for _, rule := range rules {
+		if value, ok := node.Labels[rule.Key]; ok {
+			derived[rule.Key] = value
+		}
+	}
+	return derived
+}

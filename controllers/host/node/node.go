@@ -1,0 +1,161 @@
+// Package node watches the Nodes that Poolboot pre-registered. It completes a boot when the kubelet is Ready in its
+// pool, records the pool of the Node, and restores the labels of a Node that registered again. It creates and deletes
+// no Nodes.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+const (
+	// action is the action in the events of these phases.
+	action = "CompareNode"
+
+	// watchName identifies the watch on Nodes in the manager.
+	watchName = "host-nodes"
+)
+
+// Phases reconcile the Nodes of hosts.
+type Phases struct {
+	// Client reads from the manager's cache and writes.
+	Client client.Client
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder creates events.
+	Recorder events.EventRecorder
+	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
+	OverlayNamespace string
+	// Controller receives the events of the watches on Nodes.
+	Controller controller.Controller
+}
+
+// Reconcile compares the Node of a host with its record, once the control plane is initialized.
+func (r *Phases) Reconcile(ctx context.Context, s *scope.Scope) error {
+	if s.Cluster == nil || !conditions.IsTrue(s.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return nil
+	}
+	key := record.ClusterKey(s.Config)
+	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.Controller, Name: watchName, Configs: r.Client}
+	err := watch.NodesOfConfigs(ctx, key, nodeChanged())
+	if err == nil {
+		err = r.reconcile(ctx, key, s)
+	}
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		// The cluster source triggers every config when there is a connection.
+		ctrl.LoggerFrom(ctx).V(2).Info("Workload cluster can't be reached, waiting", "error", err.Error())
+		return nil
+	}
+	return err
+}
+
+func (r *Phases) reconcile(ctx context.Context, cluster client.ObjectKey, s *scope.Scope) error {
+	w, err := workload.Client(ctx, r.ClusterCache, cluster)
+	if err != nil {
+		return err
+	}
+	f, err := r.gather(ctx, w, s)
+	if err != nil {
+		return err
+	}
+	return r.apply(ctx, w, s, f, decide(f))
+}
+
+// gather reads the facts for a decision. Without a record, as after clusterctl move, the annotation on the Node shows
+// whether the Node with this name belongs to the config.
+func (r *Phases) gather(ctx context.Context, w client.Reader, s *scope.Scope) (facts, error) {
+	f := facts{config: s.Config, machine: s.Machine}
+	if name := registration.Name(registration.Naming{Config: s.Config, Machine: s.Machine}); name != "" {
+		node := &corev1.Node{}
+		err := w.Get(ctx, client.ObjectKey{Name: name}, node)
+		if client.IgnoreNotFound(err) != nil {
+			return f, err
+		}
+		if err == nil {
+			f.node = node
+		}
+	}
+	var err error
+	if record.HasJoined(s.Config) || f.node != nil && (f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" || !s.Config.Status.HostRef.IsDefined()) {
+		if f.host, err = r.findHost(ctx, f); err != nil {
+			return f, err
+		}
+	}
+	f.pools, err = s.Pools(ctx)
+	return f, err
+}
+
+// apply carries out a decision: first the Node, then the end of the boot and the pool that the host keeps, and the
+// record last. So after a crash, the next decision contains what remains to be done.
+func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f facts, d *decision) error {
+	if d.node != nil {
+		if err := w.Patch(ctx, d.node, status.Locked(f.node)); err != nil {
+			return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
+		}
+	}
+	readyTime, isCompleted := metav1.NowMicro(), false
+	if d.hasJoined {
+		var err error
+		if isCompleted, err = r.completeBoot(ctx, w, s); err != nil {
+			return err
+		}
+		f.config = s.Config
+	}
+	if err := r.retainPool(ctx, f, d); err != nil {
+		return err
+	}
+	recorded := &s.Config.Status
+	if isCompleted {
+		revokedTime := metav1.NowMicro()
+		recorded.Boot.CredentialID, recorded.Boot.CredentialExpirationTime = "", nil
+		recorded.Boot.KubeletRegisteredTime = kubeletRegistrationTime(f.node)
+		recorded.Boot.NodeReadyTime, recorded.Boot.TokenRevokedTime = &readyTime, &revokedTime
+	}
+	if d.record != nil {
+		recorded.PoolRole, recorded.NodeRef = d.record.pool, d.record.node
+		recorded.Boot.ServedConfiguration.Name = cmp.Or(d.record.configuration, recorded.Boot.ServedConfiguration.Name)
+		if len(d.record.derived) > 0 && recorded.DerivedNodeLabels == nil {
+			recorded.DerivedNodeLabels = d.record.derived
+		}
+	}
+	if d.host != nil {
+		recorded.HostRef = *d.host
+	}
+	if d.fallback != nil && record.HasNode(s.Config) {
+		recorded.FallbackPoolRole = *d.fallback
+	}
+	if d.condition != nil {
+		conditions.Set(s.Config, *d.condition)
+	}
+	if record.IsPrepared(s.Config) && record.HasNode(s.Config) { // its pool can have changed
+		conditions.Set(s.Config, registration.BootPrepared(recorded.NodeRef.Name, recorded.PoolRole, recorded.Boot.ServedConfiguration.Name))
+	}
+	s.Report(func(before, after *bootstrapv1.PoolbootConfig) {
+		if isCompleted { // even if an earlier try did some of it
+			metrics.BootCompleted(after)
+		}
+		r.reportChanges(before, after)
+	})
+	return nil
+}
