@@ -24,11 +24,6 @@ func argument(text string) string {
 	return fmt.Sprintf(`{"ignition":{"version":"3.5.0"},"kernelArguments":{"shouldExist":[%q]}}`, text)
 }
 
-// remote returns a document with a file whose contents are at a URL.
-func remote(path string) string {
-	return storage("files", fmt.Sprintf(`{"path":%q,"contents":{"source":"https://a"}}`, path))
-}
-
 // Detours are other ways to change what the guard protects, which people take by mistake.
 var _ = Describe("Guard on detours", func() {
 	DescribeTable("refuses",

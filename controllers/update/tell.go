@@ -36,7 +36,7 @@ func (r *Reconciler) assign(ctx context.Context, h *host, in surroundings) error
 		return err
 	}
 	isStart := slot != nil && h.Config.Status.Update.Slot == slot.ID && !h.HasSlot(slot.ID) && h.canBegin()
-	if !isStart && !(h.IsUntold() && h.CanBeTold()) {
+	if !isStart && (!h.IsUntold() || !h.CanBeTold()) {
 		return nil
 	}
 	if !isRecorded {

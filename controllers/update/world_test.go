@@ -282,14 +282,6 @@ func (w *world) slots(ctx context.Context) []string {
 	return names
 }
 
-// exclude makes a user exclude a host from updates.
-func (w *world) exclude(ctx context.Context, i int) {
-	GinkgoHelper()
-	config := w.config(ctx, i)
-	config.Annotations[clusterv1.PausedAnnotation] = ""
-	Expect(w.management.Update(ctx, config)).To(Succeed())
-}
-
 // roll reconciles the pool once, and then each host once.
 func (w *world) roll(ctx context.Context) error {
 	_, err := w.reconcilePool(ctx)

@@ -35,11 +35,6 @@ func documentOf(section, list, items string) string {
 	return `{"ignition":{"version":"3.5.0"},"` + section + `":{"` + list + `":[` + items + `]}}`
 }
 
-// fileOf returns a file in JSON that has these contents.
-func fileOf(path, contents string) string {
-	return fmt.Sprintf(`{"path":%q,"contents":{"source":%q}}`, path, dataurl.EncodeBytes([]byte(contents)))
-}
-
 // butaneFiles returns Butane with a number of files.
 func butaneFiles(number int) string {
 	text := &strings.Builder{}
