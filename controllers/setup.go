@@ -26,12 +26,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/update"
 )
 
 // The cluster cache reads Clusters and their kubeconfig Secrets. The diagnostics endpoint authenticates and authorizes
@@ -110,6 +110,14 @@ type registered struct {
 
 // reconcilers returns Poolboot's reconcilers, in the order in which they are registered.
 func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadata cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
+	var updates *update.Updates
+	if len(opts.Agent.SHA512) > 0 {
+		updates = &update.Updates{
+			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+			OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
+		}
+		updates.Init()
+	}
 	all := []registered{
 		{&machineconfigpool.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue,
@@ -119,7 +127,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 		{&host.Reconciler{
 			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA, OverlayNamespace: opts.OverlayNamespace,
-			SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife, Offer: opts.offer,
+			SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife, Offer: opts.offer, Updates: updates,
 		}, opts.Concurrency.Host},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
 		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
@@ -130,11 +138,8 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 		}, opts.Concurrency.Enrollment},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
 	}
-	if len(opts.Agent.SHA512) > 0 {
-		all = append(all, registered{&update.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
-		}, opts.Concurrency.Host})
+	if updates != nil {
+		all = append(all, registered{updates, opts.Concurrency.Host})
 	}
 	if opts.ApproveCertificates {
 		all = append(all, registered{&certificate.Reconciler{

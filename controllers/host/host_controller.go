@@ -1,5 +1,5 @@
 // Package host reconciles PoolbootConfigs. One reconcile goes through the life of a host: its bootstrap data, its boot,
-// its Node. Each part of this life is a package of phases below this one.
+// its Node, its updates. Each part of this life is a package of phases.
 package host
 
 import (
@@ -21,8 +21,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/bootstrapdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/node"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch;patch
@@ -66,6 +67,9 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
 
+	// Updates has the phases of updates. It is nil if the manager offers no agent.
+	Updates *update.Updates
+
 	// hosts opens and closes the scope of a reconcile.
 	hosts scope.Hosts
 	// data, boot and node are the phases.
@@ -98,7 +102,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result
 	case err != nil || requeue:
 		return ctrl.Result{}, err
 	case isPaused:
-		return r.boot.ReconcilePaused(ctx, s)
+		return r.reconcilePaused(ctx, s)
 	case !s.Config.DeletionTimestamp.IsZero():
 		result, err := r.data.Delete(ctx, s)
 		s.Observed(err)
@@ -110,8 +114,22 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result
 		return result, errors.Join(dataErr, err)
 	}
 	bootResult, bootErr := r.boot.Reconcile(ctx, s)
-	nodeErr := r.node.Reconcile(ctx, s)
-	return util.LowestNonZeroResult(result, bootResult), errors.Join(dataErr, bootErr, nodeErr)
+	result, err = util.LowestNonZeroResult(result, bootResult), errors.Join(dataErr, bootErr, r.node.Reconcile(ctx, s))
+	if r.Updates != nil {
+		updateResult, updateErr := r.Updates.Reconcile(ctx, s)
+		result, err = util.LowestNonZeroResult(result, updateResult), errors.Join(err, updateErr)
+	}
+	return result, err
+}
+
+// reconcilePaused does what cannot wait until a pause ends.
+func (r *Reconciler) reconcilePaused(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
+	result, err := r.boot.ReconcilePaused(ctx, s)
+	if r.Updates != nil {
+		updateResult, updateErr := r.Updates.EndPause(ctx, s)
+		result, err = util.LowestNonZeroResult(result, updateResult), errors.Join(err, updateErr)
+	}
+	return result, err
 }
 
 // setPhases sets the phases. secrets reads data Secrets from a cache, watchHardware starts the watch on HardwareData,

@@ -38,7 +38,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "host")
 	all := workload.MapToConfigs(r.Client, func(*bootstrapv1.PoolbootConfig) bool { return true })
-	hosts, err := ctrl.NewControllerManagedBy(mgr).
+	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("host").
 		For(&bootstrapv1.PoolbootConfig{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(
@@ -55,8 +55,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.configOfDataSecret)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("host", all)).
-		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
-		Build(r)
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client)))
+	if r.Updates != nil {
+		watches = r.Updates.WatchHosts(watches)
+	}
+	hosts, err := watches.Build(r)
 	if err != nil {
 		return err
 	}

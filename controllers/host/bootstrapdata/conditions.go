@@ -14,7 +14,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 )
 
 // obstacle returns the condition that reports why no data Secret can be created, yet or ever, or nil if there is no

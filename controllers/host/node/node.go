@@ -23,8 +23,8 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -79,6 +79,7 @@ func (r *Phases) reconcile(ctx context.Context, cluster client.ObjectKey, s *sco
 	if err != nil {
 		return err
 	}
+	s.Node = f.node
 	return r.apply(ctx, w, s, f, decide(f))
 }
 
@@ -113,6 +114,7 @@ func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f f
 		if err := w.Patch(ctx, d.node, status.Locked(f.node)); err != nil {
 			return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
 		}
+		s.Node = d.node
 	}
 	readyTime, isCompleted := metav1.NowMicro(), false
 	if d.hasJoined {

@@ -17,6 +17,7 @@ func nodeChanged() predicate.Predicate {
 		return before.UID != after.UID ||
 			before.ResourceVersion == after.ResourceVersion ||
 			util.IsNodeReady(before) != util.IsNodeReady(after) ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			!maps.Equal(before.Labels, after.Labels) ||
 			!maps.Equal(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.Spec, after.Spec)

@@ -128,7 +128,7 @@ func readGate(ctx context.Context, reader client.Reader, gate *poolv1.UpdateGate
 
 // newGateReader returns a reader with the rights of the user that the owner of the workload cluster grants them to. The
 // manager itself can usually read everything there, and a user who can write pools must not.
-func (r *Reconciler) newGateReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+func (r *Updates) newGateReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 	return workload.ReaderAs(ctx, r.ClusterCache, cluster, poolv1.UpdateGatesUser, rollout.MaxObject)
 }
 

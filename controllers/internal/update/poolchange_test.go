@@ -65,7 +65,7 @@ func (w *world) settlePools(ctx context.Context, roles ...string) {
 		for _, role := range roles {
 			key := client.ObjectKey{Namespace: clusterKey.Namespace, Name: role}
 			w.Settle(func() (ctrl.Result, error) {
-				return rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+				return rollouts{w.reconciler.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 			})
 		}
 		w.settle(ctx)

@@ -23,6 +23,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
@@ -118,7 +119,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		reconcile := func() {
 			GinkgoHelper()
 			for _, key := range []client.ObjectKey{poolKey, client.ObjectKeyFromObject(other)} {
-				Expect(rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+				Expect(rollouts{w.reconciler.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
 			}
 			for i := range 2 {
 				Expect(w.reconcileHost(ctx, i)).Error().NotTo(HaveOccurred())
@@ -200,7 +201,7 @@ var _ = It("A host whose Machine can't be found is neither updated nor registere
 	cluster := controllertest.NewCluster(clusterKey)
 	p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 	in := surroundings{cluster: cluster, pool: p, pools: []poolv1.MachineConfigPool{*p}}
-	registered, err := r.registrationOf(ctx, newHost(in.pools, config, nil, node), in, "")
+	registered, err := r.registrationOf(ctx, &host{Host: rollout.HostOf(in.pools, config, nil, node)}, in, "")
 	Expect(err).To(MatchError(ContainSubstring("Machine edge/host-0")))
 	Expect(registered).To(Equal(registration.Registration{}))
 })

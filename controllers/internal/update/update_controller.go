@@ -11,14 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util"
-	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,16 +31,15 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 const (
-	// action is the action in the events of this controller.
+	// action is the action in the events of this package.
 	action = "UpdateHost"
 
-	// hostWatchName and poolWatchName identify the watches on Nodes in the manager.
-	hostWatchName = "update-nodes"
+	// poolWatchName identifies the watch on Nodes of the pools in the manager.
 	poolWatchName = "rollout-nodes"
 )
 
@@ -54,8 +49,8 @@ const (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler reconciles the hosts that have joined, and the pools that they are in.
-type Reconciler struct {
+// Updates reconciles the pools, and has the phases of the hosts that have joined them.
+type Updates struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
 	// APIReader reads from the API server, for decisions which must not be made with a stale cache.
@@ -77,8 +72,8 @@ type Reconciler struct {
 	// all.
 	WatchFilterValue string
 
-	// hostController and poolController receive the events of the watches in workload clusters.
-	hostController, poolController controller.Controller
+	// poolController receives the events of the watches in workload clusters.
+	poolController controller.Controller
 	// gateReader returns a reader of the objects of update gates. SetupWithManager sets it to newGateReader.
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
 	// knownGates remembers which gate of a pool was closed, or could not be read.
@@ -110,62 +105,40 @@ type Reconciler struct {
 	written ownwrites.Tracker
 }
 
-// Reconcile does for one host what it and its Node need during and after an update.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	config := &bootstrapv1.PoolbootConfig{}
-	if err := r.Client.Get(ctx, req.NamespacedName, config); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+// Reconcile does for one host what it and its Node need during and after an update, once the control plane is
+// initialized.
+func (r *Updates) Reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
+	if !rollout.IsFollowed(s.Config) {
+		return r.EndPause(ctx, s)
 	}
-	if r.written.IsStale(config) {
-		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
+	if s.Cluster == nil || !conditions.IsTrue(s.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return ctrl.Result{}, nil
 	}
-	if wait := r.budget.wait(req.NamespacedName, r.now()); wait > 0 {
+	if wait := r.budget.wait(client.ObjectKeyFromObject(s.Config), r.now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue) {
-		return ctrl.Result{}, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	key := record.ClusterKey(config)
-	if err := r.Client.Get(ctx, key, cluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !capiannotations.IsPaused(cluster, &bootstrapv1.PoolbootConfig{}) && (!rollout.IsFollowed(config) || capiannotations.HasPaused(config)) {
-		if left := unrecordedPatience(config, r.now()); left > 0 {
-			return ctrl.Result{RequeueAfter: left}, nil
-		}
-		return ctrl.Result{}, r.endPause(ctx, config)
-	}
-	if capiannotations.IsPaused(cluster, config) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
-		return ctrl.Result{}, nil
-	}
-	log := ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KObj(cluster))
-	result, err := r.reconcile(ctrl.LoggerInto(ctx, log), cluster, config)
+	result, err := r.reconcile(ctx, s)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, nil // the cluster source triggers every config when there is a connection
 	}
-	return status.RetryConflict(ctx, result, err)
+	return result, err
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, config *bootstrapv1.PoolbootConfig) (ctrl.Result, error) {
-	key := client.ObjectKeyFromObject(cluster)
-	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.hostController, Name: hostWatchName, Configs: r.Client}
-	if err := watch.NodesOfConfigs(ctx, key, nodeChanged()); err != nil {
-		return ctrl.Result{}, err
-	}
-	pools, err := workload.PoolsOfCluster(ctx, r.Client, key)
+func (r *Updates) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
+	config := s.Config
+	pools, err := s.Pools(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var in surroundings
 	p, missing := pool.OfRole(pools, config.Status.PoolRole)
 	if missing == nil {
-		in = r.surroundingsOf(ctx, cluster, p, pools)
+		in = r.surroundingsOf(ctx, s.Cluster, p, pools)
 	} else { // what an update began ends without its pool, too
-		in = surroundings{cluster: cluster, pool: &poolv1.MachineConfigPool{}, pools: pools, err: missing}
+		in = surroundings{cluster: s.Cluster, pool: &poolv1.MachineConfigPool{}, pools: pools, err: missing}
 		in.pool.Name = config.Status.PoolRole
 	}
-	h, err := r.hostOf(ctx, pools, config)
+	h, err := r.hostOf(ctx, pools, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -184,11 +157,11 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 
 // isStale reports whether the cache has a Node or a Machine from before this package wrote it last. What was done for
 // it would be done again, or undone. The event of the write triggers the next reconcile.
-func (r *Reconciler) isStale(h *host) bool {
+func (r *Updates) isStale(h *host) bool {
 	return h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }
 
-func (r *Reconciler) registerAssignFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
+func (r *Updates) registerAssignFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
 	if isRegistrationRequested(h.Config) && hasPool {
 		if err := r.register(ctx, h, in); err != nil {
 			return ctrl.Result{}, err
@@ -200,35 +173,32 @@ func (r *Reconciler) registerAssignFollow(ctx context.Context, h *host, in surro
 	return r.follow(ctx, h, in)
 }
 
-func (r *Reconciler) now() time.Time {
+func (r *Updates) now() time.Time {
 	if r.clock == nil {
 		return time.Now()
 	}
 	return r.clock()
 }
 
-// hostOf reads a host.
-func (r *Reconciler) hostOf(ctx context.Context, pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) (*host, error) {
-	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
+// hostOf returns the host of a scope, with its Node.
+func (r *Updates) hostOf(ctx context.Context, pools []poolv1.MachineConfigPool, s *scope.Scope) (*host, error) {
+	node := s.Node
+	if node == nil || node.Name != s.Config.Status.NodeRef.Name {
+		w, err := workload.Client(ctx, r.ClusterCache, record.ClusterKey(s.Config))
+		if err != nil {
+			return nil, err
+		}
+		if node, err = workload.GetIfExists[corev1.Node](ctx, w, client.ObjectKey{Name: s.Config.Status.NodeRef.Name}); err != nil {
+			return nil, err
+		}
 	}
-	w, err := workload.Client(ctx, r.ClusterCache, record.ClusterKey(config))
-	if err != nil {
-		return nil, err
-	}
-	node, err := workload.GetIfExists[corev1.Node](ctx, w, client.ObjectKey{Name: config.Status.NodeRef.Name})
-	if err != nil {
-		return nil, err
-	}
-	return newHost(pools, config, machine, node), nil
+	return &host{Host: rollout.HostOf(pools, s.Config, s.Machine, node), scope: s}, nil
 }
 
 // follow drains the Node if the agent asks for it, ends what an update began when it is over, and records what the
 // agent reports.
-func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
+func (r *Updates) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
 	var result ctrl.Result
-	before := h.Config.DeepCopy()
 	o := outcome{in: in, now: r.now(), gate: r.held.why(client.ObjectKeyFromObject(in.pool), h.Config.Name)}
 	var err error
 	if o.bootedWithAgent, result.RequeueAfter, err = r.awaitStart(ctx, h, o.now); err != nil {
@@ -267,7 +237,8 @@ func (r *Reconciler) follow(ctx context.Context, h *host, in surroundings) (ctrl
 	_, answer := h.answer(o.now)
 	_, overdue := h.overdue(in.pool, o.now)
 	result.RequeueAfter = earlier(earlier(result.RequeueAfter, in.hold.Wait), earlier(answer, overdue)) // for the condition
-	return result, r.report(ctx, before, h, o)
+	r.report(ctx, h, o)
+	return result, nil
 }
 
 // earlier returns the shorter time after which something must be done again. 0 means that it need not.
@@ -291,7 +262,7 @@ const failurePatience = time.Minute
 // lasts reports whether an error is one that users must see: a refusal, or a failure of the server that lasts although
 // it is connected, such as that of a webhook which does not answer. It remembers since when the server fails. The UID
 // is that of the host or the pool.
-func (r *Reconciler) lasts(uid types.UID, err error) bool {
+func (r *Updates) lasts(uid types.UID, err error) bool {
 	isFailure := apierrors.IsInternalError(err) || workload.IsUnreachable(err)
 	if !isFailure || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		r.failing.end(uid)
@@ -316,7 +287,7 @@ func (h *host) runsDesired() bool {
 // verifies its certificate with another CA, it is written again, also if a crash separated it from the record. A host
 // that has its revision needs the Secret too, to register its Node again. If the document that is recorded can't be
 // built any more, the host gets the next one when it is told to have it.
-func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings) (string, error) {
+func (r *Updates) ensureStored(ctx context.Context, h *host, in surroundings) (string, error) {
 	revision, err := r.revisionOf(ctx, h, in)
 	if h.Desired() == "" || len(in.facts.CA) == 0 { // a host that must be adopted has what is stored
 		return revision, err
@@ -340,7 +311,7 @@ func (r *Reconciler) ensureStored(ctx context.Context, h *host, in surroundings)
 }
 
 // storeClientCA changes the CA that verifies the client certificate of a host.
-func (r *Reconciler) storeClientCA(ctx context.Context, config *bootstrapv1.PoolbootConfig, clientCA []byte) error {
+func (r *Updates) storeClientCA(ctx context.Context, config *bootstrapv1.PoolbootConfig, clientCA []byte) error {
 	stored, err := r.storedOf(ctx, config)
 	if err != nil || stored == nil {
 		return err
@@ -351,7 +322,7 @@ func (r *Reconciler) storeClientCA(ctx context.Context, config *bootstrapv1.Pool
 
 // report records what the agent reports: the rendered config that the host runs now, the stage of its update, and the
 // condition Updated.
-func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootConfig, h *host, o outcome) error {
+func (r *Updates) report(ctx context.Context, h *host, o outcome) {
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
 		h.Config.Status.Boot.ServedConfiguration = h.Config.Status.Update.Desired
@@ -362,20 +333,17 @@ func (r *Reconciler) report(ctx context.Context, before *bootstrapv1.PoolbootCon
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
-	if err := status.Patch(ctx, r.Client, before, h.Config); err != nil {
-		return err
-	}
-	r.written.Record(h.Config)
-	r.reportChanges(before, h.Config)
-	r.comparePrediction(h, predicted)
-	return nil
+	h.scope.Report(func(before, after *bootstrapv1.PoolbootConfig) {
+		r.reportChanges(before, after)
+		r.comparePrediction(h, predicted)
+	})
 }
 
 // maxNote is the maximum size of the note of an event in bytes. The API server refuses an event with a longer one.
 const maxNote = 1024
 
 // reportChanges counts the end of an update and creates events for it.
-func (r *Reconciler) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
+func (r *Updates) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	old, condition := conditions.Get(before, bootstrapv1.UpdatedCondition), conditions.Get(after, bootstrapv1.UpdatedCondition)
 	if condition == nil || old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
 		return

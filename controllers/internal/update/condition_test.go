@@ -39,7 +39,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		config.Status.Update.Desired.Name, config.Status.Update.DesiredRevision = "rendered-worker-2", newRevision
 		node.Annotations[agentv1.DesiredAnnotation], node.Annotations[agentv1.BegunAnnotation] = newRevision, newRevision
 		p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
-		h := newHost([]poolv1.MachineConfigPool{*p}, config, machine, node)
+		h := &host{Host: rollout.HostOf([]poolv1.MachineConfigPool{*p}, config, machine, node)}
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
 		o := outcome{now: time.Now(), in: surroundings{pool: p}, revision: newRevision}
 		change(h, &o)

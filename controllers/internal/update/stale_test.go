@@ -25,7 +25,7 @@ import (
 
 // staleManager is a manager whose caches of PoolbootConfigs, pools and Nodes are as old as its last refreshes.
 type staleManager struct {
-	*Reconciler
+	*manager
 	w       *world
 	configs bootstrapv1.PoolbootConfigList
 	pools   poolv1.MachineConfigPoolList
@@ -34,7 +34,7 @@ type staleManager struct {
 
 func newStaleManager(ctx context.Context, w *world) *staleManager {
 	GinkgoHelper()
-	m := &staleManager{w: w, Reconciler: w.newManager(w.Write)}
+	m := &staleManager{w: w, manager: w.newManager(w.Write)}
 	stale := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		switch list := list.(type) {
 		case *bootstrapv1.PoolbootConfigList:
@@ -91,7 +91,7 @@ func (m *staleManager) refresh(ctx context.Context) {
 }
 
 func (m *staleManager) reconcilePool(ctx context.Context) {
-	_, _ = rollouts{m.Reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+	_, _ = rollouts{m.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
 }
 
 var _ = Describe("A manager with caches from before an update", func() {

@@ -2,16 +2,15 @@ package update
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -19,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/remediation"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list;watch;patch
@@ -67,7 +66,7 @@ func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool,
 // reportFailing reports that something fails that the update of a host needs: the API server of the workload cluster
 // can refuse to drain or to uncordon a Node, also forever. So it also limits the pause of health checks.
 // What needs a person stays in the condition.
-func (r *Reconciler) reportFailing(ctx context.Context, h *host, in surroundings, failed error) error {
+func (r *Updates) reportFailing(ctx context.Context, h *host, in surroundings, failed error) error {
 	h.setStage(r.now())
 	var err error
 	if h.Machine != nil {
@@ -79,12 +78,8 @@ func (r *Reconciler) reportFailing(ctx context.Context, h *host, in surroundings
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
 			h.Config.Status.NodeRef.Name, rollout.Clean(failed.Error(), agentv1.MaxReason)))
 	}
-	patched := status.Patch(ctx, r.Client, h.stored, h.Config)
-	if patched == nil {
-		r.written.Record(h.Config)
-		r.reportChanges(h.stored, h.Config)
-	}
-	return errors.Join(err, patched)
+	h.scope.Report(r.reportChanges)
+	return err
 }
 
 // unrecordedPatience returns how long the pause of health checks of a host lasts without a record, as just after
@@ -97,17 +92,20 @@ func unrecordedPatience(config *bootstrapv1.PoolbootConfig, now time.Time) time.
 	return max(rollout.StagePatience-now.Sub(config.CreationTimestamp.Time), 0)
 }
 
-// endPause ends the pause of health checks that this package began for a host which it no longer follows.
-func (r *Reconciler) endPause(ctx context.Context, config *bootstrapv1.PoolbootConfig) error {
-	machine, err := util.GetOwnerMachine(ctx, r.Client, config.ObjectMeta)
-	if err != nil || machine == nil {
-		return client.IgnoreNotFound(err)
+// EndPause ends the pause of health checks that this package began for a host which it no longer follows. While the
+// Cluster is paused, it does nothing.
+func (r *Updates) EndPause(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
+	if s.Machine == nil || s.Cluster == nil || ptr.Deref(s.Cluster.Spec.Paused, false) {
+		return ctrl.Result{}, nil
 	}
-	return r.setRemediation(ctx, machine, false)
+	if left := unrecordedPatience(s.Config, r.now()); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	return ctrl.Result{}, r.setRemediation(ctx, s.Machine, false)
 }
 
 // setRemediation pauses the health checks of a Machine, or ends the pause.
-func (r *Reconciler) setRemediation(ctx context.Context, machine *clusterv1.Machine, isPaused bool) error {
+func (r *Updates) setRemediation(ctx context.Context, machine *clusterv1.Machine, isPaused bool) error {
 	written, err := remediation.Pause(ctx, r.Client, machine, isPaused)
 	if written != nil {
 		r.written.Record(written)

@@ -69,7 +69,7 @@ var _ = Describe("A manager that crashes", func() {
 
 // actsAfter lets a second manager act once, after the next n writes of the first one, and expects a limit of one host
 // after each write. hasActed becomes true then.
-func (w *world) actsAfter(ctx context.Context, n int, act func(second *Reconciler)) (hasActed *bool) {
+func (w *world) actsAfter(ctx context.Context, n int, act func(second *manager)) (hasActed *bool) {
 	second := w.newManager(func(_ context.Context, _ client.Object, write func() error) error { return write() })
 	first, hasActed := w.Writes, new(bool)
 	w.afterWrite = func() {
@@ -88,8 +88,8 @@ var _ = Describe("Two managers at the same time", func() {
 			w := newWorld(3)
 			w.adopt(ctx)
 			w.render(ctx, "rendered-worker-2")
-			w.actsAfter(ctx, n, func(second *Reconciler) {
-				_, _ = rollouts{second}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+			w.actsAfter(ctx, n, func(second *manager) {
+				_, _ = rollouts{second.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
 				for i := range 3 {
 					_, _ = second.Reconcile(ctx, requestFor(i))
 				}

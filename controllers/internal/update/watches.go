@@ -29,44 +29,37 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// SetupWithManager adds both controllers to a manager.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" || r.Secrets == nil || r.Offer == nil {
-		return errors.New("update controller: Client, APIReader, ClusterCache, OverlayNamespace, Secrets and Offer must be set")
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("update-controller")
-	}
+// Init sets what is remembered. It is called before the controllers of hosts and of pools are set up.
+func (r *Updates) Init() {
 	r.gateReader, r.heldChanged = r.newGateReader, make(chan event.GenericEvent)
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments, r.knownGates = lru.New(maxRevisions), newKnownGates()
 	r.failing = newStreaks(maxRevisions, failureTTL)
 	r.pace.interval, r.budget = poolInterval, newBudget(hostBurst)
-	log := ctrl.LoggerFrom(ctx).WithValues("controller", "update")
+}
+
+// WatchHosts adds the watches to the controller of hosts on what only their updates depend on.
+func (r *Updates) WatchHosts(hosts *ctrl.Builder) *ctrl.Builder {
+	return hosts.
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
+		Watches(&poolv1.MachineConfigPool{}, slotHandler(), builder.WithPredicates(predicate.Funcs{UpdateFunc: slotsChanged})).
+		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).
+		WatchesRawSource(source.Channel(r.heldChanged, &handler.EnqueueRequestForObject{}))
+}
+
+// SetupWithManager adds the controller of pools to a manager.
+func (r *Updates) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" || r.Secrets == nil || r.Offer == nil {
+		return errors.New("rollout controller: Client, APIReader, ClusterCache, OverlayNamespace, Secrets and Offer must be set")
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("update-controller")
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "rollout")
 	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
 		predicates.ClusterUnpaused(mgr.GetScheme(), log),
 		predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))
-
-	hosts := workload.MapToConfigs(r.Client, rollout.IsFollowed)
 	var err error
-	r.hostController, err = ctrl.NewControllerManagedBy(mgr).
-		Named("update").
-		For(&bootstrapv1.PoolbootConfig{}).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(hosts), clusterChanged).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Or(
-			predicate.AnnotationChangedPredicate{}, predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: machineChanged}))).
-		// The hosts that only wait must not delay the first wave.
-		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(hosts),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: workload.PoolChanged})).
-		Watches(&poolv1.MachineConfigPool{}, slotHandler(), builder.WithPredicates(predicate.Funcs{UpdateFunc: slotsChanged})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("update", hosts)).
-		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).
-		WatchesRawSource(source.Channel(r.heldChanged, &handler.EnqueueRequestForObject{})).
-		WithOptions(fairqueue.Options(options, fairqueue.FlowOfConfig(r.Client))).
-		Build(r)
-	if err != nil {
-		return err
-	}
 	pools := r.requestPools
 	r.poolController, err = ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
@@ -123,7 +116,7 @@ func isResync(e event.UpdateEvent) bool {
 }
 
 // requestPools returns requests for the pools of a Cluster, or for those of the Cluster of a pool.
-func (r *Reconciler) requestPools(ctx context.Context, object client.Object) []ctrl.Request {
+func (r *Updates) requestPools(ctx context.Context, object client.Object) []ctrl.Request {
 	cluster := client.ObjectKeyFromObject(object)
 	if _, isPool := object.(*poolv1.MachineConfigPool); isPool {
 		cluster = workload.ClusterOfPool(object)
@@ -132,7 +125,7 @@ func (r *Reconciler) requestPools(ctx context.Context, object client.Object) []c
 }
 
 // requestPool returns a request for the pool of a host that has joined.
-func (r *Reconciler) requestPool(ctx context.Context, object client.Object) []ctrl.Request {
+func (r *Updates) requestPool(ctx context.Context, object client.Object) []ctrl.Request {
 	config, ok := object.(*bootstrapv1.PoolbootConfig)
 	if !ok {
 		return nil
@@ -141,7 +134,7 @@ func (r *Reconciler) requestPool(ctx context.Context, object client.Object) []ct
 }
 
 // requestPoolOfMachine returns a request for the pool of a Machine.
-func (r *Reconciler) requestPoolOfMachine(ctx context.Context, object client.Object) []ctrl.Request {
+func (r *Updates) requestPoolOfMachine(ctx context.Context, object client.Object) []ctrl.Request {
 	for _, request := range workload.ConfigOfMachine(ctx, object) {
 		config := &bootstrapv1.PoolbootConfig{}
 		if err := r.Client.Get(ctx, request.NamespacedName, config); err == nil {

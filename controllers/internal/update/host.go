@@ -1,15 +1,13 @@
 package update
 
 import (
+	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 )
 
 // host is a host that has joined.
@@ -17,13 +15,15 @@ type host struct {
 	*rollout.Host
 	// target is the revision of what the host should run according to its pool, or "" if that is not known.
 	target string
-	// stored is the record as it was read or written last.
-	stored *bootstrapv1.PoolbootConfig
+	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
+	scope *scope.Scope
 }
 
-// newHost returns a host of a Cluster with these pools.
-func newHost(pools []poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine, node *corev1.Node) *host {
-	return &host{Host: rollout.HostOf(pools, config, machine, node), stored: config.DeepCopy()}
+// flush writes what was changed in the record, before something else is done.
+func (h *host) flush(ctx context.Context) error {
+	err := h.scope.Flush(ctx)
+	h.Config = h.scope.Config
+	return err
 }
 
 // answerDeadline is how long the agent of a host may take to report something about what the host was told. It can

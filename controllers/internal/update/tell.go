@@ -29,7 +29,7 @@ import (
 // A host is told with a patch of its Node that is locked to a version of it from before the record was confirmed. So a
 // host that was told something else since then is not told this, however old the pool and the record in the cache are:
 // its Node has changed, and its slot was not free before.
-func (r *Reconciler) assign(ctx context.Context, h *host, in surroundings) error {
+func (r *Updates) assign(ctx context.Context, h *host, in surroundings) error {
 	slot := rollout.SlotOf(in.pool.Status.Slots, h.Name())
 	isRecorded, err := r.recordNext(ctx, h, in, slot)
 	if err != nil {
@@ -58,11 +58,11 @@ func (h *host) canBegin() bool {
 
 // recordNext records what the slot of a host is for, or what the host runs if nothing is recorded for it. It reports
 // whether it has written the record, which is the current one then.
-func (r *Reconciler) recordNext(ctx context.Context, h *host, in surroundings, slot *poolv1.UpdateSlot) (isRecorded bool, _ error) {
+func (r *Updates) recordNext(ctx context.Context, h *host, in surroundings, slot *poolv1.UpdateSlot) (isRecorded bool, _ error) {
 	isNew := slot != nil && h.Config.Status.Update.Slot != slot.ID && !h.IsDoneWith(slot.ID)
 	switch {
 	case isNew && h.HasSlot(slot.ID) && h.Told() != "": // the record was lost, or is from a backup
-		return true, r.record(ctx, h, h.toldTarget(), slot.ID)
+		return true, h.record(ctx, h.toldTarget(), slot.ID)
 	case !isNew && h.Desired() == "" && !h.IsExcluded():
 		return r.adopt(ctx, h, in)
 	case isNew && !h.canBegin(), !isNew && (h.IsExcluded() || h.Told() == h.Desired()):
@@ -86,13 +86,13 @@ func (r *Reconciler) recordNext(ctx context.Context, h *host, in surroundings, s
 // adopt records what a host runs for which nothing is recorded: one that booted for the first time has what was stored
 // for it before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
 // This disrupts nothing, so it also happens in a paused pool.
-func (r *Reconciler) adopt(ctx context.Context, h *host, in surroundings) (isRecorded bool, _ error) {
+func (r *Updates) adopt(ctx context.Context, h *host, in surroundings) (isRecorded bool, _ error) {
 	stored, err := r.storedOf(ctx, h.Config)
 	if err != nil {
 		return false, err
 	}
 	if stored != nil && (h.Report.Current == "" || h.Report.Current == stored.revision) {
-		return true, r.record(ctx, h, *stored, "")
+		return true, h.record(ctx, *stored, "")
 	}
 	revision, err := r.revisionOf(ctx, h, in)
 	switch {
@@ -103,7 +103,7 @@ func (r *Reconciler) adopt(ctx context.Context, h *host, in surroundings) (isRec
 	case h.Told() == "" && h.Report.Current == "":
 		return false, nil
 	}
-	return true, r.record(ctx, h, h.toldTarget(), "")
+	return true, h.record(ctx, h.toldTarget(), "")
 }
 
 // toldTarget returns what the Node says that the host was told to run, or else what it runs.
@@ -119,7 +119,7 @@ func (h *host) toldTarget() target {
 var errOtherRecord = errors.New("another record was written")
 
 // confirmRecord returns a conflict unless the record of a host is the current one.
-func (r *Reconciler) confirmRecord(ctx context.Context, h *host) error {
+func (r *Updates) confirmRecord(ctx context.Context, h *host) error {
 	config, err := workload.GetIfExists[bootstrapv1.PoolbootConfig](ctx, r.APIReader, client.ObjectKeyFromObject(h.Config))
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (r *Reconciler) confirmRecord(ctx context.Context, h *host) error {
 }
 
 // storeAndRecord stores and records what a host should run.
-func (r *Reconciler) storeAndRecord(ctx context.Context, h *host, in surroundings, slot string) error {
+func (r *Updates) storeAndRecord(ctx context.Context, h *host, in surroundings, slot string) error {
 	t, err := r.targetOf(ctx, h, in)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (r *Reconciler) storeAndRecord(ctx context.Context, h *host, in surrounding
 	if err := r.store(ctx, h.Config, t); err != nil {
 		return err
 	}
-	return r.record(ctx, h, t, slot)
+	return h.record(ctx, t, slot)
 }
 
 // maxForce is the maximum size of update.Force in bytes.
@@ -148,8 +148,8 @@ const maxForce = 256
 
 // record records what a host should run, by a slot or by none. With another revision, the condition does not say any
 // more what was wrong with the earlier one. The error is a conflict if the record has changed since it was read.
-func (r *Reconciler) record(ctx context.Context, h *host, t target, slot string) error {
-	config := h.Config.DeepCopy()
+func (h *host) record(ctx context.Context, t target, slot string) error {
+	config := h.Config
 	update := &config.Status.Update
 	previous := update.DesiredRevision
 	update.Slot, update.Desired, update.DesiredRevision = slot, bootstrapv1.ConfigurationReference{Name: t.configuration}, t.revision
@@ -163,21 +163,14 @@ func (r *Reconciler) record(ctx context.Context, h *host, t target, slot string)
 				config.Status.NodeRef.Name, t.configuration))
 		}
 	}
-	if err := status.Patch(ctx, r.Client, h.Config, config); err != nil {
-		return err
-	}
-	r.written.Record(config)
-	host := *h.Host
-	host.Config = config
-	h.Host, h.stored = &host, config.DeepCopy()
-	return nil
+	return h.flush(ctx)
 }
 
 // tell tells a host what is recorded for it. If it begins an update by that, health checks of its Machine are paused
 // before. The same write records on the Node that the update has begun, and by which slot, where clusterctl move keeps
 // it and a kubelet can't change it. The Node counts as drained for no other revision than the one that it was drained
 // for.
-func (r *Reconciler) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) error {
+func (r *Updates) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) error {
 	isStart := !h.CanBeTold()
 	if isStart && h.Machine != nil {
 		if err := r.setRemediation(ctx, h.Machine, true); err != nil {
@@ -205,9 +198,7 @@ func (r *Reconciler) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot)
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
 	r.written.Record(node)
-	host := *h.Host
-	host.Node, host.Report = node, rollout.ReportOf(node)
-	h.Host = &host
+	h.Node, h.Report = node, rollout.ReportOf(node)
 	if isStart {
 		metrics.UpdateStarted(h.Config)
 		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,

@@ -13,7 +13,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -29,7 +28,7 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 //
 // The answer is for the request that was known before the Node was read, and for no later one: the Node can have been
 // deleted in between, while the host was off. So the recorded time is that of the request.
-func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) error {
+func (r *Updates) register(ctx context.Context, h *host, in surroundings) error {
 	requested := *h.Config.Status.Requests.RegistrationRequestedTime
 	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 	if err != nil {
@@ -51,15 +50,12 @@ func (r *Reconciler) register(ctx context.Context, h *host, in surroundings) err
 			return fmt.Errorf("pre-register Node %s again: %w", key.Name, err)
 		}
 	}
-	changed, err := status.Record(ctx, r.Client, r.APIReader, h.Config, func(config *bootstrapv1.PoolbootConfig) {
+	err = h.scope.Record(ctx, func(config *bootstrapv1.PoolbootConfig) {
 		if last := config.Status.Update.RegisteredTime; last == nil || last.Before(&requested) {
 			config.Status.Update.RegisteredTime = &requested
 		}
 	})
-	if err == nil {
-		h.Config, h.stored = changed, changed.DeepCopy()
-		r.written.Record(changed)
-	}
+	h.Config = h.scope.Config
 	return client.IgnoreNotFound(err)
 }
 
@@ -70,7 +66,7 @@ var errNodeDeleting = errors.New("the Node is being deleted")
 var errNodeAppeared = errors.New("the Node was created at the same time: retrying")
 
 // createNode pre-registers the Node of a host that has joined before.
-func (r *Reconciler) createNode(ctx context.Context, w client.Client, h *host, in surroundings) error {
+func (r *Updates) createNode(ctx context.Context, w client.Client, h *host, in surroundings) error {
 	source, err := r.cloudProviderOf(ctx, h)
 	if err != nil {
 		return err

@@ -32,12 +32,12 @@ type knownAssignment struct {
 	stored *target
 }
 
-func (r *Reconciler) secrets() assignments.Secrets {
+func (r *Updates) secrets() assignments.Secrets {
 	return assignments.Secrets{Client: r.Client, Namespace: r.OverlayNamespace}
 }
 
 // store writes the Secret from which the config server serves a host's assignment.
-func (r *Reconciler) store(ctx context.Context, config *bootstrapv1.PoolbootConfig, t target) error {
+func (r *Updates) store(ctx context.Context, config *bootstrapv1.PoolbootConfig, t target) error {
 	version, err := r.secrets().Store(ctx, config.UID, t.document, t.clientCA)
 	if err == nil {
 		r.remember(config, version, &t)
@@ -45,7 +45,7 @@ func (r *Reconciler) store(ctx context.Context, config *bootstrapv1.PoolbootConf
 	return err
 }
 
-func (r *Reconciler) remember(config *bootstrapv1.PoolbootConfig, version string, t *target) {
+func (r *Updates) remember(config *bootstrapv1.PoolbootConfig, version string, t *target) {
 	if t != nil {
 		known := *t
 		known.document = nil // a pool can have thousands of hosts
@@ -56,7 +56,7 @@ func (r *Reconciler) remember(config *bootstrapv1.PoolbootConfig, version string
 
 // storedOf returns the assignment that is stored for a host, or nil if there is none that can be read. It is read
 // live: it is what the host can download now.
-func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
+func (r *Updates) storedOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
 	secret, err := workload.GetIfExists[corev1.Secret](ctx, r.APIReader, r.secrets().Key(config.UID))
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (r *Reconciler) storedOf(ctx context.Context, config *bootstrapv1.PoolbootC
 
 // awaitStart reports whether a host booted with an agent that has not reported anything yet, and when that is to be
 // reported as an error. Such a host has an assignment, which was stored before its boot, so the cache has it.
-func (r *Reconciler) awaitStart(ctx context.Context, h *host, now time.Time) (bootedWithAgent bool, wait time.Duration, err error) {
+func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (bootedWithAgent bool, wait time.Duration, err error) {
 	if h.HasAgent() || h.Node == nil {
 		return false, 0, nil
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) awaitStart(ctx context.Context, h *host, now time.Time) (bo
 //
 // If the cache is late, a host keeps for that long what someone else stored. The event of that write is the next
 // reconcile.
-func (r *Reconciler) knownStoredOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
+func (r *Updates) knownStoredOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
 	if known, ok := r.known(config.UID); ok {
 		secret := assignments.NewMetadata()
 		if err := r.Secrets.Get(ctx, r.secrets().Key(config.UID), secret); client.IgnoreNotFound(err) != nil {
@@ -111,7 +111,7 @@ func (r *Reconciler) knownStoredOf(ctx context.Context, config *bootstrapv1.Pool
 	return r.storedOf(ctx, config)
 }
 
-func (r *Reconciler) known(config types.UID) (knownAssignment, bool) {
+func (r *Updates) known(config types.UID) (knownAssignment, bool) {
 	known, ok := r.assignments.Get(config)
 	if !ok {
 		return knownAssignment{}, false
@@ -129,7 +129,7 @@ func (k knownAssignment) isStill(cached string) bool {
 }
 
 // assignmentChanged selects the events of Secrets that someone else wrote or deleted.
-func (r *Reconciler) assignmentChanged() predicate.Predicate {
+func (r *Updates) assignmentChanged() predicate.Predicate {
 	changed := func(secret client.Object) bool {
 		known, ok := r.known(types.UID(secret.GetLabels()[bootstrapv1.AssignmentLabel]))
 		return ok && !known.isStill(secret.GetResourceVersion())
@@ -142,7 +142,7 @@ func (r *Reconciler) assignmentChanged() predicate.Predicate {
 
 // configOfAssignment returns a request for the PoolbootConfig of an assignment. Without an assignment that is known,
 // there is none: the first reconcile of a host after a start of the manager reads it.
-func (r *Reconciler) configOfAssignment(_ context.Context, secret client.Object) []ctrl.Request {
+func (r *Updates) configOfAssignment(_ context.Context, secret client.Object) []ctrl.Request {
 	known, ok := r.known(types.UID(secret.GetLabels()[bootstrapv1.AssignmentLabel]))
 	if !ok {
 		return nil

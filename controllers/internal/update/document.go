@@ -27,7 +27,7 @@ import (
 var errNoAgent = errors.New("the manager offers no agent: start it with --agent-directory")
 
 // newDocument builds the assignment of a host in its pool.
-func (r *Reconciler) newDocument(ctx context.Context, h *host, in surroundings) ([]byte, error) {
+func (r *Updates) newDocument(ctx context.Context, h *host, in surroundings) ([]byte, error) {
 	if len(in.offer.Agent.SHA512) == 0 {
 		return nil, errNoAgent
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) newDocument(ctx context.Context, h *host, in surroundings) 
 
 // registrationOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what
 // its pool and its Machine declare now.
-func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surroundings, cloudProviderSource string) (registration.Registration, error) {
+func (r *Updates) registrationOf(ctx context.Context, h *host, in surroundings, cloudProviderSource string) (registration.Registration, error) {
 	input := registration.Input{
 		NodeName:       h.Config.Status.NodeRef.Name,
 		Cluster:        in.identity,
@@ -89,7 +89,7 @@ func (r *Reconciler) registrationOf(ctx context.Context, h *host, in surrounding
 
 // cloudProviderOf returns the field that starts the kubelet of a host with --cloud-provider=external, or "". The
 // rendered config can be gone, because the host has it already.
-func (r *Reconciler) cloudProviderOf(ctx context.Context, h *host) (string, error) {
+func (r *Updates) cloudProviderOf(ctx context.Context, h *host) (string, error) {
 	source, err := join.FindExternalCloudProvider(h.Config)
 	if err != nil || source != "" || h.Config.Status.Boot.ServedConfiguration.Name == "" {
 		return source, err

@@ -30,7 +30,7 @@ const targetRetry = time.Minute
 
 // rollouts reconciles MachineConfigPools: it decides which hosts have slots. It tells no host anything. That is done by
 // the reconciler of the hosts, which acts on the slots.
-type rollouts struct{ *Reconciler }
+type rollouts struct{ *Updates }
 
 // Reconcile decides which hosts of one pool have slots, in one write that is locked to the version of the pool. So
 // whoever writes the slots knows all others, even if its caches of hosts and Nodes are late.

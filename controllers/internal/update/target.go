@@ -38,7 +38,7 @@ type surroundings struct {
 }
 
 // surroundingsOf gathers the surroundings of the hosts of a pool.
-func (r *Reconciler) surroundingsOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) surroundings {
+func (r *Updates) surroundingsOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) surroundings {
 	in := surroundings{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOfWindow(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
 	if in.facts, in.err = workload.JoinCluster(ctx, r.ClusterCache, cluster); in.err != nil {
 		return in
@@ -74,7 +74,7 @@ type target struct {
 var errNothingToRun = errors.New("the pool has no status.configuration yet: see its conditions")
 
 // targetOf returns what a host should run.
-func (r *Reconciler) targetOf(ctx context.Context, h *host, in surroundings) (target, error) {
+func (r *Updates) targetOf(ctx context.Context, h *host, in surroundings) (target, error) {
 	if in.err != nil {
 		return target{}, in.err
 	}
@@ -96,7 +96,7 @@ type knownRevision struct{ version, revision string }
 
 // revisionOf returns the revision of what a host should run. It builds the assignment only if something has changed
 // that it depends on: a pool can have thousands of hosts, and each of them causes many decisions.
-func (r *Reconciler) revisionOf(ctx context.Context, h *host, in surroundings) (string, error) {
+func (r *Updates) revisionOf(ctx context.Context, h *host, in surroundings) (string, error) {
 	version := h.version(in)
 	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil

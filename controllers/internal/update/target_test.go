@@ -12,13 +12,14 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
 var _ = Describe("The assignment of a host", func() {
 	// scene is a host in a pool, and the number of assignments that were built.
 	type scene struct {
-		*Reconciler
+		*Updates
 		h      *host
 		pools  []poolv1.MachineConfigPool
 		offer  join.Offer
@@ -26,7 +27,7 @@ var _ = Describe("The assignment of a host", func() {
 	}
 	newScene := func() *scene {
 		w := newWorld(0)
-		s := &scene{Reconciler: w.reconciler, pools: []poolv1.MachineConfigPool{
+		s := &scene{Updates: w.reconciler.Updates, pools: []poolv1.MachineConfigPool{
 			*controllertest.NewPool(clusterKey, poolv1.RoleWorker), *controllertest.NewPool(clusterKey, "infra"),
 		}}
 		s.pools[1].Status.Configuration.Name = "rendered-infra-1"
@@ -36,7 +37,7 @@ var _ = Describe("The assignment of a host", func() {
 			return fmt.Append(nil, s.builds), nil
 		}
 		config, machine, node := newObjects(hostName(0))
-		s.h = newHost(s.pools, config, machine, node)
+		s.h = &host{Host: rollout.HostOf(s.pools, config, machine, node)}
 		return s
 	}
 	// builds returns how often the assignment is built when its revision is needed twice.

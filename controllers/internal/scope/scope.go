@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -48,7 +49,12 @@ type Scope struct {
 	// Cluster is nil if it does not exist.
 	Cluster *clusterv1.Cluster
 
+	// Node is the Node of the host as it was read or written last, or nil.
+	Node *corev1.Node
+
 	hosts *Hosts
+	// hasFailed is true if a write of the status failed. Nothing is written after that: the reconcile is repeated.
+	hasFailed bool
 	// before is the PoolbootConfig as it was read or written last.
 	before *bootstrapv1.PoolbootConfig
 	// isSummarized is true once the phases that need no workload cluster have run, and isObserved if they had no error.
@@ -131,7 +137,7 @@ func (s *Scope) Report(report func(before, after *bootstrapv1.PoolbootConfig)) {
 // Flush computes Ready, writes what the phases changed in the status, and reports it. It does nothing for a config that
 // is deleted.
 func (s *Scope) Flush(ctx context.Context) error {
-	if s.isDeleted() {
+	if s.isDeleted() || s.hasFailed {
 		return nil
 	}
 	if s.isSummarized {
@@ -165,6 +171,7 @@ func (s *Scope) isDeleted() bool {
 func (s *Scope) Patch(ctx context.Context) error {
 	written := s.Config.DeepCopy()
 	if err := status.Patch(ctx, s.hosts.Client, s.before, written); err != nil {
+		s.hasFailed = true
 		return err
 	}
 	s.Wrote(written)
@@ -180,6 +187,7 @@ func (s *Scope) Record(ctx context.Context, change func(*bootstrapv1.PoolbootCon
 	}
 	written, err := status.Record(ctx, s.hosts.Client, s.hosts.Live, s.before, change)
 	if err != nil {
+		s.hasFailed = true
 		return err
 	}
 	s.Wrote(written.DeepCopy())

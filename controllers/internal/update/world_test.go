@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 )
 
 func TestUpdate(t *testing.T) {
@@ -49,7 +51,7 @@ var (
 type world struct {
 	management, workload client.WithWatch
 	events               *events.FakeRecorder
-	reconciler           *Reconciler
+	reconciler           *manager
 	controllertest.Process
 	// afterWrite is called after each write of the reconcilers that took effect.
 	afterWrite func()
@@ -112,7 +114,7 @@ func newDrainingWorld(ctx context.Context) *world {
 }
 
 // newManager returns the reconcilers of a manager, whose writes go through write.
-func (w *world) newManager(write func(context.Context, client.Object, func() error) error) *Reconciler {
+func (w *world) newManager(write func(context.Context, client.Object, func() error) error) *manager {
 	faults := controllertest.InterceptWrites(func(ctx context.Context, o client.Object, do func() error) error {
 		err := write(ctx, o, do)
 		if err == nil && w.afterWrite != nil {
@@ -131,7 +133,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	}
 	clusters := controllertest.NewClusterCache(interceptor.NewClient(w.workload, faults), clusterKey)
 	clusters.RESTConfig = &rest.Config{Host: "https://site.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA of the cluster")}}
-	r := &Reconciler{
+	r := &Updates{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 		Secrets: controllertest.NewCache(w.management), Offer: func() (join.Offer, error) { return join.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
 		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
@@ -140,7 +142,24 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
 		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
 	}
-	return r
+	return &manager{Updates: r}
+}
+
+// manager reconciles pools, and hosts with the phases of this package only.
+type manager struct {
+	*Updates
+	hosts scope.Hosts
+}
+
+// Reconcile reconciles a host.
+func (m *manager) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	m.hosts.Client, m.hosts.Live, m.hosts.WatchFilterValue = m.Client, m.APIReader, m.WatchFilterValue
+	return m.hosts.Reconcile(ctx, request, func(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
+		if annotations.IsPaused(s.Cluster, s.Config) {
+			return m.EndPause(ctx, s)
+		}
+		return m.Updates.Reconcile(ctx, s)
+	})
 }
 
 func newDocument(config *bootstrapv1.PoolbootConfig, rendered, force string) []byte {
@@ -259,7 +278,7 @@ func (w *world) render(ctx context.Context, name string) {
 }
 
 func (w *world) reconcilePool(ctx context.Context) (ctrl.Result, error) {
-	return rollouts{w.reconciler}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+	return rollouts{w.reconciler.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
 }
 
 func (w *world) reconcileHost(ctx context.Context, i int) (ctrl.Result, error) {
