@@ -20,7 +20,12 @@ const (
 
 // addressOf returns the source address of a request. It ignores headers of proxies, because any client can send them.
 func addressOf(r *http.Request) netip.Addr {
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return hostOf(r.RemoteAddr)
+}
+
+// hostOf returns the address in an address with a port.
+func hostOf(address string) netip.Addr {
+	from, _ := netip.ParseAddrPort(address)
 	return from.Addr().Unmap().WithZone("")
 }
 

@@ -105,7 +105,7 @@ func (v *view) authorizeKubelet(ctx context.Context, r *http.Request, target rou
 	if err != nil {
 		return nil, nil, err
 	}
-	markAgent(ctx, record.UID)
+	endTurn(ctx)
 	return record, assigned, nil
 }
 

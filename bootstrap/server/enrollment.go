@@ -63,7 +63,7 @@ func (v *view) authorizeName(ctx context.Context, token string, target route) (*
 	if reason := access.CheckName(enrollment.Names, target.name); reason != "" {
 		return nil, forbidden("the name in ?name= is not allowed: %s", reason)
 	}
-	markAuthenticated(ctx)
+	endTurn(ctx)
 	return enrollment, nil
 }
 
@@ -191,7 +191,7 @@ func (v *view) authenticateEnrolled(ctx context.Context, record *Record, token s
 	if record.PointerID != access.PointerID(record.Namespace, record.Enrollment, record.Name) {
 		return nil, notReady("PoolbootConfig %s does not belong to a host that enrolled", record.NamespacedName)
 	}
-	markAuthenticated(ctx)
+	endTurn(ctx)
 	return record, nil
 }
 

@@ -57,7 +57,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		dropped: factory.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "connections_dropped_total",
-			Help: "Connections without a valid token that were closed to make room for others.",
+			Help: "Connections that were closed because their address had half of all connections.",
 		}),
 		otherAddress: factory.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "other_addresses_total",

@@ -175,7 +175,7 @@ var _ = Describe("Clients that download the agent and do not read it", func() {
 		s := serveOn(newWorld(), short, server.DefaultLimits, func(l net.Listener) net.Listener { return countedListener{l, &sent} },
 			func(o *server.Options) { o.Programs = programs })
 		for range clients {
-			conn, err := s.securedBy(func(conn *net.TCPConn) error { return conn.SetReadBuffer(4 << 10) },
+			conn, err := s.securedBy(localAddress, func(conn *net.TCPConn) error { return conn.SetReadBuffer(4 << 10) },
 				"GET "+agentPath(program)+" HTTP/1.1\r\nHost: a\r\n\r\n")
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(conn.Close)

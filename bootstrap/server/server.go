@@ -143,7 +143,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refused = refusalOf(err); refused != nil {
 		refused.write(out)
 	}
-	endRequestTurn(r.Context())
+	endTurn(r.Context())
 	took := time.Since(start)
 	s.opts.Metrics.observe(out.route.kind, out.code, took)
 	s.writeAccess(out, refused, took)
@@ -238,7 +238,7 @@ func (v *view) authenticate(ctx context.Context, target route, token string) (*R
 	case record.Enrollment != "":
 		return v.authenticateEnrolled(ctx, record, token)
 	case record.accepts(token):
-		markAuthenticated(ctx)
+		endTurn(ctx)
 		return record, nil
 	case record.Rotating:
 		return nil, notReady("the token of this machine is being rotated, and the new token is not recorded yet. Try again")
