@@ -11,6 +11,7 @@ import (
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -129,7 +130,7 @@ type evaluation struct {
 	reason   string
 }
 
-// New returns the agent of a host. It reads the journal, and changes nothing. The error is a *JournalError if the
+// New returns the agent of a host. It reads the journal, and changes nothing. The error is a *durable.JournalError if the
 // journal can't be used.
 func New(options Options) (*Agent, error) {
 	directory, err := newStore(options.Root, options.StateDirectory)
@@ -141,10 +142,10 @@ func New(options Options) (*Agent, error) {
 		return nil, err
 	}
 	if a.journal.Phase == unknown && !a.Files.IsNew() {
-		return nil, &JournalError{Path: directory.pathOf(journalName), Why: "it is missing, but the agent has changed files of this host before", Remedy: startOver}
+		return nil, &durable.JournalError{Path: directory.pathOf(journalName), Why: "it is missing, but the agent has changed files of this host before", Remedy: durable.StartOver}
 	}
 	if a.journal.Phase != unknown && a.journal.Phase != adopting && a.Files.IsNew() {
-		return nil, &JournalError{Path: directory.pathOf(journalName), Why: "it is there, but the journal of the files is missing", Remedy: startOver}
+		return nil, &durable.JournalError{Path: directory.pathOf(journalName), Why: "it is there, but the journal of the files is missing", Remedy: durable.StartOver}
 	}
 	a.continued, a.askAt = a.journal.Phase.isChanging(), options.Clock.Uptime()+checkInterval
 	return a, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
@@ -86,7 +87,7 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 		t, err = a.fetch(limited, a.journal.Current)
 	}
 	if errors.Is(err, assignment.ErrOtherRevision) || errors.Is(err, ErrRefused) {
-		return fmt.Errorf("documents of the current configuration are lost: %w: %s", err, startOver)
+		return fmt.Errorf("documents of the current configuration are lost: %w: %s", err, durable.StartOver)
 	}
 	if err != nil {
 		return err

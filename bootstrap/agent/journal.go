@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 )
 
 // phase is how far the agent is.
@@ -128,56 +127,6 @@ const journalVersion = 1
 // journalName is the name of the journal in the state directory.
 const journalName = "agent.journal"
 
-// JournalError is a journal that can't be used. The agent changes nothing.
-type JournalError struct{ Path, Why, Remedy string }
-
-func (e *JournalError) Error() string {
-	return fmt.Sprintf("journal %s: %s: %s", e.Path, e.Why, e.Remedy)
-}
-
-const (
-	startOver = "restore it from a backup, or move the journals and the slots in its directory away and restart " +
-		"poolboot-agent.service, which then starts from the configuration that the host should have and reports what differs"
-	needsNewer = "install that version of the agent again"
-)
-
-// formatJournal returns a journal with a header that has the version and the hash of the rest.
-func formatJournal(j journal) ([]byte, error) {
-	body, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	return append(fmt.Appendf(nil, "poolboot-agent %d sha256:%s\n", journalVersion, sumOf(body)), body...), nil
-}
-
-// parseJournal is the inverse of formatJournal.
-func parseJournal(data []byte) (j journal, _ *JournalError) {
-	refuse := func(why string) (journal, *JournalError) {
-		return journal{}, &JournalError{Why: why, Remedy: startOver}
-	}
-	header, body, _ := bytes.Cut(data, []byte("\n"))
-	var version int
-	var sum string
-	if n, err := fmt.Sscanf(string(header), "poolboot-agent %d sha256:%s", &version, &sum); n != 2 || err != nil || version < 1 {
-		return refuse("it is truncated or not a journal")
-	}
-	if version > journalVersion {
-		return journal{}, &JournalError{Why: fmt.Sprintf("it was written by a newer agent (format %d, this agent knows %d)", version, journalVersion), Remedy: needsNewer}
-	}
-	if sum != sumOf(body) {
-		return refuse("its checksum is wrong: it is truncated or damaged")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&j); err != nil {
-		return refuse("it is not valid JSON: " + err.Error())
-	}
-	if why := j.check(); why != "" {
-		return refuse(why)
-	}
-	return j, nil
-}
-
 // check returns what no agent writes, "" if there is nothing.
 func (j *journal) check() string {
 	switch j.Phase {
@@ -206,11 +155,6 @@ func isRevision(text string) bool {
 	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
 }
 
-func sumOf(contents []byte) string {
-	sum := sha256.Sum256(contents)
-	return hex.EncodeToString(sum[:])
-}
-
 // readJournal returns the journal of a state directory, one in the phase unknown if there is none.
 func (s *store) readJournal() (journal, error) {
 	data, err := s.read(journalName)
@@ -220,17 +164,20 @@ func (s *store) readJournal() (journal, error) {
 	case err != nil:
 		return journal{}, err
 	}
-	j, refusal := parseJournal(data)
-	if refusal != nil {
-		refusal.Path = s.pathOf(journalName)
-		return journal{}, refusal
+	j, err := decodeJournal(s.pathOf(journalName), data)
+	if err != nil {
+		return journal{}, err
 	}
-	return j, nil
+	return *j, nil
+}
+
+func decodeJournal(path string, data []byte) (*journal, error) {
+	return durable.DecodeJournal(path, journalVersion, data, (*journal).check)
 }
 
 // writeJournal replaces the journal. When it returns nil, it survives a power failure.
 func (s *store) writeJournal(j journal) error {
-	data, err := formatJournal(j)
+	data, err := durable.EncodeJournal(journalVersion, j)
 	if err == nil {
 		err = s.write(journalName, data)
 	}

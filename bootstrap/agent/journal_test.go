@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
@@ -29,34 +30,31 @@ func newJournal() journal {
 
 var _ = Describe("The journal", func() {
 	It("is read as it was written", func() {
-		raw, err := formatJournal(newJournal())
+		raw, err := durable.EncodeJournal(journalVersion, newJournal())
 		Expect(err).NotTo(HaveOccurred())
-		j, refusal := parseJournal(raw)
-		Expect(refusal).To(BeNil())
-		Expect(j).To(Equal(newJournal()))
+		Expect(decodeJournal("", raw)).To(HaveValue(Equal(newJournal())))
 	})
 
 	It("is refused after a change of any byte, and if it is truncated", func() {
-		raw, err := formatJournal(newJournal())
+		raw, err := durable.EncodeJournal(journalVersion, newJournal())
 		Expect(err).NotTo(HaveOccurred())
 		for i := range raw {
 			changed := append([]byte(nil), raw...)
 			changed[i] ^= 0x11
-			_, refusal := parseJournal(changed)
-			Expect(refusal).NotTo(BeNil(), "byte %d", i)
-			_, refusal = parseJournal(raw[:i])
-			Expect(refusal).NotTo(BeNil(), "first %d bytes", i)
+			_, err := decodeJournal("", changed)
+			Expect(err).To(HaveOccurred(), "byte %d", i)
+			_, err = decodeJournal("", raw[:i])
+			Expect(err).To(HaveOccurred(), "first %d bytes", i)
 		}
 	})
 
 	DescribeTable("is refused with values that no agent writes", func(change func(*journal)) {
 		j := newJournal()
 		change(&j)
-		raw, err := formatJournal(j)
+		raw, err := durable.EncodeJournal(journalVersion, j)
 		Expect(err).NotTo(HaveOccurred())
-		_, refusal := parseJournal(raw)
-		Expect(refusal).NotTo(BeNil())
-		Expect(refusal.Remedy).To(ContainSubstring("backup"))
+		_, err = decodeJournal("", raw)
+		Expect(err).To(MatchError(ContainSubstring("backup")))
 	},
 		Entry("an unknown phase", func(j *journal) { j.Phase = "Dancing" }),
 		Entry("no phase", func(j *journal) { j.Phase = unknown }),
@@ -69,11 +67,10 @@ var _ = Describe("The journal", func() {
 	)
 
 	It("of a newer agent says what to do", func() {
-		raw, err := formatJournal(newJournal())
+		raw, err := durable.EncodeJournal(journalVersion, newJournal())
 		Expect(err).NotTo(HaveOccurred())
-		_, refusal := parseJournal([]byte(strings.Replace(string(raw), "agent 1 ", "agent 2 ", 1)))
-		Expect(refusal).NotTo(BeNil())
-		Expect(refusal.Remedy).To(ContainSubstring("install that version"))
+		_, err = decodeJournal("", []byte(strings.Replace(string(raw), "journal 1 ", "journal 2 ", 1)))
+		Expect(err).To(MatchError(ContainSubstring("install that version")))
 	})
 
 	DescribeTable("that is damaged or missing stops the agent before it changes anything", func(damage func(state string)) {
@@ -87,7 +84,7 @@ var _ = Describe("The journal", func() {
 		Expect(err).NotTo(HaveOccurred())
 		defer files.Close()
 		_, err = New(Options{Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: files})
-		var refusal *JournalError
+		var refusal *durable.JournalError
 		Expect(errors.As(err, &refusal)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("/var/lib/poolboot/agent/agent.journal")))
 	},
@@ -140,22 +137,22 @@ var _ = Describe("The journal", func() {
 })
 
 func FuzzParseJournal(f *testing.F) {
-	raw, err := formatJournal(newJournal())
+	raw, err := durable.EncodeJournal(journalVersion, newJournal())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(raw)
-	f.Add([]byte("poolboot-agent 1 sha256:" + sumOf([]byte("{}")) + "\n{}"))
+	f.Add([]byte("poolboot-journal 1 sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\n{}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		j, refusal := parseJournal(raw)
-		if refusal != nil {
+		j, err := decodeJournal("", raw)
+		if err != nil {
 			return
 		}
-		again, err := formatJournal(j)
+		again, err := durable.EncodeJournal(journalVersion, j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if second, refusal := parseJournal(again); refusal != nil || !reflect.DeepEqual(j, second) {
+		if second, err := decodeJournal("", again); err != nil || !reflect.DeepEqual(j, second) {
 			t.Errorf("%q is read as %v, and written as %q", raw, j, again)
 		}
 	})

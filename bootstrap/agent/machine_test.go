@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -346,7 +347,7 @@ var _ = Describe("An update", func() {
 		w := installed(withFiles("/etc/none/f", "a"))
 		config := withFiles("/etc/none/f", "a")
 		remote := newFile("/etc/none/remote", "")
-		remote.Contents = types.Resource{Source: ptr.To("https://elsewhere/f"), Verification: types.Verification{Hash: ptr.To("sha256-" + sumOf([]byte("far")))}}
+		remote.Contents = types.Resource{Source: ptr.To("https://elsewhere/f"), Verification: types.Verification{Hash: ptr.To(fmt.Sprintf("sha256-%x", sha256.Sum256([]byte("far"))))}}
 		config.Ignition.Storage.Files = append(config.Ignition.Storage.Files, remote)
 		w.contents["https://elsewhere/f"] = []byte("near")
 		second := w.offer(w.assign("rendered-b", config))

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
 
@@ -67,29 +69,7 @@ func (s *store) read(name string) ([]byte, error) {
 // write replaces a file in one step, and syncs it.
 func (s *store) write(name string, data []byte) error {
 	s.before("write " + name)
-	final, temporary := path.Join(s.directory, name), path.Join(s.directory, name+".new")
-	file, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	s.before("rename " + name)
-	if err := s.root.Rename(temporary, final); err != nil {
-		return err
-	}
-	return s.sync()
-}
-
-// sync makes changes of names survive a power failure.
-func (s *store) sync() error {
-	directory, err := s.root.Open(s.directory)
-	if err != nil {
-		return err
-	}
-	return errors.Join(directory.Sync(), directory.Close())
+	return durable.Write(filepath.Join(s.root.Name(), s.directory, name), data, 0o600)
 }
 
 // errDocument means that the store does not have a document, or another one than it should.
@@ -133,8 +113,7 @@ func (s *store) keep(revisions ...string) error {
 	}
 	for _, entry := range names {
 		name := entry.Name()
-		revision := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".new"), assignmentEnding), renderedEnding)
-		if isRevision(revision) && !kept[name] {
+		if revision, _, _ := strings.Cut(name, "."); isRevision(revision) && !kept[name] {
 			s.before("remove " + name)
 			err = errors.Join(err, s.root.Remove(path.Join(s.directory, name)))
 		}

@@ -1,5 +1,5 @@
 // Package durable writes files that survive a power loss: afterwards a file has its old contents or its new ones,
-// completely.
+// completely. It also encodes journals, so that damage is found.
 package durable
 
 import (

@@ -2,15 +2,14 @@ package hostfiles
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
@@ -152,85 +151,31 @@ func (s *step) new() string       { return s.Slot + ".new" }
 func (s *step) old() string       { return s.Slot + ".old" }
 func (s *step) temporary() string { return s.Slot + ".tmp" }
 
-// JournalError is a journal that can't be used. Nothing was changed.
-type JournalError struct {
-	Path        string
-	Why, Remedy string
-}
-
-func (e *JournalError) Error() string {
-	return fmt.Sprintf("journal %s: %s: %s", e.Path, e.Why, e.Remedy)
-}
-
-const (
-	damaged = "do not edit it. Restore it from a backup, or move it and the directory of slots beside it away and restart the agent, " +
-		"which then starts from the configuration that the host has and reports what differs"
-	newer = "install that version of the agent again, which can confirm or undo its update"
-)
-
-// formatJournal returns a journal with a header that has the version and the hash of the rest.
-func formatJournal(j *journal) ([]byte, error) {
-	body, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	return append(fmt.Appendf(nil, "poolboot-journal %d sha256:%s\n", journalVersion, sumOf(body)), body...), nil
-}
-
-// parseJournal is the inverse of formatJournal. It accepts only what formatJournal writes.
-func parseJournal(data []byte) (*journal, *JournalError) {
-	refuse := func(why string) (*journal, *JournalError) { return nil, &JournalError{Why: why, Remedy: damaged} }
-	header, body, isComplete := bytes.Cut(data, []byte("\n"))
-	fields := bytes.Split(header, []byte(" "))
-	if !isComplete || len(fields) != 3 || string(fields[0]) != "poolboot-journal" {
-		return refuse("it is truncated or not a journal")
-	}
-	version, err := strconv.Atoi(string(fields[1]))
-	switch {
-	case err != nil || version < 1:
-		return refuse("its version is not a number")
-	case version > journalVersion:
-		return nil, &JournalError{Why: fmt.Sprintf("it was written by a newer agent (format %d, this agent knows %d)", version, journalVersion), Remedy: newer}
-	case string(fields[2]) != "sha256:"+sumOf(body):
-		return refuse("its checksum is wrong: it is truncated or damaged")
-	}
-	j := &journal{}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(j); err != nil {
-		return refuse("it is not valid JSON: " + err.Error())
-	}
-	if err := j.check(); err != nil {
-		return refuse(err.Error())
-	}
-	return j, nil
-}
-
-// check refuses values that no agent writes.
-func (j *journal) check() error {
+// check returns what no agent writes, "" if there is nothing.
+func (j *journal) check() string {
 	switch j.Phase {
 	case idle, staging, committed, applied, undoing, confirming:
 	default:
-		return fmt.Errorf("it has the unknown phase %q", j.Phase)
+		return fmt.Sprintf("it has the unknown phase %q", j.Phase)
 	}
 	for _, records := range []map[string]record{j.Managed, j.Next} {
 		for name, r := range records {
 			if !path.IsAbs(name) || !filepath.IsLocal(r.Real) || r.Origin.Slot != "" && !filepath.IsLocal(r.Origin.Slot) {
-				return fmt.Errorf("the path %q leads out of the root", name)
+				return fmt.Sprintf("the path %q leads out of the root", name)
 			}
 			switch r.Type {
 			case hosttree.File, hosttree.Directory, hosttree.Link, hosttree.HardLink, hosttree.Unmasked:
 			default:
-				return fmt.Errorf("the path %q has the unknown type %q", name, r.Type)
+				return fmt.Sprintf("the path %q has the unknown type %q", name, r.Type)
 			}
 			if (r.Origin.Kind == kept) != (r.Origin.Slot != "") || r.Origin.Kind == inPlace && r.Origin.Meta == nil {
-				return fmt.Errorf("the path %q has an incomplete original", name)
+				return fmt.Sprintf("the path %q has an incomplete original", name)
 			}
 		}
 	}
 	for _, slot := range j.Stale {
 		if !filepath.IsLocal(slot) {
-			return fmt.Errorf("the slot %q leads out of the root", slot)
+			return fmt.Sprintf("the slot %q leads out of the root", slot)
 		}
 	}
 	steps := slices.Clone(j.Steps)
@@ -239,15 +184,15 @@ func (j *journal) check() error {
 	}
 	for _, s := range steps {
 		if !filepath.IsLocal(s.Path) || s.Slot != "" && !filepath.IsLocal(s.Slot) {
-			return fmt.Errorf("the step for %q leads out of the root", s.Path)
+			return fmt.Sprintf("the step for %q leads out of the root", s.Path)
 		}
 		hasSlot, hasBefore, hasAfter := s.Slot != "", s.Before != nil, s.After != nil
 		want := map[action][3]bool{put: {true, false, false}, remove: {true, false, false}, mkdir: {false, false, true}, rmdir: {false, true, false}, setMeta: {false, true, true}}
 		if needs, isKnown := want[s.Do]; !isKnown || needs != [3]bool{hasSlot, hasBefore, hasAfter} {
-			return fmt.Errorf("the step %q for %q is incomplete", s.Do, s.Path)
+			return fmt.Sprintf("the step %q for %q is incomplete", s.Do, s.Path)
 		}
 	}
-	return nil
+	return ""
 }
 
 // readJournal returns the journal of a state directory, an empty one if there is none.
@@ -260,12 +205,11 @@ func (d *disk) readJournal(stateDirectory string) (*journal, error) {
 	case err != nil:
 		return nil, err
 	}
-	j, refusal := parseJournal(data)
-	if refusal != nil {
-		refusal.Path = "/" + name
-		return nil, refusal
-	}
-	return j, nil
+	return decodeJournal("/"+name, data)
+}
+
+func decodeJournal(path string, data []byte) (*journal, error) {
+	return durable.DecodeJournal(path, journalVersion, data, (*journal).check)
 }
 
 // errUncertain means that it is not known whether the journal was replaced.
@@ -273,7 +217,7 @@ var errUncertain = errors.New("it is not known whether the disk has it")
 
 // writeJournal replaces the journal and syncs it.
 func (d *disk) writeJournal(stateDirectory string, j *journal) error {
-	data, err := formatJournal(j)
+	data, err := durable.EncodeJournal(journalVersion, j)
 	if err != nil {
 		return err
 	}

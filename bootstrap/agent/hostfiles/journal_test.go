@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
@@ -28,7 +29,7 @@ var _ = Describe("A journal", func() {
 			before := snapshot(root)
 
 			_, err = tryOpen(root)
-			var refused *JournalError
+			var refused *durable.JournalError
 			Expect(errors.As(err, &refused)).To(BeTrue())
 			Expect(refused.Path).To(Equal("/var/lib/poolboot/files.journal"))
 			Expect(refused.Error()).To(And(HavePrefix("journal /var/lib/poolboot/files.journal: "), ContainSubstring(why), ContainSubstring(remedy)))
@@ -39,7 +40,7 @@ var _ = Describe("A journal", func() {
 			Expect(open(root).RollBack()).To(Succeed())
 		},
 		Entry("is empty", func(string) string { return "" }, "truncated or not a journal", "Restore it from a backup"),
-		Entry("is truncated in its header", func(s string) string { return s[:30] }, "truncated or not a journal", "Restore it"),
+		Entry("is truncated in its header", func(s string) string { return s[:30] }, "its checksum is wrong", "Restore it"),
 		Entry("is truncated", func(s string) string { return s[:len(s)-1] }, "its checksum is wrong", "Restore it"),
 		Entry("has a flipped bit", func(s string) string { return s[:200] + string(s[200]^1) + s[201:] }, "its checksum is wrong", "Restore it"),
 		Entry("has a flipped bit in its checksum", func(s string) string { return strings.Replace(s, "sha256:", "sha256:f", 1) }, "its checksum is wrong", "Restore it"),
@@ -55,7 +56,7 @@ var _ = Describe("A journal", func() {
 })
 
 var _ = It("A journal is refused after a change of any bit, and if it ends anywhere", func() {
-	intact, err := formatJournal(&journal{
+	intact, err := durable.EncodeJournal(journalVersion, &journal{
 		Sequence: 2, Phase: applied, Managed: map[string]record{"/etc/a": {state: state{Type: hosttree.File, Sum: "x"}, Real: "etc/a"}},
 		Steps: []step{{Do: put, Path: "etc/a", Slot: "var/lib/poolboot/slots/2-0", Old: true}},
 	})
@@ -64,11 +65,11 @@ var _ = It("A journal is refused after a change of any bit, and if it ends anywh
 		for bit := range 8 {
 			changed := slices.Clone(intact)
 			changed[i] ^= 1 << bit
-			_, refused := parseJournal(changed)
-			Expect(refused).NotTo(BeNil(), "%q", changed)
+			_, err := decodeJournal("", changed)
+			Expect(err).To(HaveOccurred(), "%q", changed)
 		}
-		_, refused := parseJournal(intact[:i])
-		Expect(refused).NotTo(BeNil(), "%q", intact[:i])
+		_, err := decodeJournal("", intact[:i])
+		Expect(err).To(HaveOccurred(), "%q", intact[:i])
 	}
 })
 
@@ -84,7 +85,7 @@ func rewrite(old, text string) func(string) string {
 
 func FuzzJournal(f *testing.F) {
 	name := uint32(0o644)
-	seed, err := formatJournal(&journal{
+	seed, err := durable.EncodeJournal(journalVersion, &journal{
 		Sequence: 2, Phase: committed, Managed: map[string]record{"/etc/a": {state: state{Type: hosttree.File, Mode: &name, Sum: "x"}, Real: "etc/a"}},
 		Next:  map[string]record{"/etc/a": {state: state{Type: hosttree.Link, Target: "b"}, Real: "etc/a", Origin: origin{Kind: kept, Slot: "var/lib/poolboot/slots/1-0.old"}}},
 		Steps: []step{{Do: put, Path: "etc/a", Slot: "var/lib/poolboot/slots/2-0", Old: true}, {Do: mkdir, Path: "etc/b", After: &meta{Mode: 0o755}}},
@@ -100,10 +101,11 @@ func FuzzJournal(f *testing.F) {
 		if withHeader { // a checksum is no protection against an attacker, and stops a fuzzer
 			data = append([]byte("poolboot-journal 1 sha256:"+sumOf(data)+"\n"), data...)
 		}
-		j, refused := parseJournal(data)
-		if refused != nil {
-			if refused.Why == "" || refused.Remedy == "" {
-				t.Fatalf("the error has no reason or no remedy: %v", refused)
+		j, err := decodeJournal("", data)
+		if err != nil {
+			var refused *durable.JournalError
+			if !errors.As(err, &refused) || refused.Why == "" || refused.Remedy == "" {
+				t.Fatalf("the error has no reason or no remedy: %v", err)
 			}
 			return
 		}
@@ -112,12 +114,12 @@ func FuzzJournal(f *testing.F) {
 				t.Fatalf("a step leads out of the root: %+v", s)
 			}
 		}
-		written, err := formatJournal(j)
+		written, err := durable.EncodeJournal(journalVersion, j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, refused := parseJournal(written); refused != nil {
-			t.Fatalf("what was written can't be read: %v", refused)
+		if _, err := decodeJournal("", written); err != nil {
+			t.Fatalf("what was written can't be read: %v", err)
 		}
 	})
 }

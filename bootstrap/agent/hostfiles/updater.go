@@ -56,7 +56,7 @@ type Updater struct {
 }
 
 // Open locks the files of a host and reads the journal. If the journal is damaged or from a newer agent, it returns a
-// *JournalError, and ErrLocked if another Updater is open.
+// *durable.JournalError, and ErrLocked if another Updater is open.
 func Open(root *os.Root, options Options) (*Updater, error) {
 	handle, err := root.Open(".")
 	if err != nil {

@@ -11,11 +11,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 )
 
 // maxTrialStarts is how often a new program may start before it has worked once. Then the previous one returns.
@@ -98,28 +100,12 @@ func (p *Program) writeTrial(t trial) error {
 	if err != nil {
 		return err
 	}
-	return p.write(p.name(trialEnding), raw, 0o600)
+	return p.write(trialEnding, raw, 0o600)
 }
 
 // write replaces a file in one step, and syncs it.
-func (p *Program) write(name string, contents []byte, mode fs.FileMode) error {
-	temporary := name + ".tmp"
-	if err := p.writeSynced(temporary, contents, mode); err != nil {
-		return err
-	}
-	return p.rename(temporary, name)
-}
-
-func (p *Program) writeSynced(name string, contents []byte, mode fs.FileMode) error {
-	if err := p.remove(name); err != nil {
-		return err
-	}
-	file, err := p.Root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(contents)
-	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+func (p *Program) write(ending string, contents []byte, mode fs.FileMode) error {
+	return durable.Write(filepath.Join(p.Root.Name(), p.name(ending)), contents, mode)
 }
 
 func (p *Program) rename(from, to string) error {
@@ -163,7 +149,7 @@ func (p *Program) Replace(ctx context.Context, contents []byte) error {
 	if last.IsRefused && last.SHA512 == now.SHA512 {
 		return fmt.Errorf("%w: it did not come up %d times, and the previous program returned", agent.ErrUnusable, maxTrialStarts)
 	}
-	if err := p.writeSynced(p.name(newEnding), contents, 0o755); err != nil {
+	if err := errors.Join(p.remove(p.name(newEnding)), p.write(newEnding, contents, 0o755)); err != nil { // one that is left keeps its mode
 		return errors.Join(err, p.remove(p.name(newEnding)))
 	}
 	if err := p.try(ctx); err != nil {

@@ -183,11 +183,12 @@ var _ = Describe("Another program", func() {
 	})
 
 	It("that was written before a power failure is written again", func() {
-		for _, name := range []string{"agent.new", "agent.previous", "agent.trial.tmp"} {
+		for _, name := range []string{"agent.new", "agent.previous"} {
 			Expect(os.WriteFile(filepath.Join(directory, "bin", name), []byte("half"), 0o600)).To(Succeed())
 		}
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(contents("bin/agent")).To(Equal("new"))
+		Expect(os.Stat(filepath.Join(directory, "bin/agent"))).To(HaveField("Mode()", os.FileMode(0o755)))
 		Expect(contents("bin/agent.previous")).To(Equal("old"))
 	})
 

@@ -19,6 +19,7 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -211,10 +212,9 @@ func retryAfter(failures int) time.Duration {
 // reportOnly reports why the agent can't work, and changes nothing, until the context ends. Errors that another start
 // can solve are returned.
 func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, problem error) error {
-	var ofAgent *agent.JournalError
-	var ofFiles *hostfiles.JournalError
+	var ofJournal *durable.JournalError
 	var ofSettings *settingsError
-	if !errors.As(problem, &ofAgent) && !errors.As(problem, &ofFiles) && !errors.As(problem, &ofSettings) {
+	if !errors.As(problem, &ofJournal) && !errors.As(problem, &ofSettings) {
 		return problem
 	}
 	s.Log.Error("the agent changes nothing until this is corrected", "error", problem)
