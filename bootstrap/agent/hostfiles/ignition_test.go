@@ -360,6 +360,21 @@ var _ = Describe("A host that Ignition installed", func() {
 		Expect(filepath.Join(root, "etc/systemd/system/sshd.service")).NotTo(BeAnExistingFile())
 	})
 
+	It("keeps the directories in /usr/local that images have, although they are empty, and removes others", func() {
+		document := []byte(`{"ignition":{"version":"3.5.0"},"storage":{"directories":[{"path":"/usr/local/lib/pool"},{"path":"/usr/local/share/man/pool"},{"path":"/usr/local/pool/own"}]}}`)
+		root := newPlainHost()
+		for _, name := range []string{"usr/local/lib", "usr/local/share/man"} {
+			Expect(os.MkdirAll(filepath.Join(root, name), 0o755)).To(Succeed())
+		}
+		u := open(root)
+		image := snapshot(root)
+		runIgnition(root, document)
+		tree := treeOf(root, document)
+		Expect(u.Adopt(tree)).To(Succeed())
+		update(u, tree, nil)
+		Expect(differing(snapshot(root), image)).To(BeEmpty())
+	})
+
 	It("keeps what nobody knows, and says so", func() {
 		document := []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[
 			{"path":"/etc/motd","overwrite":true,"contents":{"source":"data:,x"}},{"path":"/etc/new","contents":{"source":"data:,x"}}],"directories":[{"path":"/etc/conf.d","mode":448}]}}`)

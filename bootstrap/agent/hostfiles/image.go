@@ -15,19 +15,25 @@ const (
 // localDirectories are for the files of a host (FHS: "local" and users' files): images have none there.
 var localDirectories = []string{"home", "opt", "root", "srv", "usr/local"}
 
+// standardDirectories are those in which images have nothing, but which they have (FHS 3.0, section 4.9).
+var standardDirectories = map[string]bool{
+	"usr/local/bin": true, "usr/local/etc": true, "usr/local/games": true, "usr/local/include": true, "usr/local/lib": true, "usr/local/lib64": true,
+	"usr/local/libexec": true, "usr/local/man": true, "usr/local/sbin": true, "usr/local/share": true, "usr/local/share/man": true, "usr/local/src": true,
+}
+
 // ignitionKeys is the end of the path of the file for SSH keys that only Ignition writes, in the home of a user.
 const ignitionKeys = "/.ssh/authorized_keys.d/ignition"
 
 // isLocal reports whether an image has nothing at a path, because it is for the files of a host or of Ignition.
 func isLocal(real string) bool {
-	return strings.HasSuffix(real, ignitionKeys) ||
+	return strings.HasSuffix(real, ignitionKeys) || !standardDirectories[real] &&
 		slices.ContainsFunc(localDirectories, func(directory string) bool { return strings.HasPrefix(real, directory+"/") })
 }
 
 // imageOriginal returns what the image has at a path, as far as a host knows it:
 //   - With /usr/etc, as with OSTree, it is the original of /etc.
 //   - The rest of an OSTree host, /var, has no files in the image, but directories that systemd creates.
-//   - The image has nothing in the directories that are for the files of a host.
+//   - The image has nothing but standardDirectories in the directories that are for the files of a host.
 //
 // Nothing else is known. That no package contains a path is no proof: scripts of packages create files, such as the
 // links in /etc/alternatives and the aliases of units, and so do the programs that build images.
