@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
@@ -132,11 +130,4 @@ func whereDetailsAre(err error) string {
 }
 
 // shorten makes a text fit into a number of bytes, and replaces what does not print. It keeps the beginning.
-func shorten(text string, size int) string {
-	return excerpt.Of(strings.Map(func(r rune) rune {
-		if r == '\n' || r == utf8.RuneError || unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(text, "?")), size)
-}
+func shorten(text string, size int) string { return excerpt.Of(excerpt.Printable(text), size) }

@@ -1,5 +1,5 @@
-// Package excerpt shortens texts for people, such as the reasons of conditions. It cuts between words: half a name,
-// such as that of a unit or an image, is another name.
+// Package excerpt cleans and shortens texts for people, such as the reasons of conditions. It cuts between words: half
+// a name, such as that of a unit or an image, is another name.
 package excerpt
 
 import (
@@ -31,4 +31,24 @@ func Of(text string, size int) string {
 		return text[:end]
 	}
 	return strings.TrimRightFunc(text[:end], unicode.IsSpace) + More
+}
+
+// Printable returns text that a host or a program wrote without what could control a terminal: everything that does not
+// print becomes a blank, but line feeds and tabs stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r': // before a line feed, as a rule
+			return -1
+		case r == '\n', r == '\t', unicode.IsPrint(r):
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+}
+
+// Line returns text that a host or a program wrote in one line that prints, as Of does.
+func Line(text string, size int) string {
+	text = text[:min(len(text), 2*size)] // bounds the work
+	return Of(strings.Join(strings.Fields(Printable(text)), " "), size)
 }

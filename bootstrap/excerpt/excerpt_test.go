@@ -28,6 +28,13 @@ var _ = DescribeTable("An excerpt", func(text string, size int, want string) {
 	Entry("of nothing is nothing", "word", 0, ""),
 )
 
+var _ = It("Text that prints keeps lines and tabs, and nothing that controls a terminal", func() {
+	text := "one\r\n\ttwo\x1b[31m \xff\u202e€"
+	Expect(excerpt.Printable(text)).To(Equal("one\n\ttwo [31m \uFFFD €"))
+	Expect(excerpt.Line(text, 100)).To(Equal("one two [31m \uFFFD €"))
+	Expect(excerpt.Line(strings.Repeat("word\n", 20), 12)).To(Equal("word wor …"))
+})
+
 var _ = It("An excerpt of any text is valid and fits", func() {
 	for _, text := range []string{"", "a", "a b", "ü ü", strings.Repeat("\xff", 40), strings.Repeat("word ", 20), strings.Repeat("€", 20)} {
 		for size := range 60 {

@@ -3,8 +3,6 @@ package nodelabels
 import (
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -13,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 // Fact is a fact that an expression read.
@@ -103,16 +103,8 @@ func formatValue(value ref.Val) string {
 	}
 }
 
-// printable returns the start of a message, without characters that control a terminal. The message can contain strings
-// of the host.
-func printable(message string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, truncate(message, 4*maxShown))
-}
+// printable returns the start of a message in one line that prints. The message can contain strings of the host.
+func printable(message string) string { return excerpt.Line(message, 4*maxShown) }
 
 // quote returns a string in quotes, cut to maxShown characters.
 func quote(text string) string {

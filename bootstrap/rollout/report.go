@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,14 +118,5 @@ func (r Report) Progress(revision string) Progress {
 	return Unknown
 }
 
-// Clean returns text from a host or a workload cluster for messages: valid UTF-8 with at most size bytes, in one line
-// and without control characters.
-func Clean(text string, size int) string {
-	if len(text) > 2*size { // bounds the work
-		text = text[:2*size]
-	}
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
-		return unicode.IsSpace(r) || !unicode.IsPrint(r)
-	}), " ")
-	return excerpt.Of(text, size)
-}
+// Clean returns text from a host or a workload cluster for messages, in one line with at most size bytes.
+func Clean(text string, size int) string { return excerpt.Line(text, size) }

@@ -9,8 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 const (
@@ -94,17 +95,7 @@ func parseReport(body, token string) (IgnitionFailure, error) {
 	if !stagePattern.MatchString(stage) {
 		return IgnitionFailure{}, errors.New("the first line must be the stage of Ignition that failed, such as fetch, disks or files")
 	}
-	log = strings.ToValidUTF8(log, "")
-	log = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || unicode.IsPrint(r):
-			return r
-		case r == '\r':
-			return -1
-		}
-		return '?'
-	}, log)
-	return IgnitionFailure{Stage: stage, Log: lastRunes(strings.TrimSpace(redact(log, token)), maxReport)}, nil
+	return IgnitionFailure{Stage: stage, Log: lastRunes(strings.TrimSpace(redact(excerpt.Printable(log), token)), maxReport)}, nil
 }
 
 // redact replaces the token, and what looks like another secret. The log is the end of a longer one, so the beginning

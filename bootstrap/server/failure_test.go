@@ -88,7 +88,7 @@ var _ = Describe("A host that reports that Ignition failed", func() {
 		Entry("a variable", "AWS_SECRET_ACCESS_KEY=abc: unknown", "(redacted) unknown"),
 		Entry("a password with spaces", `"password": "hunter 2", "name": "core"`, `"(redacted), "name": "core"`),
 		Entry("a password in escaped quotes", `config "{\"password\": \"hunter 2\"}"`, `config "{\"(redacted)}"`),
-		Entry("control characters", "a\x1b[31mb\x00c\r\n\xffd", "a?[31mb?c\nd"),
+		Entry("control characters", "a\x1b[31mb\x00c\r\n\xffd", "a [31mb c\n\uFFFDd"),
 	)
 
 	It("is recorded with the address from which its token was used", func() {

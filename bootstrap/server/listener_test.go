@@ -17,7 +17,7 @@ import (
 
 // Addresses from which the tests connect.
 const (
-	localAddress     = "127.0.0.1"
+	localAddress    = "127.0.0.1"
 	neighborAddress = "127.0.0.2"
 )
 

@@ -37,9 +37,9 @@ var _ = Describe("A program of the host", func() {
 	It("that fails is an error with its command and code, its output is returned, and what it wrote is only in the details", func() {
 		output, err := command.Runner{}.Run(ctx, "sh", "-c", `echo out; printf 'broken\033[31m\n' >&2; exit 7`)
 		Expect(err).To(MatchError(`sh -c echo out; printf 'broken\033[31m\n' >&2; exit 7: exit status 7`))
-		Expect(command.Detail(err)).To(HaveSuffix("exit status 7: broken[31m"))
+		Expect(command.Detail(err)).To(HaveSuffix("exit status 7: broken [31m"))
 		wrapped := errors.Join(errors.New("other"), fmt.Errorf("unit a.service: %w: correct it", err))
-		Expect(command.Detail(wrapped)).To(And(HavePrefix("other\nunit a.service: sh -c"), HaveSuffix("exit status 7: broken[31m: correct it")))
+		Expect(command.Detail(wrapped)).To(And(HavePrefix("other\nunit a.service: sh -c"), HaveSuffix("exit status 7: broken [31m: correct it")))
 		Expect(command.Detail(errors.New("other"))).To(Equal("other"))
 		Expect(command.Detail(nil)).To(BeEmpty())
 		Expect(command.ExitCode(err)).To(Equal(7))

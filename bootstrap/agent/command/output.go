@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"sync"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
 // head keeps the beginning of what is written to it, and closes a channel when there is more.
@@ -59,16 +61,5 @@ func (t *tail) Write(data []byte) (int, error) {
 func (t *tail) String() string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return Clean(string(t.contents))
-}
-
-// Clean returns text of a program without line breaks at its ends, invalid UTF-8, and control characters but tabs and
-// line breaks.
-func Clean(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "")))
+	return strings.TrimSpace(excerpt.Printable(string(t.contents)))
 }

@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
@@ -190,7 +189,7 @@ func do(ctx context.Context, client *http.Client, method, address string, header
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNoContent {
 		message, _ := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
-		return nil, fmt.Errorf("%s: %w", request.URL.Host, &StatusError{response.StatusCode, printable(message)})
+		return nil, fmt.Errorf("%s: %w", request.URL.Host, &StatusError{response.StatusCode, excerpt.Line(string(message), maxMessage)})
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
@@ -200,15 +199,6 @@ func do(ctx context.Context, client *http.Client, method, address string, header
 		return nil, fmt.Errorf("%s: the answer has more than %d bytes", request.URL.Host, limit)
 	}
 	return body, nil
-}
-
-func printable(message []byte) string {
-	return excerpt.Of(strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.TrimSpace(strings.ToValidUTF8(string(message), "?"))), maxMessage)
 }
 
 // gunzip decompresses a gzip file of at most limit decompressed bytes.
