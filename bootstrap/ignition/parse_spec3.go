@@ -6,10 +6,12 @@ import (
 	"reflect"
 	"slices"
 
+	to3_2 "github.com/coreos/ignition/v2/config/v3_2/translate"
 	to3_3 "github.com/coreos/ignition/v2/config/v3_3/translate"
 	to3_4 "github.com/coreos/ignition/v2/config/v3_4/translate"
 	to3_5 "github.com/coreos/ignition/v2/config/v3_5/translate"
 
+	types3_1 "github.com/coreos/ignition/v2/config/v3_1/types"
 	types3_2 "github.com/coreos/ignition/v2/config/v3_2/types"
 	types3_3 "github.com/coreos/ignition/v2/config/v3_3/types"
 	types3_4 "github.com/coreos/ignition/v2/config/v3_4/types"
@@ -22,12 +24,17 @@ var readerOf3 = map[string]func([]byte) (Config, bool){
 	"3.5.0": read3(func(c Config) Config { return c }),
 	"3.4.0": read3(to3_5.Translate),
 	"3.3.0": read3(func(c types3_3.Config) Config { return to3_5.Translate(to3_4.Translate(c)) }),
-	"3.2.0": read3(func(c types3_2.Config) Config { return to3_5.Translate(to3_4.Translate(to3_3.Translate(c))) }),
+	"3.2.0": read3(from3_2),
+	"3.1.0": read3(func(c types3_1.Config) Config { return from3_2(to3_2.Translate(c)) }), // most overlays
+}
+
+func from3_2(c types3_2.Config) Config {
+	return to3_5.Translate(to3_4.Translate(to3_3.Translate(c)))
 }
 
 // read3 gives the same result as Ignition's parser, which decodes the document once for every possible version and once
 // more for the lines of problems. read3 decodes it once.
-func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
+func read3[Types types3_1.Config | types3_2.Config | types3_3.Config | types3_4.Config | Config](translate func(Types) Config) func([]byte) (Config, bool) {
 	return func(raw []byte) (Config, bool) {
 		var config Types
 		if err := json.Unmarshal(raw, &config); err != nil || checkWork(reflect.ValueOf(config)) != nil || !isValid(config) {
@@ -38,7 +45,7 @@ func read3[Types types3_2.Config | types3_3.Config | types3_4.Config | Config](t
 }
 
 // translateConfig translates a configuration. Files and units, the largest part of most configurations, are copied:
-// their fields have not changed since spec 3.2. It leaves documents with special bits in a mode, which are supported
+// their fields have not changed since spec 3.1. It leaves documents with special bits in a mode, which are supported
 // since spec 3.4, to the parser.
 func translateConfig[Types any](old Types, translate func(Types) Config) (Config, bool) {
 	v := reflect.ValueOf(&old).Elem()
