@@ -120,9 +120,13 @@ fuzz: ## Fuzz every parser, and the decision on certificates, for FUZZTIME each 
 	done
 
 .PHONY: bench
-bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured in the same run.
+bench: export UPDATE_LEDGER := 1
+bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured in the same run. Write test/bench/ledger.yaml.
 	@$(PROGRESS) "install rsync, the peer of updates of files" "install rsync yourself" hack/native-packages.sh rsync
-	go test -run '^$$' -bench . -benchmem -timeout 60m ./test/bench/... ./bootstrap/agent/hostfiles/
+	go test -bench . -benchmem -timeout 60m ./test/bench/
+	go test -run '^$$' -bench . -benchmem ./bootstrap/agent/hostfiles/
+	go test -v -count 1 ./test/suites/rollouts -ginkgo.focus 'few requests'
+	go test -v -count 1 ./test/suites/integration -ginkgo.focus 'boot simultaneously'
 
 .PHONY: bench-server
 bench-server: binaries ## Boot hosts from a config server with a core of its own, in the way of Ignition, next to a file server and bare handshakes.

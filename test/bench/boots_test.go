@@ -61,6 +61,9 @@ func BenchmarkBoots(b *testing.B) {
 			b.ReportMetric(float64(bare.processor)/float64(our.processor), "handshake-share")
 			b.ReportMetric(float64(our.spent)/float64(peer.spent), "x-peer")
 			b.ReportMetric(float64(bare.spent)/float64(our.spent), "of-handshakes")
+			if atOnce == 1000 {
+				enter(b, "boots-of-handshakes", float64(bare.spent)/float64(our.spent))
+			}
 			our.report(b, "")
 			peer.report(b, "peer-")
 			bare.report(b, "handshake-")

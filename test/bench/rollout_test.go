@@ -146,7 +146,9 @@ func (r rolloutRun) follow(ctx context.Context, b *testing.B, s *site.Site, flee
 		b.Fatal(err)
 	}
 	b.ReportMetric(took.Seconds(), "s-rollout")
-	b.ReportMetric((after-r.cpu)*1000/float64(n), "manager-cpu-ms/host")
+	spent := (after - r.cpu) * 1000 / float64(n)
+	b.ReportMetric(spent, "manager-cpu-ms/host")
+	enter(b, "update-manager-time", spent)
 	for name, waits := range waitsOf(fleet) {
 		if len(waits) > 0 {
 			b.ReportMetric(waits[len(waits)/2].Seconds(), "s-"+name)

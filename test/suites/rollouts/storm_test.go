@@ -2,15 +2,45 @@ package rollouts
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/ledger"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/storm"
 )
 
-var _ = Describe("A pool of many hosts", func() {
+// The requests are counted first: nothing else then happens on the site.
+var _ = Describe("A pool of many hosts", Ordered, ContinueOnFailure, func() {
+	It("costs few requests for each update", func(ctx SpecContext) {
+		const n = 20
+		fleet, err := storm.NewFleet(ctx, lab, hardware, n, storm.Unkindness{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(fleet.Stop)
+		began := time.Now()
+		rendered, err := fleet.Configure(ctx, "another")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fleet.WaitUntilUpdated(ctx, rendered)).To(Succeed())
+
+		requests, err := lab.Requests(began)
+		Expect(err).NotTo(HaveOccurred())
+		var table strings.Builder
+		all, err := site.PrintRequests(&table, requests)
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("requests", "\n"+table.String())
+		statuses := 0
+		for kind, count := range requests {
+			if kind.Resource == "poolbootconfigs/status" {
+				statuses += count.All
+			}
+		}
+		Expect(ledger.Enter("update-requests", float64(all)/n)).To(Succeed())
+		Expect(ledger.Enter("update-status-patches", float64(statuses)/n)).To(Succeed())
+	}, NodeTimeout(5*time.Minute))
+
 	It("never has more hosts away than allowed, while hosts fail, agents are killed, and Poolboot and both API servers restart", func(spec SpecContext) {
 		ctx, end := context.WithTimeout(spec, stormTimeout)
 		defer end()
