@@ -78,7 +78,7 @@ test: export GOFLAGS := $(GOFLAGS) -vet=off
 test: build-tests ## Run all tests: units (with the race detector), envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@echo "==> test the packages, beginning with those that take longest"
 	go -C api test ./...
-	CGO_ENABLED=1 go test -race ./controllers/update $$($(RACE))
+	CGO_ENABLED=1 go test -race ./controllers/internal/update $$($(RACE))
 	go test $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
 	@echo "==> test everything together; a dot is a passed spec"

@@ -130,8 +130,8 @@ type evaluation struct {
 	reason   string
 }
 
-// New returns the agent of a host. It reads the journal, and changes nothing. The error is a *durable.JournalError if the
-// journal can't be used.
+// New returns the agent of a host. It reads the journal, and changes nothing. The error is a *durable.JournalError if
+// the journal can't be used.
 func New(options Options) (*Agent, error) {
 	directory, err := newStore(options.Root, options.StateDirectory)
 	if err != nil {

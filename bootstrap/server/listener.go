@@ -13,9 +13,9 @@ type Limits struct {
 	// from an address that has its half are closed.
 	Connections int
 
-	// Turns is the maximum number of connections in a handshake and their first request, until that has a valid token or
-	// certificate, or is answered. Others wait, and their time limits start with their turn: if thousands of hosts that
-	// boot at once shared the processor, all of their handshakes would exceed the limit at the same time.
+	// Turns is the maximum number of connections in a handshake and their first request, until that has a valid token
+	// or certificate, or is answered. Others wait, and their time limits start with their turn: if thousands of hosts
+	// that boot at once shared the processor, all of their handshakes would exceed the limit at the same time.
 	Turns int
 }
 

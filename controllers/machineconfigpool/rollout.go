@@ -26,7 +26,7 @@ const (
 	stopped  phase = "stopped"  // its update failed, or is not possible
 )
 
-// phaseOf returns the phase by the condition that the update controller writes. A host that only differs from what it
+// phaseOf returns the phase by the condition that the host controller writes. A host that only differs from what it
 // runs waits, as the others do: its next update can correct it.
 func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 	condition := conditions.Get(c, bootstrapv1.UpdatedCondition)

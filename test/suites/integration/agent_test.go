@@ -95,7 +95,7 @@ var _ = Describe("A host that gets an agent", func() {
 			err := s.ManagementClient.Get(ctx, client.ObjectKeyFromObject(config), config)
 			return config.Status.Update.DesiredRevision, err
 		}
-		Eventually(ctx, desired).Should(Equal(assignment.Revision(document)), "what the update controller builds is what the boot was built from")
+		Eventually(ctx, desired).Should(Equal(assignment.Revision(document)), "what an update builds is what the boot was built from")
 		Eventually(ctx, func() string { return t.Node(ctx, config).Annotations[agentv1.DesiredAnnotation] }).Should(Equal(assignment.Revision(document)))
 		setNode(func(node *corev1.Node) {
 			node.Annotations[agentv1.CurrentAnnotation] = assignment.Revision(document)
