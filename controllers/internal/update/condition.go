@@ -18,7 +18,7 @@ import (
 
 // outcome is what the condition of a host depends on besides the host.
 type outcome struct {
-	in surroundings
+	in poolContext
 	// revision is that of what the host should run, or "" with the error why it is not known.
 	revision string
 	err      error

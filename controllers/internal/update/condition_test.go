@@ -41,7 +41,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
 		h := &host{Host: rollout.HostOf([]poolv1.MachineConfigPool{*p}, config, machine, node)}
 		h.Report.Current, h.Report.Target, h.Report.State = newRevision, newRevision, agentv1.Done
-		o := outcome{now: time.Now(), in: surroundings{pool: p}, revision: newRevision}
+		o := outcome{now: time.Now(), in: poolContext{pool: p}, revision: newRevision}
 		change(h, &o)
 		o.in.hold = rollout.HoldOfWindow(p, time.Now())
 		condition := h.updated(o)

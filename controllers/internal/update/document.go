@@ -27,7 +27,7 @@ import (
 var errNoAgent = errors.New("the manager offers no agent: start it with --agent-directory")
 
 // newDocument builds the assignment of a host in its pool.
-func (r *Updates) newDocument(ctx context.Context, h *host, in surroundings) ([]byte, error) {
+func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]byte, error) {
 	if len(in.offer.Agent.SHA512) == 0 {
 		return nil, errNoAgent
 	}
@@ -47,7 +47,7 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in surroundings) ([]
 
 // registrationOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what
 // its pool and its Machine declare now.
-func (r *Updates) registrationOf(ctx context.Context, h *host, in surroundings, cloudProviderSource string) (registration.Registration, error) {
+func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, cloudProviderSource string) (registration.Registration, error) {
 	input := registration.Input{
 		NodeName:       h.Config.Status.NodeRef.Name,
 		Cluster:        in.identity,

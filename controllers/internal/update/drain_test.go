@@ -365,7 +365,7 @@ var _ = Describe("Health checks of the Machine of a host", func() {
 		Entry("because the workload cluster refuses to uncordon the Node", agentv1.Done, refuseNodes),
 		Entry("because what the host should run can't be read", agentv1.Rebooting, func(w *world) {
 			w.reconciler.revisions.Clear()
-			w.reconciler.document = func(context.Context, *host, surroundings) ([]byte, error) { return nil, errPDB }
+			w.reconciler.document = func(context.Context, *host, poolContext) ([]byte, error) { return nil, errPDB }
 		}),
 	)
 

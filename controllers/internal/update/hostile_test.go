@@ -182,7 +182,7 @@ var _ = It("The CA that verifies the certificate of a host is replaced, also whi
 	w := newWorld(1)
 	w.adopt(ctx)
 	w.reconciler.ClusterCache.(*controllertest.ClusterCache).RESTConfig.CAData = []byte("the next CA")
-	w.reconciler.document = func(context.Context, *host, surroundings) ([]byte, error) {
+	w.reconciler.document = func(context.Context, *host, poolContext) ([]byte, error) {
 		return nil, errors.New("no agent is offered")
 	}
 	w.render(ctx, "rendered-worker-2")
@@ -200,7 +200,7 @@ var _ = It("A host whose Machine can't be found is neither updated nor registere
 	r := w.reconciler
 	cluster := controllertest.NewCluster(clusterKey)
 	p := controllertest.NewPool(clusterKey, poolv1.RoleWorker)
-	in := surroundings{cluster: cluster, pool: p, pools: []poolv1.MachineConfigPool{*p}}
+	in := poolContext{cluster: cluster, pool: p, pools: []poolv1.MachineConfigPool{*p}}
 	registered, err := r.registrationOf(ctx, &host{Host: rollout.HostOf(in.pools, config, nil, node)}, in, "")
 	Expect(err).To(MatchError(ContainSubstring("Machine edge/host-0")))
 	Expect(registered).To(Equal(registration.Registration{}))

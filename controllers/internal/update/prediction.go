@@ -18,7 +18,7 @@ import (
 // predicted returns what was predicted for the update that a host has just completed. It returns "" if there was none,
 // if the agent does not say what it did, or if one of the rendered configs does not exist any more. It is called before
 // the record says that the host runs the second one, so it is called once for each update.
-func (r *Updates) predicted(ctx context.Context, h *host, in surroundings) update.Effect {
+func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update.Effect {
 	before, after := h.Config.Status.Boot.ServedConfiguration.Name, h.Config.Status.Update.Desired.Name
 	if !h.runsDesired() || h.Report.Effect == "" || before == "" || before == after {
 		return ""

@@ -28,7 +28,7 @@ func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
 //
 // The answer is for the request that was known before the Node was read, and for no later one: the Node can have been
 // deleted in between, while the host was off. So the recorded time is that of the request.
-func (r *Updates) register(ctx context.Context, h *host, in surroundings) error {
+func (r *Updates) register(ctx context.Context, h *host, in poolContext) error {
 	requested := *h.Config.Status.Requests.RegistrationRequestedTime
 	w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 	if err != nil {
@@ -66,7 +66,7 @@ var errNodeDeleting = errors.New("the Node is being deleted")
 var errNodeAppeared = errors.New("the Node was created at the same time: retrying")
 
 // createNode pre-registers the Node of a host that has joined before.
-func (r *Updates) createNode(ctx context.Context, w client.Client, h *host, in surroundings) error {
+func (r *Updates) createNode(ctx context.Context, w client.Client, h *host, in poolContext) error {
 	source, err := r.cloudProviderOf(ctx, h)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (h *host) overdue(p *poolv1.MachineConfigPool, now time.Time) (isLate bool,
 // reportFailing reports that something fails that the update of a host needs: the API server of the workload cluster
 // can refuse to drain or to uncordon a Node, also forever. So it also limits the pause of health checks.
 // What needs a person stays in the condition.
-func (r *Updates) reportFailing(ctx context.Context, h *host, in surroundings, failed error) error {
+func (r *Updates) reportFailing(ctx context.Context, h *host, in poolContext, failed error) error {
 	h.setStage(r.now())
 	var err error
 	if h.Machine != nil {

@@ -158,7 +158,7 @@ func (r rollouts) newScope(ctx context.Context, key client.ObjectKey) (*poolScop
 	if only, err := pool.OfRole(pools, p.Spec.PoolRole); err != nil || only.Name != p.Name {
 		return nil, nil //nolint:nilerr // Two pools would take the hosts from each other. Their conditions report it.
 	}
-	s := &poolScope{surroundings: r.surroundingsOf(ctx, cluster, p, pools)}
+	s := &poolScope{poolContext: r.poolContextOf(ctx, cluster, p, pools)}
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.poolController, Name: poolWatchName, Configs: r.Client}
 	if err := watch.NodesOfPools(ctx, workload.ClusterOfPool(p), nodeChanged()); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 
 // poolScope has the objects of one reconcile of a pool.
 type poolScope struct {
-	surroundings
+	poolContext
 	// nodes reads Nodes from the cache. liveNodes reads them from the API server of the workload cluster.
 	nodes, liveNodes client.Reader
 	// maxUnavailable is the limit for the hosts.
@@ -95,7 +95,7 @@ func (r rollouts) aim(ctx context.Context, s *poolScope, h *host) error {
 	if h.IsExcluded() || s.hold.Why != "" && h.hasSettled() {
 		return nil
 	}
-	revision, err := r.revisionOf(ctx, h, s.surroundings)
+	revision, err := r.revisionOf(ctx, h, s.poolContext)
 	switch {
 	case workload.IsUnreachable(err):
 		return err

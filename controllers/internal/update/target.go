@@ -18,8 +18,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
-// surroundings are what the targets of all hosts of a pool depend on.
-type surroundings struct {
+// poolContext is what the targets of all hosts of a pool depend on.
+type poolContext struct {
 	cluster *clusterv1.Cluster
 	pool    *poolv1.MachineConfigPool
 	pools   []poolv1.MachineConfigPool
@@ -37,9 +37,9 @@ type surroundings struct {
 	version string
 }
 
-// surroundingsOf gathers the surroundings of the hosts of a pool.
-func (r *Updates) surroundingsOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) surroundings {
-	in := surroundings{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOfWindow(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
+// poolContextOf gathers what the targets of the hosts of a pool depend on.
+func (r *Updates) poolContextOf(ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool) poolContext {
+	in := poolContext{cluster: cluster, pool: p, pools: pools, hold: rollout.HoldOfWindow(p, time.Now()), identity: workload.Identity(ctx, r.ClusterCache, cluster)}
 	if in.facts, in.err = workload.JoinCluster(ctx, r.ClusterCache, cluster); in.err != nil {
 		return in
 	}
@@ -74,7 +74,7 @@ type target struct {
 var errNothingToRun = errors.New("the pool has no status.configuration yet: see its conditions")
 
 // targetOf returns what a host should run.
-func (r *Updates) targetOf(ctx context.Context, h *host, in surroundings) (target, error) {
+func (r *Updates) targetOf(ctx context.Context, h *host, in poolContext) (target, error) {
 	if in.err != nil {
 		return target{}, in.err
 	}
@@ -96,7 +96,7 @@ type knownRevision struct{ version, revision string }
 
 // revisionOf returns the revision of what a host should run. It builds the assignment only if something has changed
 // that it depends on: a pool can have thousands of hosts, and each of them causes many decisions.
-func (r *Updates) revisionOf(ctx context.Context, h *host, in surroundings) (string, error) {
+func (r *Updates) revisionOf(ctx context.Context, h *host, in poolContext) (string, error) {
 	version := h.version(in)
 	if known, ok := r.revisions.Get(h.Config.UID); ok && version != "" && known.(knownRevision).version == version {
 		return known.(knownRevision).revision, nil
@@ -110,7 +110,7 @@ func (r *Updates) revisionOf(ctx context.Context, h *host, in surroundings) (str
 
 // version identifies everything that the target of a host depends on. It returns "" if the target also depends on a
 // host of Metal3, which is not among the arguments.
-func (h *host) version(in surroundings) string {
+func (h *host) version(in poolContext) string {
 	if in.err != nil || h.Machine != nil && (h.Node == nil || h.Node.Spec.ProviderID == "") {
 		return ""
 	}

@@ -32,7 +32,7 @@ var _ = Describe("The assignment of a host", func() {
 		}}
 		s.pools[1].Status.Configuration.Name = "rendered-infra-1"
 		s.Offer = func() (join.Offer, error) { return s.offer, nil }
-		s.document = func(context.Context, *host, surroundings) ([]byte, error) {
+		s.document = func(context.Context, *host, poolContext) ([]byte, error) {
 			s.builds++
 			return fmt.Append(nil, s.builds), nil
 		}
@@ -47,7 +47,7 @@ var _ = Describe("The assignment of a host", func() {
 		cluster := controllertest.NewCluster(clusterKey)
 		cluster.Spec.ControlPlaneEndpoint.Host, cluster.Spec.ControlPlaneEndpoint.Port = "site.example", 6443
 		for range 2 {
-			Expect(s.revisionOf(ctx, s.h, s.surroundingsOf(ctx, cluster, &s.pools[1], s.pools))).Error().NotTo(HaveOccurred())
+			Expect(s.revisionOf(ctx, s.h, s.poolContextOf(ctx, cluster, &s.pools[1], s.pools))).Error().NotTo(HaveOccurred())
 		}
 		return s.builds - before
 	}
@@ -82,7 +82,7 @@ var _ = Describe("The assignment of a host", func() {
 		s.h.Config.Annotations = map[string]string{"a": "b", "c": "d"}
 		Expect(builds(ctx, s)).To(Equal(1))
 		s.h.Config.Annotations = map[string]string{"a": strings.Repeat("b", 200_000)}
-		Expect(len(s.h.version(surroundings{}))).To(BeNumerically("<", 100))
+		Expect(len(s.h.version(poolContext{}))).To(BeNumerically("<", 100))
 	})
 
 	It("is built each time if it depends on a BareMetalHost", func(ctx SpecContext) {
@@ -96,7 +96,7 @@ var _ = It("A host keeps its condition while the rendered config of its pool is 
 	w := newWorld(1)
 	w.adopt(ctx)
 	before := w.updated(ctx, 0)
-	w.reconciler.document = func(context.Context, *host, surroundings) ([]byte, error) {
+	w.reconciler.document = func(context.Context, *host, poolContext) ([]byte, error) {
 		return nil, apierrors.NewNotFound(poolv1.GroupVersion.WithResource("machineconfigs").GroupResource(), "rendered-worker-2")
 	}
 	w.render(ctx, "rendered-worker-2")

@@ -29,7 +29,7 @@ import (
 // A host is told with a patch of its Node that is locked to a version of it from before the record was confirmed. So a
 // host that was told something else since then is not told this, however old the pool and the record in the cache are:
 // its Node has changed, and its slot was not free before.
-func (r *Updates) assign(ctx context.Context, h *host, in surroundings) error {
+func (r *Updates) assign(ctx context.Context, h *host, in poolContext) error {
 	slot := rollout.SlotOf(in.pool.Status.Slots, h.Name())
 	isRecorded, err := r.recordNext(ctx, h, in, slot)
 	if err != nil {
@@ -58,7 +58,7 @@ func (h *host) canBegin() bool {
 
 // recordNext records what the slot of a host is for, or what the host runs if nothing is recorded for it. It reports
 // whether it has written the record, which is the current one then.
-func (r *Updates) recordNext(ctx context.Context, h *host, in surroundings, slot *poolv1.UpdateSlot) (isRecorded bool, _ error) {
+func (r *Updates) recordNext(ctx context.Context, h *host, in poolContext, slot *poolv1.UpdateSlot) (isRecorded bool, _ error) {
 	isNew := slot != nil && h.Config.Status.Update.Slot != slot.ID && !h.IsDoneWith(slot.ID)
 	switch {
 	case isNew && h.HasSlot(slot.ID) && h.Told() != "": // the record was lost, or is from a backup
@@ -86,7 +86,7 @@ func (r *Updates) recordNext(ctx context.Context, h *host, in surroundings, slot
 // adopt records what a host runs for which nothing is recorded: one that booted for the first time has what was stored
 // for it before that. After clusterctl move, the agents of others report it, and what a host was told is on its Node.
 // This disrupts nothing, so it also happens in a paused pool.
-func (r *Updates) adopt(ctx context.Context, h *host, in surroundings) (isRecorded bool, _ error) {
+func (r *Updates) adopt(ctx context.Context, h *host, in poolContext) (isRecorded bool, _ error) {
 	stored, err := r.storedOf(ctx, h.Config)
 	if err != nil {
 		return false, err
@@ -132,7 +132,7 @@ func (r *Updates) confirmRecord(ctx context.Context, h *host) error {
 }
 
 // storeAndRecord stores and records what a host should run.
-func (r *Updates) storeAndRecord(ctx context.Context, h *host, in surroundings, slot string) error {
+func (r *Updates) storeAndRecord(ctx context.Context, h *host, in poolContext, slot string) error {
 	t, err := r.targetOf(ctx, h, in)
 	if err != nil {
 		return err

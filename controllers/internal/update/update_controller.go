@@ -85,7 +85,7 @@ type Updates struct {
 	held        heldHosts
 	heldChanged chan event.GenericEvent
 	// document builds the assignment of a host. SetupWithManager sets it to newDocument.
-	document func(context.Context, *host, surroundings) ([]byte, error)
+	document func(context.Context, *host, poolContext) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.
 	clock func() time.Time
 	// revisions remembers the knownRevision of each host by the UID of its PoolbootConfig.
@@ -130,12 +130,12 @@ func (r *Updates) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var in surroundings
+	var in poolContext
 	p, missing := pool.OfRole(pools, config.Status.PoolRole)
 	if missing == nil {
-		in = r.surroundingsOf(ctx, s.Cluster, p, pools)
+		in = r.poolContextOf(ctx, s.Cluster, p, pools)
 	} else { // what an update began ends without its pool, too
-		in = surroundings{cluster: s.Cluster, pool: &poolv1.MachineConfigPool{}, pools: pools, err: missing}
+		in = poolContext{cluster: s.Cluster, pool: &poolv1.MachineConfigPool{}, pools: pools, err: missing}
 		in.pool.Name = config.Status.PoolRole
 	}
 	h, err := r.hostOf(ctx, pools, s)
@@ -161,7 +161,7 @@ func (r *Updates) isStale(h *host) bool {
 	return h.Node != nil && r.written.IsStale(h.Node) || h.Machine != nil && r.written.IsStale(h.Machine)
 }
 
-func (r *Updates) registerAssignFollow(ctx context.Context, h *host, in surroundings, hasPool bool) (ctrl.Result, error) {
+func (r *Updates) registerAssignFollow(ctx context.Context, h *host, in poolContext, hasPool bool) (ctrl.Result, error) {
 	if isRegistrationRequested(h.Config) && hasPool {
 		if err := r.register(ctx, h, in); err != nil {
 			return ctrl.Result{}, err
@@ -197,7 +197,7 @@ func (r *Updates) hostOf(ctx context.Context, pools []poolv1.MachineConfigPool, 
 
 // follow drains the Node if the agent asks for it, ends what an update began when it is over, and records what the
 // agent reports.
-func (r *Updates) follow(ctx context.Context, h *host, in surroundings) (ctrl.Result, error) {
+func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Result, error) {
 	var result ctrl.Result
 	o := outcome{in: in, now: r.now(), gate: r.held.why(client.ObjectKeyFromObject(in.pool), h.Config.Name)}
 	var err error
@@ -287,7 +287,7 @@ func (h *host) runsDesired() bool {
 // verifies its certificate with another CA, it is written again, also if a crash separated it from the record. A host
 // that has its revision needs the Secret too, to register its Node again. If the document that is recorded can't be
 // built any more, the host gets the next one when it is told to have it.
-func (r *Updates) ensureStored(ctx context.Context, h *host, in surroundings) (string, error) {
+func (r *Updates) ensureStored(ctx context.Context, h *host, in poolContext) (string, error) {
 	revision, err := r.revisionOf(ctx, h, in)
 	if h.Desired() == "" || len(in.facts.CA) == 0 { // a host that must be adopted has what is stored
 		return revision, err

@@ -139,7 +139,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }
-	r.document = func(_ context.Context, h *host, in surroundings) ([]byte, error) {
+	r.document = func(_ context.Context, h *host, in poolContext) ([]byte, error) {
 		return newDocument(h.Config, in.pool.Status.Configuration.Name, w.force), nil
 	}
 	return &manager{Updates: r}
