@@ -49,7 +49,7 @@ var _ = Describe("A host's token", func() {
 		Eventually(ctx, fetchStatus).WithArguments(pointer).Should(Equal(401))
 		Eventually(ctx, t.Condition(config, clusterv1.ReadyCondition)).Should(And(HavePrefix("False"), ContainSubstring(bootstrapv1.RotateTokenAnnotation)))
 		Eventually(ctx, listEvents(ctx, config, bootstrapv1.TokenExpiredReason)).Should(HaveLen(1))
-		Expect(runPoolboot(ctx, t, "boots")).To(MatchRegexp(config.Name + ` +` + t.HostName(0) + ` .*` + bootstrapv1.RotateTokenAnnotation))
+		Expect(runPoolboot(ctx, t, "boots")).To(MatchRegexp(config.Name + ` +` + t.HostName(0) + ` (?s:.*)` + bootstrapv1.RotateTokenAnnotation))
 
 		t.Rotate(ctx, config)
 		Expect(t.Pointer(ctx, config).Token).NotTo(Equal(pointer.Token))
