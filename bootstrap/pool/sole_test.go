@@ -66,7 +66,7 @@ var _ = Describe("No other code decides", func() {
 			"controllers/machineconfigpool/",                                                                  // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/internal/diff/pools.go",                                                     // the same
 			"cmd/kubectl-poolboot/internal/input/objects.go", "cmd/kubectl-poolboot/internal/input/others.go", // whether a file gives a role at all
-			"controllers/internal/workload/management.go",                  // which pools are concerned by an event of a host
+			"controllers/internal/workload/management.go",                           // which pools are concerned by an event of a host
 			"controllers/host/boot/pool.go", "controllers/internal/update/scope.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
 			"bootstrap/registration/register.go", "controllers/host/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",

@@ -142,7 +142,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	return r.hosts.Reconcile(ctx, request, func(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
 		if annotations.IsPaused(s.Cluster, s.Config) {
-			return r.Phases.ReconcilePaused(ctx, s)
+			return r.ReconcilePaused(ctx, s)
 		}
 		return r.Phases.Reconcile(ctx, s)
 	})
