@@ -35,7 +35,7 @@ type Tenant struct {
 }
 
 // New creates a namespace with a Cluster, the pools worker and infra with a MachineConfig each, and available hosts. It
-// applies changes to both pools. The servers are powered off at the end of the spec or container that calls New.
+// applies changes to both pools. At the end of the spec or container that calls New, all of them are removed.
 func New(ctx context.Context, s *site.Site, freeHosts int, changes ...func(*poolv1.MachineConfigPool)) *Tenant {
 	t := NewEmpty(ctx, s)
 	t.createDefaults(ctx, freeHosts, changes...)
@@ -61,10 +61,12 @@ func (t *Tenant) createDefaults(ctx context.Context, freeHosts int, changes ...f
 	t.AddHosts(ctx, freeHosts)
 }
 
-// NewEmpty creates an empty namespace. The servers are powered off at the end of the spec or container that calls it.
+// NewEmpty creates an empty namespace. At the end of the spec or container that calls it, its servers are powered off,
+// and its objects are removed.
 func NewEmpty(ctx context.Context, s *site.Site) *Tenant {
 	t := newTenant(ctx, s)
-	DeferCleanup(func() {
+	DeferCleanup(func(ctx SpecContext) {
+		t.remove(ctx)
 		for _, name := range t.hosts {
 			if s.Hardware != nil {
 				Expect(s.Hardware.Decommission(name)).To(Succeed())
