@@ -67,7 +67,7 @@ demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot fou
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
 
 # These packages start no goroutine (hack/architecture tests it), and their tests take several times as long with the race detector.
-SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/systemd
+SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/osimage bootstrap/agent/systemd bootstrap/ignition bootstrap/join bootstrap/nodelabels bootstrap/pool bootstrap/rollout bootstrap/update
 
 # RACE is a command that lists the other packages of which the tests run with the race detector.
 RACE := go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$')
