@@ -32,6 +32,24 @@ type load struct {
 // defaultLoad is the load of benchmarks that do not vary the size.
 var defaultLoad = load{configs: 200, filesEach: 5, bytes: 1 << 20}
 
+// compareWork is compare for operations that only compute. It enters the ratio of their processor times into the ledger,
+// which other load on the machine hardly changes.
+func compareWork(b *testing.B, figure string, ours, peers func() error) {
+	b.Helper()
+	var our, peer time.Duration
+	measured := func(spent *time.Duration, do func() error) func() error {
+		return func() error {
+			start := processorTime(b)
+			err := do()
+			*spent += processorTime(b) - start
+			return err
+		}
+	}
+	compare(b, measured(&our, ours), measured(&peer, peers))
+	b.ReportMetric(float64(our)/float64(peer), "cpu-x-peer")
+	enter(b, figure, float64(our)/float64(peer))
+}
+
 // compare runs Poolboot's operation and the peer's in turn, because other load on the machine then affects both. It
 // reports and returns the time per operation of both. ns/op is Poolboot's.
 func compare(b *testing.B, ours, peers func() error) (our, peer time.Duration) {

@@ -28,7 +28,7 @@ func BenchmarkRender(b *testing.B) {
 		size += len(all[i].Spec.Config.Raw)
 	}
 	b.SetBytes(int64(size))
-	our, peer := compare(b, func() error {
+	compareWork(b, "render-ratio", func() error {
 		_, err := pool.Render("infra", of, all)
 		return err
 	}, func() error {
@@ -39,7 +39,6 @@ func BenchmarkRender(b *testing.B) {
 		}
 		return nil
 	})
-	enter(b, "render-ratio", float64(our)/float64(peer))
 }
 
 // BenchmarkOverlay creates the overlay of a Machine, from its registration to the stored bytes. The peer decodes the
@@ -53,11 +52,10 @@ func BenchmarkOverlay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	our, peer := compare(b, func() error {
+	compareWork(b, "overlay-ratio", func() error {
 		_, err := overlay()
 		return err
 	}, func() error { return reencode(unpacked) })
-	enter(b, "overlay-ratio", float64(our)/float64(peer))
 }
 
 func overlay() (ignition.PackedOverlay, error) {
