@@ -125,7 +125,7 @@ bench: binaries ## Run the benchmarks; each prints its ratio to a peer measured 
 	@$(PROGRESS) "install rsync, the peer of updates of files" "install rsync yourself" hack/native-packages.sh rsync
 	go test -bench . -benchmem -timeout 60m ./test/bench/
 	go test -run '^$$' -bench . -benchmem ./bootstrap/agent/hostfiles/
-	go test -v -count 1 ./test/suites/rollouts -ginkgo.focus 'few requests'
+	go test -v -count 1 ./test/suites/soak -ginkgo.focus 'few requests'
 	go test -v -count 1 ./test/suites/integration -ginkgo.focus 'boot simultaneously'
 
 .PHONY: bench-server
@@ -141,7 +141,7 @@ bench-storm: binaries ## Boot storms of STORM hosts (default "100 1000 5000"; ho
 .PHONY: bench-rollout
 bench-rollout: binaries ## Update pools of ROLLOUT simulated hosts (default "1000 5000"; hours on a small machine). REBOOT: the mean time of a reboot. FAULTS=1: while hosts fail, agents are killed, and Poolboot and both API servers restart.
 	@set -e; for hosts in $(or $(ROLLOUT),1000 5000); do if [ -n "$(FAULTS)" ]; then \
-		ROLLOUT_HOSTS=$$hosts go test -v -count 1 -timeout 8h ./test/suites/rollouts; \
+		ROLLOUT_HOSTS=$$hosts go test -v -count 1 -timeout 8h ./test/suites/soak -ginkgo.focus 'hosts away than allowed'; \
 	else ROLLOUT=$$hosts go test -run '^$$' -bench 'Rollout$$' -benchtime 1x -v -timeout 8h ./test/bench/; fi; done
 
 .PHONY: bench-rollout-joins

@@ -1,4 +1,4 @@
-package rollouts
+package soak
 
 import (
 	"context"
@@ -42,7 +42,7 @@ var _ = Describe("A pool of many hosts", Ordered, ContinueOnFailure, func() {
 	}, NodeTimeout(5*time.Minute))
 
 	It("never has more hosts away than allowed, while hosts fail, agents are killed, and Poolboot and both API servers restart", func(spec SpecContext) {
-		ctx, end := context.WithTimeout(spec, stormTimeout)
+		ctx, end := context.WithTimeout(spec, rolloutTimeout)
 		defer end()
 		fleet, err := storm.NewFleet(ctx, lab, hardware, hosts, storm.Unkindness{Life: agentLife(), Uptime: 10 * time.Minute, Failures: 0.1})
 		Expect(err).NotTo(HaveOccurred())
