@@ -70,8 +70,10 @@ func launch(extra ...string) *configServer {
 		"--kubeconfig", kubeconfig, "--overlay-namespace", ownNamespace, "--external-url", s.url, "--tls-cert-dir", s.certDir,
 		"--bind-address", hosts, "--health-bind-address", health, "--metrics-bind-address", metrics,
 	}, extra...)
+	command := exec.Command(os.Args[0], arguments...)
+	command.Env = append(os.Environ(), programVariable+"=1")
 	var err error
-	s.session, err = gexec.Start(exec.Command(program, arguments...), GinkgoWriter, GinkgoWriter)
+	s.session, err = gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { s.session.Kill().Wait(10 * time.Second) })
 	return s

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/yaml"
@@ -25,14 +24,25 @@ import (
 
 const ownNamespace = "poolboot-system"
 
-// All specs share a management cluster with Poolboot's kinds and the config server's rights, and the built program.
+// programVariable is an environment variable with which this program is the config server. To build that too would take
+// as long as all specs.
+const programVariable = "POOLBOOT_RUN_CONFIG_SERVER"
+
+// All specs share a management cluster with Poolboot's kinds and the config server's rights.
 var (
 	plane      *controlplane.ControlPlane
 	admin      client.Client
 	authority  *loopback.CA
-	program    string // path of the built config server
 	kubeconfig string // of the config server's ServiceAccount, with the rights of config/rbac
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 func TestConfigServer(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -42,9 +52,6 @@ func TestConfigServer(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	program, err = gexec.Build("github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/config-server")
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(gexec.CleanupBuildArtifacts)
 	plane, err = controlplane.Start(ctx, controlplane.Options{Name: "management"})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return plane.Stop() })
