@@ -32,8 +32,8 @@ type load struct {
 // defaultLoad is the load of benchmarks that do not vary the size.
 var defaultLoad = load{configs: 200, filesEach: 5, bytes: 1 << 20}
 
-// compareWork is compare for operations that only compute. It enters the ratio of their processor times into the ledger,
-// which other load on the machine hardly changes.
+// compareWork is compare for operations that only compute. It enters the ratio of their processor times into the
+// ledger, which other load on the machine hardly changes.
 func compareWork(b *testing.B, figure string, ours, peers func() error) {
 	b.Helper()
 	var our, peer time.Duration

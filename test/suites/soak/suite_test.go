@@ -1,7 +1,7 @@
 // Package soak tests many simulated hosts with faults. It boots hosts for a configured duration, while config servers
 // are killed and the connections between Poolboot's programs and both API servers are bad. It updates a pool, while
-// hosts fail, agents are killed, and Poolboot and both API servers restart. "make test" runs it for a short duration and
-// with few hosts, "make soak" for a long duration, "make bench-rollout" with many hosts.
+// hosts fail, agents are killed, and Poolboot and both API servers restart. "make test" runs it for a short duration
+// and with few hosts, "make soak" for a long duration, "make bench-rollout" with many hosts.
 package soak
 
 import (
