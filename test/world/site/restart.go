@@ -31,10 +31,11 @@ func (s *Site) WithoutControllers(ctx context.Context, do func() error) error {
 		}
 	}
 	// Cluster API writes every Machine when it starts: before it does, the other caches are filled in seconds.
-	if err := s.StartMetal3(ctx); err != nil {
+	running := context.WithoutCancel(ctx) // the next specs need them too
+	if err := s.StartMetal3(running); err != nil {
 		return err
 	}
-	return errors.Join(s.startCore(ctx), s.waitForWebhooks(ctx))
+	return errors.Join(s.startCore(running), s.waitForWebhooks(ctx))
 }
 
 // removeWebhooks deletes all webhook configurations, and returns them.
