@@ -46,7 +46,7 @@ func (r Registration) kubeletLabels() []string {
 // InKubeletFlags reports whether a label of a Node is also in the flags of its kubelet: a label that a kubelet can set,
 // except those that it detects, and the UID of the BareMetalHost. A flag would override the detected value. The UID
 // changes in a move to another management cluster, and every kubelet of the cluster would restart for its new flag. The
-// node controller adds it to a Node that registers again.
+// host controller adds it to a Node that registers again.
 func InKubeletFlags(labelKey string) bool {
 	return KubeletCanSet(labelKey) && !IsReported(labelKey) && labelKey != poolv1.NodeMetal3UUIDLabel
 }

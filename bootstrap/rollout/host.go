@@ -29,7 +29,7 @@ type Host struct {
 	// Follows is the role of the pool that the labels of the Node name. It is "" if they name none, or several.
 	Follows string
 	// IsUnrecorded is true if the record of the Node and the pool is lost, as just after clusterctl move. The host
-	// counts, and is left alone until the node controller has recorded both again.
+	// counts, and is left alone until the host controller has recorded both again.
 	IsUnrecorded bool
 }
 

@@ -36,8 +36,8 @@ func phaseOf(c *bootstrapv1.PoolbootConfig) phase {
 	switch condition.Reason {
 	case bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason:
 		return updating
-	case bootstrapv1.UpdateFailingReason:
-		if c.Status.Update.Stage != "" {
+	case bootstrapv1.UpdateWaitingReason, bootstrapv1.UpdateFailingReason:
+		if c.Status.Update.Stage != "" { // its agent was told, or something fails that the update needs
 			return updating
 		}
 	case bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason, bootstrapv1.AgentNotAnsweringReason, bootstrapv1.CertificateNotAcceptedReason,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,9 +77,9 @@ func (r *Updates) recordNext(ctx context.Context, h *host, in poolContext, slot 
 		}
 		return false, nil
 	case isNew && revision == slot.Revision:
-		return true, r.storeAndRecord(ctx, h, in, slot.ID)
+		return true, r.storeAndRecord(ctx, h, in, slot.ID, func() { h.expectTold(slot, in, r.now()) })
 	case !isNew && revision == h.Told() && h.Report.IsDone(revision): // the record is from a backup
-		return true, r.storeAndRecord(ctx, h, in, h.Config.Status.Update.Slot)
+		return true, r.storeAndRecord(ctx, h, in, h.Config.Status.Update.Slot, nil)
 	}
 	return false, nil
 }
@@ -99,7 +100,7 @@ func (r *Updates) adopt(ctx context.Context, h *host, in poolContext) (isRecorde
 	case isTransient(err):
 		return false, err
 	case err == nil && (h.Report.Current == revision || h.Told() == revision || h.Told() == "" && h.Report.Current == ""):
-		return true, r.storeAndRecord(ctx, h, in, "")
+		return true, r.storeAndRecord(ctx, h, in, "", nil)
 	case h.Told() == "" && h.Report.Current == "":
 		return false, nil
 	}
@@ -131,8 +132,8 @@ func (r *Updates) confirmRecord(ctx context.Context, h *host) error {
 	return nil
 }
 
-// storeAndRecord stores and records what a host should run.
-func (r *Updates) storeAndRecord(ctx context.Context, h *host, in poolContext, slot string) error {
+// storeAndRecord stores and records what a host should run. expect, if it is not nil, adds to the record.
+func (r *Updates) storeAndRecord(ctx context.Context, h *host, in poolContext, slot string, expect func()) error {
 	t, err := r.targetOf(ctx, h, in)
 	if err != nil {
 		return err
@@ -140,15 +141,26 @@ func (r *Updates) storeAndRecord(ctx context.Context, h *host, in poolContext, s
 	if err := r.store(ctx, h.Config, t); err != nil {
 		return err
 	}
-	return h.record(ctx, t, slot)
+	h.setRecord(t, slot)
+	if expect != nil {
+		expect()
+	}
+	return h.flush(ctx)
+}
+
+// record records what a host should run, by a slot or by none. The error is a conflict if the record has changed since
+// it was read.
+func (h *host) record(ctx context.Context, t target, slot string) error {
+	h.setRecord(t, slot)
+	return h.flush(ctx)
 }
 
 // maxForce is the maximum size of update.Force in bytes.
 const maxForce = 256
 
-// record records what a host should run, by a slot or by none. With another revision, the condition does not say any
-// more what was wrong with the earlier one. The error is a conflict if the record has changed since it was read.
-func (h *host) record(ctx context.Context, t target, slot string) error {
+// setRecord sets what a host should run. With another revision, the condition does not say any more what was wrong with
+// the earlier one.
+func (h *host) setRecord(t target, slot string) {
 	config := h.Config
 	update := &config.Status.Update
 	previous := update.DesiredRevision
@@ -163,13 +175,10 @@ func (h *host) record(ctx context.Context, t target, slot string) error {
 				config.Status.NodeRef.Name, t.configuration))
 		}
 	}
-	return h.flush(ctx)
 }
 
 // tell tells a host what is recorded for it. If it begins an update by that, health checks of its Machine are paused
-// before. The same write records on the Node that the update has begun, and by which slot, where clusterctl move keeps
-// it and a kubelet can't change it. The Node counts as drained for no other revision than the one that it was drained
-// for.
+// before.
 func (r *Updates) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) error {
 	isStart := !h.CanBeTold()
 	if isStart && h.Machine != nil {
@@ -181,19 +190,7 @@ func (r *Updates) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) er
 	if err != nil {
 		return err
 	}
-	node := h.Node.DeepCopy()
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
-	delete(node.Annotations, agentv1.BegunAnnotation)
-	if slot != nil {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.SlotAnnotation, slot.ID)
-	}
-	if isStart {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.BegunAnnotation, h.Desired())
-	}
-	delete(node.Annotations, agentv1.DrainedAnnotation)
-	delete(node.Annotations, agentv1.DrainStartedAnnotation)
-	delete(node.Annotations, agentv1.DetachStartedAnnotation)
+	node := h.toldNode(slot)
 	if err := w.Patch(ctx, node, status.Locked(h.Node)); err != nil {
 		return fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
@@ -205,4 +202,36 @@ func (r *Updates) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) er
 			"Node %s is told to run %s", node.Name, h.Config.Status.Update.Desired.Name)
 	}
 	return nil
+}
+
+// toldNode returns the Node of a host as it is when the host is told what is recorded. If an update begins by that, the
+// Node says so, and by which slot, where clusterctl move keeps it and a kubelet can't change it. The Node counts as
+// drained for no other revision than the one that it was drained for.
+func (h *host) toldNode(slot *poolv1.UpdateSlot) *corev1.Node {
+	node := h.Node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredAnnotation, h.Desired())
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DesiredConfigAnnotation, h.Config.Status.Update.Desired.Name)
+	delete(node.Annotations, agentv1.BegunAnnotation)
+	if slot != nil {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.SlotAnnotation, slot.ID)
+	}
+	if !h.CanBeTold() {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.BegunAnnotation, h.Desired())
+	}
+	delete(node.Annotations, agentv1.DrainedAnnotation)
+	delete(node.Annotations, agentv1.DrainStartedAnnotation)
+	delete(node.Annotations, agentv1.DetachStartedAnnotation)
+	return node
+}
+
+// expectTold sets in the record what will be so once the host is told, so that it need not be written again then.
+func (h *host) expectTold(slot *poolv1.UpdateSlot, in poolContext, now time.Time) {
+	told := &host{Host: new(*h.Host)}
+	told.Node = h.toldNode(slot)
+	told.Report = rollout.ReportOf(told.Node)
+	told.observe(now)
+	told.setStage(now)
+	if condition := told.updated(outcome{in: in, now: now, revision: h.Desired()}); condition != nil {
+		conditions.Set(h.Config, *condition)
+	}
 }

@@ -96,6 +96,8 @@ type Updates struct {
 	rendered *assignments.RenderedConfigs
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
+	// progressInterval is the shortest time between two records of how far the update of a host is.
+	progressInterval time.Duration
 	// pace limits how often a pool is looked at. budget limits how often a host is reconciled.
 	pace   pace
 	budget budget
@@ -237,7 +239,7 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 	_, answer := h.answer(o.now)
 	_, overdue := h.overdue(in.pool, o.now)
 	result.RequeueAfter = earlier(earlier(result.RequeueAfter, in.hold.Wait), earlier(answer, overdue)) // for the condition
-	r.report(ctx, h, o)
+	result.RequeueAfter = earlier(result.RequeueAfter, r.report(ctx, h, o))
 	return result, nil
 }
 
@@ -321,8 +323,8 @@ func (r *Updates) storeClientCA(ctx context.Context, config *bootstrapv1.Poolboo
 }
 
 // report records what the agent reports: the rendered config that the host runs now, the stage of its update, and the
-// condition Updated.
-func (r *Updates) report(ctx context.Context, h *host, o outcome) {
+// condition Updated. It returns when to record what it leaves out for now, or 0.
+func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration {
 	predicted := r.predicted(ctx, h, o.in)
 	if h.runsDesired() {
 		h.Config.Status.Boot.ServedConfiguration = h.Config.Status.Update.Desired
@@ -333,10 +335,16 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) {
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)
 	}
+	if wait := progressWait(h.scope.Before(), h.Config, r.progressInterval, o.now); wait > 0 {
+		h.scope.Read(h.scope.Before())
+		h.Config = h.scope.Config
+		return wait
+	}
 	h.scope.Report(func(before, after *bootstrapv1.PoolbootConfig) {
 		r.reportChanges(before, after)
 		r.comparePrediction(h, predicted)
 	})
+	return 0
 }
 
 // maxNote is the maximum size of the note of an event in bytes. The API server refuses an event with a longer one.

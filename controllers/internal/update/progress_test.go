@@ -1,0 +1,85 @@
+package update
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+)
+
+var _ = Describe("The record of an update", func() {
+	revision := revisionOf(0, "rendered-worker-2")
+	// begin returns a world in which the update of host 0 has begun, and counts patches of the status of hosts.
+	begin := func(ctx SpecContext) (w *world, patches *int) {
+		w, patches = newWorld(1), new(int)
+		w.adopt(ctx)
+		w.reconciler = w.newManager(func(ctx context.Context, o client.Object, write func() error) error {
+			if _, isHost := o.(*bootstrapv1.PoolbootConfig); isHost {
+				*patches++
+			}
+			return w.Write(ctx, o, write)
+		})
+		w.reconciler.progressInterval = progressInterval
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		return w, patches
+	}
+	stage := func(ctx SpecContext, w *world) bootstrapv1.UpdateStage { return w.config(ctx, 0).Status.Update.Stage }
+
+	It("is written once when the update begins, once when it ends, and not in between if that takes seconds", func(ctx SpecContext) {
+		w, patches := begin(ctx)
+		Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateStarting))
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+		Expect(*patches).To(Equal(1))
+		for _, state := range []agentv1.State{agentv1.Draining, agentv1.Applying, agentv1.Rebooting, agentv1.Verifying} {
+			w.reports(ctx, 0, state, revision, "")
+			w.settle(ctx)
+		}
+		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, false) })
+		w.settle(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { setReady(node, true) })
+		w.complete(ctx, 0)
+		w.settle(ctx)
+		Expect(conditions.IsTrue(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(BeTrue())
+		Expect(*patches).To(Equal(2))
+	})
+
+	It("shows a stage that lasts", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.reports(ctx, 0, agentv1.Rebooting, revision, "")
+		result, err := w.reconcileHost(ctx, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", progressInterval)))
+		w.passed += progressInterval
+		w.settle(ctx)
+		Expect(stage(ctx, w)).To(Equal(bootstrapv1.UpdateRebooting))
+	})
+
+	It("shows at once what needs a person", func(ctx SpecContext) {
+		w, _ := begin(ctx)
+		w.reports(ctx, 0, agentv1.Degraded, revision, "the kubelet does not start")
+		w.settle(ctx)
+		Expect(conditions.GetReason(w.config(ctx, 0), bootstrapv1.UpdatedCondition)).To(Equal(bootstrapv1.UpdateDegradedReason))
+	})
+
+	It("does not wait for a time that a clock ahead has recorded", func() {
+		before := &bootstrapv1.PoolbootConfig{}
+		before.Status.Update.Stage, before.Status.Update.StageTime = bootstrapv1.UpdateStarting, &metav1.Time{Time: time.Now().Add(time.Hour)}
+		conditions.Set(before, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "waits"))
+		after := before.DeepCopy()
+		after.Status.Update.Stage = bootstrapv1.UpdateDraining
+		Expect(progressWait(before, after, progressInterval, time.Now())).To(BeZero())
+		before.Status.Update.StageTime = &metav1.Time{Time: time.Now()}
+		Expect(progressWait(before, after, progressInterval, time.Now())).To(BeNumerically(">", 0))
+		after.Status.Update.RunningRevision = "other"
+		Expect(progressWait(before, after, progressInterval, time.Now())).To(BeZero())
+	})
+})
