@@ -167,7 +167,8 @@ lint: $(GOLANGCI_LINT) lint-api ## Lint the code, with the analyzers of go vet, 
 lint-api: $(GOLANGCI_LINT) ## Lint the API against the Kubernetes API conventions, with Cluster API's rules.
 	cd api && $(GOLANGCI_LINT) run --config ../.golangci-api.yaml ./...
 
-# crd-ref-docs escapes braces for dialects of Markdown that read them, and has no option against it. GitHub shows the escapes in code.
+# crd-ref-docs escapes braces for dialects of Markdown that read them, and has no option against it. GitHub shows the escapes in code. The
+# other edits join the lines of a description, and leave out the name that it begins with.
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks, the API reference and the reasons of conditions.
 	$(CONTROLLER_GEN) object paths=./api/...
@@ -175,8 +176,10 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC,
 	$(CONTROLLER_GEN) rbac:roleName=manager paths=./controllers/... output:rbac:dir=config/rbac
 	$(CONTROLLER_GEN) webhook paths=./controllers/admission/... output:webhook:dir=config/webhook
 	go generate ./test/world/metal3/
-	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference.md
-	sed -i -e 's/\\\([{}]\)/\1/g' -e 's/\(Optional\|Required\): {}/\1/g' docs/reference.md
+	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --templates-dir=hack/api-reference --output-path=docs/reference.md
+	sed -i -E -e 's/\\([{}])/\1/g' -e 's/Required: \{\}/Required/g' -e 's/, \|$$/ |/' -e 's/<br \/>/ /g' -e 's/</\&lt;/g' \
+		-e 's/^(\| `(\w+)` _.*_ \| )\2 (is the time at which|is when) /\1When /' \
+		-e 's/^(\| `(\w+)` _.*_ \| )\2 (is |are )?(\w)/\1\u\4/' docs/reference.md
 	cat hack/api-reference-metadata.md >> docs/reference.md
 	UPDATE_PAGES=1 go test -count 1 ./bootstrap/outlook
 

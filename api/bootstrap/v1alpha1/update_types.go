@@ -46,7 +46,9 @@ type UpdateStatus struct {
 	// +optional
 	UnansweredTime *metav1.Time `json:"unansweredTime,omitempty"`
 
-	// stage is what the update of the running host has reached. It is not set while the host is not being updated.
+	// stage is what the update of the running host has reached: Starting if the agent has not answered yet, Draining
+	// while the Node is drained, Applying while the host is changed, Rebooting, and Verifying while its Node must
+	// become Ready and stay so. It is not set while the host is not being updated.
 	// +optional
 	Stage UpdateStage `json:"stage,omitempty"`
 
@@ -56,8 +58,9 @@ type UpdateStatus struct {
 	StageTime *metav1.Time `json:"stageTime,omitempty"`
 
 	// unavailableReason is why the host takes a place of the pool's maxUnavailable although its Node is Ready, apart
-	// from an update: it is also set while the host is being updated. Such a host begins no update, except if its
-	// kubelet fails.
+	// from an update: Cordoned by a user or another program, MachineChanging if Cluster API deletes, remediates or
+	// updates the Machine in place, KubeletFailing if the kubelet does not stay up. It is also set while the host is
+	// being updated. Such a host begins no update, except if its kubelet fails.
 	// +optional
 	UnavailableReason UnavailableReason `json:"unavailableReason,omitempty"`
 

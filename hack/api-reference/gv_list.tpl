@@ -1,0 +1,10 @@
+{{- define "gvList" -}}
+# API reference
+
+A field is optional if it is not marked as required. [Labels and annotations](#labels-annotations-taints-and-finalizers) are at the end.
+{{ range . }}
+## {{ .GroupVersionString }}
+
+{{ range .SortedTypes }}{{ template "type" . }}{{ end }}
+{{- end }}
+{{- end -}}
