@@ -7,7 +7,7 @@ PoolbootConfigSpec.
 {{- if and (markdownShouldRenderType .) (not .EnumValues) (ne .Name "BootSpec") -}}
 #### {{ .Name }}
 
-{{ .Doc }}{{ with .UnderlyingType }} Type: {{ markdownRenderTypeLink . }}.{{ end }}{{ if .References }} In {{ range $i, $t := .SortedReferences }}{{ if $i }}, {{ end }}{{ markdownRenderTypeLink $t }}{{ end }}.{{ end }}
+{{ .Doc }}{{ with .UnderlyingType }} Type: {{ markdownRenderTypeLink . }}.{{ end }}{{ if .References }} In {{ $and := "" }}{{ range .SortedReferences }}{{ if ne .Name "BootSpec" }}{{ $and }}{{ markdownRenderTypeLink . }}{{ $and = ", " }}{{ end }}{{ end }}.{{ end }}
 
 {{ if and .Members (not .UnderlyingType) -}}
 | Field | Description | Validation |

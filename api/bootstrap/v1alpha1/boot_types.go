@@ -56,9 +56,7 @@ type GrantedCertificate struct {
 	// +kubebuilder:validation:MaxLength=6
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]{6}$`
 	CredentialID string `json:"credentialID,omitempty"`
-	// publicKeySHA256 is the SHA-256 of the public key in the certificate, in hex. A kubelet that restarts before it
-	// has its certificate requests one for another key. That request is approved when the kubelet stopped sending
-	// requests for this key a while ago.
+	// publicKeySHA256 is the SHA-256 of the public key in the certificate, in hex.
 	// +required
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64

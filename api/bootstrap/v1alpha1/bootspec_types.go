@@ -116,11 +116,10 @@ type ConfigSource struct {
 // +kubebuilder:validation:MinProperties=1
 type ServerSource struct {
 	// tokenBinding defines from which addresses the host's token is accepted. Any accepts it from any address.
-	// HostAddresses accepts it only from the addresses of the BareMetalHost: those that inspection found, and those in
-	// its annotation poolboot.io/addresses. Requests from other addresses, and all requests while no address
-	// is known, are answered with an error after which the host retries. Use HostAddresses with Metal3, where hosts
-	// boot with the addresses that inspection found and the config server sees these addresses. Defaults to Any. The
-	// token of a host that enrolled is always bound to the address that it enrolled from.
+	// HostAddresses accepts it only from the addresses of the BareMetalHost: those that inspection found, and those
+	// in its annotation poolboot.io/addresses. Use it where hosts boot with these addresses and the config server
+	// sees them: other requests get an error after which the host retries. Defaults to Any. The token of a host
+	// that enrolled is always bound to the address that it enrolled from.
 	// +optional
 	TokenBinding TokenBinding `json:"tokenBinding,omitempty"`
 }

@@ -54,9 +54,8 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
-	// inputsHash identifies what the pool was rendered from last, or could not be rendered from: the names, UIDs and
-	// generations of the worker pool and of the MachineConfigs. By it, kubectl poolboot rollout status --watch knows
-	// whether the pool has rendered what exists.
+	// inputsHash identifies what the pool was rendered from last, or could not be rendered from: the names, UIDs
+	// and generations of the worker pool and of the MachineConfigs.
 	// +optional
 	// +kubebuilder:validation:MinLength=64
 	// +kubebuilder:validation:MaxLength=64
@@ -96,9 +95,9 @@ type MachineConfigPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	AgentlessHostCount *int32 `json:"agentlessHostCount,omitempty"`
 
-	// capacityHostCount is the number of hosts that the pool has when all are available: those that have joined, and
-	// those that are gone and whose replacements have not joined. The latter count as unavailable. A Machine that is
-	// gone and not replaced within a minute is left out, and so is one that boots in addition to the others.
+	// capacityHostCount is the number of hosts that the pool has when all are available: those that have joined,
+	// and those that are gone and whose replacements have not joined. A Machine that is gone and not replaced
+	// within a minute is left out, and so is one that boots in addition to the others.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	CapacityHostCount int32 `json:"capacityHostCount,omitempty"`

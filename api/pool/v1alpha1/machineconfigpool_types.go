@@ -48,11 +48,10 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty, because it would match nothing: leave it out for the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its new
-	// Machines boot with the rendered config that the annotation poolboot.io/paused-configuration names. If it is not
-	// set, Poolboot sets it when the pool is paused: to the config that new Machines boot with at that time or, if no
-	// Machine of the pool booted with it or changes to it yet, to the config to which running Machines change, or else
-	// to the one that most of them run. Poolboot removes it when the pool is no longer paused.
+	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its
+	// new Machines boot with the rendered config that the annotation poolboot.io/paused-configuration names. If you
+	// do not set the annotation, Poolboot sets it to what the pool handed out or, if nothing runs that yet, to what
+	// most of its hosts run. Poolboot removes it when the pool is no longer paused.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
@@ -101,11 +100,10 @@ type KubeletSettings struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
 	Configuration *runtime.RawExtension `json:"configuration,omitempty"`
 
-	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved) whenever the
-	// kubelet starts, as OpenShift does. Memory: 25 % of the first 4 GiB, 6 % of what is between 8 and 128 GiB, and 2 %
-	// of the rest. CPU: 60m, and 12m for each CPU after the first, but at least 500m. Ephemeral storage: 1Gi. It cannot
-	// be combined with systemReserved in the same pool. A pool other than worker inherits the worker pool's value, and
-	// its own replaces it. Its own systemReserved overrides single resources that it inherits.
+	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved) whenever
+	// the kubelet starts, from its memory and CPUs, as OpenShift does. It cannot be combined with systemReserved in
+	// the same pool. A pool other than worker inherits the worker pool's value, and its own replaces it. Its own
+	// systemReserved overrides single resources that it inherits.
 	// +optional
 	AutoSizingReserved *bool `json:"autoSizingReserved,omitempty"`
 

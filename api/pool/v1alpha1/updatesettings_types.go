@@ -35,9 +35,8 @@ type UpdateSettings struct {
 	// +optional
 	MaintenanceWindow MaintenanceWindow `json:"maintenanceWindow,omitempty,omitzero"`
 
-	// gates are conditions of objects in the workload cluster, for example that storage is healthy. They are read
-	// before each time that hosts begin updates, and all must be true. A host that has begun an update completes it,
-	// and new hosts boot at any time. The condition UpdateGatesOpen of the pool names the first gate that is closed.
+	// gates are conditions of objects in the workload cluster, for example that storage is healthy. All must be
+	// true when hosts begin updates. The condition UpdateGatesOpen of the pool names the first gate that is closed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
