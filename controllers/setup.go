@@ -25,7 +25,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
@@ -78,7 +77,7 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	}
 	clusters = workload.Restrict(clusters, mgr.GetAPIReader())
 
-	cached, live := ownwrites.NewClient(mgr.GetClient()), mgr.GetAPIReader()
+	cached, live := mgr.GetClient(), mgr.GetAPIReader()
 	registry := opts.Metrics
 	if registry == nil {
 		registry = ctrlmetrics.Registry

@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -134,11 +133,10 @@ var _ = Describe("A host for which an agent is offered", func() {
 		Expect(w.overlays(ctx)).To(BeEmpty())
 	})
 
-	It("waits if its rendered config is deleted, even if everything else about that config is known, and no user must act", func(ctx SpecContext) {
+	It("waits if its rendered config is deleted, and no user must act", func(ctx SpecContext) {
 		w := s.world()
 		w.offered = newOffer()
 		rendered := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: s.infra.Namespace, Name: s.infra.Status.Configuration.Name}}
-		w.reconciler.cloudProviders.Add(client.ObjectKeyFromObject(rendered), "")
 		Expect(w.management.Delete(ctx, rendered)).To(Succeed())
 		_, err := w.sendRequest(ctx)
 		Expect(err).To(HaveOccurred())

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -54,8 +53,6 @@ type Phases struct {
 	approval workload.ApprovalChecker
 	// readinessRules caches the readiness rules of workload clusters.
 	readinessRules workload.ReadinessRules
-	// cloudProviders remembers what pool.FindExternalCloudProvider returned for each rendered config, by its key.
-	cloudProviders *lru.Cache
 	// rendered remembers the hashes of rendered configs.
 	rendered *assignments.RenderedConfigs
 	// rights remembers, as clusterRights, where this process has ensured the rights of join credentials.
@@ -65,10 +62,7 @@ type Phases struct {
 }
 
 // Init sets what the phases remember.
-func (r *Phases) Init() {
-	r.cloudProviders = lru.New(maxCloudProviders)
-	r.rendered = assignments.NewRenderedConfigs(r.Client)
-}
+func (r *Phases) Init() { r.rendered = assignments.NewRenderedConfigs(r.Client) }
 
 // Reconcile does what the boot of a host needs next.
 func (r *Phases) Reconcile(ctx context.Context, of *scope.Scope) (ctrl.Result, error) {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -121,7 +120,6 @@ func (w *world) restart() {
 		}),
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
-		cloudProviders:   lru.New(maxCloudProviders),
 		OverlayNamespace: overlayNamespace,
 		rendered:         assignments.NewRenderedConfigs(w.management),
 		Offer:            func() (join.Offer, error) { return w.offered, nil },
