@@ -56,7 +56,7 @@ func (w *world) assign(name string, config update.Config, changes ...func(*assig
 	w.rendered[name] = document
 	sum := sha512.Sum512(document)
 	a := assignment.Assignment{
-		Node: "edge-7", Config: assignment.Rendered{Name: name, SHA512: hex.EncodeToString(sum[:])}, Machine: json.RawMessage(`{"ignition":{"version":"3.5.0"}}`),
+		Node: "edge-7", Config: assignment.RenderedConfig{Name: name, SHA512: hex.EncodeToString(sum[:])}, Machine: json.RawMessage(`{"ignition":{"version":"3.5.0"}}`),
 		Policy: update.DefaultPolicy(), MinReadySeconds: 10, ReadyDeadlineSeconds: 600,
 	}
 	a.Policy.Paths["/etc/none"] = rule(update.Action{Type: update.None})
@@ -80,7 +80,7 @@ func (w *world) install(a assignment.Assignment) string {
 	GinkgoHelper()
 	t, err := newTarget("", a, w.rendered[a.Config.Name])
 	Expect(err).NotTo(HaveOccurred())
-	host := hosttree.Host{Accounts: hosttree.ParseAccounts([]byte(w.read("etc/passwd")), []byte(w.read("etc/group")))}
+	host := hosttree.System{Accounts: hosttree.ParseAccounts([]byte(w.read("etc/passwd")), []byte(w.read("etc/group")))}
 	host.Fetch = func(r types.Resource) ([]byte, error) { return w.contents[*r.Source], nil }
 	tree, err := treeOn(t, host)
 	Expect(err).NotTo(HaveOccurred())

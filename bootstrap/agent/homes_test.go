@@ -10,7 +10,7 @@ import (
 )
 
 var _ = DescribeTable("A file where the SSH keys of a user are is the same after an update as on a new host", func(before, after string) {
-	host := hosttree.Host{Accounts: hosttree.ParseAccounts([]byte("core:x:1000:1000::/home/core:/bin/sh\n"), nil)}
+	host := hosttree.System{Accounts: hosttree.ParseAccounts([]byte("core:x:1000:1000::/home/core:/bin/sh\n"), nil)}
 	parse := func(document string) update.Config {
 		config, err := ignition.Parse([]byte(`{"ignition":{"version":"3.5.0"},` + document + `}`))
 		Expect(err).NotTo(HaveOccurred())

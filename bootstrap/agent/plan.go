@@ -183,7 +183,7 @@ func (u *hostUpdate) operations() map[update.OperationKind][]update.Operation {
 }
 
 // pathChanges returns the changes of files of an update.
-func (a *Agent) pathChanges(u *hostUpdate, host hosttree.Host) ([]hosttree.Change, error) {
+func (a *Agent) pathChanges(u *hostUpdate, host hosttree.System) ([]hosttree.Change, error) {
 	if !u.forced {
 		return pathChanges(u.plan.Operations, hosttree.New(u.after.config.Ignition), host)
 	}

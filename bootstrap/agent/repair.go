@@ -109,22 +109,22 @@ func newRepair(t *target, drift []difference, can update.Capabilities) *hostUpda
 
 // disruptive returns a function that reports whether a change of a path of the configuration needs a drain or a reboot.
 func disruptive(t *target) func(name string) bool {
-	entries := map[update.Entry]bool{}
+	entries := map[update.Item]bool{}
 	all := update.New(update.Config{}, t.config, t.Policy, update.AllCapabilities)
 	for _, change := range all.Changes {
 		if change.Kind != update.KindUnit {
 			change.Name = path.Clean(change.Name)
 		}
-		entries[change.Entry] = slices.ContainsFunc(change.Actions, func(action update.Action) bool {
+		entries[change.Item] = slices.ContainsFunc(change.Actions, func(action update.Action) bool {
 			return action.Type == update.Drain || action.Type == update.Reboot
 		})
 	}
 	return func(name string) bool {
-		if unit := unitOf(name); unit != "" && entries[update.Entry{Kind: update.KindUnit, Name: unit}] {
+		if unit := unitOf(name); unit != "" && entries[update.Item{Kind: update.KindUnit, Name: unit}] {
 			return true
 		}
 		for _, kind := range []update.Kind{update.KindFile, update.KindDirectory, update.KindLink} {
-			if entries[update.Entry{Kind: kind, Name: name}] {
+			if entries[update.Item{Kind: kind, Name: name}] {
 				return true
 			}
 		}

@@ -102,7 +102,7 @@ func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byt
 }
 
 // fetchRendered downloads a rendered config and verifies it, unless its hash is empty.
-func (a *Agent) fetchRendered(ctx context.Context, want assignment.Rendered) ([]byte, error) {
+func (a *Agent) fetchRendered(ctx context.Context, want assignment.RenderedConfig) ([]byte, error) {
 	rendered, err := a.source.Rendered(ctx, want.Name)
 	if err != nil {
 		return nil, fmt.Errorf("download the rendered config %s: %w", want.Name, err)
@@ -128,7 +128,7 @@ func (a *Agent) fetchAdopted(ctx context.Context, revision string) (*target, err
 		return t, err
 	}
 	assigned := t.Assignment
-	rendered, err := a.fetchRendered(ctx, assignment.Rendered{Name: installed})
+	rendered, err := a.fetchRendered(ctx, assignment.RenderedConfig{Name: installed})
 	if errors.Is(err, ErrRefused) {
 		a.Log.Warn("the config that the host booted with is not available any more: files that only it has are not managed", "config", installed, "error", err)
 		return t, nil
@@ -137,7 +137,7 @@ func (a *Agent) fetchAdopted(ctx context.Context, revision string) (*target, err
 		return nil, err
 	}
 	sum := sha512.Sum512(rendered)
-	assigned.Config = assignment.Rendered{Name: installed, SHA512: hex.EncodeToString(sum[:])}
+	assigned.Config = assignment.RenderedConfig{Name: installed, SHA512: hex.EncodeToString(sum[:])}
 	document, err := assignment.Encode(assigned)
 	if err != nil {
 		return nil, err
@@ -167,13 +167,13 @@ func (a *Agent) installedConfig() (string, error) {
 }
 
 // host returns what trees depend on.
-func (a *Agent) host(ctx context.Context) (hosttree.Host, error) {
+func (a *Agent) host(ctx context.Context) (hosttree.System, error) {
 	passwd, err := a.root.ReadFile("etc/passwd")
 	if err != nil {
-		return hosttree.Host{}, err
+		return hosttree.System{}, err
 	}
 	group, err := a.root.ReadFile("etc/group")
-	return hosttree.Host{
+	return hosttree.System{
 		Accounts:       hosttree.ParseAccounts(passwd, group),
 		SingleKeysFile: a.journal.SingleKeysFile,
 		Fetch: func(resource types.Resource) ([]byte, error) {
@@ -184,7 +184,7 @@ func (a *Agent) host(ctx context.Context) (hosttree.Host, error) {
 
 // treeOn returns what the configuration of a target writes to a host. Files that are only appended to are not part of
 // it: their contents depend on what was there.
-func treeOn(t *target, host hosttree.Host) (hosttree.Tree, error) {
+func treeOn(t *target, host hosttree.System) (hosttree.Tree, error) {
 	tree := hosttree.New(t.config.Ignition)
 	maps.DeleteFunc(tree, func(_ string, entry hosttree.Entry) bool { return entry.Appends })
 	return tree.On(host)
@@ -192,7 +192,7 @@ func treeOn(t *target, host hosttree.Host) (hosttree.Tree, error) {
 
 // pathChanges returns the changes of the operations of kind update.ChangePath on a host. after is the whole tree after
 // them: a path in the home of a user can also be configured by its absolute name, which counts then.
-func pathChanges(operations []update.Operation, after hosttree.Tree, host hosttree.Host) ([]hosttree.Change, error) {
+func pathChanges(operations []update.Operation, after hosttree.Tree, host hosttree.System) ([]hosttree.Change, error) {
 	written, removed, isNamed := hosttree.Tree{}, hosttree.Tree{}, map[string]bool{}
 	for _, operation := range operations {
 		isNamed[operation.Name] = operation.Kind == update.ChangePath && operation.After.Path != nil

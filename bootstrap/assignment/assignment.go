@@ -22,7 +22,7 @@ type Assignment struct {
 	// Node is the name of the host's Node.
 	Node string `json:"node"`
 	// Config is the pool's rendered config.
-	Config Rendered `json:"config"`
+	Config RenderedConfig `json:"config"`
 	// Machine is the machine's own part, an Ignition document: everything of the overlay but the join credential and
 	// the files that hold it.
 	Machine json.RawMessage `json:"machine"`
@@ -42,8 +42,8 @@ type Assignment struct {
 	Agent *Agent `json:"agent,omitempty"`
 }
 
-// Rendered is a rendered config as the config server serves it.
-type Rendered struct {
+// RenderedConfig is a rendered config as the config server serves it.
+type RenderedConfig struct {
 	// Name is that of the MachineConfig.
 	Name string `json:"name"`
 	// SHA512 is the hash of the uncompressed document in hex.

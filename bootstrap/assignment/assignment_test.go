@@ -20,7 +20,7 @@ func TestAssignment(t *testing.T) {
 func newAssignment() assignment.Assignment {
 	return assignment.Assignment{
 		Node:    "edge-7",
-		Config:  assignment.Rendered{Name: "rendered-infra-1", SHA512: strings.Repeat("a", 128)},
+		Config:  assignment.RenderedConfig{Name: "rendered-infra-1", SHA512: strings.Repeat("a", 128)},
 		Machine: json.RawMessage(`{"ignition":{"version":"3.5.0"}}`),
 		Policy:  update.DefaultPolicy(), MinReadySeconds: 10, ReadyDeadlineSeconds: 1200,
 	}

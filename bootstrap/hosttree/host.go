@@ -8,8 +8,8 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Host is what the entries of a configuration depend on, apart from the configuration.
-type Host struct {
+// System is what the entries of a configuration depend on, apart from the configuration.
+type System struct {
 	Accounts
 	// SingleKeysFile is set if Ignition was built to write SSH keys to ~/.ssh/authorized_keys, instead of to
 	// ~/.ssh/authorized_keys.d/ignition.
@@ -19,7 +19,7 @@ type Host struct {
 }
 
 // On returns what a configuration writes to one host. Its users must exist. Errors name the entry.
-func (t Tree) On(host Host) (Tree, error) {
+func (t Tree) On(host System) (Tree, error) {
 	on := make(Tree, len(t))
 	for _, areHomes := range []bool{true, false} { // as in Ignition, users come first: a file can replace their keys
 		for _, name := range t.Paths() {
@@ -39,7 +39,7 @@ func (t Tree) On(host Host) (Tree, error) {
 }
 
 // resolve returns the path and the entry on a host, an empty path if the host does not have it.
-func (h *Host) resolve(name string, entry Entry) (string, Entry, error) {
+func (h *System) resolve(name string, entry Entry) (string, Entry, error) {
 	real := name
 	if home, isHome := strings.CutPrefix(name, "~"); isHome {
 		user, below, _ := strings.Cut(home, "/")

@@ -16,12 +16,12 @@ func TestHostTree(t *testing.T) {
 }
 
 // host has a user and a group.
-var host = hosttree.Host{Accounts: hosttree.Accounts{
+var host = hosttree.System{Accounts: hosttree.Accounts{
 	Users: map[string]hosttree.Account{"core": {UID: 1000, GID: 1001, Home: "/var/home/core"}}, Groups: map[string]int{"adm": 4},
 }}
 
 // treeOf returns what a document without its version writes.
-func treeOf(document string, on hosttree.Host) (hosttree.Tree, error) {
+func treeOf(document string, on hosttree.System) (hosttree.Tree, error) {
 	GinkgoHelper()
 	config, err := ignition.Parse([]byte(`{"ignition":{"version":"3.5.0"},` + document + `}`))
 	Expect(err).NotTo(HaveOccurred())

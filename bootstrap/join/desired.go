@@ -24,7 +24,7 @@ type Input struct {
 	Pools []poolv1.MachineConfigPool
 
 	// Rendered is the rendered config that the host should run, from RenderedOf.
-	Rendered assignment.Rendered
+	Rendered assignment.RenderedConfig
 
 	// Registration is what the host's Node is registered with, in that pool.
 	Registration registration.Registration
@@ -47,12 +47,12 @@ type Offer struct {
 }
 
 // RenderedOf returns the reference to a rendered config, with the hash of the bytes that the config server serves.
-func RenderedOf(rendered *poolv1.MachineConfig) (assignment.Rendered, error) {
+func RenderedOf(rendered *poolv1.MachineConfig) (assignment.RenderedConfig, error) {
 	served, err := pool.Served(rendered.Name, rendered.Spec)
 	if err != nil {
-		return assignment.Rendered{}, err
+		return assignment.RenderedConfig{}, err
 	}
-	return assignment.Rendered{Name: rendered.Name, SHA512: pool.ServedHash(served)}, nil
+	return assignment.RenderedConfig{Name: rendered.Name, SHA512: pool.ServedHash(served)}, nil
 }
 
 // Assignment returns what the host should run. The error is a *join.ExtraConfigError if the extraConfig cannot be used.

@@ -62,7 +62,7 @@ func newInput(joinType bootstrapv1.JoinType) join.Input {
 			}},
 		},
 		Pool: &pools[1], Pools: pools,
-		Rendered: assignment.Rendered{Name: "rendered-infra-1", SHA512: strings.Repeat("a", 128)},
+		Rendered: assignment.RenderedConfig{Name: "rendered-infra-1", SHA512: strings.Repeat("a", 128)},
 		Registration: registration.Registration{
 			Name: "infra-x7k2p", ProviderID: "metal3://metal/rack1-u12/infra-m3m",
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", "poolboot.io/pool": "infra"},

@@ -185,7 +185,7 @@ func nothingKnown() Facts {
 var _ = DescribeTable("A missing fact that blocks a host is reported with a remedy that is possible",
 	func(host bootstrapv1.HostWithoutMachine, expression, remedy string) {
 		config := &bootstrapv1.PoolbootConfig{Spec: bootstrapv1.PoolbootConfigSpec{Host: host}}
-		results := Evaluate(Host{Config: config}.Facts(), Rules{Rules: []nodev1.NodeLabelRule{{Key: "a", ValueExpression: expression, OnMissing: nodev1.OnMissingBlock}}})
+		results := Evaluate(Source{Config: config}.Facts(), Rules{Rules: []nodev1.NodeLabelRule{{Key: "a", ValueExpression: expression, OnMissing: nodev1.OnMissingBlock}}})
 		Expect(results).To(HaveExactElements(And(HaveField("Outcome", Blocked), HaveField("Why", HaveSuffix(remedy)))))
 	},
 	Entry("of the host of a Machine", nil, `host.labels["rack"]`, "is missing: add this fact to the BareMetalHost, or set onMissing: Skip"),

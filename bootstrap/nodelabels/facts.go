@@ -22,8 +22,8 @@ type Facts struct {
 	hostKind record.HostKind
 }
 
-// Host is the source of the facts about a host that boots.
-type Host struct {
+// Source is the source of the facts about a host that boots.
+type Source struct {
 	// Config is the PoolbootConfig of the host.
 	Config *bootstrapv1.PoolbootConfig
 	// BareMetalHost is nil for an enrolled host, of which only the name is known, and for a host of another
@@ -36,7 +36,7 @@ type Host struct {
 }
 
 // Facts returns the facts with which the rules of the pool and of the PoolbootConfig are evaluated when the host boots.
-func (h Host) Facts() Facts {
+func (h Source) Facts() Facts {
 	bmh := h.BareMetalHost
 	if bmh == nil {
 		bmh = &bmov1alpha1.BareMetalHost{}

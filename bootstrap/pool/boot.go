@@ -46,8 +46,8 @@ type Boot struct {
 	Pools []poolv1.MachineConfigPool
 }
 
-// Assignment is the pool that a host boots into.
-type Assignment struct {
+// Choice is the pool that a host boots into.
+type Choice struct {
 	// Role is the pool's role. If ForBoot returns an error, it is the role to keep in status.poolRole: that of a custom
 	// pool that does not exist now, so that the boot continues when the pool exists again. Otherwise it is empty.
 	Role string
@@ -72,19 +72,19 @@ type Assignment struct {
 // Unless the recorded pool is final, the pool must exist (*NotFoundError, *DuplicateError), and its labels must be
 // derivable (*NotRegistrableError). Labels of several custom pools are a *ConflictError, labels of a control plane a
 // *ControlPlaneError.
-func ForBoot(b Boot) (Assignment, error) {
+func ForBoot(b Boot) (Choice, error) {
 	decided, err := b.decide()
 	err = b.withRemedy(err)
 	recorded := b.finalRole()
 	switch {
 	case recorded == "" && err != nil:
-		return Assignment{Role: b.missingRole(), Retained: decided.Retained}, err
+		return Choice{Role: b.missingRole(), Retained: decided.Retained}, err
 	case recorded == "":
 		return decided, nil
 	case err == nil && decided.Role == recorded && record.HasNode(b.Config) && !b.isRetainedOnHost():
 		return decided, nil
 	}
-	return Assignment{Role: recorded, Reason: FromRecord, Retained: decided.Retained, WithoutRecord: decided.Role}, nil
+	return Choice{Role: recorded, Reason: FromRecord, Retained: decided.Retained, WithoutRecord: decided.Role}, nil
 }
 
 // Pool returns the pool of a role for the host.
@@ -120,17 +120,17 @@ func missingPoolRemedy(config *bootstrapv1.PoolbootConfig, role string) string {
 	return "create it, or set spec.poolRole of the PoolbootConfig (worker, for example) to boot into another pool"
 }
 
-// decide decides without a record. If it returns an error, the Assignment has only the retained role.
-func (b Boot) decide() (Assignment, error) {
+// decide decides without a record. If it returns an error, the Choice has only the retained role.
+func (b Boot) decide() (Choice, error) {
 	retained := ""
 	if b.isRetainedOnHost() && b.Host != nil {
 		retained = retainedRole(b.Host, b.Pools)
 	}
 	role, reason, err := b.decideRole(retained)
 	if err != nil {
-		return Assignment{Retained: retained}, err
+		return Choice{Retained: retained}, err
 	}
-	return Assignment{Role: role, Reason: reason, Retained: retained, WithoutRecord: role}, nil
+	return Choice{Role: role, Reason: reason, Retained: retained, WithoutRecord: role}, nil
 }
 
 // decideRole decides without a record. retained is the role that is retained on the host, if any.
@@ -236,7 +236,7 @@ func roleOfDataSecret(dataSecret metav1.Object, pools []poolv1.MachineConfigPool
 }
 
 // Message returns the message of the condition PoolDecided.
-func (a Assignment) Message(b Boot) string {
+func (a Choice) Message(b Boot) string {
 	message := fmt.Sprintf("pool %q, because no label of the Machine names another pool", a.Role)
 	switch a.Reason {
 	case FromRecord:
@@ -254,7 +254,7 @@ func (a Assignment) Message(b Boot) string {
 	return message
 }
 
-func (a Assignment) recordedMessage(b Boot) string {
+func (a Choice) recordedMessage(b Boot) string {
 	if node := b.Config.Status.NodeRef; node.IsDefined() {
 		return fmt.Sprintf("pool %q is recorded for Node %s", a.Role, node.Name)
 	}

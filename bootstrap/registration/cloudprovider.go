@@ -13,7 +13,7 @@ var cloudProviderTaint = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uni
 
 // initialTaints returns the taints that only a new Node gets, and adds their sources. A taint that the pool or the
 // PoolbootConfig declares is not among them.
-func initialTaints(in Input, declared []corev1.Taint, sources map[string][]string) []corev1.Taint {
+func initialTaints(in Sources, declared []corev1.Taint, sources map[string][]string) []corev1.Taint {
 	if in.CloudProviderSource == "" || slices.ContainsFunc(declared, isCloudProviderTaint) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 var _ = Describe("The registration of a Node whose kubelet has an external cloud provider", func() {
 	const source = "MachineConfig metal/rendered-edge-infra-1 (file /etc/default/kubelet)"
 	taint := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
-	var in *registration.Input
+	var in *registration.Sources
 
 	BeforeEach(func() {
 		in = infraInput()

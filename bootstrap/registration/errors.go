@@ -7,8 +7,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
-// ConflictError reports that two sources set different values for a label or taint.
-type ConflictError struct {
+// LabelConflictError reports that two sources set different values for a label or taint.
+type LabelConflictError struct {
 	// Key is the key of the label, or the key and effect of the taint as <key>:<effect>.
 	Key string
 
@@ -16,12 +16,12 @@ type ConflictError struct {
 	Sources []string
 }
 
-func (e *ConflictError) Error() string {
+func (e *LabelConflictError) Error() string {
 	return fmt.Sprintf("%s has different values in %s: set the same value in both, or remove one", e.Key, strings.Join(e.Sources, " and "))
 }
 
 // Reason returns the reason of the condition that reports the error.
-func (e *ConflictError) Reason() string { return bootstrapv1.LabelConflictReason }
+func (e *LabelConflictError) Reason() string { return bootstrapv1.LabelConflictReason }
 
 // InvalidError reports a value that is not valid for a Node.
 type InvalidError struct {

@@ -21,11 +21,11 @@ type sourcedValue struct {
 // taints as <key>:<effect>: a Node has at most one taint with the same key and effect.
 type sourcedValues map[string]sourcedValue
 
-// set sets a value. It returns a *ConflictError if another field sets the key to a different value.
+// set sets a value. It returns a *LabelConflictError if another field sets the key to a different value.
 func (s sourcedValues) set(key, value, source string) error {
 	old, exists := s[key]
 	if exists && old.value != value {
-		return &ConflictError{Key: key, Sources: []string{
+		return &LabelConflictError{Key: key, Sources: []string{
 			fmt.Sprintf("%s (%q)", old.sources[0], old.value), fmt.Sprintf("%s (%q)", source, value),
 		}}
 	}

@@ -24,9 +24,9 @@ import (
 var providerIDPattern = regexp.MustCompile(`^[A-Za-z0-9.-]+://[A-Za-z0-9._:/-]+$`)
 
 // Register returns what a Node is registered with. It checks with pool.Decide that the labels put the Node in the
-// decided pool. Errors are *ConflictError, *InvalidError, *OutsidePoolError, *identity.NameError, and
+// decided pool. Errors are *LabelConflictError, *InvalidError, *OutsidePoolError, *identity.NameError, and
 // *pool.NotRegistrableError for a pool whose selector does not determine labels.
-func Register(in Input) (Registration, error) {
+func Register(in Sources) (Registration, error) {
 	if err := validate(in); err != nil {
 		return Registration{}, err
 	}
@@ -57,7 +57,7 @@ func Register(in Input) (Registration, error) {
 
 // validate checks the Node name and the provider ID. A Node name can be longer than a label value. But the kubelet sets
 // the label kubernetes.io/hostname to the name, and cannot register if the name is too long for it.
-func validate(in Input) error {
+func validate(in Sources) error {
 	problems := append(validation.IsDNS1123Subdomain(in.NodeName), validation.IsValidLabelValue(in.NodeName)...)
 	if len(problems) > 0 {
 		return &InvalidError{Source: fmt.Sprintf("Node name %q", in.NodeName), Problem: strings.Join(problems, "; ")}
@@ -72,7 +72,7 @@ func validate(in Input) error {
 }
 
 // nodeLabels merges the labels of all sources. It also returns the sources of each label.
-func nodeLabels(in Input) (map[string]string, map[string][]string, error) {
+func nodeLabels(in Sources) (map[string]string, map[string][]string, error) {
 	selected, err := pool.Labels(in.Pool)
 	if err != nil {
 		return nil, nil, err
@@ -114,7 +114,7 @@ func newUUIDLabel(uid string) map[string]string {
 }
 
 // nodeTaints merges the taints of all sources and Poolboot's own taints. It also returns the sources of each taint.
-func nodeTaints(in Input) ([]corev1.Taint, map[string][]string, error) {
+func nodeTaints(in Sources) ([]corev1.Taint, map[string][]string, error) {
 	merged := sourcedValues{}
 	for _, from := range []struct {
 		source string
@@ -144,7 +144,7 @@ func ownTaints(config *bootstrapv1.PoolbootConfig) []corev1.Taint {
 
 // checkPool checks that the labels put the Node in the decided pool. Labels of the Machine or the PoolbootConfig can
 // also match the selector of another pool.
-func checkPool(in Input, labels map[string]string, sources map[string][]string) error {
+func checkPool(in Sources, labels map[string]string, sources map[string][]string) error {
 	outside := func(why string) error {
 		return &OutsidePoolError{Role: in.Pool.Spec.PoolRole, Why: why, Remedy: outlook.HowToRelabel(in.Config)}
 	}

@@ -28,8 +28,8 @@ func poolOf(role string) poolv1.MachineConfigPool {
 }
 
 // infraInput is the input for a Machine that boots into the pool infra and has no labels of its own.
-func infraInput() *registration.Input {
-	in := &registration.Input{
+func infraInput() *registration.Sources {
+	in := &registration.Sources{
 		NodeName:       "infra-x7k2p",
 		ProviderID:     "metal3://metal/rack1-u12/infra-m3m",
 		HostUID:        hostUID,
@@ -42,7 +42,7 @@ func infraInput() *registration.Input {
 }
 
 var _ = Describe("The registration of a Node", func() {
-	var in *registration.Input
+	var in *registration.Sources
 
 	BeforeEach(func() { in = infraInput() })
 
@@ -205,7 +205,7 @@ var _ = Describe("The registration of a Node", func() {
 		func(change func(), key, one, other string) {
 			change()
 			_, err := registration.Register(*in)
-			Expect(err).To(BeAssignableToTypeOf(&registration.ConflictError{}))
+			Expect(err).To(BeAssignableToTypeOf(&registration.LabelConflictError{}))
 			Expect(err).To(HaveField("Key", key))
 			Expect(err).To(HaveField("Sources", ConsistOf(one, other)))
 			Expect(err).To(MatchError(SatisfyAll(ContainSubstring(key), ContainSubstring(one), ContainSubstring(other))))

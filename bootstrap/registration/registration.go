@@ -35,8 +35,8 @@ func BootPrepared(name, role, configuration string) metav1.Condition {
 		Message: fmt.Sprintf("Node %s is registered in pool %q, and its host boots with configuration %s", name, role, configuration)}
 }
 
-// Input is everything that a registration depends on.
-type Input struct {
+// Sources is everything that a registration depends on.
+type Sources struct {
 	// NodeName is the name of the Node, from Name.
 	NodeName string
 

@@ -26,7 +26,7 @@ func GoArch(cpu string) string { return archOf[cpu] }
 
 // reportedLabels returns the reported labels whose values are known before the kubelet runs. The Node has them from the
 // start, because Pods can select Nodes by them.
-func reportedLabels(in Input) []DerivedLabel {
+func reportedLabels(in Sources) []DerivedLabel {
 	labels := []DerivedLabel{
 		{Key: corev1.LabelHostname, Value: in.NodeName, Source: "Node metadata.name"},
 		{Key: corev1.LabelOSStable, Value: osLinux, Source: "Poolboot"},

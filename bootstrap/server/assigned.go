@@ -16,9 +16,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 )
 
-// Assignment is what a running host should run, as the server keeps it. It is immutable. Every host that has joined has
+// Assigned is what a running host should run, as the server keeps it. It is immutable. Every host that has joined has
 // one, so the document is compressed.
-type Assignment struct {
+type Assigned struct {
 	// Node is the name of the host's Node.
 	Node string
 	// Configuration is the name of the rendered config, in the namespace of the PoolbootConfig.
@@ -31,7 +31,7 @@ type Assignment struct {
 
 // PackAssignment returns an assignment of a Secret: the document, and the PEM bundle of the CA that verifies the client
 // certificates of the Cluster's kubelets.
-func PackAssignment(document, clientCA []byte) (*Assignment, error) {
+func PackAssignment(document, clientCA []byte) (*Assigned, error) {
 	a, err := assignment.Read(document)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func PackAssignment(document, clientCA []byte) (*Assignment, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return &Assignment{Node: a.Node, Configuration: a.Config.Name, clientCA: pool, gzip: bytes.Clone(packed.Bytes()), size: len(document)}, nil
+	return &Assigned{Node: a.Node, Configuration: a.Config.Name, clientCA: pool, gzip: bytes.Clone(packed.Bytes()), size: len(document)}, nil
 }
 
 // writers are reused, because each has almost 1 MiB, and the server packs all assignments when it starts.
@@ -63,7 +63,7 @@ var writers = sync.Pool{New: func() any {
 }}
 
 // document returns the bytes of the document.
-func (a *Assignment) document() ([]byte, error) {
+func (a *Assigned) document() ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(a.gzip))
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func chainOf(r *http.Request) []*x509.Certificate {
 // checkKubelet returns why a chain of certificates is not that of the kubelet of the assignment's Node, or nil if it
 // is. The certificate must be valid at the moment for the authentication of a client, and only the CA of the assignment
 // counts.
-func (a *Assignment) checkKubelet(chain []*x509.Certificate, now time.Time) *refusal {
+func (a *Assigned) checkKubelet(chain []*x509.Certificate, now time.Time) *refusal {
 	if len(chain) == 0 {
 		return noCertificate()
 	}
@@ -93,7 +93,7 @@ func describeInvalid(err error, now time.Time) string {
 
 // authorizeKubelet returns the record of the host in the URL, and its assignment, if the request has the certificate of
 // its kubelet.
-func (v *view) authorizeKubelet(ctx context.Context, r *http.Request, target route) (*Record, *Assignment, error) {
+func (v *view) authorizeKubelet(ctx context.Context, r *http.Request, target route) (*Record, *Assigned, error) {
 	if len(chainOf(r)) == 0 {
 		return nil, nil, noCertificate() // without reading anything
 	}
@@ -110,7 +110,7 @@ func (v *view) authorizeKubelet(ctx context.Context, r *http.Request, target rou
 }
 
 // findAssigned returns what the host of a record should run, if the request has the certificate of its kubelet.
-func (v *view) findAssigned(ctx context.Context, r *http.Request, record *Record, changed *subscription) (*Assignment, error) {
+func (v *view) findAssigned(ctx context.Context, r *http.Request, record *Record, changed *subscription) (*Assigned, error) {
 	changed.add(object{assignment: record.UID})
 	assigned, err := v.Assignments.Get(ctx, record.UID)
 	if err != nil {

@@ -27,7 +27,7 @@ func FuzzCheckKubelet(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	assigned, now := &Assignment{Node: "edge-7", clientCA: pool}, time.Now()
+	assigned, now := &Assigned{Node: "edge-7", clientCA: pool}, time.Now()
 	f.Add("system:node:edge-7", "system:nodes", int64(-60), int64(60), uint8(0))
 	f.Add("system:node:edge-7", "system:masters,system:nodes", int64(-60), int64(60), uint8(0))
 	f.Add("system:node:edge-8", "system:nodes", int64(-60), int64(60), uint8(0))

@@ -74,7 +74,7 @@ func (s *site) with(certificate tls.Certificate) *http.Client {
 func newDocument(node, rendered string) []byte {
 	GinkgoHelper()
 	document, err := assignment.Encode(assignment.Assignment{
-		Node: node, Config: assignment.Rendered{Name: rendered, SHA512: strings.Repeat("a", 128)},
+		Node: node, Config: assignment.RenderedConfig{Name: rendered, SHA512: strings.Repeat("a", 128)},
 		Machine: json.RawMessage(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/proxy","contents":{"source":"data:,` + secretInAssignment + `"}}]}}`),
 		Policy:  update.DefaultPolicy(), MinReadySeconds: 10, ReadyDeadlineSeconds: 1200,
 	})

@@ -31,7 +31,7 @@ type Sources struct {
 	Overlays Source[types.UID, Overlay]
 
 	// Assignments are what running hosts should run, by the UID of the PoolbootConfig.
-	Assignments Source[types.UID, Assignment]
+	Assignments Source[types.UID, Assigned]
 }
 
 // Record is the part of a PoolbootConfig that the server uses.

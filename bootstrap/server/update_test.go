@@ -235,7 +235,7 @@ var _ = Describe("The agent of a running host", func() {
 		next := newCA()
 		now.assign("machine-0", "edge-7", rendered, next.PEM())
 		live := &server.Sources{Records: now, Enrollments: enrollmentsOf{now}, Overlays: overlaysOf{now}, Assignments: assignmentsOf{now}}
-		cutOff := &server.Sources{Records: outOfReach[types.NamespacedName, server.Record]{}, Assignments: outOfReach[types.UID, server.Assignment]{}}
+		cutOff := &server.Sources{Records: outOfReach[types.NamespacedName, server.Record]{}, Assignments: outOfReach[types.UID, server.Assigned]{}}
 
 		s = serve(w, short, func(o *server.Options) { o.Live = live })
 		for _, target := range []string{updatePath, renderedPathOf(rendered)} {

@@ -47,7 +47,7 @@ type world struct {
 	overlays           map[types.UID]server.Overlay
 	rendered           map[types.NamespacedName]*server.PoolBytes
 	enrolled           map[types.NamespacedName]*server.Enrollment
-	assigned           map[types.UID]*server.Assignment
+	assigned           map[types.UID]*server.Assigned
 	assignmentReads    int
 	assignmentErr      error
 	registrations      []time.Time // writes of RecordRegistrationRequest
@@ -76,7 +76,7 @@ func newWorld() *world {
 		overlays: map[types.UID]server.Overlay{},
 		rendered: map[types.NamespacedName]*server.PoolBytes{},
 		enrolled: map[types.NamespacedName]*server.Enrollment{},
-		assigned: map[types.UID]*server.Assignment{},
+		assigned: map[types.UID]*server.Assigned{},
 	}
 }
 
@@ -105,7 +105,7 @@ func (w overlaysOf) Get(ctx context.Context, config types.UID) (*server.Overlay,
 
 type assignmentsOf struct{ *world }
 
-func (w assignmentsOf) Get(ctx context.Context, config types.UID) (*server.Assignment, error) {
+func (w assignmentsOf) Get(ctx context.Context, config types.UID) (*server.Assigned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.assignmentReads++

@@ -75,7 +75,7 @@ func (a Action) step() int {
 // combine returns the actions after all changes, in the order of their steps and of the changes. Reboot replaces all
 // others, and None is there only if there is no other. As in OpenShift, an action that several changes need is there
 // several times.
-func combine(changes []Change) []Action {
+func combine(changes []Difference) []Action {
 	var actions []Action
 	for _, change := range changes {
 		actions = append(actions, change.Actions...)

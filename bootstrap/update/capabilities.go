@@ -37,7 +37,7 @@ func CapabilitiesOf(programs ...string) Capabilities {
 }
 
 // missingTools returns the obstacles of changes for which the host has no program.
-func missingTools(changes []Change, can Capabilities) (obstacles []Obstacle) {
+func missingTools(changes []Difference, can Capabilities) (obstacles []Obstacle) {
 	for _, change := range changes {
 		hasTool, tools := true, []string(nil)
 		switch change.Kind {
@@ -49,7 +49,7 @@ func missingTools(changes []Change, can Capabilities) (obstacles []Obstacle) {
 			hasTool, tools = can.Packages, packageTools
 		}
 		if !hasTool {
-			obstacles = append(obstacles, Obstacle{Entry: change.Entry, Why: "the host has no program that can change it",
+			obstacles = append(obstacles, Obstacle{Item: change.Item, Why: "the host has no program that can change it",
 				Remedy: "use an image with " + strings.Join(tools, " or ") + ", or replace the Machine"})
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-// Change is an entry that differs, and what the host does because of it.
-type Change struct {
-	Entry
+// Difference is an entry that differs, and what the host does because of it.
+type Difference struct {
+	Item
 	// Actions are what the host does after the change.
 	Actions []Action
 	// Reason is where the actions come from.
@@ -26,12 +26,12 @@ const (
 
 // findChanges returns the entries that differ, with their actions: what always requires a reboot, then paths, units,
 // and users.
-func findChanges(before, after Config, policy Policy) (changes []Change) {
+func findChanges(before, after Config, policy Policy) (changes []Difference) {
 	pinned := findPinningChange(before.Ignition, after.Ignition)
 	add := func(kind Kind, name string, because Rule) {
-		entry := Entry{kind, name}
+		entry := Item{kind, name}
 		because = pinned.ruleFor(entry, because)
-		changes = append(changes, Change{Entry: entry, Actions: because.Actions, Reason: because.Reason})
+		changes = append(changes, Difference{Item: entry, Actions: because.Actions, Reason: because.Reason})
 	}
 	for _, field := range []struct {
 		kind    Kind

@@ -34,15 +34,15 @@ const (
 	KindFilesystem              Kind = "filesystem"
 )
 
-// Entry identifies an entry of a configuration.
-type Entry struct {
+// Item identifies an entry of a configuration.
+type Item struct {
 	Kind Kind
 	// Name is a path, a device, or the name of a unit, user, group or array.
 	Name string
 }
 
 // String returns the entry for messages.
-func (e Entry) String() string {
+func (e Item) String() string {
 	if e.Name == "" {
 		return string(e.Kind)
 	}

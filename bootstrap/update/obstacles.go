@@ -16,7 +16,7 @@ import (
 
 // Obstacle is an entry that a running host can't change. It makes the whole update impossible.
 type Obstacle struct {
-	Entry
+	Item
 	// Why is why the host can't change it.
 	Why string
 	// Remedy is what to do instead.
@@ -24,7 +24,7 @@ type Obstacle struct {
 }
 
 // String returns the obstacle for messages.
-func (o Obstacle) String() string { return fmt.Sprintf("%s: %s: %s", o.Entry, o.Why, o.Remedy) }
+func (o Obstacle) String() string { return fmt.Sprintf("%s: %s: %s", o.Item, o.Why, o.Remedy) }
 
 const (
 	onlyWhenInstalled = "it changes, and a host applies it only when it is installed"
@@ -35,17 +35,17 @@ const (
 func findObstacles(before, after Config) (obstacles []Obstacle) {
 	from, to := before.Ignition, after.Ignition
 	if before.FIPS != after.FIPS {
-		obstacles = append(obstacles, Obstacle{Entry{Kind: KindFIPS}, onlyWhenInstalled, replaceMachine})
+		obstacles = append(obstacles, Obstacle{Item{Kind: KindFIPS}, onlyWhenInstalled, replaceMachine})
 	}
 	if before.OS.Image != "" && after.OS.Image == "" {
-		obstacles = append(obstacles, Obstacle{Entry{Kind: KindOSImage}, "it is removed, and the image that the host was installed with is not known",
+		obstacles = append(obstacles, Obstacle{Item{Kind: KindOSImage}, "it is removed, and the image that the host was installed with is not known",
 			"set osImageURL to that image, or replace the Machine"})
 	}
 	if changesOS(before.OS, after.OS) {
 		obstacles = append(obstacles, after.OS.Obstacles()...)
 	}
 	if !ignition.Equal(from.KernelArguments, to.KernelArguments) {
-		obstacles = append(obstacles, Obstacle{Entry{Kind: KindIgnitionKernelArguments}, onlyWhenInstalled,
+		obstacles = append(obstacles, Obstacle{Item{Kind: KindIgnitionKernelArguments}, onlyWhenInstalled,
 			"use spec.kernelArguments of the MachineConfig instead, or replace the Machine"})
 	}
 	return slices.Concat(obstacles,
@@ -63,10 +63,10 @@ func findObstacles(before, after Config) (obstacles []Obstacle) {
 // findDiskObstacles returns the entries that differ in a list about disks. The order of the list is part of it.
 func findDiskObstacles[T keyed](kind Kind, before, after []T) (obstacles []Obstacle) {
 	for old, now := range changed(before, after) {
-		obstacles = append(obstacles, Obstacle{Entry{kind, keyOf(old, now)}, onlyWhenInstalled, replaceMachine})
+		obstacles = append(obstacles, Obstacle{Item{kind, keyOf(old, now)}, onlyWhenInstalled, replaceMachine})
 	}
 	if len(obstacles) == 0 && !slices.EqualFunc(before, after, ignition.Equal) {
-		obstacles = append(obstacles, Obstacle{Entry{Kind: kind}, "the order of the entries changes, and a host applies it only when it is installed",
+		obstacles = append(obstacles, Obstacle{Item{Kind: kind}, "the order of the entries changes, and a host applies it only when it is installed",
 			"replace the Machine, or restore the order"})
 	}
 	return obstacles
@@ -76,7 +76,7 @@ func findDiskObstacles[T keyed](kind Kind, before, after []T) (obstacles []Obsta
 func refuseEach[T keyed](kind Kind, entries iter.Seq2[*T, *T], refuse func(before, after *T) (why, remedy string)) (obstacles []Obstacle) {
 	for old, now := range entries {
 		if why, remedy := refuse(old, now); why != "" {
-			obstacles = append(obstacles, Obstacle{Entry{kind, keyOf(old, now)}, why, remedy})
+			obstacles = append(obstacles, Obstacle{Item{kind, keyOf(old, now)}, why, remedy})
 		}
 	}
 	return obstacles

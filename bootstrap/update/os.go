@@ -37,7 +37,7 @@ var imagePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$`)
 // Obstacles returns the entries that no program can install, because they are no names of images, kernels or packages.
 func (o *OperatingSystem) Obstacles() (obstacles []Obstacle) {
 	refuse := func(kind Kind, why, remedy string) {
-		obstacles = append(obstacles, Obstacle{Entry{Kind: kind}, why, remedy})
+		obstacles = append(obstacles, Obstacle{Item{Kind: kind}, why, remedy})
 	}
 	for _, image := range []struct {
 		kind Kind

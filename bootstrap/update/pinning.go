@@ -43,7 +43,7 @@ type pinningChange struct {
 	// names are the settings that change.
 	names []string
 	// before and after are the settings of each entry.
-	before, after map[Entry]pinning
+	before, after map[Item]pinning
 }
 
 func findPinningChange(before, after ignition.Config) pinningChange {
@@ -72,7 +72,7 @@ func (p pinning) isStatic() bool {
 
 // ruleFor returns the rule for an entry that differs. If the entry changes what the kubelet pins, the rule is that of
 // the policy and what the kubelet needs: a policy can't leave that out, because the kubelet would not start.
-func (c *pinningChange) ruleFor(entry Entry, ofPolicy Rule) Rule {
+func (c *pinningChange) ruleFor(entry Item, ofPolicy Rule) Rule {
 	var names []string
 	for _, name := range c.names {
 		if !reflect.DeepEqual(c.before[entry][name], c.after[entry][name]) {
@@ -93,10 +93,10 @@ func (c *pinningChange) ruleFor(entry Entry, ofPolicy Rule) Rule {
 }
 
 // pinningsIn returns the settings of each entry of a configuration that has some.
-func pinningsIn(config ignition.Config) map[Entry]pinning {
-	entries := map[Entry]pinning{}
+func pinningsIn(config ignition.Config) map[Item]pinning {
+	entries := map[Item]pinning{}
 	for _, file := range config.Storage.Files {
-		switch entry := (Entry{KindFile, file.Path}); {
+		switch entry := (Item{KindFile, file.Path}); {
 		case isKubeletDropIn(file.Path):
 			entries[entry] = pinningInDropIn(textOf(file.Contents))
 		case slices.Contains(kubeletFlagFiles, file.Path):
@@ -106,7 +106,7 @@ func pinningsIn(config ignition.Config) map[Entry]pinning {
 	for _, link := range config.Storage.Links {
 		if isKubeletDropIn(link.Path) { // the host computes what is in it
 			computed := ptr.Deref(link.Target, "")
-			entries[Entry{KindLink, link.Path}] = pinning{"systemReserved": map[string]any{"cpu": computed, "memory": computed}}
+			entries[Item{KindLink, link.Path}] = pinning{"systemReserved": map[string]any{"cpu": computed, "memory": computed}}
 		}
 	}
 	for _, unit := range config.Systemd.Units {
@@ -115,7 +115,7 @@ func pinningsIn(config ignition.Config) map[Entry]pinning {
 			for _, dropIn := range unit.Dropins {
 				text += "\n" + ptr.Deref(dropIn.Contents, "")
 			}
-			entries[Entry{KindUnit, unit.Name}] = pinningInFlags(text)
+			entries[Item{KindUnit, unit.Name}] = pinningInFlags(text)
 		}
 	}
 	return entries
@@ -165,9 +165,9 @@ func pinningInFlags(text string) pinning {
 }
 
 // mergePinnings merges the settings of all entries as the kubelet does: in the order of the paths, and objects by key.
-func mergePinnings(entries map[Entry]pinning) pinning {
+func mergePinnings(entries map[Item]pinning) pinning {
 	merged := pinning{}
-	for _, entry := range slices.SortedFunc(maps.Keys(entries), func(a, b Entry) int {
+	for _, entry := range slices.SortedFunc(maps.Keys(entries), func(a, b Item) int {
 		return slices.Compare(strings.Split(a.Name, "/"), strings.Split(b.Name, "/"))
 	}) {
 		for name, value := range entries[entry] {

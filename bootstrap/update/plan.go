@@ -5,7 +5,7 @@ import "slices"
 // Plan is how a running host changes from one configuration to another.
 type Plan struct {
 	// Changes are the entries that differ, each with its actions, in a fixed order.
-	Changes []Change
+	Changes []Difference
 	// Obstacles are what makes the update impossible. If there are any, the plan has no operations and no actions, and
 	// nothing is changed on the host.
 	Obstacles []Obstacle

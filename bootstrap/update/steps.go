@@ -172,7 +172,7 @@ func (t transition) actions(actions []Action) (result []Action) {
 }
 
 // withActions returns changes with the actions that remain.
-func (t transition) withActions(changes []Change) []Change {
+func (t transition) withActions(changes []Difference) []Difference {
 	changes = slices.Clone(changes)
 	for i := range changes {
 		changes[i].Actions = t.actions(changes[i].Actions)
@@ -181,7 +181,7 @@ func (t transition) withActions(changes []Change) []Change {
 }
 
 // steps returns the steps of a host because of changes with the actions that remain.
-func (t transition) steps(changes []Change) Steps {
+func (t transition) steps(changes []Difference) Steps {
 	s := Steps{Actions: combine(changes)}
 	if slices.ContainsFunc(s.Actions, isOfType(Reboot)) {
 		s.Stop = selectUnits(t.removed, processTypes)
@@ -203,7 +203,7 @@ func (t transition) steps(changes []Change) Steps {
 
 // findSteps returns changes with the actions that remain, the steps of a host, and those that undo them. Without a boot
 // between both, an undo starts what stopped.
-func findSteps(before, after Config, changes []Change) (_ []Change, there, back Steps) {
+func findSteps(before, after Config, changes []Difference) (_ []Difference, there, back Steps) {
 	forward, backward := newTransition(before.Ignition, after.Ignition), newTransition(after.Ignition, before.Ignition)
 	undone := backward.withActions(changes)
 	changes = forward.withActions(changes)

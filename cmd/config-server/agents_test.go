@@ -41,7 +41,7 @@ func (m *machine) join(ctx context.Context) {
 func (m *machine) assignment(clientCA *loopback.CA) (*corev1.Secret, []byte) {
 	GinkgoHelper()
 	document, err := assignment.Encode(assignment.Assignment{
-		Node: m.config.Name, Config: assignment.Rendered{Name: m.rendered, SHA512: strings.Repeat("a", 128)},
+		Node: m.config.Name, Config: assignment.RenderedConfig{Name: m.rendered, SHA512: strings.Repeat("a", 128)},
 		Machine: json.RawMessage(`{"ignition":{"version":"3.5.0"}}`), Policy: update.DefaultPolicy(), MinReadySeconds: 10, ReadyDeadlineSeconds: 1200,
 	})
 	Expect(err).NotTo(HaveOccurred())

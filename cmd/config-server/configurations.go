@@ -46,14 +46,14 @@ func overlayOf(secret *corev1.Secret) (*server.Overlay, error) {
 }
 
 // assignments finds assignment Secrets by the UID of their PoolbootConfig.
-type assignments = kind[*corev1.Secret, types.UID, server.Assignment]
+type assignments = kind[*corev1.Secret, types.UID, server.Assigned]
 
 func newAssignments() *assignments {
 	ownerOf := func(secret client.Object) types.UID { return record.AssignmentOwner(secret.GetName()) }
 	return newKind(&corev1.Secret{}, ownerOf, assignmentOf)
 }
 
-func assignmentOf(secret *corev1.Secret) (*server.Assignment, error) {
+func assignmentOf(secret *corev1.Secret) (*server.Assigned, error) {
 	assigned, err := server.PackAssignment(secret.Data[bootstrapv1.AssignmentKey], secret.Data[bootstrapv1.AssignmentClientCAKey])
 	if err != nil {
 		return nil, fmt.Errorf("assignment Secret %s/%s: %w. Delete the Secret; the manager creates it again", secret.Namespace, secret.Name, err)

@@ -106,7 +106,7 @@ func (s *sources) follow(
 		metrics.AddRenderedBytes(after.Size() - before.Size())
 		handler.RenderedChanged(name)
 	})
-	synced[4], errs[4] = s.assignments.follow(ctx, assigned, keyOnly[server.Assignment](handler.AssignmentChanged))
+	synced[4], errs[4] = s.assignments.follow(ctx, assigned, keyOnly[server.Assigned](handler.AssignmentChanged))
 	return synced, errors.Join(errs[:]...)
 }
 

@@ -41,7 +41,7 @@ func newLive(config *rest.Config, scheme *runtime.Scheme, o *options) (*server.S
 		Records:     &live[*bootstrapv1.PoolbootConfig, types.NamespacedName, server.Record]{newRecords(), api, byName},
 		Enrollments: &live[*poolv1.Enrollment, types.NamespacedName, server.Enrollment]{newEnrollments(), api, byName},
 		Overlays:    &live[*corev1.Secret, types.UID, server.Overlay]{newOverlays(), api, secret(record.OverlayName)},
-		Assignments: &live[*corev1.Secret, types.UID, server.Assignment]{newAssignments(), api, secret(record.AssignmentName)},
+		Assignments: &live[*corev1.Secret, types.UID, server.Assigned]{newAssignments(), api, secret(record.AssignmentName)},
 	}, nil
 }
 

@@ -67,7 +67,7 @@ func overlay() (ignition.PackedOverlay, error) {
 			Node: nodev1.NodeSettings{Labels: map[string]string{"example.com/rack": "r1"}},
 		}},
 	}
-	registration, err := registration.Register(registration.Input{
+	registration, err := registration.Register(registration.Sources{
 		NodeName:       "infra-0",
 		ProviderID:     "metal3://default/host-0/infra-0",
 		HostUID:        "7d8f3f0a-3a64-4c5c-9c51-2f3f4b1f0002",

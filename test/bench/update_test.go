@@ -25,10 +25,10 @@ import (
 )
 
 // assigned is the assignment of a running host.
-type assigned struct{ *server.Assignment }
+type assigned struct{ *server.Assigned }
 
-func (a assigned) Get(context.Context, types.UID) (*server.Assignment, error) {
-	return a.Assignment, nil
+func (a assigned) Get(context.Context, types.UID) (*server.Assigned, error) {
+	return a.Assigned, nil
 }
 
 // newAssigned returns an assignment for the Node edge-7, with 16 KiB of the machine's own part, and its document.
@@ -38,7 +38,7 @@ func newAssigned(clientCA []byte) (assigned, []byte, error) {
 		return assigned{}, nil, err
 	}
 	document, err := assignment.Encode(assignment.Assignment{
-		Node: "edge-7", Config: assignment.Rendered{Name: "rendered-infra-0", SHA512: strings.Repeat("a", 128)},
+		Node: "edge-7", Config: assignment.RenderedConfig{Name: "rendered-infra-0", SHA512: strings.Repeat("a", 128)},
 		Machine: machine, Policy: update.DefaultPolicy(), MinReadySeconds: 10, ReadyDeadlineSeconds: 1200,
 	})
 	if err != nil {

@@ -41,7 +41,7 @@ func randomConfig(chance *rand.Rand) ignition.Config {
 }
 
 // planned returns what a plan writes to a host by path, nil for what it removes.
-func planned(operations []planning.Operation, host hosttree.Host) map[string]*hosttree.Entry {
+func planned(operations []planning.Operation, host hosttree.System) map[string]*hosttree.Entry {
 	GinkgoHelper()
 	written, removed := hosttree.Tree{}, hosttree.Tree{}
 	for _, o := range operations {

@@ -83,13 +83,13 @@ func treeOf(root string, document []byte) hosttree.Tree {
 }
 
 // hostOf returns the host below a directory.
-func hostOf(root string) hosttree.Host {
+func hostOf(root string) hosttree.System {
 	GinkgoHelper()
 	passwd, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	Expect(err).NotTo(HaveOccurred())
 	group, err := os.ReadFile(filepath.Join(root, "etc/group"))
 	Expect(err).NotTo(HaveOccurred())
-	return hosttree.Host{Accounts: hosttree.ParseAccounts(passwd, group)}
+	return hosttree.System{Accounts: hosttree.ParseAccounts(passwd, group)}
 }
 
 // object is a JSON object.

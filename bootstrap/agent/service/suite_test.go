@@ -224,7 +224,7 @@ func (w *world) offer(name, contents string, changes ...func(*assignment.Assignm
 	policy := update.DefaultPolicy()
 	policy.Paths["/etc/motd"] = update.Rule{Actions: []update.Action{{Type: update.None}}}
 	assigned := assignment.Assignment{
-		Node: "edge-7", Config: assignment.Rendered{Name: name, SHA512: hex.EncodeToString(sum[:])}, Machine: []byte(`{"ignition":{"version":"3.5.0"}}`),
+		Node: "edge-7", Config: assignment.RenderedConfig{Name: name, SHA512: hex.EncodeToString(sum[:])}, Machine: []byte(`{"ignition":{"version":"3.5.0"}}`),
 		Policy: policy, ReadyDeadlineSeconds: 60,
 	}
 	for _, change := range changes {

@@ -116,7 +116,7 @@ func parse(document []byte) update.Config {
 
 func treeOf(config update.Config) hosttree.Tree {
 	GinkgoHelper()
-	tree, err := hosttree.New(config.Ignition).On(hosttree.Host{})
+	tree, err := hosttree.New(config.Ignition).On(hosttree.System{})
 	Expect(err).NotTo(HaveOccurred())
 	return tree
 }

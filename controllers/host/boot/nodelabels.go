@@ -24,7 +24,7 @@ func (s *state) deriveLabels(hardware *bmov1alpha1.HardwareDetails) ([]registrat
 	if !s.hasLabelRules() {
 		return nil, nil
 	}
-	facts := nodelabels.Host{
+	facts := nodelabels.Source{
 		Config: s.Config, BareMetalHost: s.host.Object, Hardware: hardware, Machine: s.Machine, Cluster: s.Cluster,
 	}.Facts()
 	results := nodelabels.Evaluate(facts, nodelabels.OfPool(&s.pool), nodelabels.OfConfig(s.Config))

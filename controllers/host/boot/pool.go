@@ -84,7 +84,7 @@ func (r *Phases) register(ctx context.Context, s *state) error {
 	}
 	arch, archSource := host.CPUArch(hardware, source)
 	s.architecture = s.architectureOf(arch)
-	registration, err := registration.Register(registration.Input{
+	registration, err := registration.Register(registration.Sources{
 		NodeName:       registration.Name(registration.Naming{Config: s.Config, Machine: s.Machine, Host: s.host.Name}),
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.Cluster),
 		ProviderID:     s.host.ProviderID,

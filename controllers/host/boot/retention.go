@@ -19,7 +19,7 @@ import (
 // that its data Secret was created for. Cluster API syncs the labels of the Machine to the Node, so the Node cannot
 // have both.
 func (s *state) withRemedy(err error) error {
-	isConflict := is[*registration.ConflictError](err) || is[*registration.OutsidePoolError](err)
+	isConflict := is[*registration.LabelConflictError](err) || is[*registration.OutsidePoolError](err)
 	switch {
 	case isConflict && s.Config.Spec.IsInline():
 		return fmt.Errorf("%w; or %s. The data Secret is for pool %q and cannot be changed; the replacement boots into the pool of its labels",

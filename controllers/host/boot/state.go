@@ -22,7 +22,7 @@ type state struct {
 	pools []poolv1.MachineConfigPool
 	pool  poolv1.MachineConfigPool
 	// assigned is the decision for that pool, with its reason.
-	assigned pool.Assignment
+	assigned pool.Choice
 	// previousRole is the pool role that was recorded when the pool was decided. An earlier reconcile can have seen the
 	// Node, and recorded its pool.
 	previousRole string

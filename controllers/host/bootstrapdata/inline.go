@@ -34,7 +34,7 @@ func (r *Phases) inline(ctx context.Context, s *state) ([]byte, map[string]strin
 		return nil, nil, err
 	}
 	configuration := p.Status.Configuration.Name
-	registration, err := registration.Register(registration.Input{
+	registration, err := registration.Register(registration.Sources{
 		NodeName:       s.Machine.Name,
 		Cluster:        workload.Identity(ctx, r.ClusterCache, s.Cluster),
 		Pool:           *p,

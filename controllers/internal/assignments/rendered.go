@@ -18,7 +18,7 @@ const maxRendered = 1000
 // config never changes.
 type RenderedConfigs struct {
 	reader client.Reader
-	known  *lru.Cache // client.ObjectKey → assignment.Rendered
+	known  *lru.Cache // client.ObjectKey → assignment.RenderedConfig
 }
 
 // NewRenderedConfigs returns RenderedConfigs that reads MachineConfigs with a reader.
@@ -27,13 +27,13 @@ func NewRenderedConfigs(reader client.Reader) *RenderedConfigs {
 }
 
 // Get returns the reference to a rendered config. The error is NotFound if it does not exist.
-func (r *RenderedConfigs) Get(ctx context.Context, key client.ObjectKey) (assignment.Rendered, error) {
+func (r *RenderedConfigs) Get(ctx context.Context, key client.ObjectKey) (assignment.RenderedConfig, error) {
 	if known, ok := r.known.Get(key); ok {
-		return known.(assignment.Rendered), nil
+		return known.(assignment.RenderedConfig), nil
 	}
 	config := &poolv1.MachineConfig{}
 	if err := r.reader.Get(ctx, key, config); err != nil {
-		return assignment.Rendered{}, err
+		return assignment.RenderedConfig{}, err
 	}
 	reference, err := join.RenderedOf(config)
 	if err == nil {

@@ -48,7 +48,7 @@ func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]b
 // registrationOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what
 // its pool and its Machine declare now.
 func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, cloudProviderSource string) (registration.Registration, error) {
-	input := registration.Input{
+	input := registration.Sources{
 		NodeName:       h.Config.Status.NodeRef.Name,
 		Cluster:        in.identity,
 		HostUID:        h.Config.Status.HostRef.UID,

@@ -165,7 +165,7 @@ func (m *manager) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 func newDocument(config *bootstrapv1.PoolbootConfig, rendered, force string) []byte {
 	GinkgoHelper()
 	document, err := assignment.Encode(assignment.Assignment{
-		Node: config.Name, Config: assignment.Rendered{Name: rendered, SHA512: strings.Repeat("a", 128)},
+		Node: config.Name, Config: assignment.RenderedConfig{Name: rendered, SHA512: strings.Repeat("a", 128)},
 		Machine: json.RawMessage(`{}`), ReadyDeadlineSeconds: 60, Force: force,
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -168,7 +168,7 @@ func (p *hostPool) assign(ctx context.Context, name string) string {
 	p.mu.Lock()
 	sum := sha512.Sum512(p.rendered[name])
 	document, err := assignment.Encode(assignment.Assignment{
-		Node: p.node, Config: assignment.Rendered{Name: name, SHA512: fmt.Sprintf("%x", sum)}, Machine: p.machine,
+		Node: p.node, Config: assignment.RenderedConfig{Name: name, SHA512: fmt.Sprintf("%x", sum)}, Machine: p.machine,
 		Policy: p.effectivePolicy(), MinReadySeconds: 2, ReadyDeadlineSeconds: p.readyDeadlineSeconds, Agent: p.offer, Force: p.force,
 	})
 	p.document = document

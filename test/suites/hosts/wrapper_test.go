@@ -106,7 +106,7 @@ func newWrappedHost(ctx context.Context) (h *wrappedHost, name string) {
 		Spec:       bootstrapv1.PoolbootConfigSpec{BootSpec: bootstrapv1.BootSpec{Join: bootstrapv1.Join{Type: bootstrapv1.JoinTypeKubelet}}},
 	}
 	pools := []poolv1.MachineConfigPool{poolOf(poolv1.RoleWorker), h.ran}
-	reg, err := registration.Register(registration.Input{NodeName: p.node, Pool: h.ran, Pools: pools, Config: config, RenderedConfig: name})
+	reg, err := registration.Register(registration.Sources{NodeName: p.node, Pool: h.ran, Pools: pools, Config: config, RenderedConfig: name})
 	Expect(err).NotTo(HaveOccurred())
 	machine, err := join.MachineOf(join.Input{Config: config, Pool: &h.ran, Pools: pools, Registration: reg,
 		Cluster: join.Cluster{Name: "edge", Server: "https://" + p.cluster.Endpoint, CA: p.cluster.CA},

@@ -155,7 +155,7 @@ func (s *subject) register(role string, synced []*regexp.Regexp) (*registration.
 	if err != nil {
 		return nil, err
 	}
-	in := registration.Input{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
+	in := registration.Sources{NodeName: s.nodeName(), Pool: *of, Pools: s.pools, MachineLabels: s.machineLabels(), Config: s.config, SyncedLabels: synced}
 	if s.clusterObject != nil {
 		in.Cluster = access.ClusterOf(s.clusterObject)
 	}
@@ -200,7 +200,7 @@ func (s *subject) derivedLabels(of *poolv1.MachineConfigPool) ([]registration.De
 	if enrolled := s.config.Spec.Enrolled() != nil; s.bmh == nil && !enrolled {
 		return nil, nil // no host is chosen, or it could not be read
 	}
-	boots := nodelabels.Host{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
+	boots := nodelabels.Source{Config: s.config, BareMetalHost: s.bmh, Hardware: s.hardware, Machine: s.machine, Cluster: s.clusterObject}
 	results := nodelabels.Evaluate(boots.Facts(), rules...)
 	if err := nodelabels.Blocking(results); err != nil {
 		return nil, err

@@ -105,12 +105,12 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 // countChanges returns how many entries of each kind differ between two rendered configs.
 func countChanges(before, after update.Config) map[string]int {
 	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
-	entries := map[update.Entry]bool{}
+	entries := map[update.Item]bool{}
 	for _, change := range plan.Changes {
-		entries[change.Entry] = true
+		entries[change.Item] = true
 	}
 	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
-		entries[obstacle.Entry] = true
+		entries[obstacle.Item] = true
 	}
 	counts := map[string]int{}
 	for entry := range entries {
