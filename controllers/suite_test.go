@@ -25,8 +25,8 @@ var _ = Describe("Options", func() {
 
 	It("update running hosts only if there is an agent to offer", func() {
 		agent := assignment.Agent{SHA512: map[string]string{"amd64": "6"}}
-		Expect(kinds(Options{Agent: agent})).To(ContainElement("*update.Reconciler"))
-		Expect(kinds(Options{})).NotTo(ContainElement("*update.Reconciler"))
+		Expect(kinds(Options{Agent: agent})).To(ContainElement("*update.Updates"))
+		Expect(kinds(Options{})).NotTo(ContainElement("*update.Updates"))
 	})
 
 	It("can disable the approver of certificates", func() {

@@ -45,8 +45,7 @@ func withoutProgress(config *bootstrapv1.PoolbootConfig) bootstrapv1.PoolbootCon
 	update.Stage, update.StageTime, update.UnansweredTime, update.UnavailableReason = "", nil, nil, ""
 	conditions.Delete(without, bootstrapv1.UpdatedCondition)
 	conditions.Delete(without, clusterv1.ReadyCondition)
-	switch conditions.GetReason(without, bootstrapv1.NodeInPoolCondition) {
-	case bootstrapv1.NodeReadyInPoolReason, bootstrapv1.NodeNotReadyReason:
+	if conditions.IsTrue(without, bootstrapv1.NodeInPoolCondition) || conditions.GetReason(without, bootstrapv1.NodeInPoolCondition) == bootstrapv1.NodeNotReadyReason {
 		conditions.Delete(without, bootstrapv1.NodeInPoolCondition)
 	}
 	return without.Status

@@ -132,87 +132,85 @@ var _ = Describe("A manager with caches from before an update", func() {
 
 var _ = DescribeTable("Two managers with stale caches tell at most maxUnavailable hosts", func(ctx SpecContext, seed func() uint64) {
 	r := rand.New(rand.NewPCG(seed(), 1)) //nolint:gosec // not for secrets
-	for range 3 {
-		const hosts, maxUnavailable = 5, 2
-		w := newWorld(hosts)
-		w.adopt(ctx)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(maxUnavailable)) })
-		managers := []*staleManager{newStaleManager(ctx, w), newStaleManager(ctx, w)}
-		depth, completed := 0, 0
-		step := func() {
-			m, i := managers[r.IntN(2)], r.IntN(hosts)
-			switch r.IntN(15) {
-			case 0:
-				w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
-			case 1, 2:
-				m.reconcilePool(ctx)
-			case 3:
-				Expect(w.management.List(ctx, &m.configs)).To(Succeed())
-			case 4:
-				Expect(w.workload.List(ctx, &m.nodes)).To(Succeed())
-			case 5:
-				Expect(w.management.List(ctx, &m.pools)).To(Succeed())
-			case 6, 7:
-				states := []agentv1.State{agentv1.Applying, agentv1.Rebooting, agentv1.Done, agentv1.Done}
-				state := states[r.IntN(len(states))]
-				if told := w.told(ctx); len(told) > 0 {
-					i = told[r.IntN(len(told))]
-				}
-				told := w.node(ctx, i).Annotations[agentv1.DesiredAnnotation]
-				if state == agentv1.Done && told != w.node(ctx, i).Annotations[agentv1.CurrentAnnotation] {
-					completed++
-				}
-				w.reports(ctx, i, state, told, "")
-			case 8, 9, 10:
-				_, _ = m.Reconcile(ctx, requestFor(i))
-			case 12, 13, 14:
-				m.refresh(ctx)
-			case 11:
-				if depth == 0 && r.IntN(10) == 0 { // the list is lost, and no manager writes any more what it began before
-					w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.Slots, p.Status.SlotsOpenTime = nil, nil })
-					for _, m := range managers {
-						m.refresh(ctx)
-					}
-				}
-				w.passed += 20 * time.Second
+	const hosts, maxUnavailable = 5, 2
+	w := newWorld(hosts)
+	w.adopt(ctx)
+	w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Spec.MaxUnavailable = new(intstr.FromInt32(maxUnavailable)) })
+	managers := []*staleManager{newStaleManager(ctx, w), newStaleManager(ctx, w)}
+	depth, completed := 0, 0
+	step := func() {
+		m, i := managers[r.IntN(2)], r.IntN(hosts)
+		switch r.IntN(15) {
+		case 0:
+			w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
+		case 1, 2:
+			m.reconcilePool(ctx)
+		case 3:
+			Expect(w.management.List(ctx, &m.configs)).To(Succeed())
+		case 4:
+			Expect(w.workload.List(ctx, &m.nodes)).To(Succeed())
+		case 5:
+			Expect(w.management.List(ctx, &m.pools)).To(Succeed())
+		case 6, 7:
+			states := []agentv1.State{agentv1.Applying, agentv1.Rebooting, agentv1.Done, agentv1.Done}
+			state := states[r.IntN(len(states))]
+			if told := w.told(ctx); len(told) > 0 {
+				i = told[r.IntN(len(told))]
 			}
-		}
-		w.afterWrite = func() {
-			w.expectLimit(ctx, maxUnavailable)()
-			if depth == 0 && r.IntN(4) == 0 { // a manager stops between two writes
-				depth++
-				for range r.IntN(5) {
-					step()
-				}
-				depth--
+			told := w.node(ctx, i).Annotations[agentv1.DesiredAnnotation]
+			if state == agentv1.Done && told != w.node(ctx, i).Annotations[agentv1.CurrentAnnotation] {
+				completed++
 			}
-		}
-		for range 400 {
-			step()
-			w.expectLimit(ctx, maxUnavailable)()
-		}
-		By("letting all caches be current: all hosts are updated in the end")
-		w.render(ctx, "rendered-worker-4")
-		w.afterWrite = w.expectLimit(ctx, maxUnavailable)
-		for range 60 {
-			for _, m := range managers {
-				w.passed += 20 * time.Second
-				m.refresh(ctx)
-				m.reconcilePool(ctx)
-				for i := range hosts {
+			w.reports(ctx, i, state, told, "")
+		case 8, 9, 10:
+			_, _ = m.Reconcile(ctx, requestFor(i))
+		case 12, 13, 14:
+			m.refresh(ctx)
+		case 11:
+			if depth == 0 && r.IntN(10) == 0 { // the list is lost, and no manager writes any more what it began before
+				w.changePool(ctx, func(p *poolv1.MachineConfigPool) { p.Status.Slots, p.Status.SlotsOpenTime = nil, nil })
+				for _, m := range managers {
 					m.refresh(ctx)
-					_, _ = m.Reconcile(ctx, requestFor(i))
 				}
 			}
+			w.passed += 20 * time.Second
+		}
+	}
+	w.afterWrite = func() {
+		w.expectLimit(ctx, maxUnavailable)()
+		if depth == 0 && r.IntN(4) == 0 { // a manager stops between two writes
+			depth++
+			for range r.IntN(5) {
+				step()
+			}
+			depth--
+		}
+	}
+	for range 400 {
+		step()
+		w.expectLimit(ctx, maxUnavailable)()
+	}
+	By("letting all caches be current: all hosts are updated in the end")
+	w.render(ctx, "rendered-worker-4")
+	w.afterWrite = w.expectLimit(ctx, maxUnavailable)
+	for range 30 {
+		for _, m := range managers {
+			w.passed += 20 * time.Second
+			m.refresh(ctx)
+			m.reconcilePool(ctx)
 			for i := range hosts {
-				w.complete(ctx, i)
+				m.refresh(ctx)
+				_, _ = m.Reconcile(ctx, requestFor(i))
 			}
 		}
 		for i := range hosts {
-			Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, revisionOf(i, "rendered-worker-4")), "%+v %+v", w.config(ctx, i).Status, w.node(ctx, i).Annotations)
+			w.complete(ctx, i)
 		}
-		Expect(w.slots(ctx)).To(BeEmpty())
 	}
+	for i := range hosts {
+		Expect(w.node(ctx, i).Annotations).To(HaveKeyWithValue(agentv1.CurrentAnnotation, revisionOf(i, "rendered-worker-4")), "%+v %+v", w.config(ctx, i).Status, w.node(ctx, i).Annotations)
+	}
+	Expect(w.slots(ctx)).To(BeEmpty())
 },
 	Entry("when a Node returns to a revision that the cache of a manager still has", func() uint64 { return 2 }),
 	Entry("in any order of events", func() uint64 { return uint64(GinkgoRandomSeed()) }),
