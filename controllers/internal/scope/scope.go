@@ -53,8 +53,8 @@ type Scope struct {
 	Node *corev1.Node
 
 	hosts *Hosts
-	// hasFailed is true if a write of the status failed. Nothing is written after that: the reconcile is repeated.
-	hasFailed bool
+	// failed is the error of a write of the status. Nothing is written after that: the reconcile is repeated.
+	failed error
 	// before is the PoolbootConfig as it was read or written last.
 	before *bootstrapv1.PoolbootConfig
 	// isSummarized is true once the phases that need no workload cluster have run, and isObserved if they had no error.
@@ -85,7 +85,9 @@ func (h *Hosts) Reconcile(ctx context.Context, request ctrl.Request, phases func
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", klog.KObj(s.Machine), "Cluster", klog.KObj(s.Cluster))
 	ctx = ctrl.LoggerInto(ctx, log)
 	result, err := phases(ctx, s)
-	err = errors.Join(err, s.Flush(ctx))
+	if s.failed == nil {
+		err = errors.Join(err, s.Flush(ctx))
+	}
 	return status.RetryConflict(ctx, result, err)
 }
 
@@ -135,10 +137,11 @@ func (s *Scope) Report(report func(before, after *bootstrapv1.PoolbootConfig)) {
 }
 
 // Flush computes Ready, writes what the phases changed in the status, and reports it. It does nothing for a config that
-// is deleted.
+// is deleted. After a write that failed, it writes nothing and returns that error, so nobody goes on as if it were
+// written.
 func (s *Scope) Flush(ctx context.Context) error {
-	if s.isDeleted() || s.hasFailed {
-		return nil
+	if s.isDeleted() || s.failed != nil {
+		return s.failed
 	}
 	if s.isSummarized {
 		conditions.Set(s.Config, outlook.Ready(s.Config))
@@ -171,7 +174,7 @@ func (s *Scope) isDeleted() bool {
 func (s *Scope) Patch(ctx context.Context) error {
 	written := s.Config.DeepCopy()
 	if err := status.Patch(ctx, s.hosts.Client, s.before, written); err != nil {
-		s.hasFailed = true
+		s.failed = err
 		return err
 	}
 	s.Wrote(written)
@@ -187,7 +190,7 @@ func (s *Scope) Record(ctx context.Context, change func(*bootstrapv1.PoolbootCon
 	}
 	written, err := status.Record(ctx, s.hosts.Client, s.hosts.Live, s.before, change)
 	if err != nil {
-		s.hasFailed = true
+		s.failed = err
 		return err
 	}
 	s.Wrote(written.DeepCopy())
