@@ -99,8 +99,11 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result
 	}
 	isPaused, requeue, err := pause.EnsureCondition(ctx, r.Client, s.Cluster, s.Config)
 	switch {
-	case err != nil || requeue:
+	case err != nil:
 		return ctrl.Result{}, err
+	case requeue: // the condition Paused is written
+		s.Read(s.Config)
+		return ctrl.Result{}, nil
 	case isPaused:
 		return r.reconcilePaused(ctx, s)
 	case !s.Config.DeletionTimestamp.IsZero():

@@ -40,6 +40,8 @@ type site struct {
 	reconciler *Reconciler
 	// answers is what a call of the workload cluster returns, or nil.
 	answers error
+	// isLate is true while the cache of the workload cluster has no Nodes.
+	isLate bool
 	// patches counts the patches of the status.
 	patches int
 }
@@ -92,15 +94,25 @@ func newSite(changes ...func(*clusterv1.Machine, *bootstrapv1.PoolbootConfig)) *
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		}),
-		APIReader: s.Client, ClusterCache: connection{clustercache.NewFakeClusterCache(remote, clusterKey, "host-nodes")}, Recorder: events.NewFakeRecorder(100),
+		APIReader: s.Client, ClusterCache: connection{clustercache.NewFakeClusterCache(remote, clusterKey, "host-nodes"), s}, Recorder: events.NewFakeRecorder(100),
 		ServerURL: "https://poolboot.example.com:9444", ServerCA: func() ([]byte, error) { return nil, nil }, OverlayNamespace: "poolboot-system",
 	}
 	s.reconciler.setPhases(s.Client, func() error { return nil }, nil)
 	return s
 }
 
-// connection is a cluster cache that knows the CA of its cluster.
-type connection struct{ clustercache.ClusterCache }
+// connection is a cluster cache that knows the CA of its cluster, and can be late.
+type connection struct {
+	clustercache.ClusterCache
+	site *site
+}
+
+func (c connection) GetClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if c.site.isLate {
+		return fake.NewClientBuilder().WithScheme(controllertest.Scheme()).Build(), nil
+	}
+	return c.ClusterCache.GetClient(ctx, cluster)
+}
 
 func (connection) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the cluster's CA")}}, nil
@@ -121,6 +133,17 @@ func (s *site) reconcile(ctx context.Context) (*bootstrapv1.PoolbootConfig, erro
 	config := &bootstrapv1.PoolbootConfig{}
 	Expect(s.Get(ctx, key, config)).To(Succeed())
 	return config, err
+}
+
+// request reconciles a new host, and once more after its request for its configuration.
+func (s *site) request(ctx context.Context) (*bootstrapv1.PoolbootConfig, error) {
+	GinkgoHelper()
+	config, err := s.reconcile(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	now := metav1.NewMicroTime(time.Now())
+	config.Status.Requests.RequestedTime, config.Status.Requests.FirstRequestedTime = &now, &now
+	Expect(s.Status().Update(ctx, config)).To(Succeed())
+	return s.reconcile(ctx)
 }
 
 var _ = Describe("A host", func() {
@@ -145,14 +168,33 @@ var _ = Describe("A host", func() {
 		Expect(config.Status.ObservedGeneration).To(Equal(config.Generation), "the workload cluster is no part of the spec")
 	})
 
+	It("is paused and resumed with one write each", func(ctx SpecContext) {
+		s := newSite()
+		_, err := s.reconcile(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for _, isPaused := range []bool{true, false} {
+			cluster := &clusterv1.Cluster{}
+			Expect(s.Get(ctx, clusterKey, cluster)).To(Succeed())
+			cluster.Spec.Paused = ptr.To(isPaused)
+			Expect(s.Update(ctx, cluster)).To(Succeed())
+			s.patches = 0
+			Expect(s.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: key})).To(BeZero(), "no conflict is retried")
+			Expect(s.patches).To(Equal(1))
+		}
+	})
+
+	It("has a Node that the cache of its workload cluster does not have yet", func(ctx SpecContext) {
+		s := newSite()
+		s.isLate = true
+		config, err := s.request(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
+		Expect(conditions.GetReason(config, bootstrapv1.NodeInPoolCondition)).To(Equal(bootstrapv1.WaitingForKubeletReason))
+	})
+
 	It("has its boot reported and its Node compared in the reconcile of its request", func(ctx SpecContext) {
 		s := newSite()
-		config, err := s.reconcile(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		now := metav1.NewMicroTime(time.Now())
-		config.Status.Requests.RequestedTime, config.Status.Requests.FirstRequestedTime = &now, &now
-		Expect(s.Status().Update(ctx, config)).To(Succeed())
-		config, err = s.reconcile(ctx)
+		config, err := s.request(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(conditions.IsTrue(config, bootstrapv1.BootPreparedCondition)).To(BeTrue())
 		Expect(conditions.GetReason(config, bootstrapv1.NodeInPoolCondition)).To(Equal(bootstrapv1.WaitingForKubeletReason))

@@ -118,6 +118,7 @@ func (r *Phases) record(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
+	s.Node = s.node
 	r.reportPool(s)
 	metrics.StagePassed(s.Config, record.StagePreparing)
 	if hadFailed {

@@ -84,10 +84,13 @@ func (r *Phases) reconcile(ctx context.Context, cluster client.ObjectKey, s *sco
 }
 
 // gather reads the facts for a decision. Without a record, as after clusterctl move, the annotation on the Node shows
-// whether the Node with this name belongs to the config.
+// whether the Node with this name belongs to the config. The cache can be older than the Node of a boot that was just
+// prepared.
 func (r *Phases) gather(ctx context.Context, w client.Reader, s *scope.Scope) (facts, error) {
 	f := facts{config: s.Config, machine: s.Machine}
-	if name := registration.Name(registration.Naming{Config: s.Config, Machine: s.Machine}); name != "" {
+	if s.Node != nil {
+		f.node = s.Node
+	} else if name := registration.Name(registration.Naming{Config: s.Config, Machine: s.Machine}); name != "" {
 		node := &corev1.Node{}
 		err := w.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
