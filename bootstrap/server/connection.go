@@ -34,6 +34,10 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// maxTurn is how long a turn lasts at most. A host needs a fraction of that, unless it downloads an agent. A client that
+// reads or sends slowly keeps its connection until the time limits of the HTTP server close it, and delays nobody.
+const maxTurn = time.Second
+
 // takeTurn waits for a turn, in the order in which connections ask for it. The time limit of a handshake starts anew.
 func (c *connection) takeTurn() error {
 	select {
@@ -48,6 +52,7 @@ func (c *connection) takeTurn() error {
 		return net.ErrClosed
 	}
 	c.hasTurn.Store(true)
+	time.AfterFunc(maxTurn, c.endTurn)
 	err := c.SetDeadline(time.Now().Add(readHeaderTimeout))
 	if err != nil { // it was closed meanwhile, perhaps before it had the turn
 		c.endTurn()

@@ -151,6 +151,18 @@ var _ = Describe("The listener", func() {
 		Consistently(neighbor, pause).ShouldNot(Receive())
 	})
 
+	It("takes the turn of a connection back that neither sends its request nor reads its answer, and leaves it open", func() {
+		d := open(roomy)
+		first, read := d.send(localAddress)
+		Eventually(read).Should(Receive(Succeed()))
+		second, read := d.send(localAddress)
+		Eventually(read, 5*time.Second).Should(Receive(Succeed()))
+		for _, conn := range []net.Conn{first, second} {
+			_, err := conn.Write([]byte("a"))
+			Expect(err).NotTo(HaveOccurred())
+		}
+	})
+
 	It("starts the time limit of a connection with its turn", func() {
 		d := open(roomy)
 		first, read := d.send(localAddress)
