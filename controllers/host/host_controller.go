@@ -72,6 +72,8 @@ type Reconciler struct {
 
 	// hosts opens and closes the scope of a reconcile.
 	hosts scope.Hosts
+	// budget limits how often a host is reconciled.
+	budget budget
 	// data, boot and node are the phases.
 	data *bootstrapdata.Phases
 	boot *boot.Phases
@@ -111,6 +113,9 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result
 		s.Observed(err)
 		return result, err
 	}
+	if wait := r.budget.wait(client.ObjectKeyFromObject(s.Config), time.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	result, dataErr := r.data.Reconcile(ctx, s)
 	s.Observed(dataErr)
 	if err := s.Flush(ctx); err != nil { // the boot depends on what is recorded
@@ -139,6 +144,7 @@ func (r *Reconciler) reconcilePaused(ctx context.Context, s *scope.Scope) (ctrl.
 // and nodes receives the events of the watches on Nodes.
 func (r *Reconciler) setPhases(secrets client.Reader, watchHardware func() error, nodes controller.Controller) {
 	r.hosts = scope.Hosts{Client: r.Client, Live: r.APIReader, WatchFilterValue: r.WatchFilterValue}
+	r.budget = newBudget(hostBurst)
 	r.data = &bootstrapdata.Phases{
 		Client: r.Client, APIReader: r.APIReader, Secrets: secrets, ClusterCache: r.ClusterCache, Recorder: r.Recorder,
 		ServerURL: r.ServerURL, ServerCA: r.ServerCA, OverlayNamespace: r.OverlayNamespace, TokenLifetime: r.TokenLifetime,

@@ -98,9 +98,8 @@ type Updates struct {
 	readinessRules workload.ReadinessRules
 	// progressInterval is the shortest time between two records of how far the update of a host is.
 	progressInterval time.Duration
-	// pace limits how often a pool is looked at. budget limits how often a host is reconciled.
-	pace   pace
-	budget budget
+	// pace limits how often a pool is looked at.
+	pace pace
 	// attachments shares lists of the volumes that are attached to the Nodes of a Cluster.
 	attachments attachments
 	// written tracks the versions of the objects that this package wrote.
@@ -115,9 +114,6 @@ func (r *Updates) Reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, e
 	}
 	if s.Cluster == nil || !conditions.IsTrue(s.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
 		return ctrl.Result{}, nil
-	}
-	if wait := r.budget.wait(client.ObjectKeyFromObject(s.Config), r.now()); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	result, err := r.reconcile(ctx, s)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {

@@ -35,7 +35,7 @@ func (r *Updates) Init() {
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments, r.knownGates = lru.New(maxRevisions), newKnownGates()
 	r.failing = newStreaks(maxRevisions, failureTTL)
-	r.pace.interval, r.budget, r.progressInterval = poolInterval, newBudget(hostBurst), progressInterval
+	r.pace.interval, r.progressInterval = poolInterval, progressInterval
 }
 
 // WatchHosts adds the watches to the controller of hosts on what only their updates depend on.

@@ -1,4 +1,4 @@
-package update
+package host
 
 import (
 	"time"
@@ -8,15 +8,18 @@ import (
 )
 
 const (
-	// hostBurst is how often a host is reconciled without a limit: several times as often as an update needs.
+	// hostBurst is how often a host is reconciled without a limit: several times as often as a boot or an update needs.
 	hostBurst = 100
 	// hostInterval is the time between two reconciles of a host that has used that up.
 	hostInterval = 5 * time.Second
+	// maxHosts limits the hosts that are remembered.
+	maxHosts = 20000
 )
 
 // budget limits how often a host is reconciled. Root on a host can change what its Node reports hundreds of times per
-// second, and each change can be a status, an annotation of the Machine and an event in the management cluster, which
-// others share. The zero value does not limit it.
+// second, and a workload cluster can answer each request with another error. Each of these can be a status, an
+// annotation of the Machine and an event in the management cluster, which others share, and a status that was written
+// triggers the next reconcile. The zero value does not limit it.
 type budget struct {
 	// burst is how often a host is reconciled at once.
 	burst int
@@ -24,7 +27,7 @@ type budget struct {
 	spent *lru.Cache
 }
 
-func newBudget(burst int) budget { return budget{burst: burst, spent: lru.New(maxRevisions)} }
+func newBudget(burst int) budget { return budget{burst: burst, spent: lru.New(maxHosts)} }
 
 // wait returns how long to wait, or 0 if the host is reconciled now. A host is not reconciled by several workers.
 func (b *budget) wait(host client.ObjectKey, now time.Time) time.Duration {
