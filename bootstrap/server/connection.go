@@ -34,8 +34,8 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxTurn is how long a turn lasts at most. A host needs a fraction of that, unless it downloads an agent. A client that
-// reads or sends slowly keeps its connection until the time limits of the HTTP server close it, and delays nobody.
+// maxTurn is how long a turn lasts at most. A host needs a fraction of that, unless it downloads an agent. A slow
+// client keeps its connection until the time limits of the HTTP server close it, and delays nobody.
 const maxTurn = time.Second
 
 // takeTurn waits for a turn, in the order in which connections ask for it. The time limit of a handshake starts anew.
