@@ -36,7 +36,7 @@ func (c *connection) Read(p []byte) (int, error) {
 
 // maxTurn is how long a turn lasts at most. A host needs a fraction of that, unless it downloads an agent. A slow
 // client keeps its connection until the time limits of the HTTP server close it, and delays nobody.
-const maxTurn = time.Second
+const maxTurn = 2 * time.Second
 
 // takeTurn waits for a turn, in the order in which connections ask for it. The time limit of a handshake starts anew.
 func (c *connection) takeTurn() error {

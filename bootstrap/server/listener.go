@@ -14,9 +14,9 @@ type Limits struct {
 	Connections int
 
 	// Turns is the maximum number of connections in a handshake and their first request, until that has a valid token
-	// or certificate, is answered, or takes longer than a second. Others wait, and their time limits start with their
-	// turn: if thousands of hosts that boot at once shared the processor, all of their handshakes would exceed the
-	// limit at the same time.
+	// or certificate, is answered, or takes longer than two seconds. Others wait, and their time limits start with
+	// their turn: if thousands of hosts that boot at once shared the processor, all of their handshakes would exceed
+	// the limit at the same time.
 	Turns int
 }
 

@@ -19,12 +19,16 @@ type Flow struct {
 }
 
 // FlowOfConfig returns a function that returns the flow of requests for PoolbootConfigs. It reads the PoolbootConfigs
-// with the given reader, which must be a cache. Requests for deleted PoolbootConfigs of a namespace are one flow.
+// with the given reader, which must be a cache. Requests for deleted PoolbootConfigs of a namespace are one flow. Those
+// that are being deleted, or have no pool yet, do not wait behind the hosts of a pool.
 func FlowOfConfig(configs client.Reader) func(ctrl.Request) Flow {
 	return func(r ctrl.Request) Flow {
 		config := &bootstrapv1.PoolbootConfig{}
 		if err := configs.Get(context.Background(), r.NamespacedName, config, client.UnsafeDisableDeepCopy); err != nil {
 			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
+		}
+		if !config.DeletionTimestamp.IsZero() {
+			return Flow{Cluster: record.ClusterKey(config)}
 		}
 		return Flow{Cluster: record.ClusterKey(config), Pool: config.Status.PoolRole}
 	}

@@ -28,6 +28,15 @@ var _ = Describe("The flow of a request", func() {
 			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal"}}))
 	})
 
+	It("for a PoolbootConfig that is being deleted is not that of its pool, whose hosts it would wait for", func() {
+		now := metav1.Now()
+		config := controllertest.NewConfig(client.ObjectKey{Namespace: "metal", Name: "edge"}, "edge-0")
+		config.Status.PoolRole, config.DeletionTimestamp, config.Finalizers = "infra", &now, []string{bootstrapv1.Finalizer}
+		flowOf := fairqueue.FlowOfConfig(controllertest.NewClientBuilder(config).Build())
+		Expect(flowOf(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)})).
+			To(Equal(fairqueue.Flow{Cluster: client.ObjectKey{Namespace: "metal", Name: "edge"}}))
+	})
+
 	It("for a MachineConfigPool is that of the pool, or of its namespace if the pool does not exist", func() {
 		infra := controllertest.NewPool(client.ObjectKey{Namespace: "metal", Name: "edge"}, "infra")
 		flowOf := fairqueue.FlowOfPool(controllertest.NewClientBuilder(infra).Build())

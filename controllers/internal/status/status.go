@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -91,11 +92,23 @@ func Locked(before client.Object) client.Patch {
 }
 
 // RetryConflict turns a conflict into another reconcile after ConflictRetry, because the decisions depend on what
-// another writer has changed.
+// another writer has changed. Another error that is joined to the conflict stays one.
 func RetryConflict(ctx context.Context, result ctrl.Result, err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
+	switch {
+	case err == nil:
+		return result, nil
+	case isConflict(err):
 		ctrl.LoggerFrom(ctx).V(4).Info("Another client wrote first, retrying", "error", err.Error())
 		return ctrl.Result{RequeueAfter: ConflictRetry}, nil
 	}
-	return result, err
+	return ctrl.Result{}, err
+}
+
+// isConflict reports whether an error, or each of those that are joined in it, is a conflict.
+func isConflict(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // each of the joined errors is looked at
+	if !ok {
+		return apierrors.IsConflict(err)
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !isConflict(err) })
 }

@@ -130,6 +130,8 @@ var _ = Describe("A patch of a status", func() {
 		Expect(apierrors.IsConflict(err)).To(BeTrue())
 		Expect(RetryConflict(ctx, ctrl.Result{}, err)).To(Equal(ctrl.Result{RequeueAfter: ConflictRetry}))
 		Expect(RetryConflict(ctx, ctrl.Result{}, errors.New("other"))).Error().To(MatchError("other"))
+		Expect(RetryConflict(ctx, ctrl.Result{}, errors.Join(err, errors.Join(err)))).To(Equal(ctrl.Result{RequeueAfter: ConflictRetry}))
+		Expect(RetryConflict(ctx, ctrl.Result{RequeueAfter: 1}, errors.Join(errors.New("other"), err))).Error().To(MatchError(ContainSubstring("other")))
 	})
 
 	It("that records what was done elsewhere is applied to the current version after a conflict", func(ctx SpecContext) {
