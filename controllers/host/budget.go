@@ -9,7 +9,7 @@ import (
 
 const (
 	// hostBurst is how often a host is reconciled without a limit: several times as often as a boot or an update needs.
-	hostBurst = 100
+	hostBurst = 300
 	// hostInterval is the time between two reconciles of a host that has used that up.
 	hostInterval = 5 * time.Second
 	// maxHosts limits the hosts that are remembered.
