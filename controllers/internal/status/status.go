@@ -106,7 +106,7 @@ func RetryConflict(ctx context.Context, result ctrl.Result, err error) (ctrl.Res
 
 // isConflict reports whether an error, or each of those that are joined in it, is a conflict.
 func isConflict(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // each of the joined errors is looked at
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return apierrors.IsConflict(err)
 	}
