@@ -38,7 +38,7 @@ func (c *connection) Read(p []byte) (int, error) {
 // client keeps its connection until the time limits of the HTTP server close it, and delays nobody.
 const maxTurn = 2 * time.Second
 
-// takeTurn waits for a turn, in the order in which connections ask for it. The time limit of a handshake starts anew.
+// takeTurn waits for a turn, in the order in which connections ask for it. The time limit of a handshake starts again.
 func (c *connection) takeTurn() error {
 	select {
 	case c.source.turns <- struct{}{}:

@@ -86,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // reconcile runs the phases of a host in order. What needs no workload cluster is first and is written first: a cluster
-// that does not answer holds up neither a data Secret nor a deletion.
+// that does not answer does not hold up a data Secret.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope.Scope) (ctrl.Result, error) {
 	if err := r.data.ReportDuplicates(ctx, s.Config); err != nil {
 		return ctrl.Result{}, err

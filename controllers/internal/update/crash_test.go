@@ -101,7 +101,7 @@ var _ = Describe("Two managers at the same time", func() {
 })
 
 // editSlots changes the slots of the pool at random, as a user who can write its status can. It removes no slot whose
-// host is about to be told: that is up to whoever does it.
+// host is about to be told: that is up to the user who does it.
 func (w *world) editSlots(ctx context.Context, r *rand.Rand) {
 	GinkgoHelper()
 	w.changePool(ctx, func(p *poolv1.MachineConfigPool) {

@@ -33,7 +33,7 @@ const targetRetry = time.Minute
 type rollouts struct{ *Updates }
 
 // Reconcile decides which hosts of one pool have slots, in one write that is locked to the version of the pool. So
-// whoever writes the slots knows all others, even if its caches of hosts and Nodes are late.
+// a manager that writes the slots knows all others, even if its caches of hosts and Nodes are late.
 //
 // A pool with thousands of hosts has many events, and each decision looks at all hosts. So events are coalesced: the
 // looks at a pool take a twentieth of the time.

@@ -74,7 +74,7 @@ type Updates struct {
 
 	// poolController receives the events of the watches in workload clusters.
 	poolController controller.Controller
-	// gateReader returns a reader of the objects of update gates. SetupWithManager sets it to newGateReader.
+	// gateReader returns a reader of the objects of update gates. Init sets it to newGateReader.
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
 	// knownGates remembers which gate of a pool was closed, or could not be read.
 	knownGates knownGates
@@ -84,7 +84,7 @@ type Updates struct {
 	// changes.
 	held        heldHosts
 	heldChanged chan event.GenericEvent
-	// document builds the assignment of a host. SetupWithManager sets it to newDocument.
+	// document builds the assignment of a host. Init sets it to newDocument.
 	document func(context.Context, *host, poolContext) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.
 	clock func() time.Time
