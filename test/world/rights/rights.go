@@ -43,7 +43,7 @@ const (
 
 // SeenInIntegrationOnly are the rights that the manager uses in a workload cluster in test/suites/integration and not
 // in test/suites/e2e: it lists resources because streaming lists are disabled, reads the token of a host that requests
-// its configuration twice, reads readiness rules, takes places in rollouts, drains Nodes, and impersonates the user
+// its configuration twice, reads readiness rules, drains Nodes, and impersonates the user
 // that reads update gates.
 var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "nodereadinessrules.readiness.node.x-k8s.io", Verb: "list"},
@@ -56,9 +56,6 @@ var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "clusterroles.rbac.authorization.k8s.io", Verb: "list"},
 	{Where: "kube-system", Resource: "roles.rbac.authorization.k8s.io", Verb: "list"},
 	{Where: "kube-system", Resource: "rolebindings.rbac.authorization.k8s.io", Verb: "list"},
-	{Where: "kube-system", Resource: "configmaps", Verb: "get"},
-	{Where: "kube-system", Resource: "configmaps", Verb: "create"},
-	{Where: "kube-system", Resource: "configmaps", Verb: "patch"},
 	{Where: All, Resource: "pods", Verb: "list"},
 	{Where: All, Resource: "pods/eviction", Verb: "create"},
 	{Where: All, Resource: "namespaces", Verb: "list"},
