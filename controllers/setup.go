@@ -120,7 +120,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 	all := []registered{
 		{&machineconfigpool.Reconciler{
 			Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace, RenderedHistory: opts.RenderedHistory,
+			OverlayNamespace: opts.OverlayNamespace, RenderedHistory: opts.RenderedHistory, Updates: updates,
 		}, opts.Concurrency.MachineConfigPool},
 		{&machineconfig.Reconciler{Client: cached, WatchFilterValue: opts.WatchFilterValue}, 1},
 		{&host.Reconciler{
@@ -136,9 +136,6 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,
 		}, opts.Concurrency.Enrollment},
 		{&baremetalhost.Reconciler{Client: cached, APIReader: live, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
-	}
-	if updates != nil {
-		all = append(all, registered{updates, opts.Concurrency.Host})
 	}
 	if opts.ApproveCertificates {
 		all = append(all, registered{&certificate.Reconciler{

@@ -8,6 +8,9 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
 )
 
 func TestControllers(t *testing.T) {
@@ -24,9 +27,19 @@ var _ = Describe("Options", func() {
 	}
 
 	It("update running hosts only if there is an agent to offer", func() {
-		agent := assignment.Agent{SHA512: map[string]string{"amd64": "6"}}
-		Expect(kinds(Options{Agent: agent})).To(ContainElement("*update.Updates"))
-		Expect(kinds(Options{})).NotTo(ContainElement("*update.Updates"))
+		updates := func(opts Options) (found []*update.Updates) {
+			for _, r := range reconcilers(nil, nil, nil, nil, nil, &opts) {
+				switch r := r.reconciler.(type) {
+				case *host.Reconciler:
+					found = append(found, r.Updates)
+				case *machineconfigpool.Reconciler:
+					found = append(found, r.Updates)
+				}
+			}
+			return found
+		}
+		Expect(updates(Options{Agent: assignment.Agent{SHA512: map[string]string{"amd64": "6"}}})).To(HaveExactElements(Not(BeNil()), Not(BeNil())))
+		Expect(updates(Options{})).To(HaveExactElements(BeNil(), BeNil()))
 	})
 
 	It("can disable the approver of certificates", func() {

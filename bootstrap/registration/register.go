@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -44,7 +45,7 @@ func Register(in Sources) (Registration, error) {
 	annotations := map[string]string{
 		poolv1.NodeConfigAnnotation:        klog.KObj(in.Config).String(),
 		poolv1.NodeCurrentConfigAnnotation: in.RenderedConfig,
-		poolv1.NodeDesiredConfigAnnotation: in.RenderedConfig,
+		agentv1.DesiredConfigAnnotation:    in.RenderedConfig,
 	}
 	if applied := AppliedTaints(nodev1.CoreTaints(in.Pool.Spec.Node.Taints)); applied != "" {
 		annotations[poolv1.NodeAppliedTaintsAnnotation] = applied

@@ -167,13 +167,6 @@ var _ = Describe("A host", func() {
 		Expect(config.Status.ObservedGeneration).To(Equal(config.Generation), "the workload cluster is no part of the spec")
 	})
 
-	It("is tried again every minute at least, however often a phase failed", func() {
-		retries, request := newRetries(), ctrl.Request{NamespacedName: key}
-		for range 100 {
-			Expect(retries.When(request)).To(BeNumerically("<=", time.Minute))
-		}
-	})
-
 	It("is paused and resumed with one write each", func(ctx SpecContext) {
 		s := newSite()
 		_, err := s.reconcile(ctx)

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,7 +37,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		r.Recorder = mgr.GetEventRecorder("poolboot-host")
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "host")
-	options.RateLimiter = newRetries()
 	all := workload.MapToConfigs(r.Client, func(*bootstrapv1.PoolbootConfig) bool { return true })
 	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("host").
@@ -80,16 +77,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return err
 	}
 	return watch("BareMetalHost", &bmov1alpha1.BareMetalHost{}, workload.ConfigOfHost)
-}
-
-// maxRetry is the longest time between two tries after errors. An error of one phase must not delay for longer what
-// another phase does at a certain time: it extends a join credential, goes on with a drain, or ends the pause of health
-// checks.
-const maxRetry = time.Minute
-
-// newRetries returns the delays after errors: they double from 5 ms up to maxRetry.
-func newRetries() workqueue.TypedRateLimiter[ctrl.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, maxRetry)
 }
 
 func hasNotJoined(config *bootstrapv1.PoolbootConfig) bool { return !record.HasJoined(config) }

@@ -1,7 +1,8 @@
 // Package machineconfigpool renders the MachineConfigs of each pool into one immutable MachineConfig. It writes the
-// pool's status: which rendered config its Machines boot with, how many of them run it, and what prevents it from being
-// rendered. It deletes rendered configs that nothing uses. The package bootstrap/pool decides what a pool renders. This
-// package never changes Machines or Nodes.
+// pool's status: which rendered config its Machines boot with, how many of them run it, which are updated next, and what
+// prevents it from being rendered. It deletes rendered configs that nothing uses. The package bootstrap/pool decides
+// what a pool renders, and controllers/internal/update which hosts are next. This package never changes Machines or
+// Nodes.
 package machineconfigpool
 
 import (
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +30,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/pause"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 )
 
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch;patch;delete
@@ -59,18 +62,25 @@ type Reconciler struct {
 	RenderedHistory int
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
 	WatchFilterValue string
+	// Updates chooses the hosts that are updated next. It is nil if the manager offers no agent.
+	Updates *update.Updates
 
+	// pace limits how often a pool is looked at.
+	pace pace
 	// caches has the *renderCache of each pool, by the name of the pool.
 	caches  sync.Map
 	written ownwrites.Tracker
 }
 
-// Reconcile renders one pool and updates its status.
+// Reconcile renders one pool, chooses the hosts that are updated next, and counts the hosts.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if wait := r.pace.wait(request.NamespacedName, time.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	p := &poolv1.MachineConfigPool{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.deleteCache(request.NamespacedName)
+			r.forget(request.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -95,16 +105,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	s.setPausedConfiguration()
 	created, err := r.ensureRendered(ctx, s)
 	s.setOwner()
-	if err := errors.Join(err, r.checkPausedConfiguration(ctx, s), r.write(ctx, before, s)); err != nil {
-		return status.RetryConflict(ctx, ctrl.Result{}, err)
+	if err = errors.Join(err, r.checkPausedConfiguration(ctx, s), r.write(ctx, before, s)); err == nil {
+		r.reportChanges(before, s, created)
+		r.reportRollout(before, s)
+		s.reconcileIn(s.hold.Wait)
+		err = r.deleteUnused(ctx, s)
 	}
-	if p.ResourceVersion != before.ResourceVersion {
-		r.written.Record(p)
-	}
-	r.reportChanges(before, s, created)
-	r.reportRollout(before, s)
-	s.reconcileIn(s.hold.Wait)
-	return ctrl.Result{RequeueAfter: s.again}, r.deleteUnused(ctx, s)
+	return status.RetryConflict(ctx, ctrl.Result{RequeueAfter: s.again}, errors.Join(err, s.notChosen))
 }
 
 // setOwner makes the Cluster an owner of the pool, so the pool is moved and deleted with it. The Cluster is not the
@@ -128,25 +135,49 @@ func ownerReference(cluster *clusterv1.Cluster) metav1.OwnerReference {
 
 // write patches what differs from before, and does nothing if nothing differs. Afterwards, the pool has its current
 // version, and a status that describes it. What a paused pool hands out is written first, because the status must not
-// depend on anything that is not recorded. The error is a conflict if the pool was changed after it was read.
+// depend on anything that is not recorded, and what any other pool hands out before a workload cluster is asked for its
+// hosts: hosts boot with it. The error is a conflict if the pool was changed after it was read.
 func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
 	p := s.pool
-	base := before.DeepCopy()
+	written := before.DeepCopy()
 	if !equality.Semantic.DeepEqual(before.ObjectMeta, p.ObjectMeta) {
-		object := before.DeepCopy()
-		object.OwnerReferences, object.Labels, object.Annotations = p.OwnerReferences, p.Labels, p.Annotations
-		if err := r.Client.Patch(ctx, object, status.Locked(before), fieldOwner); err != nil {
+		written.OwnerReferences, written.Labels, written.Annotations = p.OwnerReferences, p.Labels, p.Annotations
+		if err := r.Client.Patch(ctx, written, status.Locked(before), fieldOwner); err != nil {
 			return fmt.Errorf("MachineConfigPool %s: %w", client.ObjectKeyFromObject(p), err)
 		}
-		base.ResourceVersion, p.ResourceVersion, p.Generation = object.ResourceVersion, object.ResourceVersion, object.Generation
+		r.written.Record(written)
 	}
+	p.ResourceVersion, p.Generation = written.ResourceVersion, written.Generation
 	s.setStatus()
-	written := base.DeepCopy()
-	written.Status = p.Status
+	if !equality.Semantic.DeepEqual(before.Status.Configuration, p.Status.Configuration) {
+		if err := r.writeStatus(ctx, written, s); err != nil {
+			return err
+		}
+	}
+	if r.Updates == nil {
+		return r.writeStatus(ctx, written, s)
+	}
+	var failed error
+	again, err := r.Updates.ChooseHosts(ctx, s.cluster, p, s.pools, func() error {
+		failed = r.writeStatus(ctx, written, s)
+		return failed
+	})
+	s.notChosen = err // does not hold up what else the status has
+	s.reconcileIn(again)
+	return failed
+}
+
+// writeStatus patches the status of the pool, and makes written that version.
+func (r *Reconciler) writeStatus(ctx context.Context, written *poolv1.MachineConfigPool, s *scope) error {
+	base := written.DeepCopy()
+	s.pool.Status.DeepCopyInto(&written.Status)
 	if err := status.Patch(ctx, r.Client, base, written); err != nil {
 		return err
 	}
-	p.ResourceVersion = written.ResourceVersion
+	if written.ResourceVersion != base.ResourceVersion {
+		r.written.Record(written)
+		written.DeepCopyInto(s.pool)
+	}
 	return nil
 }
 

@@ -178,7 +178,8 @@ func (r *Reconciler) reportRollout(before *poolv1.MachineConfigPool, s *scope) {
 	event := func(kind, reason, format string, args ...any) {
 		r.Recorder.Eventf(s.pool, nil, kind, reason, "Rollout", format, args...)
 	}
-	if last.StartTime != nil && !last.StartTime.Equal(old.StartTime) {
+	isNew := !last.StartTime.Equal(old.StartTime) || last.Configuration != old.Configuration // times have whole seconds
+	if last.StartTime != nil && last.CompletionTime == nil && isNew {
 		event(corev1.EventTypeNormal, poolv1.EventRolloutStarted, "%d of %d hosts change to %s",
 			s.counted.following(), s.counted.total, last.Configuration)
 	}

@@ -40,6 +40,8 @@ type scope struct {
 	counted counts
 	// hold is why the hosts that wait begin no update, if the status says it.
 	hold rollout.Hold
+	// notChosen is why the hosts that are updated next are not known, or nil.
+	notChosen error
 	// again is after which time the status can change without an event, or 0.
 	again time.Duration
 	// rendered is the rendered config, nil if there is a problem.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -18,6 +17,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
 // SetupWithManager adds the controller to a manager.
@@ -26,18 +26,25 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		return errors.New("machineconfigpool controller: Client, APIReader and OverlayNamespace must be set")
 	}
 	r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
-	return ctrl.NewControllerManagedBy(mgr).
+	r.pace.interval = interval
+	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
 		For(&poolv1.MachineConfigPool{}).
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&bootstrapv1.PoolbootConfig{}, newCountHandler(r.requestPools(ofPoolbootConfig), clock.RealClock{}),
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPoolbootConfig)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofCluster)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		WithOptions(options).
-		Complete(r)
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client)))
+	if r.Updates == nil {
+		return watches.Complete(r)
+	}
+	r.Updates.Recorder = r.Recorder
+	pools, err := r.Updates.WatchPools(watches, mgr).Build(r)
+	r.Updates.FollowNodes(pools)
+	return err
 }
 
 // poolFilter reports whether an event requires a reconcile of a pool.

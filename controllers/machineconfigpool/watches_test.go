@@ -1,15 +1,9 @@
 package machineconfigpool
 
 import (
-	"time"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/util/workqueue"
-	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -39,70 +33,6 @@ var _ = Describe("Watches", func() {
 		Entry("a PoolbootConfig that has joined and lost its record: all of the Cluster", joined(machine("m1", "", "", false)), ofPoolbootConfig, "worker", "infra"),
 		Entry("a PoolbootConfig without a pool yet: none", machine("m1", "", "", false), ofPoolbootConfig),
 	)
-
-	It("combine the events of many PoolbootConfigs into one count", func() {
-		s := newFixture(newPool("worker", "worker", 0), newPool("infra", "infra", 0))
-		clock := clocktesting.NewFakeClock(time.Now())
-		q := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request](),
-			workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Clock: clock})
-		DeferCleanup(q.ShutDown)
-		watch := newCountHandler(s.reconciler.requestPools(ofPoolbootConfig), clock)
-		send := func() {
-			for range 3 {
-				watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
-				watch.Update(ctx(), event.UpdateEvent{ObjectOld: machine("m2", "worker", "", false), ObjectNew: machine("m2", "infra", "", false)}, q)
-				watch.Delete(ctx(), event.DeleteEvent{Object: machine("m3", "infra", "", false)}, q)
-			}
-		}
-		drain := func() {
-			GinkgoHelper()
-			for range 2 {
-				request, _ := q.Get()
-				q.Done(request)
-			}
-			Expect(q.Len()).To(BeZero())
-		}
-		send()
-		Expect(q.Len()).To(Equal(2), "the pool that they are in and the one that one has left")
-		drain()
-		send()
-		clock.Step(countInterval - 1)
-		Consistently(q.Len, "50ms").Should(BeZero(), "before the interval has passed")
-		Eventually(clock.HasWaiters).Should(BeTrue())
-		clock.Step(1)
-		Eventually(q.Len).Should(Equal(2))
-		drain()
-		clock.Step(2 * countInterval)
-		send()
-		Expect(q.Len()).To(Equal(2), "after a quiet time")
-	})
-
-	It("count an event after an early reconcile of the pool", func() {
-		infra := newPool("infra", "infra", 0)
-		s := newFixture(infra)
-		clock := clocktesting.NewFakeClock(time.Now())
-		q := priorityqueue.New[ctrl.Request]("count") // as in the manager: it merges delayed and immediate requests
-		DeferCleanup(q.ShutDown)
-		watch := newCountHandler(s.reconciler.requestPools(ofPoolbootConfig), clock)
-		send := func() {
-			watch.Create(ctx(), event.CreateEvent{Object: machine("m1", "infra", "", false)}, q)
-		}
-		reconcile := func() {
-			GinkgoHelper()
-			request, _ := q.Get()
-			Expect(request.Name).To(Equal(infra.Name))
-			q.Done(request)
-		}
-		send()
-		reconcile()
-		send() // for the end of the interval
-		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(infra)})
-		reconcile()
-		clock.Step(countInterval - time.Millisecond)
-		Expect(q.Len()).To(BeZero())
-		send()
-		Eventually(q.Len).Should(Equal(1))
-	})
 
 	DescribeTable("ignore what a pool does not count",
 		func(change func(*bootstrapv1.PoolbootConfig), counts bool) {

@@ -6,9 +6,9 @@ package v1alpha1
 const (
 	// DesiredAnnotation is the revision of the assignment that the host should have.
 	DesiredAnnotation = "poolboot.io/desired-revision"
-	// DesiredConfigAnnotation is the name of the rendered config of that revision. With both, the record of the host is
-	// restored after clusterctl move.
-	DesiredConfigAnnotation = "poolboot.io/desired-revision-config"
+	// DesiredConfigAnnotation is the name of the rendered config of that revision, and before there is one, of the
+	// config that the host boots with. With both, the record of the host is restored after clusterctl move.
+	DesiredConfigAnnotation = "poolboot.io/desired-config"
 	// BegunAnnotation is the revision of the update that the manager has told the host to begin. It is absent after the
 	// end of the update. What a host reports about another update drains no Node and pauses no health checks.
 	BegunAnnotation = "poolboot.io/begun-revision"

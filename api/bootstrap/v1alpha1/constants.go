@@ -306,7 +306,6 @@ const (
 	EventTokenUsedFromSecondAddress    = "TokenUsedFromSecondAddress"
 	EventTokenAddressRefused           = "TokenAddressRefused"
 	EventLabelsRestored                = "LabelsRestored"
-	EventUpdateStarted                 = "UpdateStarted"
 	EventUpdated                       = "Updated"
 	EventPredictionDiffers             = "PredictionDiffers"          // an update did something else to the host than predicted
 	EventCertificateRequestApproved    = "CertificateRequestApproved" // not for the first key of a host

@@ -28,9 +28,6 @@ const (
 	// NodeCurrentConfigAnnotation names the rendered config that the host of a Node runs.
 	NodeCurrentConfigAnnotation = "poolboot.io/current-config"
 
-	// NodeDesiredConfigAnnotation names the rendered config that a Node should run: that of its pool.
-	NodeDesiredConfigAnnotation = "poolboot.io/desired-config"
-
 	// NodeAppliedTaintsAnnotation lists the taints of its pool that were added to a Node, as <key>=<value>:<effect>,
 	// separated by commas. Each is added once: a user removed a taint that is listed but not on the Node.
 	NodeAppliedTaintsAnnotation = "poolboot.io/applied-taints"

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
@@ -134,7 +135,7 @@ var _ = Describe("The Node of a Machine", func() {
 			n.Labels["example.com/owner"] = "ops"
 			n.Labels["example.com/rack"] = "set by a person"
 			n.Labels[poolv1.NodeMetal3UUIDLabel] = "that of the host before a move"
-			delete(n.Annotations, poolv1.NodeDesiredConfigAnnotation)
+			delete(n.Annotations, agentv1.DesiredConfigAnnotation)
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/mine", Effect: corev1.TaintEffectNoExecute}}
 			n.Spec.ProviderID = ""
 		})
@@ -146,7 +147,7 @@ var _ = Describe("The Node of a Machine", func() {
 			HaveKeyWithValue("example.com/rack", "set by a person"),
 			HaveKeyWithValue(poolv1.NodeMetal3UUIDLabel, "uid-of-the-host"),
 		))
-		Expect(n.Annotations).To(HaveKey(poolv1.NodeDesiredConfigAnnotation))
+		Expect(n.Annotations).To(HaveKey(agentv1.DesiredConfigAnnotation))
 		Expect(n.Spec.ProviderID).NotTo(BeEmpty())
 		Expect(n.Spec.Taints).To(ContainElements(
 			HaveField("Key", "example.com/mine"),

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
@@ -34,7 +35,7 @@ func expectPrepared(ctx context.Context, w *world, nodeName string) {
 	Expect(n.Annotations).To(And(
 		HaveKeyWithValue(poolv1.NodeConfigAnnotation, namespace+"/"+machineName),
 		HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, "rendered-edge-infra-1"),
-		HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-infra-1"),
+		HaveKeyWithValue(agentv1.DesiredConfigAnnotation, "rendered-edge-infra-1"),
 	))
 	Expect(n.Spec.ProviderID).To(Equal("metal3://" + namespace + "/" + hostName + "/" + machineName))
 	Expect(n.Spec.Taints).To(ContainElements(

@@ -183,9 +183,6 @@ func inPool(current *corev1.Node, role string, f facts) *decision {
 	registration.DeclareTaints(node, nodev1.CoreTaints(p.Spec.Node.Taints))
 	metav1.SetMetaDataLabel(&node.ObjectMeta, poolv1.NodePoolLabel, role)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeConfigAnnotation, record.Key(f.config).String())
-	if p.Status.Configuration.IsDefined() {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, poolv1.NodeDesiredConfigAnnotation, p.Status.Configuration.Name)
-	}
 	// The added labels can change the decision.
 	if newRole, problem := decideRole(node, f); problem != nil {
 		return problem

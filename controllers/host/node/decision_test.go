@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -89,7 +90,7 @@ func newNode() *corev1.Node {
 			Annotations: map[string]string{
 				poolv1.NodeConfigAnnotation:        namespace + "/" + name,
 				poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
-				poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
+				agentv1.DesiredConfigAnnotation:    "rendered-infra-1",
 				poolv1.NodeAppliedTaintsAnnotation: "example.com/infra:NoSchedule",
 			},
 		},
@@ -214,7 +215,7 @@ var _ = Describe("The decision about a Node", func() {
 		d := decide(situation(ready, revoked, labeled(role("edge"))))
 		Expect(d.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
-		Expect(d.node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, "rendered-edge-1"))
+		Expect(d.node.Annotations).To(HaveKeyWithValue(agentv1.DesiredConfigAnnotation, "rendered-infra-1"), "it has not been told")
 		Expect(d.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
 	})
 
@@ -260,7 +261,6 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(d.node.Annotations).To(Equal(map[string]string{
 			poolv1.NodeConfigAnnotation:        namespace + "/" + name,
 			poolv1.NodeCurrentConfigAnnotation: "rendered-infra-0",
-			poolv1.NodeDesiredConfigAnnotation: "rendered-infra-1",
 			poolv1.NodeAppliedTaintsAnnotation: "example.com/infra:NoSchedule",
 		}))
 		Expect(d.node.Spec.Taints).To(ConsistOf(infraTaint))

@@ -23,7 +23,17 @@ import (
 // other Clusters of the namespace have to wait for a worker, if nothing else is in flight.
 const MaxBusyClusters = 10
 
-// Options returns controller options with a fair queue. MaxConcurrentReconciles of the given options becomes the
+// maxRetry is the longest time between two tries after errors. An error of one phase must not delay for longer what
+// another phase does at a certain time: it extends a join credential, goes on with a drain, or ends the pause of health
+// checks.
+const maxRetry = time.Minute
+
+// newRetries returns the delays after errors: they double from 5 ms up to maxRetry.
+func newRetries() workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, maxRetry)
+}
+
+// Options returns controller options with a fair queue, and with delays after errors of at most a minute. MaxConcurrentReconciles of the given options becomes the
 // maximum number of requests that each Cluster can have in flight. A namespace can have as many requests in flight as
 // there are idle workers, so one namespace occupies half of the workers at most. The controller gets so many workers
 // that this half is MaxBusyClusters Clusters. flowOf is called each time a request is added, so it must not do I/O.
@@ -40,7 +50,7 @@ func OptionsForClusters(options controller.Options) controller.Options {
 }
 
 func withQueue(options controller.Options, maxInFlight, workers int, flowOf func(ctrl.Request) Flow) controller.Options {
-	options.MaxConcurrentReconciles = workers
+	options.MaxConcurrentReconciles, options.RateLimiter = workers, newRetries()
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 		return newQueue(name, limiter, maxInFlight, workers, flowOf)
 	}

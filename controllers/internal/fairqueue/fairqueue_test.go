@@ -187,6 +187,13 @@ func run(ctx context.Context, reconciler reconcile.Reconciler, addRequests func(
 }
 
 var _ = Describe("Queued requests", func() {
+	It("are tried again every minute at least, however often they failed", func() {
+		options := fairqueue.Options(controller.Options{}, fairqueue.FlowOfCluster)
+		for range 100 {
+			Expect(options.RateLimiter.When(ctrl.Request{})).To(BeNumerically("<=", time.Minute))
+		}
+	})
+
 	It("of a small pool are scheduled round robin with the earlier requests of a large pool", func() {
 		q := newQueue(maxInFlight)
 		for i := range 3400 {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -89,7 +88,7 @@ var _ = Describe("Two managers at the same time", func() {
 			w.adopt(ctx)
 			w.render(ctx, "rendered-worker-2")
 			w.actsAfter(ctx, n, func(second *manager) {
-				_, _ = rollouts{second.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+				_, _ = second.reconcilePool(ctx, poolKey)
 				for i := range 3 {
 					_, _ = second.Reconcile(ctx, requestFor(i))
 				}

@@ -43,7 +43,7 @@ type gates struct {
 // gates are open, and otherwise only those that have begun, which get a newer target, and those that return. The gates
 // are read once per reconcile, and only if it matters. The cost is one request for each gate up to the first closed
 // one. With an error, it returns those that pass closed gates.
-func (r rollouts) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
+func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) ([]string, error) {
 	if len(s.pool.Spec.Updates.Gates) == 0 || len(hosts) == 0 {
 		return hosts, nil
 	}
@@ -78,7 +78,7 @@ func (h *host) passesGates(progress rollout.Progress) bool {
 
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
 // it was not answered.
-func (r rollouts) closedGate(ctx context.Context, s *poolScope) (*rollout.ClosedGate, error) {
+func (r *Updates) closedGate(ctx context.Context, s *poolScope) (*rollout.ClosedGate, error) {
 	if closed, ok := r.knownGates.closed.get(closedKey(s.pool), r.now()); ok {
 		return closed, nil
 	}
@@ -135,8 +135,12 @@ func (r *Updates) newGateReader(ctx context.Context, cluster client.ObjectKey) (
 // setGatesOpen sets the condition UpdateGatesOpen of a pool, and returns what to do once it is written. While no host
 // can begin an update for other reasons, the gates are not read: then a closed one is not the reason, and the condition
 // is removed.
-func (r rollouts) setGatesOpen(s *poolScope, p *poolv1.MachineConfigPool) (report func()) {
-	old := meta.FindStatusCondition(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
+	p, reason := s.pool, ""
+	old := meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
+	if old != nil {
+		reason = old.Reason
+	}
 	condition := metav1.Condition{
 		Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, Reason: poolv1.GatesOpenReason,
 		Message: fmt.Sprintf("all update gates (%d) were open when hosts began updates last", len(p.Spec.Updates.Gates)),
@@ -152,7 +156,7 @@ func (r rollouts) setGatesOpen(s *poolScope, p *poolv1.MachineConfigPool) (repor
 		meta.RemoveStatusCondition(&p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 	}
 	return func() {
-		if closed != nil && closed.Reason == poolv1.GateUnreadableReason && (old == nil || old.Reason != closed.Reason) {
+		if closed != nil && closed.Reason == poolv1.GateUnreadableReason && reason != closed.Reason {
 			r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, closed.Reason, "ReadUpdateGate", "%s", closed.Why)
 		}
 	}
@@ -160,7 +164,7 @@ func (r rollouts) setGatesOpen(s *poolScope, p *poolv1.MachineConfigPool) (repor
 
 // reportHeld makes the hosts say which gate they wait for, and those that do not wait for it any more say something
 // else. Only those that would be next wait for the gate: a closed gate must not cause a write for each host of a pool.
-func (r rollouts) reportHeld(ctx context.Context, s *poolScope) {
+func (r *Updates) reportHeld(ctx context.Context, s *poolScope) {
 	held := map[string]string{}
 	for _, name := range s.gates.held {
 		held[name] = s.gates.closed.Why

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -119,7 +118,7 @@ var _ = Describe("A pool with hosts in any state", func() {
 		reconcile := func() {
 			GinkgoHelper()
 			for _, key := range []client.ObjectKey{poolKey, client.ObjectKeyFromObject(other)} {
-				Expect(rollouts{w.reconciler.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: key})).Error().NotTo(HaveOccurred())
+				Expect(w.reconciler.reconcilePool(ctx, key)).Error().NotTo(HaveOccurred())
 			}
 			for i := range 2 {
 				Expect(w.reconcileHost(ctx, i)).Error().NotTo(HaveOccurred())

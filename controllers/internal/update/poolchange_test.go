@@ -64,9 +64,7 @@ func (w *world) settlePools(ctx context.Context, roles ...string) {
 		before := w.Writes
 		for _, role := range roles {
 			key := client.ObjectKey{Namespace: clusterKey.Namespace, Name: role}
-			w.Settle(func() (ctrl.Result, error) {
-				return rollouts{w.reconciler.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: key})
-			})
+			w.Settle(func() (ctrl.Result, error) { return w.reconciler.reconcilePool(ctx, key) })
 		}
 		w.settle(ctx)
 		if w.Writes == before {

@@ -71,7 +71,7 @@ func (r *Updates) reportFailing(ctx context.Context, h *host, in poolContext, fa
 	var err error
 	if h.Machine != nil {
 		isPaused, _ := h.remediation(in.pool, r.now())
-		err = r.setRemediation(ctx, h.Machine, isPaused)
+		h.Machine, err = r.setRemediation(ctx, h.Machine, isPaused)
 	}
 	old := conditions.Get(h.Config, bootstrapv1.UpdatedCondition)
 	if r.lasts(h.Config.UID, failed) && (old == nil || outlook.Of(old.Reason) != outlook.NeedsPerson) {
@@ -101,14 +101,16 @@ func (r *Updates) EndPause(ctx context.Context, s *scope.Scope) (ctrl.Result, er
 	if left := unrecordedPatience(s.Config, r.now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	return ctrl.Result{}, r.setRemediation(ctx, s.Machine, false)
+	_, err := r.setRemediation(ctx, s.Machine, false)
+	return ctrl.Result{}, err
 }
 
-// setRemediation pauses the health checks of a Machine, or ends the pause.
-func (r *Updates) setRemediation(ctx context.Context, machine *clusterv1.Machine, isPaused bool) error {
+// setRemediation pauses the health checks of a Machine, or ends the pause. It returns the Machine as it is then.
+func (r *Updates) setRemediation(ctx context.Context, machine *clusterv1.Machine, isPaused bool) (*clusterv1.Machine, error) {
 	written, err := remediation.Pause(ctx, r.Client, machine, isPaused)
-	if written != nil {
-		r.written.Record(written)
+	if err != nil || written == nil {
+		return machine, err
 	}
-	return err
+	r.written.Record(written)
+	return written, nil
 }

@@ -379,13 +379,12 @@ var _ = Describe("A rollout", func() {
 		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-1")))
 	})
 
-	It("creates an event when a host is told, and when it is done", func(ctx SpecContext) {
+	It("creates an event when a host is done", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.adopt(ctx)
-		Expect(w.eventsOf(bootstrapv1.EventUpdateStarted)).To(BeEmpty())
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
-		Expect(w.eventsOf(bootstrapv1.EventUpdateStarted)).To(HaveLen(1))
+		Expect(w.eventsOf(bootstrapv1.EventUpdated)).To(BeEmpty())
 		w.complete(ctx, 0)
 		w.settle(ctx)
 		Expect(w.eventsOf("Normal " + bootstrapv1.EventUpdated)).To(HaveLen(1))

@@ -40,7 +40,7 @@ type poolScope struct {
 
 // gather reads the hosts of the pool, and determines what they should run. It reads them live if isLive is true, which
 // costs a list of all of them.
-func (r rollouts) gather(ctx context.Context, s *poolScope, isLive bool) error {
+func (r *Updates) gather(ctx context.Context, s *poolScope, isLive bool) error {
 	cluster := workload.ClusterOfPool(s.pool)
 	var management client.Reader = r.Client
 	nodesOf := s.nodes
@@ -91,7 +91,7 @@ func othersOf(ctx context.Context, p *poolv1.MachineConfigPool, configs []bootst
 }
 
 // aim determines the target of a host.
-func (r rollouts) aim(ctx context.Context, s *poolScope, h *host) error {
+func (r *Updates) aim(ctx context.Context, s *poolScope, h *host) error {
 	if h.IsExcluded() || s.hold.Why != "" && h.hasSettled() {
 		return nil
 	}

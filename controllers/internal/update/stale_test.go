@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -90,10 +89,6 @@ func (m *staleManager) refresh(ctx context.Context) {
 	Expect(m.w.workload.List(ctx, &m.nodes)).To(Succeed())
 }
 
-func (m *staleManager) reconcilePool(ctx context.Context) {
-	_, _ = rollouts{m.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
-}
-
 var _ = Describe("A manager with caches from before an update", func() {
 	It("neither gives slots nor tells hosts", func(ctx SpecContext) {
 		w := newWorld(3)
@@ -105,7 +100,7 @@ var _ = Describe("A manager with caches from before an update", func() {
 		w.settle(ctx)
 		Expect(w.slots(ctx)).To(Equal([]string{hostName(1)}))
 		w.afterWrite = func() { Expect(w.told(ctx)).To(Equal([]int{1})) }
-		m.reconcilePool(ctx)
+		_, _ = m.reconcilePool(ctx, poolKey)
 		for i := range 3 {
 			_, _ = m.Reconcile(ctx, requestFor(i))
 		}
@@ -144,7 +139,7 @@ var _ = DescribeTable("Two managers with stale caches tell at most maxUnavailabl
 		case 0:
 			w.render(ctx, fmt.Sprintf("rendered-worker-%d", 1+r.IntN(3)))
 		case 1, 2:
-			m.reconcilePool(ctx)
+			_, _ = m.reconcilePool(ctx, poolKey)
 		case 3:
 			Expect(w.management.List(ctx, &m.configs)).To(Succeed())
 		case 4:
@@ -197,7 +192,7 @@ var _ = DescribeTable("Two managers with stale caches tell at most maxUnavailabl
 		for _, m := range managers {
 			w.passed += 20 * time.Second
 			m.refresh(ctx)
-			m.reconcilePool(ctx)
+			_, _ = m.reconcilePool(ctx, poolKey)
 			for i := range hosts {
 				m.refresh(ctx)
 				_, _ = m.Reconcile(ctx, requestFor(i))

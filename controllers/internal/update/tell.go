@@ -181,8 +181,9 @@ func (h *host) setRecord(t target, slot string) {
 // before.
 func (r *Updates) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) error {
 	isStart := !h.CanBeTold()
+	var err error
 	if isStart && h.Machine != nil {
-		if err := r.setRemediation(ctx, h.Machine, true); err != nil {
+		if h.Machine, err = r.setRemediation(ctx, h.Machine, true); err != nil {
 			return err
 		}
 	}
@@ -198,8 +199,6 @@ func (r *Updates) tell(ctx context.Context, h *host, slot *poolv1.UpdateSlot) er
 	h.Node, h.Report = node, rollout.ReportOf(node)
 	if isStart {
 		metrics.UpdateStarted(h.Config)
-		r.Recorder.Eventf(h.Config, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdateStarted, action,
-			"Node %s is told to run %s", node.Name, h.Config.Status.Update.Desired.Name)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ const (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Updates reconciles the pools, and has the phases of the hosts that have joined them.
+// Updates has the phases of hosts that have joined, and that of their pools: it chooses which of them are next.
 type Updates struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
@@ -98,8 +98,6 @@ type Updates struct {
 	readinessRules workload.ReadinessRules
 	// progressInterval is the shortest time between two records of how far the update of a host is.
 	progressInterval time.Duration
-	// pace limits how often a pool is looked at.
-	pace pace
 	// attachments shares lists of the volumes that are attached to the Nodes of a Cluster.
 	attachments attachments
 	// written tracks the versions of the objects that this package wrote.
@@ -227,7 +225,7 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 	h.setStage(o.now)
 	if h.Machine != nil {
 		isPaused, again := h.remediation(in.pool, o.now)
-		if err := r.setRemediation(ctx, h.Machine, isPaused); err != nil {
+		if h.Machine, err = r.setRemediation(ctx, h.Machine, isPaused); err != nil {
 			return result, err
 		}
 		result.RequeueAfter = earlier(result.RequeueAfter, again)

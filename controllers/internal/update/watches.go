@@ -2,7 +2,6 @@ package update
 
 import (
 	"context"
-	"errors"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +24,6 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -35,7 +33,7 @@ func (r *Updates) Init() {
 	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
 	r.assignments, r.knownGates = lru.New(maxRevisions), newKnownGates()
 	r.failing = newStreaks(maxRevisions, failureTTL)
-	r.pace.interval, r.progressInterval = poolInterval, progressInterval
+	r.progressInterval = progressInterval
 }
 
 // WatchHosts adds the watches to the controller of hosts on what only their updates depend on.
@@ -47,36 +45,22 @@ func (r *Updates) WatchHosts(hosts *ctrl.Builder) *ctrl.Builder {
 		WatchesRawSource(source.Channel(r.heldChanged, &handler.EnqueueRequestForObject{}))
 }
 
-// SetupWithManager adds the controller of pools to a manager.
-func (r *Updates) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.ClusterCache == nil || r.OverlayNamespace == "" || r.Secrets == nil || r.Offer == nil {
-		return errors.New("rollout controller: Client, APIReader, ClusterCache, OverlayNamespace, Secrets and Offer must be set")
-	}
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("update-controller")
-	}
-	log := ctrl.LoggerFrom(ctx).WithValues("controller", "rollout")
-	clusterChanged := builder.WithPredicates(predicates.Any(mgr.GetScheme(), log,
-		predicates.ClusterUnpaused(mgr.GetScheme(), log),
-		predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))
-	var err error
-	pools := r.requestPools
-	r.poolController, err = ctrl.NewControllerManagedBy(mgr).
-		Named("rollout").
-		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
-			predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: workload.PoolChanged}, predicate.Funcs{UpdateFunc: isSmaller}, predicate.Funcs{UpdateFunc: slotsChanged}, predicate.Funcs{UpdateFunc: isResync}))).
-		// Others inherit from the worker pool.
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(pools),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(pools), clusterChanged).
-		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPool),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
+// WatchPools adds the watches to the controller of pools on what only the choice of the next hosts depends on.
+func (r *Updates) WatchPools(pools *ctrl.Builder, mgr ctrl.Manager) *ctrl.Builder {
+	log := mgr.GetLogger().WithValues("controller", "machineconfigpool")
+	ofCluster := handler.MapFunc(r.requestPools)
+	return pools.
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log))).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPool), builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("rollout", pools)).
-		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client))).
-		Build(rollouts{r})
-	return err
+		WatchesRawSource(r.ClusterCache.GetClusterSource("machineconfigpool", ofCluster))
 }
+
+// FollowNodes makes the controller of pools receive the events of Nodes.
+func (r *Updates) FollowNodes(pools controller.Controller) { r.poolController = pools }
+
+// ForgetPool forgets a pool that is being deleted.
+func (r *Updates) ForgetPool(pool client.ObjectKey) { r.held.set(pool, nil) }
 
 // slotsChanged selects the updates of a pool that change its slots.
 func slotsChanged(e event.UpdateEvent) bool {
@@ -104,24 +88,9 @@ func slotHandler() handler.EventHandler {
 	}}
 }
 
-// isSmaller selects the updates of a pool that has lost hosts for good: these take no places any longer.
-func isSmaller(e event.UpdateEvent) bool {
-	return e.ObjectNew.(*poolv1.MachineConfigPool).Status.CapacityHostCount < e.ObjectOld.(*poolv1.MachineConfigPool).Status.CapacityHostCount
-}
-
-// isResync selects the events of the manager's --sync-period. What the targets of hosts depend on can change without
-// another event, such as the CA of the config server.
-func isResync(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
-}
-
-// requestPools returns requests for the pools of a Cluster, or for those of the Cluster of a pool.
-func (r *Updates) requestPools(ctx context.Context, object client.Object) []ctrl.Request {
-	cluster := client.ObjectKeyFromObject(object)
-	if _, isPool := object.(*poolv1.MachineConfigPool); isPool {
-		cluster = workload.ClusterOfPool(object)
-	}
-	return workload.PoolRequests(ctx, r.Client, cluster, "")
+// requestPools returns requests for the pools of a Cluster.
+func (r *Updates) requestPools(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return workload.PoolRequests(ctx, r.Client, client.ObjectKeyFromObject(cluster), "")
 }
 
 // requestPool returns a request for the pool of a host that has joined.

@@ -34,7 +34,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 func TestUpdate(t *testing.T) {
@@ -162,6 +165,30 @@ func (m *manager) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	})
 }
 
+// reconcilePool chooses the next hosts of a pool.
+func (m *manager) reconcilePool(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
+	p, err := workload.GetIfExists[poolv1.MachineConfigPool](ctx, m.Client, key)
+	if err != nil || p == nil || annotations.HasPaused(p) {
+		m.ForgetPool(key)
+		return ctrl.Result{}, err
+	}
+	if m.written.IsStale(p) {
+		return ctrl.Result{RequeueAfter: ownwrites.MaxLag}, nil
+	}
+	cluster, pools, err := workload.ClusterWithPools(ctx, m.Client, workload.ClusterOfPool(p), m.WatchFilterValue)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := p.DeepCopy()
+	var failed error
+	again, err := m.ChooseHosts(ctx, cluster, p, pools, func() error {
+		failed = status.Patch(ctx, m.Client, before, p)
+		m.written.Record(p)
+		return failed
+	})
+	return status.RetryConflict(ctx, ctrl.Result{RequeueAfter: again}, errors.Join(err, failed))
+}
+
 func newDocument(config *bootstrapv1.PoolbootConfig, rendered, force string) []byte {
 	GinkgoHelper()
 	document, err := assignment.Encode(assignment.Assignment{
@@ -278,7 +305,7 @@ func (w *world) render(ctx context.Context, name string) {
 }
 
 func (w *world) reconcilePool(ctx context.Context) (ctrl.Result, error) {
-	return rollouts{w.reconciler.Updates}.Reconcile(ctx, ctrl.Request{NamespacedName: poolKey})
+	return w.reconciler.reconcilePool(ctx, poolKey)
 }
 
 func (w *world) reconcileHost(ctx context.Context, i int) (ctrl.Result, error) {

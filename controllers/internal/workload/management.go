@@ -48,17 +48,20 @@ func GetIfExists[T any, Object interface {
 	return object, nil
 }
 
-// ClusterWithPools returns a Cluster and its pools for a reconciler of Nodes. It returns no pools if there is nothing
-// to reconcile: the Cluster does not exist, is being deleted, is paused, has no initialized control plane, or does not
-// have watchFilter as the value of its label cluster.x-k8s.io/watch-filter. An empty watchFilter matches every Cluster.
+// HasNodes reports whether a reconciler of Nodes has something to do in a Cluster. It has not if the Cluster does not
+// exist, is being deleted, is paused, has no initialized control plane, or does not have watchFilter as the value of its
+// label cluster.x-k8s.io/watch-filter. An empty watchFilter matches every Cluster.
+func HasNodes(cluster *clusterv1.Cluster, watchFilter string) bool {
+	return cluster != nil && cluster.DeletionTimestamp.IsZero() && (watchFilter == "" || labels.HasWatchLabel(cluster, watchFilter)) &&
+		!annotations.IsPaused(cluster, cluster) && conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+}
+
+// ClusterWithPools returns a Cluster and its pools for a reconciler of Nodes. It returns no pools unless the Cluster
+// HasNodes.
 func ClusterWithPools(ctx context.Context, c client.Reader, key client.ObjectKey, watchFilter string) (*clusterv1.Cluster, []poolv1.MachineConfigPool, error) {
 	cluster, err := GetIfExists[clusterv1.Cluster](ctx, c, key)
-	if err != nil || cluster == nil {
-		return nil, nil, err
-	}
-	if !cluster.DeletionTimestamp.IsZero() || watchFilter != "" && !labels.HasWatchLabel(cluster, watchFilter) ||
-		annotations.IsPaused(cluster, cluster) || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
-		return cluster, nil, nil
+	if err != nil || !HasNodes(cluster, watchFilter) {
+		return cluster, nil, err
 	}
 	pools, err := PoolsOfCluster(ctx, c, key)
 	return cluster, pools, err

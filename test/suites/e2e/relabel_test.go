@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
 )
@@ -61,7 +61,7 @@ var _ = Describe("A Node that a user relabels", Ordered, func() {
 			Expect(labels).To(HaveLen(3), "the only label changes are the user's two")
 			Expect(labels[2].Node.Labels).To(Equal(before.Labels))
 			for _, version := range all {
-				Expect(version.Node.Annotations).To(HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, before.Annotations[poolv1.NodeDesiredConfigAnnotation]), "the desired config did not change")
+				Expect(version.Node.Annotations).To(HaveKeyWithValue(agentv1.DesiredConfigAnnotation, before.Annotations[agentv1.DesiredConfigAnnotation]), "the desired config did not change")
 				Expect(version.Node.Spec.Taints).To(Equal(before.Spec.Taints))
 			}
 		},

@@ -16,6 +16,7 @@ import (
 	clusterctl "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
@@ -208,7 +209,7 @@ func expectNodesInPool(ctx context.Context, s *site.Site, t *tenant.Tenant, hist
 		verdict := site.Judge(history.Of(c.Status.NodeRef.Name), "infra", pools.Items)
 		Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
 		Expect(t.Node(ctx, &c).Annotations).To(And(
-			HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, config), HaveKeyWithValue(poolv1.NodeDesiredConfigAnnotation, config)))
+			HaveKeyWithValue(poolv1.NodeCurrentConfigAnnotation, config), HaveKeyWithValue(agentv1.DesiredConfigAnnotation, config)))
 	}
 }
 

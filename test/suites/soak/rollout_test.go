@@ -16,7 +16,7 @@ import (
 // The requests are counted first: nothing else then happens on the site.
 var _ = Describe("A pool of many hosts", Ordered, ContinueOnFailure, func() {
 	It("costs few requests for each update", func(ctx SpecContext) {
-		const n = 20
+		const n = 40
 		fleet, err := storm.NewFleet(ctx, lab, hardware, n, storm.Unkindness{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(fleet.Stop)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	infrav1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3/v1beta2"
@@ -161,7 +162,7 @@ func (c *cloner) clone(ctx context.Context, first *kubelet) (*kubelet, error) {
 func withoutUpdate(node *corev1.Node) {
 	for name := range node.Annotations {
 		switch name {
-		case poolv1.NodeConfigAnnotation, poolv1.NodeCurrentConfigAnnotation, poolv1.NodeDesiredConfigAnnotation, poolv1.NodeAppliedTaintsAnnotation:
+		case poolv1.NodeConfigAnnotation, poolv1.NodeCurrentConfigAnnotation, agentv1.DesiredConfigAnnotation, poolv1.NodeAppliedTaintsAnnotation:
 		default:
 			if strings.HasPrefix(name, poolv1.GroupVersion.Group+"/") {
 				delete(node.Annotations, name)
