@@ -1,8 +1,8 @@
 // Package machineconfigpool renders the MachineConfigs of each pool into one immutable MachineConfig. It writes the
-// pool's status: which rendered config its Machines boot with, how many of them run it, which are updated next, and what
-// prevents it from being rendered. It deletes rendered configs that nothing uses. The package bootstrap/pool decides
-// what a pool renders, and controllers/internal/update which hosts are next. This package never changes Machines or
-// Nodes.
+// pool's status: which rendered config its Machines boot with, how many of them run it, which are updated next, and
+// what prevents it from being rendered. It deletes rendered configs that nothing uses. The package bootstrap/pool
+// decides what a pool renders, and controllers/internal/update which hosts are next. This package never changes
+// Machines or Nodes.
 package machineconfigpool
 
 import (

@@ -33,10 +33,11 @@ func newRetries() workqueue.TypedRateLimiter[ctrl.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, maxRetry)
 }
 
-// Options returns controller options with a fair queue, and with delays after errors of at most a minute. MaxConcurrentReconciles of the given options becomes the
-// maximum number of requests that each Cluster can have in flight. A namespace can have as many requests in flight as
-// there are idle workers, so one namespace occupies half of the workers at most. The controller gets so many workers
-// that this half is MaxBusyClusters Clusters. flowOf is called each time a request is added, so it must not do I/O.
+// Options returns controller options with a fair queue, and with delays after errors of at most a minute.
+// MaxConcurrentReconciles of the given options becomes the maximum number of requests that each Cluster can have in
+// flight. A namespace can have as many requests in flight as there are idle workers, so one namespace occupies half of
+// the workers at most. The controller gets so many workers that this half is MaxBusyClusters Clusters. flowOf is called
+// each time a request is added, so it must not do I/O.
 func Options(options controller.Options, flowOf func(ctrl.Request) Flow) controller.Options {
 	maxInFlight := max(options.MaxConcurrentReconciles, 1)
 	return withQueue(options, maxInFlight, 2*MaxBusyClusters*maxInFlight, flowOf)

@@ -25,11 +25,11 @@ const rolloutRetry = 10 * time.Second
 // watches all that this depends on: the CA of the config server is a file.
 const targetRetry = time.Minute
 
-// ChooseHosts decides which hosts of a pool have slots. It changes the slots in the status of the pool, and the condition
-// UpdateGatesOpen, and tells no host anything: the phases of the hosts act on the slots. write writes the status, locked
-// to the version that was read. So a manager that writes the slots knows all others, even if its caches of hosts and
-// Nodes are late. The pool is to be looked at again after the returned time if no event comes before, or never if it is
-// 0. The error is that of the decision, not that of write.
+// ChooseHosts decides which hosts of a pool have slots. It changes the slots in the status of the pool, and the
+// condition UpdateGatesOpen, and tells no host anything: the phases of the hosts act on the slots. write writes the
+// status, locked to the version that was read. So a manager that writes the slots knows all others, even if its caches
+// of hosts and Nodes are late. The pool is to be looked at again after the returned time if no event comes before, or
+// never if it is 0. The error is that of the decision, not that of write.
 func (r *Updates) ChooseHosts(
 	ctx context.Context, cluster *clusterv1.Cluster, p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, write func() error,
 ) (again time.Duration, err error) {

@@ -49,8 +49,8 @@ func GetIfExists[T any, Object interface {
 }
 
 // HasNodes reports whether a reconciler of Nodes has something to do in a Cluster. It has not if the Cluster does not
-// exist, is being deleted, is paused, has no initialized control plane, or does not have watchFilter as the value of its
-// label cluster.x-k8s.io/watch-filter. An empty watchFilter matches every Cluster.
+// exist, is being deleted, is paused, has no initialized control plane, or does not have watchFilter as the value of
+// its label cluster.x-k8s.io/watch-filter. An empty watchFilter matches every Cluster.
 func HasNodes(cluster *clusterv1.Cluster, watchFilter string) bool {
 	return cluster != nil && cluster.DeletionTimestamp.IsZero() && (watchFilter == "" || labels.HasWatchLabel(cluster, watchFilter)) &&
 		!annotations.IsPaused(cluster, cluster) && conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition)

@@ -56,7 +56,7 @@ With a POOL, the answer is about a pool in the management cluster. Its Nodes are
 the Cluster's kubeconfig Secret.
 
 With files, the answer is about each pool in the files. A pool's Nodes should run its status.configuration. What a Node
-runs and does is in its annotations: poolboot.io/agent-version, desired-revision, desired-revision-config,
+runs and does is in its annotations: poolboot.io/agent-version, desired-revision, desired-config,
 begun-revision, current-revision, update-revision, update-state and update-reason. The objects of update gates are not
 read: the condition UpdateGatesOpen in the status of the pool says whether they are open.`,
 		Example: `  # A pool in the management cluster

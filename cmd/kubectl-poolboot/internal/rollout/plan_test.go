@@ -25,7 +25,7 @@ func newNode(name string, roles []string, minute int, annotations ...string) str
 // are a and b.
 func ours(told, config, current, target, state string) string {
 	revision := func(letter string) string { return `"` + strings.Repeat(letter, 64) + `"` }
-	return fmt.Sprintf("poolboot.io/begun-revision: %[1]s, poolboot.io/desired-revision: %[1]s, poolboot.io/desired-revision-config: %[2]s, poolboot.io/current-revision: %[3]s, "+
+	return fmt.Sprintf("poolboot.io/begun-revision: %[1]s, poolboot.io/desired-revision: %[1]s, poolboot.io/desired-config: %[2]s, poolboot.io/current-revision: %[3]s, "+
 		"poolboot.io/update-revision: %[4]s, poolboot.io/update-state: %[5]s, poolboot.io/agent-version: v1, poolboot.io/report-version: '1'",
 		revision(told), config, revision(current), revision(target), state)
 }
@@ -92,7 +92,7 @@ var _ = Describe("plan of files", func() {
 		Entry("a document", newNode("a", infra, 1, waits)),
 		Entry("a list", "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(newNode("a", infra, 1, waits), "\n", "\n  ")),
 		Entry("a list of Nodes in JSON", `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"a","labels":{"node-role.kubernetes.io/infra":""},"annotations":{`+
-			`"poolboot.io/desired-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/desired-revision-config":"old","poolboot.io/current-revision":"`+strings.Repeat("a", 64)+
+			`"poolboot.io/desired-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/desired-config":"old","poolboot.io/current-revision":"`+strings.Repeat("a", 64)+
 			`","poolboot.io/update-revision":"`+strings.Repeat("a", 64)+`","poolboot.io/update-state":"Done","poolboot.io/agent-version":"v1","poolboot.io/report-version":"1"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`),
 	)
 

@@ -34,7 +34,7 @@ var _ = Describe("plan of files gives the reason", func() {
 		}
 		return strings.Join(kept, ", ")
 	}
-	const toldConfig, currentConfig = "poolboot.io/desired-revision-config", "poolboot.io/current-config"
+	const toldConfig, currentConfig = "poolboot.io/desired-config", "poolboot.io/current-config"
 	notReady := strings.NewReplacer(`{type: Ready, status: "True"}`, `{type: Ready, status: Unknown, message: "Kubelet stopped\nposting node status."}`)
 
 	DescribeTable("why a host is left alone", func(node, reason string) {
