@@ -60,11 +60,8 @@ func (r *Reconciler) cacheOf(name types.NamespacedName) *renderCache {
 	return cache.(*renderCache)
 }
 
-// forget deletes the cache of a pool that no longer exists, and its counters.
-func (r *Reconciler) forget(name types.NamespacedName) {
-	if r.Updates != nil {
-		r.Updates.ForgetPool(name)
-	}
+// deleteCache deletes the cache of a pool that no longer exists, and its counters.
+func (r *Reconciler) deleteCache(name types.NamespacedName) {
 	if cache, ok := r.caches.LoadAndDelete(name); ok {
 		cache.(*renderCache).counters.Delete()
 	}

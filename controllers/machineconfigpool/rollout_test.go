@@ -197,7 +197,7 @@ var _ = Describe("The rollout of a pool", func() {
 		}
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
 		Expect(eventReasons()).To(ConsistOf("RolloutStarted", "RolloutStopped"))
-		s.reconciler.forget(key)
+		s.reconciler.deleteCache(key)
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason), "after a restart")
 		Expect(becomes("m2", bootstrapv1.UpdateApplyingReason)).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsUpdatingReason))
 	})

@@ -28,16 +28,6 @@ type outcome struct {
 	bootedWithAgent bool
 	// remaining is what remains to be drained.
 	remaining string
-	// gate is why the gate is closed that holds back the host, or "".
-	gate string
-}
-
-// hold returns why the pool begins no update of the host, or "".
-func (o outcome) hold() string {
-	if o.in.hold.Why != "" || o.gate == "" {
-		return o.in.hold.Why
-	}
-	return fmt.Sprintf("MachineConfigPool %s holds it back: %s", o.in.pool.Name, o.gate)
 }
 
 // updated returns the condition Updated of a host, or nil if it should stay as it is. Units of the host that do not do
@@ -56,7 +46,7 @@ func (h *host) updated(o outcome) *metav1.Condition {
 // updatedByAgent returns the condition Updated of a host by the state that its agent reports, or nil if it should stay
 // as it is.
 func (h *host) updatedByAgent(o outcome) *metav1.Condition {
-	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.hold())
+	runs, hold := h.Config.Status.Update.Desired.Name, cmp.Or(h.WhyMachineFirst(), h.WhyCordoned(), o.in.hold.Why)
 	unknown := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionUnknown, reason, format, args...)
 	}

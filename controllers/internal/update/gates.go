@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,17 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
-
-// closedTTL is how long a closed gate is not read again. Events of a large pool can cause many reconciles, and a closed
-// gate is also read again every rolloutRetry. An open gate is never remembered.
-const closedTTL = rolloutRetry / 2
 
 // unansweredPatience is how long the object of a gate can be unreadable, because the API server does not answer, before
 // the condition of the pool says so. Until then, the condition stays as it is.
@@ -35,8 +27,6 @@ type gates struct {
 	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
 	wereRead bool
 	closed   *rollout.ClosedGate
-	// held are the names of the hosts that begin no update only because of the closed gate.
-	held []string
 }
 
 // passGates returns those of the hosts that the gates of the pool allow to get slots for their targets: all if the
@@ -47,15 +37,13 @@ func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	if len(s.pool.Spec.Updates.Gates) == 0 || len(hosts) == 0 {
 		return hosts, nil
 	}
-	var inUpdate, begin []string
+	var inUpdate []string
 	for _, h := range s.named(hosts) {
 		if h.passesGates(s.candidate(h).Progress) {
 			inUpdate = append(inUpdate, h.Name())
-		} else {
-			begin = append(begin, h.Name())
 		}
 	}
-	if len(begin) == 0 {
+	if len(inUpdate) == len(hosts) {
 		return hosts, nil
 	}
 	closed, err := r.closedGate(ctx, s)
@@ -64,7 +52,6 @@ func (r *Updates) passGates(ctx context.Context, s *poolScope, hosts []string) (
 	}
 	s.gates = gates{wereRead: true, closed: closed}
 	if closed != nil {
-		s.gates.held = begin
 		return inUpdate, nil
 	}
 	return hosts, nil
@@ -79,9 +66,6 @@ func (h *host) passesGates(progress rollout.Progress) bool {
 // closedGate returns the first closed gate of a pool, or nil. The error is that of a request which is repeated because
 // it was not answered.
 func (r *Updates) closedGate(ctx context.Context, s *poolScope) (*rollout.ClosedGate, error) {
-	if closed, ok := r.knownGates.closed.get(closedKey(s.pool), r.now()); ok {
-		return closed, nil
-	}
 	reader, err := r.gateReader(ctx, workload.ClusterOfPool(s.pool))
 	if err != nil {
 		return nil, err
@@ -90,18 +74,15 @@ func (r *Updates) closedGate(ctx context.Context, s *poolScope) (*rollout.Closed
 		gate := &s.pool.Spec.Updates.Gates[i]
 		closed, err := readGate(ctx, reader, gate)
 		if err != nil {
-			if r.knownGates.unanswered.add(s.pool.UID, r.now()) >= unansweredPatience {
+			if r.unansweredGates.add(s.pool.UID, r.now()) >= unansweredPatience {
 				closed, err = rollout.UnansweredGate(gate, unansweredPatience), nil
 			}
-		}
-		if closed != nil {
-			r.knownGates.closed.set(closedKey(s.pool), closed, r.now())
 		}
 		if err != nil || closed != nil {
 			return closed, err
 		}
 	}
-	r.knownGates.unanswered.end(s.pool.UID)
+	r.unansweredGates.end(s.pool.UID)
 	return nil, nil
 }
 
@@ -160,60 +141,4 @@ func (r *Updates) setGatesOpen(s *poolScope) (report func()) {
 			r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, closed.Reason, "ReadUpdateGate", "%s", closed.Why)
 		}
 	}
-}
-
-// reportHeld makes the hosts say which gate they wait for, and those that do not wait for it any more say something
-// else. Only those that would be next wait for the gate: a closed gate must not cause a write for each host of a pool.
-func (r *Updates) reportHeld(ctx context.Context, s *poolScope) {
-	held := map[string]string{}
-	for _, name := range s.gates.held {
-		held[name] = s.gates.closed.Why
-	}
-	for _, name := range r.held.set(client.ObjectKeyFromObject(s.pool), held) {
-		host := &bootstrapv1.PoolbootConfig{ObjectMeta: metav1.ObjectMeta{Namespace: s.pool.Namespace, Name: name}}
-		select {
-		case r.heldChanged <- event.GenericEvent{Object: host}:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// heldHosts has the hosts of each pool that begin no update because of a closed gate, by their names, and why the gate
-// is closed. The zero value is ready to use.
-type heldHosts struct {
-	mu    sync.Mutex
-	known map[client.ObjectKey]map[string]string
-}
-
-// why returns why the gate is closed that holds back a host of a pool, or "".
-func (h *heldHosts) why(pool client.ObjectKey, host string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.known[pool][host]
-}
-
-// set sets the hosts of a pool that are held back, and returns the names of those for which something has changed.
-func (h *heldHosts) set(pool client.ObjectKey, held map[string]string) (changed []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before := h.known[pool]
-	for name := range before {
-		if held[name] == "" {
-			changed = append(changed, name)
-		}
-	}
-	for name, why := range held {
-		if before[name] != why {
-			changed = append(changed, name)
-		}
-	}
-	if h.known == nil {
-		h.known = map[client.ObjectKey]map[string]string{}
-	}
-	if h.known[pool] = held; len(held) == 0 {
-		delete(h.known, pool)
-	}
-	slices.Sort(changed)
-	return changed
 }

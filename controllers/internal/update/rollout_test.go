@@ -382,6 +382,7 @@ var _ = Describe("A rollout", func() {
 	It("creates an event when a host is done", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.adopt(ctx)
+		w.eventsOf("")
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
 		Expect(w.eventsOf(bootstrapv1.EventUpdated)).To(BeEmpty())

@@ -101,7 +101,6 @@ func (r *Updates) chooseHosts(ctx context.Context, s *poolScope) (again time.Dur
 	}
 	s.pool.Status.SlotsOpenTime = open
 	if failed == nil { // otherwise it is not known whether the gates are open
-		r.reportHeld(ctx, s)
 		report = r.setGatesOpen(s)
 	}
 	return earlier(again, wait), report, failed

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -76,14 +75,10 @@ type Updates struct {
 	poolController controller.Controller
 	// gateReader returns a reader of the objects of update gates. Init sets it to newGateReader.
 	gateReader func(context.Context, client.ObjectKey) (client.Reader, error)
-	// knownGates remembers which gate of a pool was closed, or could not be read.
-	knownGates knownGates
+	// unansweredGates remembers since when the object of a gate of a pool could not be read, by the UID of the pool.
+	unansweredGates streaks
 	// failing remembers since when an API server fails to answer requests for a host or a pool, by its UID.
 	failing streaks
-	// held has the hosts that closed gates hold back. heldChanged triggers the reconcile of a host for which that
-	// changes.
-	held        heldHosts
-	heldChanged chan event.GenericEvent
 	// document builds the assignment of a host. Init sets it to newDocument.
 	document func(context.Context, *host, poolContext) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.
@@ -195,7 +190,7 @@ func (r *Updates) hostOf(ctx context.Context, pools []poolv1.MachineConfigPool, 
 // agent reports.
 func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Result, error) {
 	var result ctrl.Result
-	o := outcome{in: in, now: r.now(), gate: r.held.why(client.ObjectKeyFromObject(in.pool), h.Config.Name)}
+	o := outcome{in: in, now: r.now()}
 	var err error
 	if o.bootedWithAgent, result.RequeueAfter, err = r.awaitStart(ctx, h, o.now); err != nil {
 		return result, err

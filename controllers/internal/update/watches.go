@@ -29,10 +29,9 @@ import (
 
 // Init sets what is remembered. It is called before the controllers of hosts and of pools are set up.
 func (r *Updates) Init() {
-	r.gateReader, r.heldChanged = r.newGateReader, make(chan event.GenericEvent)
-	r.document, r.rendered, r.revisions = r.newDocument, assignments.NewRenderedConfigs(r.Client), lru.New(maxRevisions)
-	r.assignments, r.knownGates = lru.New(maxRevisions), newKnownGates()
-	r.failing = newStreaks(maxRevisions, failureTTL)
+	r.gateReader, r.document, r.rendered = r.newGateReader, r.newDocument, assignments.NewRenderedConfigs(r.Client)
+	r.revisions, r.assignments = lru.New(maxRevisions), lru.New(maxRevisions)
+	r.failing, r.unansweredGates = newStreaks(failureTTL), newStreaks(unansweredPatience)
 	r.progressInterval = progressInterval
 }
 
@@ -41,8 +40,7 @@ func (r *Updates) WatchHosts(hosts *ctrl.Builder) *ctrl.Builder {
 	return hosts.
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
 		Watches(&poolv1.MachineConfigPool{}, slotHandler(), builder.WithPredicates(predicate.Funcs{UpdateFunc: slotsChanged})).
-		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged())).
-		WatchesRawSource(source.Channel(r.heldChanged, &handler.EnqueueRequestForObject{}))
+		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged()))
 }
 
 // WatchPools adds the watches to the controller of pools on what only the choice of the next hosts depends on.
@@ -58,9 +56,6 @@ func (r *Updates) WatchPools(pools *ctrl.Builder, mgr ctrl.Manager) *ctrl.Builde
 
 // FollowNodes makes the controller of pools receive the events of Nodes.
 func (r *Updates) FollowNodes(pools controller.Controller) { r.poolController = pools }
-
-// ForgetPool forgets a pool that is being deleted.
-func (r *Updates) ForgetPool(pool client.ObjectKey) { r.held.set(pool, nil) }
 
 // slotsChanged selects the updates of a pool that change its slots.
 func slotsChanged(e event.UpdateEvent) bool {

@@ -25,7 +25,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -139,7 +138,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	r := &Updates{
 		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
 		Secrets: controllertest.NewCache(w.management), Offer: func() (join.Offer, error) { return join.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
-		heldChanged: make(chan event.GenericEvent, 1000), knownGates: newKnownGates(), failing: newStreaks(100, failureTTL),
+		failing: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }
 	r.document = func(_ context.Context, h *host, in poolContext) ([]byte, error) {
@@ -169,7 +168,6 @@ func (m *manager) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 func (m *manager) reconcilePool(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	p, err := workload.GetIfExists[poolv1.MachineConfigPool](ctx, m.Client, key)
 	if err != nil || p == nil || annotations.HasPaused(p) {
-		m.ForgetPool(key)
 		return ctrl.Result{}, err
 	}
 	if m.written.IsStale(p) {
