@@ -19,8 +19,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/certificate"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/clusternodes"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/foreignnode"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
@@ -29,7 +29,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfigpool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/nodeguard"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/overlay"
 )
 
@@ -129,8 +128,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 			SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife, Offer: opts.offer, Updates: updates,
 		}, opts.Concurrency.Host},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
-		{&foreignnode.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
-		{&nodeguard.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
+		{&clusternodes.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
 		{&enrollment.Reconciler{
 			Client: cached, APIReader: live, TokenSecrets: tokens, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
 			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA,

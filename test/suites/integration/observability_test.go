@@ -264,7 +264,7 @@ var _ = Describe("A boot", func() {
 			}
 			// The depth of a priority queue has no series before its first item.
 			g.Expect(listControllers(families["workqueue_depth"])).To(ContainElements(
-				"host", "foreignnode", "certificate", "nodeguard", "machineconfigpool", "overlay"))
+				"host", "certificate", "clusternodes", "machineconfigpool", "overlay"))
 			g.Expect(sumMetric(families["workqueue_adds_total"], "host")).To(BeNumerically(">", 0))
 			g.Expect(sumMetric(families["workqueue_work_duration_seconds"], "host")).To(BeNumerically(">", 0))
 		}).Should(Succeed())

@@ -1,7 +1,4 @@
-// Package foreignnode checks the Nodes of a workload cluster that Poolboot did not boot. It creates an event about a
-// Node whose labels no pool can satisfy: a control plane Node in a custom pool, or a Node in several custom pools. It
-// does not change these Nodes. Nodes that Poolboot booted are the responsibility of controllers/host.
-package foreignnode
+package clusternodes
 
 import (
 	"context"
@@ -17,79 +14,29 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 const (
 	// reportingController is the reporting controller of events.
-	reportingController = "foreignnode-controller"
+	reportingController = "clusternodes-controller"
 
 	// watchName identifies the watch on Nodes in the manager.
-	watchName = "foreignnode-nodes"
+	watchName = "clusternodes-nodes"
 )
 
-// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
-
-// Reconciler reconciles Clusters. It checks all Nodes of a Cluster that Poolboot did not boot.
-type Reconciler struct {
-	// Client reads from the manager's cache.
-	Client client.Client
-	// ClusterCache connects to workload clusters.
-	ClusterCache clustercache.ClusterCache
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
-	// all.
-	WatchFilterValue string
-
-	// controller gets the requests of the watches in workload clusters.
-	controller controller.Controller
-}
-
-// SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.ClusterCache == nil {
-		return errors.New("foreignnode controller: Client and ClusterCache must be set")
-	}
-	var err error
-	r.controller, err = ctrl.NewControllerManagedBy(mgr).
-		Named("foreignnode").
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.RequestClusterOfPool),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("foreignnode", workload.RequestCluster)).
-		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
-		Build(r)
-	return err
-}
-
-// Reconcile checks the Nodes of a Cluster that has pools.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	_, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
-	if err != nil || len(pools) == 0 {
-		return ctrl.Result{}, err
-	}
-	err = r.checkNodes(ctx, req.NamespacedName, pools)
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return ctrl.Result{}, nil // the cluster source triggers a reconcile after the connection is established
-	}
-	return ctrl.Result{}, err
-}
-
-// checkNodes creates an event about each Node with a problem.
-func (r *Reconciler) checkNodes(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
+// checkForeignNodes creates an event about each Node with a problem: a control plane Node in a custom pool, or a Node
+// in several custom pools.
+func (r *Reconciler) checkForeignNodes(ctx context.Context, cluster client.ObjectKey, pools []poolv1.MachineConfigPool) error {
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.controller, Name: watchName}
 	if err := watch.NodesOfCluster(ctx, cluster, labelsChanged()); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package foreignnode
+package clusternodes
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	eventrecorder "k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,8 +18,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
-
-var edge = client.ObjectKey{Namespace: "metal", Name: "edge"}
 
 // bootedByPoolboot sets the annotation of a pre-registered Node.
 func bootedByPoolboot(n *corev1.Node) *corev1.Node {
@@ -40,7 +39,7 @@ var _ = Describe("A Node that Poolboot did not boot", func() {
 		workload = controllertest.NewClientBuilder(n).Build()
 		before := &corev1.Node{}
 		Expect(workload.Get(ctx, client.ObjectKeyFromObject(n), before)).To(Succeed())
-		r := &Reconciler{Client: management.Build(), ClusterCache: controllertest.NewClusterCache(workload, edge)}
+		r := &Reconciler{Client: management.Build(), ClusterCache: controllertest.NewClusterCache(workload, edge), Recorder: eventrecorder.NewFakeRecorder(10)}
 		for range 2 {
 			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: edge})
 			Expect(err).NotTo(HaveOccurred())

@@ -1,4 +1,4 @@
-package nodeguard
+package clusternodes
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestNodeGuard(t *testing.T) {
+func TestClusterNodes(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Node guard controller")
+	RunSpecs(t, "Nodes of a Cluster")
 }

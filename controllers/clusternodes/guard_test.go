@@ -1,4 +1,4 @@
-package nodeguard
+package clusternodes
 
 import (
 	"context"
@@ -83,8 +83,8 @@ var _ = Describe("The policy that guards Nodes", func() {
 		Expect(policies(ctx)).To(HaveExactElements(HaveField("Spec.Variables", ContainElement(HaveField("Expression",
 			And(ContainSubstring(`"example.com/gpu"`), ContainSubstring(`"example.com/disks"`)))))))
 		Expect(recorder.Events).NotTo(Receive())
-		Expect(clusters.Watches[:6]).To(ConsistOf("nodeguard-clusterrole", "nodeguard-clusterrolebinding", "nodeguard-role", "nodeguard-rolebinding",
-			"nodeguard-validatingadmissionpolicy", "nodeguard-validatingadmissionpolicybinding"))
+		Expect(clusters.Watches[:6]).To(ConsistOf("clusternodes-clusterrole", "clusternodes-clusterrolebinding", "clusternodes-role", "clusternodes-rolebinding",
+			"clusternodes-validatingadmissionpolicy", "clusternodes-validatingadmissionpolicybinding"))
 	})
 
 	It("is applied with the RBAC objects for joins after a boot is prepared, and with those for kubeadm while a host joins with kubeadm", func(ctx SpecContext) {

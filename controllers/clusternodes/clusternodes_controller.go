@@ -1,0 +1,86 @@
+// Package clusternodes maintains what Poolboot needs in every workload cluster with pools, and checks its Nodes. It
+// applies the admission policy that prevents a kubelet from moving its own Node to another pool and, after hosts boot
+// there, the RBAC objects for join credentials and for Nodes that renew their certificates. It restores these objects
+// if they are changed or deleted, for example by GitOps or by a restore of etcd. Their content is in
+// bootstrap/registration and bootstrap/join. It creates an event about a Node that Poolboot did not boot and whose
+// labels no pool can satisfy, and does not change it.
+package clusternodes
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
+)
+
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=list;watch
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigpools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler reconciles Clusters that have pools: when the connection is established, when the spec of a pool changes,
+// when one of the objects in the workload cluster is changed or deleted, and when the labels of a Node change that
+// Poolboot did not boot. In the workload cluster it needs the right to read and write ValidatingAdmissionPolicies,
+// roles and their bindings. Cluster API's kubeconfig has it.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// ClusterCache connects to workload clusters.
+	ClusterCache clustercache.ClusterCache
+	// Recorder records events. SetupWithManager sets it.
+	Recorder events.EventRecorder
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that Clusters must have; empty means
+	// all.
+	WatchFilterValue string
+
+	// controller gets the requests of the watches in workload clusters.
+	controller controller.Controller
+}
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.ClusterCache == nil {
+		return errors.New("clusternodes controller: Client and ClusterCache must be set")
+	}
+	r.Recorder = mgr.GetEventRecorder("clusternodes-controller")
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "clusternodes")
+	var err error
+	r.controller, err = ctrl.NewControllerManagedBy(mgr).
+		Named("clusternodes").
+		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{},
+			builder.WithPredicates(predicate.Or(predicates.ClusterUnpaused(mgr.GetScheme(), log), predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log)))).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(workload.RequestClusterOfPool),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.ClusterCache.GetClusterSource("clusternodes", workload.RequestCluster)).
+		WithOptions(fairqueue.Options(options, fairqueue.FlowOfCluster)).
+		Build(r)
+	return err
+}
+
+// Reconcile guards the Nodes of a Cluster, and checks those that Poolboot did not boot. It does nothing for a Cluster
+// without pools: an existing policy stays.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster, pools, err := workload.ClusterWithPools(ctx, r.Client, req.NamespacedName, r.WatchFilterValue)
+	if err != nil || len(pools) == 0 {
+		return ctrl.Result{}, err
+	}
+	again, err := r.guard(ctx, cluster, pools)
+	if failed := r.checkForeignNodes(ctx, req.NamespacedName, pools); !errors.Is(failed, clustercache.ErrClusterNotConnected) {
+		err = errors.Join(err, failed)
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
