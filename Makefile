@@ -72,6 +72,9 @@ SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles
 # RACE is a command that lists the other packages of which the tests run with the race detector.
 RACE := go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$')
 
+# LONGEST are the suites that take longest.
+LONGEST := test/suites/integration test/suites/e2e test/suites/updates test/suites/soak test/suites/operator test/suites/hosts test/suites/move test/suites/install
+
 # Lint runs the analyzers of go vet. Here, go vet would analyze all dependencies once more for each kind of build.
 .PHONY: test
 test: export GOFLAGS := $(GOFLAGS) -vet=off
@@ -81,8 +84,8 @@ test: build-tests ## Run all tests: units (with the race detector), envtest with
 	CGO_ENABLED=1 go test -race ./controllers/internal/update $$($(RACE))
 	go test $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
-	@echo "==> test everything together; a dot is a passed spec"
-	hack/suites.sh 'test/suites/hosts test/suites/integration' go test -v -p 1 -count 1 -timeout 40m
+	@echo "==> test everything together, three suites at a time, because most of them wait; a dot is a passed spec"
+	hack/suites.sh 3 '$(LONGEST)' go test -v -p 1 -count 1 -timeout 40m
 
 ##@ Development
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// beside are the packages that run beside the others.
-var beside = []string{"test/suites/hosts", "test/suites/integration"}
+// longest are the packages that run first.
+var longest = []string{"test/suites/integration", "test/suites/e2e"}
 
 // suites returns a command that runs a script in place of go test. $1 is the first package.
 func suites(t *testing.T, script string) *exec.Cmd {
@@ -24,7 +24,7 @@ func suites(t *testing.T, script string) *exec.Cmd {
 	if err := os.WriteFile(file, []byte("#!/bin/bash\n"+script+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command("hack/suites.sh", strings.Join(beside, " "), file)
+	command := exec.Command("hack/suites.sh", "2", strings.Join(longest, " "), file)
 	command.Dir = "../.."
 	return command
 }
@@ -35,19 +35,28 @@ func TestRunsEachPackageOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := string(output)
-	for _, part := range []string{"/test/demo\n", "/test/suites/e2e\n", "./" + beside[0] + "\n", "./" + beside[1] + "\n"} {
+	for _, part := range []string{"./test/demo\n", "./test/suites/move\n", "./" + longest[0] + "\n", "./" + longest[1] + "\n"} {
 		if strings.Count(got, part) != 1 {
 			t.Errorf("%q is not once in %s", part, got)
 		}
 	}
-	if last := "./" + strings.Join(beside, "\n./") + "\n"; !strings.HasSuffix(got, last) {
-		t.Errorf("the output is not last, or not in the order of %s: %s", beside, got)
+	if first := "==> begin " + strings.Join(longest, "\n==> begin ") + "\n"; !strings.HasPrefix(got, first) {
+		t.Errorf("%s do not begin first: %s", longest, got)
+	}
+}
+
+func TestRunsSeveralAtATime(t *testing.T) {
+	folder := t.TempDir()
+	// Each waits until another one has begun.
+	output, err := suites(t, `touch `+folder+`/$$; until (($(ls `+folder+` | wc -l) >= 2)); do sleep 0.01; done`).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 }
 
 func TestFailsIfOneFails(t *testing.T) {
 	for name, script := range map[string]string{
-		"one of the suites beside the others": `[[ $1 != ./` + beside[0] + ` ]]`, "the others": `[[ $1 == ./` + beside[0] + ` ]]`,
+		"the first one": `[[ $1 != ./` + longest[0] + ` ]]`, "another one": `[[ $1 != ./test/suites/move ]]`,
 	} {
 		if err := suites(t, script).Run(); err == nil {
 			t.Errorf("%s failed, and the script succeeded", name)
@@ -55,7 +64,7 @@ func TestFailsIfOneFails(t *testing.T) {
 	}
 }
 
-// TestEndsWithSignal verifies that both commands end by SIGINT if only the script gets a signal.
+// TestEndsWithSignal verifies that all commands end by SIGINT if only the script gets a signal.
 func TestEndsWithSignal(t *testing.T) {
 	// If the tests run in the background, SIGINT can be ignored, and the script would inherit that.
 	heard := make(chan os.Signal, 1)
