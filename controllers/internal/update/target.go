@@ -54,7 +54,7 @@ func (r *Updates) poolContextOf(ctx context.Context, cluster *clusterv1.Cluster,
 	for i := range pools {
 		fmt.Fprintf(version, "%s %d %v ", pools[i].UID, pools[i].Generation, pools[i].DeletionTimestamp)
 	}
-	fmt.Fprintf(version, "%s %s %+v %+v %+v", p.UID, p.Status.Configuration.Name, in.identity, in.facts, in.offer)
+	fmt.Fprintf(version, "%s %s %x %x %x", p.UID, p.Status.Configuration.Name, in.identity, in.facts, in.offer)
 	in.version = string(version.Sum(nil))
 	return in
 }
