@@ -90,7 +90,7 @@ func DefaultOptions() Options {
 		ClusterCacheQPS:     100,
 		ClusterCacheBurst:   200,
 		Concurrency: Concurrency{
-			ClusterCache: 100, Host: 20, Certificate: 10, MachineConfigPool: 10, Enrollment: 10,
+			ClusterCache: 100, Host: 20, Certificate: 10, MachineConfigPool: 2, Enrollment: 10,
 		},
 	}
 }

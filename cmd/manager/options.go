@@ -114,7 +114,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		{&o.reconcilers.Concurrency.ClusterCache, "clustercache-concurrency", "Clusters to connect to"},
 		{&o.reconcilers.Concurrency.Host, "host-concurrency", "hosts of each Cluster to reconcile"},
 		{&o.reconcilers.Concurrency.Certificate, "certificate-concurrency", "certificate signing requests of each Cluster to process"},
-		{&o.reconcilers.Concurrency.MachineConfigPool, "machineconfigpool-concurrency", "MachineConfigPools to render"},
+		{&o.reconcilers.Concurrency.MachineConfigPool, "machineconfigpool-concurrency", "MachineConfigPools of each Cluster to reconcile"},
 		{&o.reconcilers.Concurrency.Enrollment, "enrollment-concurrency", "Enrollments of each Cluster to reconcile"},
 	} {
 		fs.IntVar(c.value, c.name, *c.value, "Number of "+c.objects+" at the same time.")

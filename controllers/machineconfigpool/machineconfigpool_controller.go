@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -65,8 +64,6 @@ type Reconciler struct {
 	// Updates chooses the hosts that are updated next. It is nil if the manager offers no agent.
 	Updates *update.Updates
 
-	// pace limits how often a pool is looked at.
-	pace pace
 	// caches has the *renderCache of each pool, by the name of the pool.
 	caches  sync.Map
 	written ownwrites.Tracker
@@ -74,9 +71,6 @@ type Reconciler struct {
 
 // Reconcile renders one pool, chooses the hosts that are updated next, and counts the hosts.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	if wait := r.pace.wait(request.NamespacedName, time.Now()); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
 	p := &poolv1.MachineConfigPool{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {

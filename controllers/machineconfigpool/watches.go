@@ -3,6 +3,7 @@ package machineconfigpool
 import (
 	"context"
 	"errors"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,13 +21,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
+// interval is the shortest time between two looks at a pool because of events. A pool with thousands of hosts has many,
+// each look reads all hosts, and what it counts is outdated soon. So a look is for all events since the one before.
+const interval = 2 * time.Second
+
 // SetupWithManager adds the controller to a manager.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.OverlayNamespace == "" {
 		return errors.New("machineconfigpool controller: Client, APIReader and OverlayNamespace must be set")
 	}
 	r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
-	r.pace.interval = interval
 	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
 		For(&poolv1.MachineConfigPool{}).
@@ -37,7 +41,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofCluster)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		WithOptions(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client)))
+		WithOptions(fairqueue.Paced(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client)), interval))
 	if r.Updates == nil {
 		return watches.Complete(r)
 	}

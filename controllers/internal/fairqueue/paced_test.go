@@ -1,0 +1,62 @@
+package fairqueue
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+)
+
+var _ = Describe("A paced queue", func() {
+	a, b := ctrl.Request{NamespacedName: client.ObjectKey{Name: "a"}}, ctrl.Request{NamespacedName: client.ObjectKey{Name: "b"}}
+	newPaced := func(interval time.Duration) *paced {
+		options := Paced(Options(controller.Options{}, FlowOfCluster), interval)
+		q := options.NewQueue("paced", workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Millisecond, time.Second)).(*paced)
+		DeferCleanup(q.ShutDown)
+		return q
+	}
+	next := func(q *paced) ctrl.Request {
+		r, _ := q.Get()
+		q.Done(r)
+		return r
+	}
+
+	It("returns the first event of an object at once, and all later ones as one at the end of the interval", func() {
+		const interval = 200 * time.Millisecond
+		q := newPaced(interval)
+		q.Add(a)
+		Expect(next(q)).To(Equal(a))
+		began := time.Now()
+		for range 10 {
+			q.Add(a)
+		}
+		q.Add(b)
+		Expect(next(q)).To(Equal(b), "another object does not wait")
+		Expect(next(q)).To(Equal(a))
+		Expect(time.Since(began)).To(BeNumerically(">=", interval-10*time.Millisecond))
+		Consistently(q.Len, "50ms").Should(BeZero())
+	})
+
+	It("does not delay a retry", func() {
+		q := newPaced(time.Hour)
+		q.Add(a)
+		Expect(next(q)).To(Equal(a))
+		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, a)
+		Expect(next(q)).To(Equal(a))
+	})
+
+	It("remembers nothing for longer than an interval, and delays nothing if the clock was set back", func() {
+		const interval = time.Second
+		q, now := newPaced(interval), time.Now()
+		q.begin(a, now)
+		Expect(q.wait(a, now.Add(interval/2))).To(Equal(interval / 2))
+		Expect(q.wait(a, now.Add(-time.Hour))).To(BeZero())
+		q.begin(b, now.Add(2*interval))
+		Expect(q.begun).To(HaveLen(1))
+	})
+})
