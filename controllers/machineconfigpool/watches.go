@@ -21,8 +21,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
-// interval is the shortest time between two looks at a pool because of events. A pool with thousands of hosts has many,
-// each look reads all hosts, and what it counts is outdated soon. So a look is for all events since the one before.
+// interval is the shortest time between two looks at a pool because of events of its hosts. A pool with thousands of
+// them has many, each look reads all hosts, and what it counts is outdated soon. So a look is for all events since the
+// one before.
 const interval = 2 * time.Second
 
 // SetupWithManager adds the controller to a manager.
@@ -37,7 +38,7 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPoolbootConfig)),
+		Watches(&bootstrapv1.PoolbootConfig{}, fairqueue.EnqueueLow(r.requestPools(ofPoolbootConfig)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofCluster)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

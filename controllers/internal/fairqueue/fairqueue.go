@@ -58,19 +58,22 @@ func withQueue(options controller.Options, maxInFlight, workers int, flowOf func
 	return options
 }
 
-// EnqueueLow returns a handler that adds the requests of a map function with a low priority: each is scheduled after
-// the other requests of its pool. It is for events that concern all hosts of a pool, of which few have something to do.
-// The controller must have Options.
+// EnqueueLow returns a handler that adds the requests of a map function, for the old and the new object, with a low
+// priority: each is scheduled after the other requests of its pool, and a Paced queue delays it. It is for events that
+// concern all hosts of a pool, of which few have something to do, and for those of all hosts that concern one pool. The
+// controller must have Options.
 func EnqueueLow(requests handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-	add := func(ctx context.Context, object client.Object, q queue) {
-		q.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, requests(ctx, object)...)
+	add := func(ctx context.Context, q queue, objects ...client.Object) {
+		for _, object := range objects {
+			q.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, requests(ctx, object)...)
+		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, e.Object, q) },
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
 	}
 }
 

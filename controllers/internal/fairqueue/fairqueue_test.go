@@ -313,7 +313,7 @@ var _ = Describe("Queued requests", func() {
 		})
 		for _, send := range []func(){
 			func() { all.Create(ctx, event.CreateEvent{Object: object}, q) },
-			func() { all.Update(ctx, event.UpdateEvent{ObjectOld: &corev1.Pod{}, ObjectNew: object}, q) },
+			func() { all.Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: object}, q) },
 			func() { all.Delete(ctx, event.DeleteEvent{Object: object}, q) },
 			func() { all.Generic(ctx, event.GenericEvent{Object: object}, q) },
 		} {

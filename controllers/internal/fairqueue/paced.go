@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Paced returns Options with a queue in which the events of an object cause a reconcile at once, and then one in each
-// interval. What a reconcile asks for by its result or its error is not delayed by that.
+// Paced returns Options with a queue in which requests with a low priority cause a reconcile of an object at once, and
+// then one in each interval. Others are not delayed: what a user changes, and what a reconcile asks for by its result
+// or its error.
 func Paced(options controller.Options, interval time.Duration) controller.Options {
 	newQueue := options.NewQueue
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
@@ -20,7 +21,7 @@ func Paced(options controller.Options, interval time.Duration) controller.Option
 	return options
 }
 
-// paced is a queue that delays events.
+// paced is a queue that delays requests with a low priority.
 type paced struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 	interval time.Duration
@@ -29,14 +30,11 @@ type paced struct {
 	begun map[ctrl.Request]time.Time
 }
 
-// Add adds a request at the end of the interval after the last one.
-func (q *paced) Add(r ctrl.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, r) }
-
-// AddWithOpts adds requests. Those without a delay are events.
+// AddWithOpts adds requests.
 func (q *paced) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 	for _, r := range requests {
 		o := o
-		if o.After == 0 && !o.RateLimited {
+		if o.Priority != nil && *o.Priority < 0 && o.After == 0 && !o.RateLimited {
 			o.After = q.wait(r, time.Now())
 		}
 		q.PriorityQueue.AddWithOpts(o, r)

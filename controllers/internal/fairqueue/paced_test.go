@@ -6,10 +6,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
 var _ = Describe("A paced queue", func() {
@@ -26,27 +28,33 @@ var _ = Describe("A paced queue", func() {
 		return r
 	}
 
+	event := func(q *paced, r ctrl.Request) {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, r)
+	}
+
 	It("returns the first event of an object at once, and all later ones as one at the end of the interval", func() {
 		const interval = 200 * time.Millisecond
 		q := newPaced(interval)
-		q.Add(a)
+		event(q, a)
 		Expect(next(q)).To(Equal(a))
 		began := time.Now()
 		for range 10 {
-			q.Add(a)
+			event(q, a)
 		}
-		q.Add(b)
+		event(q, b)
 		Expect(next(q)).To(Equal(b), "another object does not wait")
 		Expect(next(q)).To(Equal(a))
 		Expect(time.Since(began)).To(BeNumerically(">=", interval-10*time.Millisecond))
 		Consistently(q.Len, "50ms").Should(BeZero())
 	})
 
-	It("does not delay a retry", func() {
+	It("delays neither a change of a user nor a retry", func() {
 		q := newPaced(time.Hour)
+		event(q, a)
+		Expect(next(q)).To(Equal(a))
 		q.Add(a)
 		Expect(next(q)).To(Equal(a))
-		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, a)
+		q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true, Priority: ptr.To(handler.LowPriority)}, a)
 		Expect(next(q)).To(Equal(a))
 	})
 

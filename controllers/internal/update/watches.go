@@ -24,6 +24,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -49,8 +50,8 @@ func (r *Updates) WatchPools(pools *ctrl.Builder, mgr ctrl.Manager) *ctrl.Builde
 	ofCluster := handler.MapFunc(r.requestPools)
 	return pools.
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log))).
-		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPool), builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
+		Watches(&bootstrapv1.PoolbootConfig{}, fairqueue.EnqueueLow(r.requestPool), builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
+		Watches(&clusterv1.Machine{}, fairqueue.EnqueueLow(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("machineconfigpool", ofCluster))
 }
 

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 )
 
 // Watch is a watch of one controller on objects in workload clusters. The cluster cache starts a watch once per
@@ -60,9 +61,9 @@ func (w Watch) configsOfUser(ctx context.Context, cluster client.ObjectKey, user
 }
 
 // NodesOfPools watches Nodes and requests a reconcile of the MachineConfigPool that is recorded for the PoolbootConfig
-// of a changed Node, as NodesOfConfigs finds it.
+// of a changed Node, as NodesOfConfigs finds it. The requests have a low priority.
 func (w Watch) NodesOfPools(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
-	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) (requests []ctrl.Request) {
+	return w.handle(ctx, cluster, &corev1.Node{}, fairqueue.EnqueueLow(func(ctx context.Context, node client.Object) (requests []ctrl.Request) {
 		for _, request := range w.configsOfNode(ctx, cluster, node) {
 			config := &bootstrapv1.PoolbootConfig{}
 			if err := w.Configs.Get(ctx, request.NamespacedName, config, client.UnsafeDisableDeepCopy); err == nil {
@@ -70,7 +71,7 @@ func (w Watch) NodesOfPools(ctx context.Context, cluster client.ObjectKey, predi
 			}
 		}
 		return requests
-	}, predicates...)
+	}), predicates...)
 }
 
 // NodesOfCluster watches Nodes and requests a reconcile of their Cluster.
@@ -131,11 +132,15 @@ func (w Watch) CertificateSigningRequests(ctx context.Context, cluster client.Ob
 }
 
 func (w Watch) start(ctx context.Context, cluster client.ObjectKey, kind client.Object, requests handler.MapFunc, predicates ...predicate.Predicate) error {
+	return w.handle(ctx, cluster, kind, handler.EnqueueRequestsFromMapFunc(requests), predicates...)
+}
+
+func (w Watch) handle(ctx context.Context, cluster client.ObjectKey, kind client.Object, events handler.EventHandler, predicates ...predicate.Predicate) error {
 	return w.Clusters.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name:         w.Name,
 		Watcher:      w.Controller,
 		Kind:         kind,
-		EventHandler: handler.EnqueueRequestsFromMapFunc(requests),
+		EventHandler: events,
 		Predicates:   predicates,
 	}))
 }
