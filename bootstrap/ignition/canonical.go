@@ -2,12 +2,9 @@ package ignition
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 )
 
@@ -63,9 +60,9 @@ func appendList(out []byte, v reflect.Value) (_ []byte, err error) {
 // appendObject writes a struct. An empty object is omitted as a field, but not as an item of a list.
 func appendObject(out []byte, v reflect.Value) (_ []byte, err error) {
 	begin := len(out)
-	for _, m := range membersOf(v.Type()) {
+	for _, m := range shapeOf(v.Type()).members {
 		value := v.FieldByIndex(m.index)
-		if m.omitEmpty && (value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0) {
+		if m.isEmpty(value) {
 			continue
 		}
 		before := len(out)
@@ -102,39 +99,4 @@ func appendEscaped(out []byte, s string) []byte {
 		}
 	}
 	return append(out, s...)
-}
-
-// member is a field of a struct as it is written.
-type member struct {
-	key       string
-	name      string // the key as it is written, with comma, quotes and colon
-	index     []int
-	omitEmpty bool
-}
-
-// members caches the members of every type, by its reflect.Type.
-var members sync.Map
-
-// membersOf returns the fields of a struct, including those of embedded structs, in the order of their keys.
-func membersOf(t reflect.Type) []member {
-	if cached, ok := members.Load(t); ok {
-		return cached.([]member)
-	}
-	var found []member
-	for i := range t.NumField() {
-		field := t.Field(i)
-		if field.Anonymous {
-			for _, inner := range membersOf(field.Type) {
-				inner.index = slices.Concat([]int{i}, inner.index)
-				found = append(found, inner)
-			}
-			continue
-		}
-		key, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		found = append(found, member{key: key, name: `,"` + key + `":`, index: []int{i},
-			omitEmpty: options == "omitempty" && field.Type.Kind() != reflect.Struct})
-	}
-	slices.SortFunc(found, func(a, b member) int { return cmp.Compare(a.key, b.key) })
-	members.Store(t, found)
-	return found
 }

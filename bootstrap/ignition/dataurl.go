@@ -3,7 +3,6 @@ package ignition
 import (
 	"encoding/base64"
 	"net/url"
-	"reflect"
 	"strings"
 
 	"github.com/vincent-petithory/dataurl"
@@ -39,6 +38,31 @@ func decodeCommonDataURL(source string) ([]byte, bool) {
 	return []byte(text), err == nil
 }
 
+// isCommonDataURL reports whether decodeCommonDataURL decodes a URL.
+func isCommonDataURL(source string) bool {
+	rest, isData := strings.CutPrefix(source, "data:")
+	head, body, hasBody := strings.Cut(rest, ",")
+	if !isData || !hasBody || !commonMediaTypes[head] {
+		_, isPlain := decodeCommonDataURL(source)
+		return isPlain
+	}
+	digits := strings.TrimSuffix(strings.TrimSuffix(body, "="), "=")
+	for i := range len(digits) {
+		if !isBase64[digits[i]] {
+			return false
+		}
+	}
+	return len(body)%4 == 0
+}
+
+// isBase64 has for each byte whether it is a digit of base64.
+var isBase64 = func() (bytes [256]bool) {
+	for c := range bytes {
+		bytes[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/'
+	}
+	return bytes
+}()
+
 // decodeDataURL decodes a data URL as Ignition does. For any other URL it returns errRemote.
 func decodeDataURL(source string) ([]byte, error) {
 	if data, isPlain := decodeCommonDataURL(source); isPlain {
@@ -56,23 +80,4 @@ func decodeDataURL(source string) ([]byte, error) {
 		return nil, err
 	}
 	return decoded.Data, nil
-}
-
-// placeholderURL is a source that is valid in every spec version and fast to validate.
-var placeholderURL = "http:"
-
-// withoutDataURL returns a resource of any spec version. If its source is a valid data URL, it is replaced by one that
-// is fast to validate.
-func withoutDataURL(resource reflect.Value) reflect.Value {
-	source, _ := resource.FieldByName("Source").Interface().(*string)
-	if source == nil || resource.FieldByName("HTTPHeaders").Len() > 0 {
-		return resource
-	}
-	if _, isPlain := decodeCommonDataURL(*source); !isPlain {
-		return resource
-	}
-	light := reflect.New(resource.Type()).Elem()
-	light.Set(resource)
-	light.FieldByName("Source").Set(reflect.ValueOf(&placeholderURL))
-	return light
 }

@@ -108,7 +108,6 @@ var _ = Describe("A configuration that is expensive to check", func() {
 			Expect(err).To(MatchError(MatchRegexp("^the document has [0-9]{5} values, and only 20000 are read of one that is not valid, .*: split it into several")))
 		},
 		Entry("its paths are relative", "3.5.0", `{"path":"a%d"}`),
-		Entry("its modes have special bits", "3.5.0", `{"path":"/opt/%d","mode":2048}`),
 		Entry("it is of an old spec version", "2.2.0", `{"filesystem":"root","path":"/opt/%d"}`),
 		Entry("it is of spec version 3.0", "3.0.0", `{"path":"/opt/%d"}`),
 		Entry("it is of the newest spec version", "3.6.0", `{"path":"/opt/%d"}`),

@@ -34,6 +34,16 @@ var configTypes = []struct {
 	{version3_6, reflect.TypeFor[types3_6.Config]()},
 }
 
+// typeOf returns the type of a document of a spec version, or nil.
+func typeOf(version string) reflect.Type {
+	for _, known := range configTypes {
+		if known.version == version {
+			return known.config
+		}
+	}
+	return nil
+}
+
 // CheckKeys returns the keys of a document that Ignition ignores because its spec version does not have them. Those
 // whose value configures something are in the error, which is a *ParseError: a host would start without it. The others
 // are warnings: empty values, comments, and the file system "root" of spec 2. Keys that are given twice are in the
@@ -109,7 +119,7 @@ func (c *keyCheck) check(value any, of reflect.Type, at []step) {
 
 // memberNamed returns the type of a field of a struct by its key, in any case, or nil.
 func memberNamed(of reflect.Type, key string) reflect.Type {
-	for _, m := range membersOf(of) {
+	for _, m := range shapeOf(of).members {
 		if strings.EqualFold(m.key, key) {
 			return of.FieldByIndex(m.index).Type
 		}

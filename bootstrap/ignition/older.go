@@ -1,11 +1,8 @@
 package ignition
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -38,68 +35,20 @@ func (e *VersionError) Error() string {
 
 // WriteAs writes a configuration in canonical form, in one of VersionsWritten. If that version can't express all of it,
 // the error is a *VersionError; nothing is dropped silently.
-//
-// Every version 3.x has the keys of the earlier ones, with the same meaning. So only the version in the document
-// changes. The document is correct if Ignition's own parser, which converts older versions to later ones, returns the
-// original configuration from it.
 func WriteAs(c Config, version string) ([]byte, error) {
 	if !slices.Contains(VersionsWritten, version) {
 		return nil, fmt.Errorf("spec version %q is not supported: use one of %v", version, VersionsWritten)
 	}
-	whole, err := Marshal(c)
-	if err != nil || version == Version {
-		return whole, err
-	}
 	c.Ignition.Version = version
-	document, err := Marshal(c)
-	if err != nil {
-		return nil, err
+	if version == Version {
+		return Marshal(c)
 	}
-	read, err := Parse(document)
-	if wrong := (*ParseError)(nil); errors.As(err, &wrong) {
-		return nil, &VersionError{Version: version, Path: wrong.Problems[0].Path}
+	older := reflect.New(typeOf(version)).Elem()
+	if lost := convert(older, reflect.ValueOf(c)); lost != nil {
+		return nil, &VersionError{Version: version, Path: joinPath(lost)}
 	}
-	if err != nil {
-		return nil, err
+	if problems := (rules{}).problemsIn(older); len(problems) > 0 {
+		return nil, &VersionError{Version: version, Path: problems[0].Path}
 	}
-	back, err := Marshal(read)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(back, whole) {
-		return nil, &VersionError{Version: version, Path: findFirstLoss(whole, back)}
-	}
-	return document, nil
-}
-
-// findFirstLoss returns the path of the first value, in the order of keys, that is missing or different in back.
-func findFirstLoss(whole, back []byte) string {
-	var before, after any
-	if errors.Join(json.Unmarshal(whole, &before), json.Unmarshal(back, &after)) != nil {
-		return ""
-	}
-	path, _ := findLoss(nil, before, after)
-	return joinPath(path)
-}
-
-func findLoss(path []any, before, after any) (lost []any, found bool) {
-	switch value := before.(type) {
-	case map[string]any:
-		other, _ := after.(map[string]any)
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if lost, found = findLoss(append(path, key), value[key], other[key]); found {
-				return lost, true
-			}
-		}
-		return nil, false
-	case []any:
-		other, _ := after.([]any)
-		for i := range min(len(value), len(other)) {
-			if lost, found = findLoss(append(path, i), value[i], other[i]); found {
-				return lost, true
-			}
-		}
-		return path, len(other) != len(value)
-	}
-	return path, before != after
+	return Marshal(c)
 }

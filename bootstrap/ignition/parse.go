@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	"github.com/coreos/ignition/v2/config/v3_5"
@@ -29,8 +30,8 @@ func Parse(raw []byte) (Config, error) {
 }
 
 func parse(raw []byte) (Config, error) {
-	if read, common := readerOf3[leadingVersion(raw)]; common {
-		if config, ok := read(raw); ok {
+	if version := leadingVersion(raw); slices.Contains(commonVersions, version) {
+		if config, ok := readCommon(raw, version); ok {
 			return config, nil
 		}
 	}

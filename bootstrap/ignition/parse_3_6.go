@@ -27,13 +27,7 @@ func parse3_6(raw []byte) (Config, error) {
 		return Config{}, newParseError("", err.Error())
 	}
 	var config Config
-	copied, err := json.Marshal(newer)
-	if err == nil {
-		err = json.Unmarshal(copied, &config)
-	}
-	if err != nil {
-		return Config{}, newParseError("", err.Error())
-	}
+	convert(reflect.ValueOf(&config).Elem(), reflect.ValueOf(newer))
 	config.Ignition.Version = Version
 	problems := fatalProblems(validate.ValidateWithContext(config, raw))
 	for i := range problems {

@@ -78,14 +78,16 @@ func addProblem(problems *[]Problem, describe func() Problem) {
 }
 
 // fatalProblems converts the fatal entries of a report to problems.
-func fatalProblems(entries report.Report) []Problem {
-	var problems []Problem
+func fatalProblems(entries report.Report) []Problem { return LimitProblems(allProblems(entries)) }
+
+// allProblems is fatalProblems with all entries. Those after maxProblems are empty.
+func allProblems(entries report.Report) (problems []Problem) {
 	for _, entry := range entries.Entries {
 		if entry.Kind.IsFatal() {
 			addProblem(&problems, func() Problem { return NewProblem(entry) })
 		}
 	}
-	return LimitProblems(problems)
+	return problems
 }
 
 // NewProblem returns the problem in an entry of a report, with what to do about it.

@@ -25,7 +25,7 @@ const (
 // is not valid, or not of a common spec version.
 func checkValues(raw []byte) error {
 	if count := countValues(raw); count > maxParsedValues {
-		return newParseError("", fmt.Sprintf("the document has %d values, and only %d are read of one that is not valid, has special bits in a mode, or is not of a spec version from 3.1.0 to 3.5.0: "+
+		return newParseError("", fmt.Sprintf("the document has %d values, and only %d are read of one that is not valid, or not of a spec version from 3.1.0 to 3.5.0: "+
 			"split it into several, or use spec version 3.5.0 and find the mistake with a part of it", count, maxParsedValues))
 	}
 	return nil
