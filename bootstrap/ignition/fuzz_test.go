@@ -74,6 +74,23 @@ func FuzzContents(f *testing.F) {
 	})
 }
 
+// FuzzUnit verifies that Validate accepts the contents of a unit if Ignition does.
+func FuzzUnit(f *testing.F) {
+	for _, contents := range []string{
+		"[Unit]\nA=b\n", "[Unit", "[Unit] a", "[Unit]\n[a]b]\n", "[Unit]\na", "[Unit]\na=\\", "[Unit]\na=\\ \n", "[Unit]\n# a\\\nb\n", "[Unit]\n=b",
+		"[Unit]\ra", "a\n[Unit]\n", "[Unit]\n;a\n\n \n b=c", "[Unit]\na=" + strings.Repeat("b", 2050), "[Unit]\n\u00a0a=b", "[Unit]\n\xff=b", "[]\n",
+	} {
+		f.Add(contents)
+	}
+	f.Fuzz(func(t *testing.T, contents string) {
+		c := ignition.New()
+		c.Systemd.Units = []types.Unit{{Name: "a.service", Contents: &contents, Dropins: []types.Dropin{{Name: "a.conf", Contents: &contents}}}}
+		if fatal := validate.ValidateWithContext(c, nil).IsFatal(); fatal != (ignition.Validate(c) != nil) {
+			t.Fatalf("%q is refused by Ignition: %t, and by Validate: %t", contents, fatal, !fatal)
+		}
+	})
+}
+
 // FuzzButane verifies for Butane what FuzzParse verifies for Ignition.
 func FuzzButane(f *testing.F) {
 	f.Add("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/motd\n    contents: {inline: hi}\n")

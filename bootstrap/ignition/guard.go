@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -117,6 +118,9 @@ func (g *guard) checkReferences(config types.IgnitionConfig) {
 	}
 }
 
+// item returns the path of an item of a list.
+func item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
 // checkPath refuses a path that no host can create.
 func (g *guard) checkPath(place, path string) {
 	if len(path) > maxPathBytes {
@@ -129,7 +133,7 @@ func (g *guard) checkPath(place, path string) {
 
 func (g *guard) checkDirectories(directories []types.Directory) {
 	for i, directory := range directories {
-		place := fmt.Sprintf("storage.directories[%d]", i)
+		place := item("storage.directories", i)
 		g.checkPath(place+".path", directory.Path)
 		name := cleanPath(directory.Path)
 		unit, dropin := unitAt(name)
@@ -146,7 +150,7 @@ func (g *guard) checkDirectories(directories []types.Directory) {
 
 func (g *guard) checkFiles(files []types.File) {
 	for i, file := range files {
-		place := fmt.Sprintf("storage.files[%d]", i)
+		place := item("storage.files", i)
 		g.checkPath(place+".path", file.Path)
 		name := cleanPath(file.Path)
 		isOfPool := g.rendered && slices.Contains([]string{WorkerKubeletPath, PoolKubeletPath, ReservedScriptPath}, name)

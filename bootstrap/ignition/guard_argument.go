@@ -1,7 +1,6 @@
 package ignition
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -10,8 +9,7 @@ import (
 
 // reservedArgument is a kernel argument, or a pattern for several, that is refused.
 type reservedArgument struct {
-	// pattern is a key in which a star matches any ending. With a value, only that value is reserved. As in systemd, _
-	// equals -.
+	// pattern is a key or a key and a value. A star at its end matches any ending. As in systemd, _ equals -.
 	pattern string
 	// effect is the effect of the argument.
 	effect string
@@ -54,7 +52,7 @@ func GuardArguments(arguments []string) error {
 // checkArguments checks kernel arguments. One string can contain several.
 func (g *guard) checkArguments(list string, arguments []string) {
 	for i, argument := range arguments {
-		place := fmt.Sprintf("%s[%d]", list, i)
+		place := item(list, i)
 		if reserved, effect := findReservedArgument(argument); effect != "" {
 			g.refuse(place, "the kernel argument %s %s: leave it out", reserved, effect)
 			continue
@@ -96,10 +94,12 @@ func effectOf(argument string) string {
 		value += path.Ext(KubeletUnit) // systemd.mask=kubelet masks kubelet.service
 	}
 	for _, reserved := range reservedArguments {
-		reservedKey, reservedValue, hasValue := strings.Cut(reserved.pattern, "=")
-		keyFits, _ := path.Match(reservedKey, key)
-		valueFits, _ := path.Match(reservedValue, value)
-		if keyFits && (!hasValue || valueFits) {
+		plain, hasValue := key, strings.Contains(reserved.pattern, "=")
+		if hasValue {
+			plain += "=" + value
+		}
+		start, matchesAll := strings.CutSuffix(reserved.pattern, "*")
+		if plain == start || matchesAll && strings.HasPrefix(plain, start) {
 			return reserved.effect
 		}
 	}

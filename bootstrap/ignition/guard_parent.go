@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
@@ -29,37 +28,40 @@ func CheckParents(c Config) error {
 
 // hostPath is what a configuration writes to one path of a host.
 type hostPath struct {
-	key    string // the path with NUL for each slash: in this order, a directory is followed by what is in it
-	place  string // of the entry in the document
-	field  string // in the entry
-	isA    string // what it is if it is no directory, or ""
-	exists bool   // whether it must exist before Ignition writes files: the directory at which a file system is mounted
+	path        string
+	list, field string // of the entry in the document
+	index       int    // in the list
+	isA         string // what it is if it is no directory, or ""
+	exists      bool   // whether it must exist before Ignition writes files: the directory at which a file system is mounted
+}
+
+// place returns the path of the entry in the document.
+func (p hostPath) place() string { return fmt.Sprintf("%s[%d]", p.list, p.index) }
+
+// isAbove reports whether another path is below one, or requires that it is a directory.
+func (p hostPath) isAbove(other hostPath) bool {
+	return isBelow(other.path, p.path) || other.exists && other.path == p.path
 }
 
 func (g *guard) checkParents(c Config) {
 	var above []hostPath // what is no directory above the current path, each below the one before
 	for _, current := range hostPathsOf(c) {
-		isAbove := func(p hostPath) bool {
-			return strings.HasPrefix(current.key, p.key) && (len(current.key) > len(p.key) && current.key[len(p.key)] == 0 || current.exists && current.key == p.key)
-		}
-		for len(above) > 0 && !isAbove(above[len(above)-1]) {
+		for len(above) > 0 && !above[len(above)-1].isAbove(current) {
 			above = above[:len(above)-1]
 		}
-		switch name := current.path(); {
+		switch {
 		case len(above) > 0:
 			parent := above[len(above)-1]
-			why := fmt.Sprintf("is below %s, which is %s", parent.path(), parent.isA)
-			if parent.key == current.key {
+			why := fmt.Sprintf("is below %s, which is %s", parent.path, parent.isA)
+			if parent.path == current.path {
 				why = fmt.Sprintf("must be a directory, but is %s too", parent.isA)
 			}
-			g.add(Refusal{current.place + current.field, name + " " + why + ": remove one of them, or change its path", []string{parent.place}})
+			g.add(Refusal{current.place() + current.field, current.path + " " + why + ": remove one of them, or change its path", []string{parent.place()}})
 		case current.isA != "":
 			above = append(above, current)
 		}
 	}
 }
-
-func (p hostPath) path() string { return strings.ReplaceAll(p.key, "\x00", "/") }
 
 // homeOf returns the home directory of a user, as long as the host has no other default.
 func homeOf(user types.PasswdUser) string {
@@ -69,63 +71,77 @@ func homeOf(user types.PasswdUser) string {
 	return cmp.Or(ptr.Deref(user.HomeDir, ""), "/home/"+user.Name)
 }
 
-// hostPathsOf returns the paths that a configuration writes, in the order of their keys. It leaves out symbolic links:
-// Ignition itself refuses what is below them.
+// hostPathsOf returns the paths that a configuration writes, each directory before what is in it. It leaves out symbolic
+// links: Ignition itself refuses what is below them.
 func hostPathsOf(c Config) (paths []hostPath) {
-	add := func(name, place, field, isA string) {
-		paths = append(paths, hostPath{key: strings.ReplaceAll(path.Clean(name), "/", "\x00"), place: place, field: field, isA: isA})
+	paths = make([]hostPath, 0, len(c.Storage.Files)+len(c.Storage.Directories)+len(c.Storage.Links)+2*len(c.Systemd.Units))
+	add := func(p hostPath) {
+		p.path = path.Clean(p.path)
+		paths = append(paths, p)
 	}
 	for i, file := range c.Storage.Files {
-		add(file.Path, fmt.Sprintf("storage.files[%d]", i), ".path", "a file")
+		add(hostPath{path: file.Path, list: "storage.files", index: i, field: ".path", isA: "a file"})
 	}
 	for i, directory := range c.Storage.Directories {
-		add(directory.Path, fmt.Sprintf("storage.directories[%d]", i), ".path", "")
+		add(hostPath{path: directory.Path, list: "storage.directories", index: i, field: ".path"})
 	}
 	for i, link := range c.Storage.Links {
 		isA := ""
 		if ptr.Deref(link.Hard, false) {
 			isA = "a hard link"
 		}
-		add(link.Path, fmt.Sprintf("storage.links[%d]", i), ".path", isA)
+		add(hostPath{path: link.Path, list: "storage.links", index: i, field: ".path", isA: isA})
 	}
 	for i, filesystem := range c.Storage.Filesystems {
 		if at := ptr.Deref(filesystem.Path, ""); at != "" {
-			add(at, fmt.Sprintf("storage.filesystems[%d]", i), ".path", "")
-			paths[len(paths)-1].exists = true
+			add(hostPath{path: at, list: "storage.filesystems", index: i, field: ".path", exists: true})
 		}
 	}
 	for i, user := range c.Passwd.Users { // Ignition writes keys before files
 		if len(user.SSHAuthorizedKeys) > 0 {
-			add(homeOf(user)+"/.ssh/authorized_keys", fmt.Sprintf("passwd.users[%d]", i), ".sshAuthorizedKeys", "")
+			add(hostPath{path: homeOf(user) + "/.ssh/authorized_keys", list: "passwd.users", index: i, field: ".sshAuthorizedKeys"})
 		}
 	}
 	hasPresets := false
 	for i, unit := range c.Systemd.Units {
-		place := fmt.Sprintf("systemd.units[%d]", i)
 		if isMasked := ptr.Deref(unit.Mask, false); isMasked || ptr.Deref(unit.Contents, "") != "" {
-			add(UnitDirectory+"/"+unit.Name, place, ".name", "a unit")
+			add(hostPath{path: UnitDirectory + "/" + unit.Name, list: "systemd.units", index: i, field: ".name", isA: "a unit"})
 		}
 		for j, dropin := range unit.Dropins {
 			if dropin.Contents != nil {
-				add(UnitDirectory+"/"+unit.Name+".d/"+dropin.Name, fmt.Sprintf("%s.dropins[%d]", place, j), ".name", "a drop-in")
+				add(hostPath{path: UnitDirectory + "/" + unit.Name + ".d/" + dropin.Name, list: fmt.Sprintf("systemd.units[%d].dropins", i), index: j,
+					field: ".name", isA: "a drop-in"})
 			}
 		}
 		if unit.Enabled != nil && !hasPresets {
 			hasPresets = true
-			add(PresetPath, place, ".enabled", "the file that enables units")
+			add(hostPath{path: PresetPath, list: "systemd.units", index: i, field: ".enabled", isA: "the file that enables units"})
 		}
 	}
 	slices.SortStableFunc(paths, func(a, b hostPath) int {
-		switch order := strings.Compare(a.key, b.key); {
-		case order != 0:
-			return order
-		case a.exists == b.exists:
-			return 0
-		case a.exists:
-			return 1
-		default:
+		if a.path == b.path && a.exists != b.exists {
+			if a.exists {
+				return 1
+			}
 			return -1
 		}
+		return comparePaths(a.path, b.path)
 	})
 	return paths
+}
+
+// comparePaths compares paths in an order in which a directory is followed by what is in it.
+func comparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }

@@ -11,7 +11,7 @@ import (
 
 func (g *guard) checkUnits(units []types.Unit) {
 	for i, unit := range units {
-		place := fmt.Sprintf("systemd.units[%d]", i)
+		place := item("systemd.units", i)
 		switch {
 		case strings.Contains(unit.Name, "/"):
 			g.refuse(place+".name", "%s: the name of a unit must not contain a slash", unit.Name)

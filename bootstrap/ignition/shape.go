@@ -17,6 +17,8 @@ type shape struct {
 	members     []member // including those of embedded structs, in the order of their keys
 	isValidator bool     // the type has rules of its own that can refuse a value
 	hasLists    bool     // which must not have duplicates
+	staysValid  bool     // the rules of the type hold for what is merged from values for which they hold
+	isUnit      bool     // the type is a unit or a drop-in, whose contents take time to parse
 	isResource  bool     // the type is a Resource, whose source can be large
 	pairs       sync.Map // the pairs of each type that is converted to, by its reflect.Type
 }
@@ -24,9 +26,11 @@ type shape struct {
 // member is a field of a struct.
 type member struct {
 	key       string
+	field     string // the name in Go
 	name      string // the key as it is written, with comma, quotes and colon
 	index     []int
 	omitEmpty bool
+	isList    bool
 	hasRules  bool // the field, or something in it, has rules
 }
 
@@ -45,6 +49,8 @@ func shapeOf(t reflect.Type) *shape {
 	found := &shape{
 		// The rule of Systemd only warns, and reads a template once for each instance.
 		isValidator: implementsRules(t) && t.Name() != reflect.TypeFor[types.Systemd]().Name(),
+		staysValid:  slices.Contains([]reflect.Type{reflect.TypeFor[types.File](), reflect.TypeFor[types.Unit](), reflect.TypeFor[types.Dropin]()}, t),
+		isUnit:      t.Name() == reflect.TypeFor[types.Unit]().Name() || t.Name() == reflect.TypeFor[types.Dropin]().Name(),
 		isResource:  t.Name() == reflect.TypeFor[types.Resource]().Name(),
 	}
 	for i := range t.NumField() {
@@ -60,7 +66,7 @@ func shapeOf(t reflect.Type) *shape {
 		}
 		key, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		found.hasLists = found.hasLists || field.Type.Kind() == reflect.Slice
-		found.members = append(found.members, member{key: key, name: `,"` + key + `":`, index: []int{i},
+		found.members = append(found.members, member{key: key, field: field.Name, name: `,"` + key + `":`, index: []int{i}, isList: field.Type.Kind() == reflect.Slice,
 			omitEmpty: options == "omitempty" && field.Type.Kind() != reflect.Struct, hasRules: hasRules(field.Type)})
 	}
 	slices.SortFunc(found.members, func(a, b member) int { return cmp.Compare(a.key, b.key) })
@@ -90,6 +96,11 @@ func (s *shape) member(key string) *member {
 		}
 	}
 	return nil
+}
+
+// field returns the field of a struct with a key that exists.
+func (s *shape) field(key string, of reflect.Value) reflect.Value {
+	return of.FieldByIndex(s.member(key).index)
 }
 
 // isEmpty reports whether a field is not written. An empty object is not written either.

@@ -52,9 +52,9 @@ func extractUnique[Entry keyed](t *tally, entries, aside *[]Entry) {
 	*entries = rest
 }
 
-// restoreUnique combines merged entries with those that were set aside, in order.
+// restoreUnique combines merged entries with those that were set aside, in order. An entry has another key than all others.
 func restoreUnique[Entry keyed](t *tally, merged, aside []Entry) []Entry {
-	all := slices.Concat(merged, aside)
+	all := append(aside, merged...)
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].position, t.keys[b.Key()].position) })
 	return all
 }

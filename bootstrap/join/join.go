@@ -97,6 +97,9 @@ func (m Machine) withExtraConfig(newOwn func() (ignition.Config, error)) (igniti
 	if err != nil {
 		return ignition.Config{}, fmt.Errorf("overlay of PoolbootConfig %s: %w", klog.KObj(m.Config), err)
 	}
+	if m.Config.Spec.ExtraConfig == nil {
+		return own, nil
+	}
 	overlay := ignition.Merge(extra, own)
 	if err := ignition.Validate(overlay); err != nil {
 		return ignition.Config{}, &ExtraConfigError{Field: "spec.extraConfig", Err: err}
@@ -180,7 +183,7 @@ func (m Machine) joinConfig() (config ignition.Config, err error) {
 	case len(m.Cluster.CA) == 0:
 		return config, errors.New("the cluster's certificate authority is missing")
 	case join.Type == bootstrapv1.JoinTypeKubelet:
-		config, err = kubeletJoin(&join.Kubelet, m.Registration, m.Cluster)
+		config = kubeletJoin(&join.Kubelet, m.Registration, m.Cluster)
 	case join.Type == bootstrapv1.JoinTypeKubeadm:
 		config, err = kubeadmJoin(&join.Kubeadm, m.Registration)
 	default:

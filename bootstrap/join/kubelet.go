@@ -5,10 +5,6 @@ import (
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -20,11 +16,7 @@ const staticPodDirectory = "/etc/kubernetes/manifests"
 // kubeletJoin returns the configuration of a host whose kubelet joins with TLS bootstrapping. It has only the settings
 // for joining. Users set all others, such as container runtime, cluster DNS and reserved resources, with drop-ins in
 // ignition.KubeletConfigDirectory.
-func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, cl Cluster) (ignition.Config, error) {
-	kubeletConfig, err := yaml.Marshal(kubeletConfiguration())
-	if err != nil {
-		return ignition.Config{}, err
-	}
+func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, cl Cluster) ignition.Config {
 	env := ignition.KubeletArgsVariable + "=" + strings.Join(reg.KubeletArgs(), " ") + "\n" +
 		ignition.KubeletCommandVariable + "=" + kubeletCommand(join.Path()) + "\n"
 
@@ -32,33 +24,33 @@ func kubeletJoin(join *bootstrapv1.KubeletJoin, reg registration.Registration, c
 	config.Storage.Directories = append(config.Storage.Directories,
 		newDirectory(ignition.KubeletConfigDirectory), newDirectory(staticPodDirectory))
 	config.Storage.Files = append(config.Storage.Files,
-		newFile(ignition.KubeletConfigPath, 0o644, kubeletConfig),
+		newFile(ignition.KubeletConfigPath, 0o644, []byte(kubeletConfiguration)),
 		newFile(ignition.ClusterCAPath, 0o644, cl.CA),
 		newFile(ignition.KubeletEnvPath, 0o600, []byte(env)))
 	config.Systemd.Units = append(config.Systemd.Units,
 		newEnabledUnit(ignition.KubeletUnit, kubeletUnit(join.Path())),
 		dependenciesTarget(), newUnit(ignition.CheckpointsUnit, checkpointsUnit()))
 	config.Systemd.Units = append(config.Systemd.Units, sentinelUnits()...)
-	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath), nil
+	return withCheck(config, ignition.KubeletArgsVariable, ignition.KubeletEnvPath)
 }
 
-// kubeletConfiguration returns the configuration with which a kubelet joins, and accepts only requests that the API
-// server authorizes. The cgroup driver is systemd, because every host with Ignition runs systemd. The kubelet uses it
-// if its container runtime reports no driver.
-func kubeletConfiguration() *kubeletv1beta1.KubeletConfiguration {
-	return &kubeletv1beta1.KubeletConfiguration{
-		TypeMeta: metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
-		Authentication: kubeletv1beta1.KubeletAuthentication{
-			X509:      kubeletv1beta1.KubeletX509Authentication{ClientCAFile: ignition.ClusterCAPath},
-			Webhook:   kubeletv1beta1.KubeletWebhookAuthentication{Enabled: ptr.To(true)},
-			Anonymous: kubeletv1beta1.KubeletAnonymousAuthentication{Enabled: ptr.To(false)},
-		},
-		Authorization:      kubeletv1beta1.KubeletAuthorization{Mode: kubeletv1beta1.KubeletAuthorizationModeWebhook},
-		CgroupDriver:       "systemd",
-		RotateCertificates: true,
-		StaticPodPath:      staticPodDirectory,
-	}
-}
+// kubeletConfiguration is the configuration with which a kubelet joins, and accepts only requests that the API server
+// authorizes. The cgroup driver is systemd, because every host with Ignition runs systemd. The kubelet uses it if its
+// container runtime reports no driver.
+const kubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous:
+    enabled: false
+  webhook:
+    enabled: true
+  x509:
+    clientCAFile: ` + ignition.ClusterCAPath + `
+authorization:
+  mode: Webhook
+cgroupDriver: systemd
+rotateCertificates: true
+staticPodPath: ` + staticPodDirectory + "\n"
 
 // kubeletCommand returns the command of the kubelet without the flags that put its Node into its pool.
 func kubeletCommand(kubeletPath string) string {

@@ -16,8 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -195,14 +193,17 @@ func isServer(server string) bool {
 		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
-// Kubeconfig returns the Config as a kubeconfig with a cluster and a user. It has only the settings that Read accepted.
+// Kubeconfig returns the Config as a kubeconfig, in JSON, with a cluster and a user. It has only the settings that Read
+// accepted.
 func (c *Config) Kubeconfig(cluster, user string) ([]byte, error) {
-	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: c.Server, TLSServerName: c.TLSServerName, CertificateAuthorityData: c.CA}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: c.ClientCertificate, ClientKeyData: c.ClientKey, Token: c.Token}
-	config.Contexts[user] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
-	config.CurrentContext = user
-	return clientcmd.Write(*config)
+	return json.MarshalIndent(clientcmdv1.Config{
+		APIVersion: clientcmdv1.SchemeGroupVersion.Version, Kind: "Config", CurrentContext: user,
+		Clusters: []clientcmdv1.NamedCluster{{Name: cluster,
+			Cluster: clientcmdv1.Cluster{Server: c.Server, TLSServerName: c.TLSServerName, CertificateAuthorityData: c.CA}}},
+		AuthInfos: []clientcmdv1.NamedAuthInfo{{Name: user,
+			AuthInfo: clientcmdv1.AuthInfo{ClientCertificateData: c.ClientCertificate, ClientKeyData: c.ClientKey, Token: c.Token}}},
+		Contexts: []clientcmdv1.NamedContext{{Name: user, Context: clientcmdv1.Context{Cluster: cluster, AuthInfo: user}}},
+	}, "", "  ")
 }
 
 // REST returns the client-go configuration for a connection.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,14 +27,17 @@ func NameFor(poolName string, spec poolv1.MachineConfigSpec) (string, error) {
 	return nameOf(poolName, content)
 }
 
-// nameOf returns the name of a rendered config with this content.
-func nameOf(poolName string, content []byte) (string, error) {
+// nameOf returns the name of a rendered config with this content, which can be in parts.
+func nameOf(poolName string, content ...[]byte) (string, error) {
 	if len(poolName) > validation.LabelValueMaxLength {
 		return "", fmt.Errorf("MachineConfigPool %q: metadata.name is longer than %d characters, the most that a label of "+
 			"its rendered configs can hold: use a shorter name", poolName, validation.LabelValueMaxLength)
 	}
-	hash := sha256.Sum256(content)
-	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash[:])[:hashLength], nil
+	hash := sha256.New()
+	for _, part := range content {
+		hash.Write(part)
+	}
+	return poolv1.RenderedNamePrefix + poolName + "-" + hex.EncodeToString(hash.Sum(nil))[:hashLength], nil
 }
 
 // IsRenderedName reports whether a name is one that only rendered configs have.
@@ -73,9 +75,9 @@ func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// contentOfRendered returns the same as contentOf for a spec that merge returned, faster: the keys of its Ignition, the
-// largest part, are already sorted.
-func contentOfRendered(spec poolv1.MachineConfigSpec) ([]byte, error) {
+// contentOfRendered returns the same as contentOf for a spec that mergeConfigs returned, in parts and faster: the keys of
+// its Ignition, the largest part, are already sorted.
+func contentOfRendered(spec poolv1.MachineConfigSpec) ([][]byte, error) {
 	config := spec.Config.Raw
 	spec.Config = &runtime.RawExtension{}
 	rest, err := contentOf(spec)
@@ -84,5 +86,5 @@ func contentOfRendered(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	}
 	// No other key is "config", and in a JSON string the quotes are escaped.
 	before, after, _ := bytes.Cut(rest, []byte(`"config":null`))
-	return slices.Concat(before, []byte(`"config":`), config, after), nil
+	return [][]byte{before, []byte(`"config":`), config, after}, nil
 }

@@ -73,21 +73,19 @@ func (e entry) slot() entry {
 
 // originsOfIgnition returns the origin of every entry of the merged Ignition of parts.
 func originsOfIgnition(whole ignition.Config, parts []part) []Origin {
-	latest := map[entry]*Origin{}
+	latest := make(map[entry]*Origin, len(whole.Storage.Files)+len(whole.Systemd.Units))
 	for _, from := range parts {
-		for _, e := range entriesOf(from.config) {
+		visitEntries(from.config, func(e entry, _ string, _ int) {
 			before, has := latest[e.slot()]
 			now := &Origin{Kind: e.kind, Name: e.name, MachineConfig: from.machineConfig, Pool: from.pool, Field: from.field}
 			if has && before.Kind == e.kind {
 				now.Overrides = append(before.Overrides, before.MachineConfig) //nolint:gocritic // nothing else keeps before
 			}
 			latest[e.slot()] = now
-		}
+		})
 	}
-	var out []Origin
-	for _, e := range entriesOf(whole) {
-		out = append(out, *latest[e.slot()])
-	}
+	out := make([]Origin, 0, len(latest))
+	visitEntries(whole, func(e entry, _ string, _ int) { out = append(out, *latest[e.slot()]) })
 	return out
 }
 
@@ -132,12 +130,6 @@ func originsOfSpecs(sources []poolv1.MachineConfig) (out []Origin) {
 		}
 	}
 	return out
-}
-
-// entriesOf returns the entries of an Ignition configuration, in the order of the document.
-func entriesOf(c ignition.Config) (entries []entry) {
-	visitEntries(c, func(e entry, _ string, _ int) { entries = append(entries, e) })
-	return entries
 }
 
 // visitor is called for an entry with the path of its list in the document, and its index in the list.

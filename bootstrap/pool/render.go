@@ -66,10 +66,14 @@ func Render(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Mach
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(p.Name, len(content), sources); err != nil {
+	size := 0
+	for _, part := range content {
+		size += len(part)
+	}
+	if err := checkSize(p.Name, size, sources); err != nil {
 		return nil, err
 	}
-	name, err := nameOf(p.Name, content)
+	name, err := nameOf(p.Name, content...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +111,7 @@ func selectedBy(p *poolv1.MachineConfigPool, configs []poolv1.MachineConfig) ([]
 	if err != nil {
 		return nil, &SelectorError{Pool: p.Name, Path: "spec.machineConfigSelector", Err: err}
 	}
-	var selected []poolv1.MachineConfig
+	selected := make([]poolv1.MachineConfig, 0, len(configs))
 	for _, config := range configs {
 		if !IsRendered(&config) && selector.Matches(labels.Set(config.Labels)) {
 			selected = append(selected, config)
@@ -141,7 +145,7 @@ type part struct {
 func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.MachineConfigSpec, []Origin, error) {
 	fips := false
 	out := poolv1.MachineConfigSpec{FIPS: &fips, KernelType: poolv1.KernelTypeDefault}
-	var parts []part
+	parts := make([]part, 0, len(sources)+len(sections))
 	for _, source := range sources {
 		if err := checkKernelType(source); err != nil {
 			return out, nil, err
@@ -161,7 +165,7 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 	if err := checkKernelDevel(out, sources); err != nil {
 		return out, nil, err
 	}
-	all := slices.Concat(parts, sections)
+	all := append(parts, sections...)
 	whole := mergeIgnition(all)
 	if err := ignition.ValidateMerged(whole); err != nil {
 		return out, nil, explainMerge(whole, all, err)
