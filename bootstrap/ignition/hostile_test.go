@@ -104,16 +104,14 @@ var _ = Describe("A configuration that is expensive to check", func() {
 		func(version, entry string) {
 			const count = 10_001
 			list := repeat(count, func(i int) string { return fmt.Sprintf(entry, i) })
-			_, err := ignition.Parse([]byte(`{"ignition":{"version":"` + version + `"},"storage":{"files":[` + list + `]}}`))
-			Expect(err).To(MatchError(MatchRegexp("^the document has [0-9]{5} values, and only 20000 are read of one that is not valid, .*: split it into several")))
+			_, err := ignition.Parse([]byte(`{"ignition":{"version":"` + version + `"},"storage":{"files":[` + list + "\n]}}"))
+			Expect(err).To(MatchError(MatchRegexp("^the document has [0-9]{5} values, and only 20000 are read of one that is .*: split it into several")))
 		},
-		Entry("its paths are relative", "3.5.0", `{"path":"a%d"}`),
+		Entry("its paths are relative, and it has lines", "3.5.0", `{"path":"a%d"}`),
 		Entry("it is of an old spec version", "2.2.0", `{"filesystem":"root","path":"/opt/%d"}`),
-		Entry("it is of spec version 3.0", "3.0.0", `{"path":"/opt/%d"}`),
-		Entry("it is of the newest spec version", "3.6.0", `{"path":"/opt/%d"}`),
 	)
 
-	It("has as many values as fit into an object if it is valid and of a common spec version", func() {
+	It("has as many values as fit into an object if it is valid and of spec 3", func() {
 		_, err := ignition.Parse([]byte(storage("files", repeat(20_000, func(i int) string { return fmt.Sprintf(`{"path":"/opt/%d"}`, i) }))))
 		Expect(err).NotTo(HaveOccurred())
 	})

@@ -19,8 +19,9 @@ type Mistake struct {
 	Message string
 	// Value is the value.
 	Value any
-	// Unknown is true for a field that the type does not have. The message is then empty.
+	// Unknown is true for a field that the type does not have, and Key is its name. The message is then empty.
 	Unknown bool
+	Key     string
 	// Nearest is the name of the field that an unknown one is most similar to, or "".
 	Nearest string
 }
@@ -94,7 +95,7 @@ func (f *finder) checkStruct(value any, of reflect.Type, at string) {
 			}
 		}
 		if !ok {
-			f.found = append(f.found, Mistake{Path: JoinPath(at, key), Value: object[key], Unknown: true, Nearest: nearest(key, slices.Sorted(maps.Keys(fields)))})
+			f.found = append(f.found, Mistake{Path: JoinPath(at, key), Value: object[key], Unknown: true, Key: key, Nearest: nearest(key, slices.Sorted(maps.Keys(fields)))})
 			continue
 		}
 		f.check(object[key], known, JoinPath(at, key))

@@ -1,12 +1,13 @@
 package ignition
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	types2_0 "github.com/coreos/ignition/config/v2_0/types"
 	types2_1 "github.com/coreos/ignition/config/v2_1/types"
@@ -52,79 +53,27 @@ func typeOf(version string) reflect.Type {
 func CheckKeys(raw []byte) (warnings []Problem, err error) {
 	var document any
 	version, parseErr := specVersion(raw)
-	if malformed := json.Unmarshal(raw, &document) != nil; malformed || parseErr != nil {
+	of := typeOf(version)
+	if malformed := json.Unmarshal(raw, &document) != nil; malformed || parseErr != nil || of == nil {
 		return nil, nil //nolint:nilerr // Parse returns it.
 	}
-	c := keyCheck{version: version, lost: duplicateKeys(raw)}
-	for i, of := range configTypes {
-		if of.version == version {
-			for _, later := range configTypes[i+1:] {
-				if later.version[0] == version[0] {
-					c.later = append(c.later, later.version)
-				}
-			}
-			c.check(document, of.config, nil)
+	lost := duplicateKeys(raw)
+	explain := newKeyExplainer(document, version)
+	for _, mistake := range FindMistakes(document, of, true) {
+		switch {
+		case !mistake.Unknown: // of a value, which Parse returns
+		case configuresNothing(mistake.Key, mistake.Value):
+			addProblem(&warnings, func() Problem {
+				return Problem{Path: mistake.Path, Message: "Ignition " + version + " ignores this key, and it has no content that a host would need: remove it"}
+			})
+		default:
+			addProblem(&lost, func() Problem { return Problem{Path: mistake.Path, Message: explain(mistake)} })
 		}
 	}
-	if len(c.lost) > 0 {
-		return LimitProblems(c.warnings), &ParseError{Problems: LimitProblems(c.lost)}
+	if len(lost) > 0 {
+		return LimitProblems(warnings), &ParseError{Problems: LimitProblems(lost)}
 	}
-	return LimitProblems(c.warnings), nil
-}
-
-// keyCheck finds the unknown keys of one document.
-type keyCheck struct {
-	version        string
-	later          []string // spec versions with the same first number
-	warnings, lost []Problem
-}
-
-// step is a key, or an index of a list.
-type step struct {
-	key   string
-	index int
-}
-
-func (c *keyCheck) check(value any, of reflect.Type, at []step) {
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	switch value := value.(type) {
-	case []any:
-		if of.Kind() == reflect.Slice {
-			for i, item := range value {
-				c.check(item, of.Elem(), append(slices.Clip(at), step{index: i}))
-			}
-		}
-	case map[string]any:
-		if of.Kind() != reflect.Struct {
-			return
-		}
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			inner := append(slices.Clip(at), step{key: key})
-			if known := memberNamed(of, key); known != nil {
-				c.check(value[key], known, inner)
-				continue
-			}
-			if configuresNothing(key, value[key]) {
-				addProblem(&c.warnings, func() Problem {
-					return Problem{Path: joinSteps(inner), Message: "Ignition " + c.version + " ignores this key, and it has no content that a host would need: remove it"}
-				})
-			} else {
-				addProblem(&c.lost, func() Problem { return Problem{Path: joinSteps(inner), Message: c.explain(inner)} })
-			}
-		}
-	}
-}
-
-// memberNamed returns the type of a field of a struct by its key, in any case, or nil.
-func memberNamed(of reflect.Type, key string) reflect.Type {
-	for _, m := range shapeOf(of).members {
-		if strings.EqualFold(m.key, key) {
-			return of.FieldByIndex(m.index).Type
-		}
-	}
-	return nil
+	return LimitProblems(warnings), nil
 }
 
 // configuresNothing reports whether Ignition may ignore a key without a loss.
@@ -164,59 +113,28 @@ var keyRemedies = map[string]string{
 	"create":     "set uid, groups and the other fields of the user itself",
 }
 
-// explain returns what to do about an unknown key.
-func (c *keyCheck) explain(at []step) string {
-	why := fmt.Sprintf("Ignition %s does not have this key, and would ignore it with its content: ", c.version)
-	for _, version := range c.later {
-		if hasPath(version, at) {
-			return why + "set ignition.version to " + version + ", which has it"
-		}
-	}
-	if remedy, ok := keyRemedies[at[len(at)-1].key]; ok {
-		return why + remedy
-	}
-	return why + "correct its name, or remove it"
-}
-
-// hasPath reports whether a spec version has a path.
-func hasPath(version string, at []step) bool {
-	for _, of := range configTypes {
-		if of.version != version {
-			continue
-		}
-		current := of.config
-		for _, step := range at {
-			for current.Kind() == reflect.Pointer {
-				current = current.Elem()
+// newKeyExplainer returns a function that returns what to do about an unknown key of a document.
+func newKeyExplainer(document any, version string) func(Mistake) string {
+	var later []map[string]bool // the paths that each later version with the same first number does not have
+	var laterVersions []string
+	learn := sync.OnceFunc(func() {
+		for _, of := range configTypes {
+			if of.version <= version || of.version[0] != version[0] {
+				continue
 			}
-			switch {
-			case step.key == "" && current.Kind() == reflect.Slice:
-				current = current.Elem()
-			case step.key != "" && current.Kind() == reflect.Struct:
-				if current = memberNamed(current, step.key); current == nil {
-					return false
-				}
-			default:
-				return false
+			unknown := map[string]bool{}
+			for _, mistake := range FindMistakes(document, of.config, true) {
+				unknown[mistake.Path] = true
 			}
+			later, laterVersions = append(later, unknown), append(laterVersions, of.version)
 		}
-		return true
-	}
-	return false
-}
-
-// joinSteps returns a path as the other problems have it, for example storage.files[2].mode.
-func joinSteps(at []step) string {
-	var path strings.Builder
-	for _, step := range at {
-		switch {
-		case step.key == "":
-			fmt.Fprintf(&path, "[%d]", step.index)
-		case path.Len() > 0:
-			path.WriteString("." + step.key)
-		default:
-			path.WriteString(step.key)
+	})
+	return func(mistake Mistake) string {
+		learn()
+		why := fmt.Sprintf("Ignition %s does not have this key, and would ignore it with its content: ", version)
+		if i := slices.IndexFunc(later, func(unknown map[string]bool) bool { return !unknown[mistake.Path] }); i >= 0 {
+			return why + "set ignition.version to " + laterVersions[i] + ", which has it"
 		}
+		return why + cmp.Or(keyRemedies[mistake.Key], "correct its name, or remove it")
 	}
-	return path.String()
 }

@@ -72,18 +72,18 @@ func foldCase(text string) string {
 
 // duplicateKey returns the problem of the last key of the innermost object, which has the first key too.
 func duplicateKey(first string, open []container) Problem {
-	var at []step
+	var at []any
 	for _, in := range open {
 		if in.isObject {
-			at = append(at, step{key: in.key})
+			at = append(at, in.key)
 		} else {
-			at = append(at, step{index: in.items - 1})
+			at = append(at, in.items-1)
 		}
 	}
-	last := at[len(at)-1].key
+	last := open[len(open)-1].key
 	message := fmt.Sprintf("%s and %s are the same key: remove one", first, last)
 	if first == last {
 		message = first + " is given twice: remove one"
 	}
-	return Problem{Path: joinSteps(at), Message: message}
+	return Problem{Path: joinPath(at), Message: message}
 }

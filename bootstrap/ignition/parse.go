@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
-	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
-	"github.com/coreos/ignition/v2/config/v3_5"
+	"github.com/coreos/ignition/v2/config/validate"
 )
+
+// version3_6 is the newest spec version that is read. It has the fields of 3.5 and accepts more values. A value that only
+// 3.6 accepts is an error: Config is served to hosts whose Ignition can be older.
+const version3_6 = "3.6.0"
 
 // VersionsRead names the spec versions that Parse reads, for error messages.
 const VersionsRead = "2.0.0 to 2.4.0 and 3.0.0 to 3.6.0"
@@ -30,16 +32,10 @@ func Parse(raw []byte) (Config, error) {
 }
 
 func parse(raw []byte) (Config, error) {
-	if version := leadingVersion(raw); slices.Contains(commonVersions, version) {
-		if config, ok := readCommon(raw, version); ok {
+	if version := leadingVersion(raw); typeOf(version) != nil && parserOf2[version] == nil {
+		if config, err := read3(raw, version); err == nil {
 			return config, nil
 		}
-	}
-	if err := checkDocument(raw); err != nil {
-		return Config{}, err
-	}
-	if err := checkValues(raw); err != nil {
-		return Config{}, err
 	}
 	version, err := specVersion(raw)
 	if err != nil {
@@ -48,10 +44,7 @@ func parse(raw []byte) (Config, error) {
 	if parse2, ok := parserOf2[version]; ok {
 		return parse2(raw)
 	}
-	if version == version3_6 {
-		return parse3_6(raw)
-	}
-	return parse3(raw, version)
+	return read3(raw, version)
 }
 
 // specVersion returns the spec version of a document.
@@ -79,23 +72,55 @@ func specVersion(raw []byte) (string, error) {
 	}
 }
 
-// parse3 reads a document of spec 3.
-func parse3(raw []byte, version string) (Config, error) {
-	config, entries, err := v3_5.ParseCompatibleVersion(raw)
-	switch {
-	case err == nil:
-		return config, nil
-	case errors.Is(err, ignerrors.ErrUnknownVersion), errors.Is(err, ignerrors.ErrInvalidVersion):
-		return Config{}, newParseError("ignition.version", fmt.Sprintf("version %q is not supported: use one of %s", version, VersionsRead))
+// leadingVersion returns the spec version of a document that begins with it, as documents with sorted keys do, and ""
+// otherwise. A later duplicate key can contradict it; then read3 refuses the document.
+func leadingVersion(raw []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	for _, begin := range []json.Token{json.Delim('{'), "ignition"} {
+		if token, err := decoder.Token(); err != nil || token != begin {
+			return ""
+		}
 	}
-	// The report does not contain the expected type of a wrong value. The types of 3.5 include those of every older
-	// spec.
-	var types Config
-	if typeErr := json.Unmarshal(raw, &types); typeErr != nil {
-		return Config{}, decodeError(raw, typeErr, reflect.TypeOf(types))
+	var head struct {
+		Version string `json:"version"`
 	}
-	if problems := fatalProblems(entries); len(problems) > 0 {
-		return Config{}, &ParseError{Problems: problems}
+	if err := decoder.Decode(&head); err != nil {
+		return ""
 	}
-	return Config{}, newParseError("", err.Error())
+	return head.Version
+}
+
+// read3 reads a document of a spec version 3.x. It gives the same result as Ignition's parser, which decodes the document
+// once for every possible version.
+func read3(raw []byte, version string) (c Config, err error) {
+	of := typeOf(version)
+	if of == nil {
+		return c, newParseError("ignition.version", fmt.Sprintf("version %q is not supported: use one of %s", version, VersionsRead))
+	}
+	document := reflect.New(of)
+	if err := json.Unmarshal(raw, document.Interface()); err != nil {
+		return c, decodeError(raw, err, of)
+	}
+	convert(reflect.ValueOf(&c).Elem(), document.Elem())
+	c.Ignition.Version = Version
+	if err := checkWork(reflect.ValueOf(c)); err != nil {
+		return Config{}, err
+	}
+	problems := rules{}.problemsIn(document.Elem())
+	if len(problems) > 0 && bytes.Contains(raw, []byte("\n")) { // Ignition's own validation knows the lines
+		if err := checkValues(raw); err != nil {
+			return Config{}, err
+		}
+		problems = allProblems(validate.ValidateWithContext(document.Elem().Interface(), raw))
+	}
+	if len(problems) == 0 && version == version3_6 {
+		problems = rules{}.problemsIn(reflect.ValueOf(&c).Elem())
+		for i := range problems {
+			problems[i].Message += ": Ignition accepts this from spec 3.6 on, and the Ignition of a host can be older: use a value of spec 3.5"
+		}
+	}
+	if len(problems) > 0 {
+		return Config{}, &ParseError{Problems: LimitProblems(problems)}
+	}
+	return c, nil
 }

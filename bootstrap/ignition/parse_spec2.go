@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,6 +51,10 @@ func parse2[Types any](upgrade func(Types) types2_4.Config) func([]byte) (Config
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return Config{}, decodeError(raw, err, reflect.TypeOf(document))
 		}
+		upgraded := upgrade(document)
+		if err := cmp.Or(checkWork(reflect.ValueOf(upgraded)), checkValues(raw)); err != nil {
+			return Config{}, err
+		}
 		// Ignition's parser of spec 2 reads the document again for each of its values, to know their lines.
 		if entries := validate2.ValidateWithoutSource(reflect.ValueOf(document)); entries.IsFatal() {
 			const maxWork = 20_000_000
@@ -60,7 +65,7 @@ func parse2[Types any](upgrade func(Types) types2_4.Config) func([]byte) (Config
 			}
 			return Config{}, spec2Error(nil, entries, errors.New("the document is not valid in its spec version"))
 		}
-		return convert2(upgrade(document))
+		return convert2(upgraded)
 	}
 }
 
@@ -89,7 +94,7 @@ func convert2(config types2_4.Config) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	return parse3(converted, config3_1.Ignition.Version)
+	return read3(converted, config3_1.Ignition.Version)
 }
 
 // translate converts a document of spec 2 to spec 3.1. It converts one certificate authority at a time: the converter

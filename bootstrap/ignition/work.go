@@ -1,7 +1,6 @@
 package ignition
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 
@@ -21,11 +20,11 @@ const (
 	maxParsedValues = 20_000
 )
 
-// checkValues returns a *ParseError if a document has too many values for Ignition's own parser, which reads it if it
-// is not valid, or not of a common spec version.
+// checkValues returns a *ParseError if a document has too many values for Ignition's own parser, which reads it if it is of
+// spec 2, or not valid and of several lines.
 func checkValues(raw []byte) error {
 	if count := countValues(raw); count > maxParsedValues {
-		return newParseError("", fmt.Sprintf("the document has %d values, and only %d are read of one that is not valid, or not of a spec version from 3.1.0 to 3.5.0: "+
+		return newParseError("", fmt.Sprintf("the document has %d values, and only %d are read of one that is of spec version 2, or not valid: "+
 			"split it into several, or use spec version 3.5.0 and find the mistake with a part of it", count, maxParsedValues))
 	}
 	return nil
@@ -68,7 +67,7 @@ func (w work) problem() *Problem {
 	return nil
 }
 
-// checkWork returns a *ParseError if a configuration of any spec 3 is too much work for Ignition.
+// checkWork returns a *ParseError if a configuration of spec 2.4 or 3.5 is too much work for Ignition.
 func checkWork(config reflect.Value) error {
 	storage, systemd := config.FieldByName("Storage"), config.FieldByName("Systemd")
 	count := func(list string) int { return storage.FieldByName(list).Len() }
@@ -84,12 +83,14 @@ func checkWork(config reflect.Value) error {
 		unit := units.Index(i)
 		name := unit.FieldByName("Name").String()
 		prefix, instance, kind, hasAt := splitUnitName(name)
-		contents, _ := unit.FieldByName("Contents").Interface().(*string)
+		contents := reflect.Indirect(unit.FieldByName("Contents")) // no pointer in spec 2
 		enabled, _ := unit.FieldByName("Enabled").Interface().(*bool)
 		switch {
 		case !hasAt:
 		case instance == "":
-			sizes[name] = len(ptr.Deref(contents, ""))
+			if contents.IsValid() {
+				sizes[name] = contents.Len()
+			}
 		case ptr.Deref(enabled, false):
 			instances[prefix+"@"+kind]++
 		}
@@ -101,25 +102,4 @@ func checkWork(config reflect.Value) error {
 		return &ParseError{Problems: []Problem{*problem}}
 	}
 	return nil
-}
-
-// checkDocument is checkWork for a document of any spec version, before anything in it is validated.
-func checkDocument(raw []byte) error {
-	var document struct {
-		Storage struct {
-			Files, Directories, Links []json.RawMessage
-			Disks                     []struct{ Partitions []json.RawMessage }
-		}
-		Systemd struct {
-			Units []struct {
-				Name     string
-				Enabled  *bool
-				Contents *string
-			}
-		}
-	}
-	if json.Unmarshal(raw, &document) != nil {
-		return nil //nolint:nilerr // the parser returns it
-	}
-	return checkWork(reflect.ValueOf(document))
 }
