@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"reflect"
@@ -14,12 +13,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
-const (
-	// maxDepth is the maximum nesting of a section. A KubeletConfiguration has half of it.
-	maxDepth = 12
-	// maxErrors is the maximum number of mistakes in one result.
-	maxErrors = 20
-)
+// maxErrors is the maximum number of mistakes in one result.
+const maxErrors = 20
 
 // read decodes a section. Each of its fields must exist in the Kubernetes type; those with errors are left out, unless
 // there are too many.
@@ -34,8 +29,7 @@ func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	}
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		whole := func(value any) any { return map[string]any{name: value} }
-		wrong := typeErrors(fields[name], whole, at.Child(name), maxDepth)
+		wrong := append(nullsIn(fields[name], at.Child(name)), mistakesIn(map[string]any{name: fields[name]}, at)...)
 		if errs = append(errs, wrong...); len(errs) > maxErrors {
 			return nil, errs[:maxErrors]
 		}
@@ -46,66 +40,38 @@ func read(raw []byte, at *field.Path) (map[string]any, field.ErrorList) {
 	return fields, errs
 }
 
-// typeErrors returns an error for each innermost part of a value that the Kubernetes type does not accept. whole
-// returns the section that has only the given part, at its position.
-func typeErrors(value any, whole func(any) any, at *field.Path, depth int) (errs field.ErrorList) {
-	if depth == 0 {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "no field of a "+Kind+" has so many levels: remove it")}
-	}
-	unknown, err := decode(whole(value))
+// nullsIn returns an error for each null in a value.
+func nullsIn(value any, at *field.Path) (errs field.ErrorList) {
 	switch value := value.(type) {
 	case nil:
 		return field.ErrorList{field.Required(at, "null is not a value: set a value, or remove the field")}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			inner := func(part any) any { return whole(map[string]any{key: part}) }
-			errs = append(errs, typeErrors(value[key], inner, at.Child(key), depth-1)...)
+			errs = append(errs, nullsIn(value[key], at.Child(key))...)
 		}
 	case []any:
 		for i, element := range value {
-			inner := func(part any) any { return whole([]any{part}) }
-			errs = append(errs, typeErrors(element, inner, at.Index(i), depth-1)...)
+			errs = append(errs, nullsIn(element, at.Index(i))...)
 		}
 	}
-	switch {
-	case len(errs) > 0:
-		return errs
-	case err != nil:
-		return field.ErrorList{field.TypeInvalid(at, field.OmitValueType{}, describeMismatch(whole(value), err))}
-	case len(unknown) > 0:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "a "+Kind+" has no such field: correct its name"+nearestName(whole(value))+", or remove it")}
-	}
-	return nil
+	return errs
 }
 
-// decode returns the fields that the Kubernetes type does not have, or an error if the type does not accept the value.
-func decode(value any) (unknown []error, err error) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	return kjson.UnmarshalStrict(raw, &kubeletv1beta1.KubeletConfiguration{}, kjson.DisallowUnknownFields)
-}
-
-// describeMismatch returns what a part of a section must be, by the section with only this part.
-func describeMismatch(section any, err error) string {
+// mistakesIn returns an error for each part of a section that the Kubernetes type does not accept.
+func mistakesIn(section map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, mistake := range ignition.FindMistakes(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
+		place := field.NewPath(at.String() + "." + mistake.Path)
 		if !mistake.Unknown {
-			return mistake.Message
+			errs = append(errs, field.TypeInvalid(place, field.OmitValueType{}, mistake.Message))
+			continue
 		}
-	}
-	return err.Error()
-}
-
-// nearestName returns the name that is most similar to that of an unknown field, as a remedy, by the section with only
-// this field. It is "" if none is similar.
-func nearestName(section any) string {
-	for _, mistake := range ignition.FindMistakes(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
-		if mistake.Unknown && mistake.Nearest != "" {
-			return " to " + mistake.Nearest
+		name := "its name"
+		if mistake.Nearest != "" {
+			name += " to " + mistake.Nearest
 		}
+		errs = append(errs, field.Invalid(place, field.OmitValueType{}, "a "+Kind+" has no such field: correct "+name+", or remove it"))
 	}
-	return ""
+	return errs
 }
 
 func strictErrors(found []error, at *field.Path, why string) (errs field.ErrorList) {

@@ -97,10 +97,10 @@ var _ = Describe("A kubelet section", func() {
 		Entry("null instead of an object", `null`, "spec.kubelet.configuration: Invalid value: must be an object with fields of a KubeletConfiguration"),
 		Entry("no kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1"}`, "spec.kubelet.configuration.kind: Required value: set it to KubeletConfiguration"),
 		Entry("no apiVersion", `{"kind":"KubeletConfiguration"}`, "spec.kubelet.configuration.apiVersion: Required value: set it to kubelet.config.k8s.io/v1beta1"),
-		Entry("metadata", `{"metadata":{"name":"a"}}`, "spec.kubelet.configuration.metadata.name: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
+		Entry("metadata", `{"metadata":{"name":"a"}}`, "spec.kubelet.configuration.metadata: Invalid value: a KubeletConfiguration has no such field: correct its name, or remove it"),
 		Entry("another kind", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeProxyConfiguration"}`, `spec.kubelet.configuration.kind: Unsupported value: "KubeProxyConfiguration": supported values: "KubeletConfiguration"`),
 		Entry("another apiVersion", `{"apiVersion":"kubelet.config.k8s.io/v1","kind":"KubeletConfiguration"}`, `spec.kubelet.configuration.apiVersion: Unsupported value: "kubelet.config.k8s.io/v1": supported values: "kubelet.config.k8s.io/v1beta1"`),
-		Entry("deep nesting", `{"featureGates":`+nested(5000)+`}`, "spec.kubelet.configuration.featureGates[0][0][0][0][0][0][0][0][0][0][0][0]: Invalid value: no field of a KubeletConfiguration has so many levels: remove it"),
+		Entry("deep nesting", `{"featureGates":`+nested(5000)+`}`, "spec.kubelet.configuration.featureGates: Invalid value: must be an object, not a list"),
 		Entry("a section that is too large", `{"clusterDomain":"`+strings.Repeat("a", 64<<10)+`"}`, "spec.kubelet.configuration: Too long: may not be more than 65536 bytes"),
 	)
 
