@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -13,7 +12,6 @@ import (
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/lru"
 )
@@ -31,13 +29,13 @@ func (e *ExpressionError) Error() string {
 	return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Problem)
 }
 
-// errorAt returns an error with the position of a part of an expression.
-func errorAt(a *celast.AST, part celast.Expr, problem string) *ExpressionError {
+// ErrorAt returns an error with the position of a part of an expression.
+func ErrorAt(a *celast.AST, part celast.Expr, problem string) *ExpressionError {
 	return errorAtLocation(a.SourceInfo().GetStartLocation(part.ID()), problem)
 }
 
-// errorAtStart returns an error about a whole expression.
-func errorAtStart(problem string) *ExpressionError {
+// ErrorAtStart returns an error about a whole expression.
+func ErrorAtStart(problem string) *ExpressionError {
 	return &ExpressionError{Line: 1, Column: 1, Problem: problem}
 }
 
@@ -59,22 +57,14 @@ type program struct {
 	bounded, traced cel.Program
 }
 
-// celVersion is the Kubernetes version whose CEL functions are available.
-var celVersion = version.MajorMinor(1, 36)
-
-// celEnvironment returns the CEL environment of Kubernetes with the variables of label rules.
-var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
-	options := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0)}
+// language is that of label rules.
+var language = NewLanguage(checkCopies, func() (of environment.VersionedOptions) {
 	for name, declared := range variables {
-		options.EnvOptions = append(options.EnvOptions, cel.Variable(name, declared.CelType()))
-		options.DeclTypes = append(options.DeclTypes, declared)
+		of.EnvOptions = append(of.EnvOptions, cel.Variable(name, declared.CelType()))
+		of.DeclTypes = append(of.DeclTypes, declared)
 	}
-	extended, err := environment.MustBaseEnvSet(celVersion).Extend(options)
-	if err != nil {
-		return nil, err
-	}
-	return extended.NewExpressionsEnv(), nil
-})
+	return of
+}())
 
 // compiled caches the most recently used expressions. All Machines of a pool have the same ones.
 var compiled = lru.New(1024)
@@ -84,37 +74,23 @@ func compile(expression string) (*program, error) {
 	if cached, ok := compiled.Get(expression); ok {
 		return cached.(*program), nil
 	}
-	env, err := celEnvironment()
+	env, checked, err := language.Compile(expression)
 	if err != nil {
 		return nil, err
-	}
-	if err := CheckCopies(expression); err != nil {
-		return nil, err
-	}
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
-		return nil, FirstError(issues)
-	}
-	if err := CheckRegexps(parsed); err != nil {
-		return nil, err
-	}
-	checked, issues := env.Check(parsed)
-	if issues.Err() != nil {
-		return nil, FirstError(issues)
 	}
 	if err := checkExpression(env, checked); err != nil {
 		return nil, err
 	}
 	p, err := newProgram(env, checked)
 	if err != nil {
-		return nil, errorAtStart(printable(err.Error()))
+		return nil, ErrorAtStart(printable(err.Error()))
 	}
 	compiled.Add(expression, p)
 	return p, nil
 }
 
-// FirstError returns the first mistake that the compiler found, with what to do.
-func FirstError(issues *cel.Issues) *ExpressionError {
+// firstError returns the first mistake that the compiler found, with what to do.
+func firstError(issues *cel.Issues) *ExpressionError {
 	first := issues.Errors()[0]
 	problem := strings.TrimSuffix(printable(first.Message), " (in container '')") // there are no containers
 	remedy := "correct the expression"

@@ -67,7 +67,7 @@ var _ = Describe("An expression", func() {
 
 	It("is stopped when it costs more than the limit", func() {
 		const expression = `lists.range(2000).all(a, lists.range(2000).all(b, a + b >= 0)) ? host.name : "b"`
-		env, err := celEnvironment()
+		env, err := language.env()
 		Expect(err).NotTo(HaveOccurred())
 		checked, issues := env.Compile(expression)
 		Expect(issues.Err()).NotTo(HaveOccurred())

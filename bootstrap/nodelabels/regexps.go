@@ -24,9 +24,9 @@ const (
 	findAllFunction = "findAll"
 )
 
-// CheckRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
+// checkRegexps refuses a regular expression that is not a literal, because its cost is unknown, that is not valid, or
 // that is too large. Its input is the parsed expression, because the type checker already compiles regular expressions.
-func CheckRegexps(parsed *cel.Ast) *ExpressionError {
+func checkRegexps(parsed *cel.Ast) *ExpressionError {
 	a := parsed.NativeRep()
 	total := 0
 	for _, function := range []string{matchesFunction, findFunction, findAllFunction} {
@@ -37,14 +37,14 @@ func CheckRegexps(parsed *cel.Ast) *ExpressionError {
 			}
 			literal, ok := literalText(pattern)
 			if !ok {
-				return errorAt(a, pattern, "a regular expression must be a string literal")
+				return ErrorAt(a, pattern, "a regular expression must be a string literal")
 			}
 			measure, err := MeasureRegexp(literal)
 			if err != nil {
-				return errorAt(a, pattern, printable(err.Error())+": correct it")
+				return ErrorAt(a, pattern, printable(err.Error())+": correct it")
 			}
 			if total += measure.Instructions; total > maxInstructions {
-				return errorAt(a, pattern, fmt.Sprintf("the compiled regular expressions of one rule can have at most %d instructions together, "+
+				return ErrorAt(a, pattern, fmt.Sprintf("the compiled regular expressions of one rule can have at most %d instructions together, "+
 					"and with this one they have %d: use fewer or smaller repetitions {n}", maxInstructions, total))
 			}
 		}
@@ -81,7 +81,7 @@ func (e *estimator) regexpCost(function string, given []checker.AstNode) *checke
 	literal, _ := literalText(given[1].Expr())
 	measure, err := MeasureRegexp(literal)
 	if err != nil {
-		return nil // CheckRegexps refuses it
+		return nil // checkRegexps refuses it
 	}
 	characters := e.sum(given[:1])
 	steps := measure.Steps(characters)

@@ -2,10 +2,10 @@ package rollout
 
 import (
 	"fmt"
-	"sync"
+	"unicode"
 
-	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/nodelabels"
 )
@@ -14,41 +14,26 @@ import (
 // parts.
 const maxAdditions = 8
 
-// missingMacros are the macros of CEL that gates do not have.
-var missingMacros = map[string]bool{"map": true, "optMap": true, "optFlatMap": true}
-
-// macroFree is the environment of gates without macros, in which an expression is parsed as it is written.
-var macroFree = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := environment()
-	if err != nil {
-		return nil, err
-	}
-	return env.Extend(cel.ClearMacros())
-})
+// functions are the macros and functions that a gate can call. The results of others, such as replace and join, can be
+// strings of gigabytes for an object of the maximum size, or contain a value several times.
+var functions = sets.New("has", "all", "exists", "exists_one", "filter", "contains", "startsWith", "endsWith", "matches", "size",
+	"int", "uint", "double", "string", "bool", "bytes", "dyn", "type", "of", "none", "ofNonZeroValue", "or", "orValue", "value", "hasValue",
+	"timestamp", "duration", "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes",
+	"getSeconds", "getMilliseconds", "quantity", "isQuantity", "isInteger", "asInteger", "asApproximateFloat", "sign", "add", "sub",
+	"isLessThan", "isGreaterThan", "compareTo", "isSorted", "sum", "min", "max", "indexOf", "lastIndexOf")
 
 // checkShape refuses an expression that can make a value which contains another one several times. Each step of
 // [1].map(a, [a, a]).map(a, [a, a]) costs little and doubles what a comparison looks at, and a comparison can't be
 // interrupted. So the values of an expression are constants, and parts of the object.
-func checkShape(expression string) error {
-	env, err := macroFree()
-	if err != nil {
-		return err
-	}
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
-		return nodelabels.FirstError(issues)
-	}
-	a, additions := parsed.NativeRep(), 0
-	refuse := func(e celast.Expr, why string) error {
-		at := a.SourceInfo().GetStartLocation(e.ID())
-		return fmt.Errorf("%d:%d: %s", max(at.Line(), 1), max(at.Column(), 0)+1, why)
-	}
+func checkShape(a *celast.AST) *nodelabels.ExpressionError {
+	additions := 0
+	refuse := func(e celast.Expr, why string) *nodelabels.ExpressionError { return nodelabels.ErrorAt(a, e, why) }
 	for _, e := range celast.MatchDescendants(celast.NavigateAST(a), celast.AllMatcher()) {
 		switch e.Kind() {
 		case celast.CallKind:
 			function := e.AsCall().FunctionName()
-			if missingMacros[function] {
-				return refuse(e, function+" is not available, because it can make values that take too long to compare: use exists, all or filter")
+			if unicode.IsLetter(rune(function[0])) && !functions.Has(function) {
+				return refuse(e, function+" is not available, because it could make values that are too large or take too long to compare: use exists, all or filter")
 			}
 			if function == "_+_" {
 				additions++

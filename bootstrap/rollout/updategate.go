@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/lru"
 
@@ -39,21 +39,8 @@ const (
 	objectVariable = "object"
 )
 
-// environment returns the CEL environment of gates. It is smaller than that of Kubernetes: functions such as replace
-// and join could create strings of gigabytes from an object of the maximum size. checkShape explains which macros are
-// missing.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
-		cel.Variable(objectVariable, cel.DynType),
-		cel.OptionalTypes(),
-		cel.ClearMacros(),
-		cel.Macros(cel.HasMacro, cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.FilterMacro),
-		cel.CrossTypeNumericComparisons(true),
-		cel.DefaultUTCTimeZone(true),
-		library.Lists(),
-		library.Quantity(),
-	)
-})
+// language is that of gates.
+var language = nodelabels.NewLanguage(checkShape, environment.VersionedOptions{EnvOptions: []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)}})
 
 // compiled caches the most recently used expressions.
 var compiled = lru.New(256)
@@ -89,31 +76,17 @@ func compile(expression string) (*program, error) {
 	if cached, ok := compiled.Get(expression); ok {
 		return cached.(*program), nil
 	}
-	env, err := environment()
+	env, checked, err := language.Compile(expression)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkShape(expression); err != nil {
-		return nil, err
-	}
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
-		return nil, nodelabels.FirstError(issues)
-	}
-	if err := nodelabels.CheckRegexps(parsed); err != nil {
-		return nil, err
-	}
-	checked, issues := env.Check(parsed)
-	if issues.Err() != nil {
-		return nil, nodelabels.FirstError(issues)
-	}
 	if !checked.OutputType().IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("1:1: the result is of type %s, and must be of type bool: compare it, for example with == true", cel.FormatCELType(checked.OutputType()))
+		return nil, nodelabels.ErrorAtStart(fmt.Sprintf("the result is of type %s, and must be of type bool: compare it, for example with == true", cel.FormatCELType(checked.OutputType())))
 	}
 	made, err := env.Program(checked, cel.EvalOptions(cel.OptTrackCost), cel.CostTracking(&library.CostEstimator{}), cel.CostLimit(maxCost),
 		cel.InterruptCheckFrequency(interruptCheckFrequency))
 	if err != nil {
-		return nil, fmt.Errorf("1:1: %w", err)
+		return nil, nodelabels.ErrorAtStart(err.Error())
 	}
 	p := &program{Program: made, ast: checked}
 	compiled.Add(expression, p)
