@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -60,7 +61,7 @@ func nullsIn(value any, at *field.Path) (errs field.ErrorList) {
 // mistakesIn returns an error for each part of a section that the Kubernetes type does not accept.
 func mistakesIn(section map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, mistake := range ignition.FindMistakes(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
-		place := field.NewPath(at.String() + "." + mistake.Path)
+		place := field.NewPath(strings.TrimPrefix(at.String()+"."+mistake.Path, "<nil>."))
 		if !mistake.Unknown {
 			errs = append(errs, field.TypeInvalid(place, field.OmitValueType{}, mistake.Message))
 			continue
