@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/coreos/ignition/v2/config/validate"
 )
 
@@ -63,6 +64,10 @@ func specVersion(raw []byte) (string, error) {
 	}
 	switch {
 	case stub.Ignition.Version != "":
+		version := types.MaxVersion
+		if version.Set(stub.Ignition.Version) == nil {
+			return version.String(), nil // without leading zeros, as in 3.0.00
+		}
 		return stub.Ignition.Version, nil
 	case stub.Variant != nil:
 		return "", newParseError("variant", "this is Butane, not Ignition: translate it with kubectl poolboot convert --butane, "+

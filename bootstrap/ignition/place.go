@@ -28,9 +28,9 @@ func joinPath(elements []any) string {
 // walker reads a JSON document token by token, and knows the place of the latest token.
 type walker struct {
 	*json.Decoder
-	open    []container // those that the latest token is in
-	isKey   bool        // the latest token is a key
-	isEnd   bool        // a value ends with it
+	open  []container // those that the latest token is in
+	isKey bool        // the latest token is a key
+	isEnd bool        // a value ends with it
 }
 
 // container is an object or a list.
