@@ -6,6 +6,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,11 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
 // Annotation is the annotation of a Metal3Machine that names its BareMetalHost, as <namespace>/<name>.
@@ -135,4 +137,75 @@ func MachineOfMetal3Machine(m client.Object) types.NamespacedName {
 		}
 	}
 	return types.NamespacedName{}
+}
+
+// ForConfig returns the host of a PoolbootConfig: the host of its Machine or, if machine is nil, the BareMetalHost that
+// the PoolbootConfig names. It returns nil if the host is not a BareMetalHost: it enrolled, or its Machine is from
+// another infrastructure provider. The errors are those of ForMachine and WithoutMachine.
+func ForConfig(ctx context.Context, c client.Reader, config *bootstrapv1.PoolbootConfig, machine *clusterv1.Machine) (*Host, error) {
+	switch {
+	case machine != nil:
+		return ForMachine(ctx, c, machine)
+	case record.HostKindOf(config) == record.BareMetalHost:
+		return WithoutMachine(ctx, c, client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName})
+	}
+	return nil, nil
+}
+
+// WithoutMachine returns a BareMetalHost that no Machine uses, while it is being provisioned and afterwards. It has no
+// providerID, because that of Metal3 contains the name of a Metal3Machine. The error is a *NotReadyError if the host is
+// in another state or has a consumer.
+func WithoutMachine(ctx context.Context, c client.Reader, key client.ObjectKey) (*Host, error) {
+	bmh := &bmov1alpha1.BareMetalHost{}
+	if err := c.Get(ctx, key, bmh); IsAbsent(err) {
+		return nil, notReady("BareMetalHost %s does not exist", key)
+	} else if err != nil {
+		return nil, fmt.Errorf("BareMetalHost %s: %w", key, err)
+	}
+	if consumer := bmh.Spec.ConsumerRef; consumer != nil {
+		return nil, notReady("BareMetalHost %s belongs to %s %s by its spec.consumerRef", klog.KObj(bmh), consumer.Kind, consumer.Name)
+	}
+	state := bmh.Status.Provisioning.State
+	if !bmh.DeletionTimestamp.IsZero() || state != bmov1alpha1.StateProvisioning && state != bmov1alpha1.StateProvisioned {
+		return nil, notReady("BareMetalHost %s is not being provisioned, its state is %q", klog.KObj(bmh), state)
+	}
+	return newHost(bmh), nil
+}
+
+var metal3MachineKind = schema.GroupKind{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine"}
+
+// readMetal3Machine reads a Metal3Machine in the version that its CRD declares for the contract of Cluster API.
+func readMetal3Machine(ctx context.Context, c client.Reader, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	return external.GetObjectFromContractVersionedRef(ctx, c, clusterv1.ContractVersionedObjectReference{
+		APIGroup: metal3MachineKind.Group, Kind: metal3MachineKind.Kind, Name: key.Name,
+	}, key.Namespace)
+}
+
+// hostName returns the name of the host from the annotation of a Metal3Machine. It ignores the namespace in the
+// annotation: a host is always in the namespace of its Metal3Machine. Otherwise, users could access hosts in other
+// namespaces. The Metal3 infrastructure provider has the same rule.
+func hostName(m *unstructured.Unstructured) string {
+	value := m.GetAnnotations()[Annotation]
+	return value[strings.LastIndex(value, "/")+1:]
+}
+
+// consumerOf returns the Metal3Machine in spec.consumerRef of a host.
+func consumerOf(bmh *bmov1alpha1.BareMetalHost) (types.NamespacedName, bool) {
+	ref := bmh.Spec.ConsumerRef
+	if ref == nil || ref.GroupVersionKind().GroupKind() != metal3MachineKind || ref.Namespace != bmh.Namespace {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, true
+}
+
+// providerIDOf returns the providerID of a Metal3Machine, or the one that it will get.
+func providerIDOf(m *unstructured.Unstructured, bmh *bmov1alpha1.BareMetalHost) (string, error) {
+	id, _, err := unstructured.NestedString(m.Object, "spec", "providerID")
+	if err != nil {
+		return "", fmt.Errorf("Metal3Machine %s: %w", klog.KObj(m), err)
+	}
+	if id == "" {
+		id = fmt.Sprintf("metal3://%s/%s/%s", bmh.Namespace, bmh.Name, m.GetName())
+	}
+	return id, nil
 }

@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -112,4 +113,13 @@ func toStrings[T ~string](arguments []T) []string {
 		texts[i] = string(argument)
 	}
 	return texts
+}
+
+// argumentPattern matches one argument of a kernel command line. It has no space outside of quotes.
+var argumentPattern = regexp.MustCompile(`(?:[^\s"]|"[^"]*"?)+`)
+
+// SplitArguments returns the single arguments of a kernel command line with these parts: it is split at spaces outside
+// of quotes.
+func SplitArguments(parts []string) []string {
+	return argumentPattern.FindAllString(strings.Join(parts, " "), -1)
 }

@@ -3,6 +3,7 @@ package ignition
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -106,4 +107,43 @@ func appliesToKubelet(unitName string) bool {
 func isDropinDirectory(name string) bool {
 	unitName, isDropins := strings.CutSuffix(path.Base(name), ".d")
 	return isDropins && slices.Contains(UnitDirectories, path.Dir(name)) && (appliesToKubelet(unitName) || isOwnUnit(unitName))
+}
+
+// ofPools match the drop-ins of the kubelet's unit that a pool renders. The command of the wrapper must end with that
+// of the kubelet and all of its variables: without them, the Node would be outside its pool.
+var ofPools = map[string]*regexp.Regexp{
+	WrapperDropin: regexp.MustCompile(`^\[Service\]\nEnvironment=` + KubeletCommandVariable + `=[A-Za-z0-9_./-]+\nExecStart=\n` +
+		`ExecStart=(/(?:[A-Za-z0-9_./:=@,+-]+ )+)` + regexp.QuoteMeta(WrappedKubelet) + `\n$`),
+	ReservedDropin: regexp.MustCompile(`^\[Service\]\nExecStartPre=/bin/sh ` + regexp.QuoteMeta(ReservedScriptPath) + `(?: [A-Za-z0-9_./-]+)*\n$`),
+}
+
+// isOfPool reports whether a drop-in of the kubelet's unit is one that a pool renders, in a rendered config.
+func (g *guard) isOfPool(dropin types.Dropin) bool {
+	pattern, has := ofPools[dropin.Name]
+	if !g.rendered || !has || dropin.Contents == nil {
+		return false
+	}
+	match := pattern.FindStringSubmatch(*dropin.Contents)
+	return match != nil && (dropin.Name != WrapperDropin || GuardWrapper(strings.Fields(match[1])) == nil)
+}
+
+// GuardWrapper is Guard for the words of a kubelet wrapper, which systemd starts with the kubelet's own command after
+// them. It refuses another kubelet, which could read this command as values of its flags, flags that identify the Node,
+// variables with such flags, and commands that change the host's name. As with units, it does not check what the
+// program of the wrapper does. It returns nil or a *GuardError.
+func GuardWrapper(words []string) error {
+	g := &guard{}
+	for i, word := range words {
+		if path.Base(word) == strings.TrimSuffix(KubeletUnit, path.Ext(KubeletUnit)) {
+			g.refuse(fmt.Sprintf("[%d]", i), "%s: the kubelet's own command is added to the wrapper: leave it and its flags out, and set spec.kubelet.configuration", word)
+			return g.err()
+		}
+		if before := len(g.refusals); before == 0 {
+			g.checkText(fmt.Sprintf("[%d]", i), "the wrapper of the kubelet", []byte(word))
+		}
+	}
+	if len(g.refusals) == 0 {
+		g.checkText("", "the wrapper of the kubelet", []byte(strings.Join(words, " ")))
+	}
+	return g.err()
 }

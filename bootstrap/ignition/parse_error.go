@@ -77,10 +77,7 @@ func addProblem(problems *[]Problem, describe func() Problem) {
 	*problems = append(*problems, problem)
 }
 
-// fatalProblems converts the fatal entries of a report to problems.
-func fatalProblems(entries report.Report) []Problem { return LimitProblems(allProblems(entries)) }
-
-// allProblems is fatalProblems with all entries. Those after maxProblems are empty.
+// allProblems converts the fatal entries of a report to problems. Those after maxProblems are empty.
 func allProblems(entries report.Report) (problems []Problem) {
 	for _, entry := range entries.Entries {
 		if entry.Kind.IsFatal() {

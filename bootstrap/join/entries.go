@@ -3,12 +3,14 @@ package join
 import (
 	"encoding/base64"
 	"io"
+	"path"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 )
 
@@ -68,4 +70,70 @@ func newOnlineUnit(description string) []*unit.UnitOption {
 
 func wantedByMultiUser() *unit.UnitOption {
 	return unit.NewUnitOption("Install", "WantedBy", "multi-user.target")
+}
+
+func dependenciesTarget() types.Unit {
+	return newUnit(ignition.DependenciesTarget, []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Units that start before the kubelet"),
+	})
+}
+
+// wantsDependencies returns the settings with which the kubelet starts after the target. A failed or masked target does
+// not keep a host from joining.
+func wantsDependencies() []*unit.UnitOption {
+	return []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Wants", ignition.DependenciesTarget),
+		unit.NewUnitOption("Unit", "After", ignition.DependenciesTarget),
+	}
+}
+
+// kubeletDirectory is where the kubelet keeps its state.
+const kubeletDirectory = "/var/lib/kubelet"
+
+// checkpointsUnit returns the unit that removes the kubelet's checkpoints of which CPUs and memory it has pinned to
+// which Pods. The kubelet does not start with checkpoints that do not fit its configuration, its version or the
+// hardware. They are about running containers, and the unit runs when there are none: before the kubelet starts for the
+// first time in a boot, and after a drain, for an update that stops the unit.
+func checkpointsUnit() []*unit.UnitOption {
+	return []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Description", "Remove the checkpoints of CPUs and memory that an earlier kubelet left"),
+		unit.NewUnitOption("Unit", "RequiresMountsFor", kubeletDirectory),
+		unit.NewUnitOption("Service", "Type", "oneshot"),
+		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+		unit.NewUnitOption("Service", "ExecStart", "/usr/bin/rm -f "+kubeletDirectory+"/cpu_manager_state "+kubeletDirectory+"/memory_manager_state"),
+	}
+}
+
+// followsCheckpoints returns the settings with which the kubelet starts after that unit, and stops before it. The
+// kubelet also starts if the unit fails. A drop-in cannot remove the settings.
+func followsCheckpoints() []*unit.UnitOption {
+	return []*unit.UnitOption{
+		unit.NewUnitOption("Unit", "Wants", ignition.CheckpointsUnit),
+		unit.NewUnitOption("Unit", "After", ignition.CheckpointsUnit),
+		unit.NewUnitOption("Unit", "PartOf", ignition.CheckpointsUnit),
+	}
+}
+
+// kubeletCertificate is the client certificate of the kubelet. When it exists, the host has joined. The kubeconfig of
+// the kubelet does not show this: the kubelet writes it before it requests the certificate.
+const kubeletCertificate = ignition.KubeletPKIDirectory + "/kubelet-client-current.pem"
+
+// sentinelUnits returns the units that create the sentinel file of Cluster API when the host has joined.
+func sentinelUnits() []types.Unit {
+	return []types.Unit{
+		// starts the service when the kubelet has its client certificate, at every boot
+		newEnabledUnit("poolboot-joined.path", []*unit.UnitOption{
+			unit.NewUnitOption("Unit", "Description", "Wait for the kubelet's client certificate"),
+			unit.NewUnitOption("Path", "PathExists", kubeletCertificate),
+			wantedByMultiUser(),
+		}),
+		// stays active: otherwise, the path unit would start it repeatedly
+		newUnit("poolboot-joined.service", []*unit.UnitOption{
+			unit.NewUnitOption("Unit", "Description", "Create the sentinel file of Cluster API"),
+			unit.NewUnitOption("Service", "Type", "oneshot"),
+			unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
+			unit.NewUnitOption("Service", "ExecStart", "/usr/bin/mkdir -p "+path.Dir(ignition.SentinelPath)),
+			unit.NewUnitOption("Service", "ExecStart", "/usr/bin/touch "+ignition.SentinelPath),
+		}),
+	}
 }

@@ -8,8 +8,11 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
 
@@ -202,4 +205,38 @@ func isMissing(err error) bool {
 	}
 	prefixes := []string{"no such key", "index out of bounds", "optional.none() dereference"}
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(err.Error(), prefix) })
+}
+
+// Rules are the rules in a field of an object.
+type Rules struct {
+	// From names the object and the field, for example "MachineConfigPool metal/infra spec.node.labelRules".
+	From string
+	// Rules are the value of the field.
+	Rules []nodev1.NodeLabelRule
+}
+
+// OfPool returns the rules of a pool.
+func OfPool(p *poolv1.MachineConfigPool) Rules {
+	return Rules{From: "MachineConfigPool " + klog.KObj(p).String() + " spec.node.labelRules", Rules: p.Spec.Node.LabelRules}
+}
+
+// OfConfig returns the rules of a PoolbootConfig.
+func OfConfig(c *bootstrapv1.PoolbootConfig) Rules {
+	return Rules{From: "PoolbootConfig " + klog.KObj(c).String() + " spec.node.labelRules", Rules: c.Spec.Node.LabelRules}
+}
+
+// OfTemplate returns the rules of the PoolbootConfigs that are created from a template.
+func OfTemplate(t *bootstrapv1.PoolbootConfigTemplate) Rules {
+	return Rules{From: "PoolbootConfigTemplate " + klog.KObj(t).String() + " spec.template.spec.node.labelRules", Rules: t.Spec.Template.Spec.Node.LabelRules}
+}
+
+// sanitize converts a string to a label value, as OnInvalidSanitize specifies. It returns "" if nothing remains.
+func sanitize(text string) string {
+	value := strings.Join(strings.FieldsFunc(text, isInvalidInLabel), "-")
+	return strings.Trim(value[:min(len(value), validation.LabelValueMaxLength)], "-_.")
+}
+
+// isInvalidInLabel reports whether a label value cannot contain a character.
+func isInvalidInLabel(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }

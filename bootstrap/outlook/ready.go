@@ -1,6 +1,9 @@
 package outlook
 
 import (
+	"fmt"
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -51,3 +54,40 @@ func Ready(config *bootstrapv1.PoolbootConfig) metav1.Condition {
 }
 
 func isNotTrue(c *metav1.Condition) bool { return c == nil || c.Status != metav1.ConditionTrue }
+
+// Message returns what a boot waits for or what is wrong, from the condition that reports it. While the Cluster is
+// paused, no controller writes these conditions. The message of a boot in progress is therefore marked as the message
+// from before the pause.
+func Message(config *bootstrapv1.PoolbootConfig) string {
+	message := messageOf(config)
+	paused := conditions.Get(config, clusterv1.PausedCondition)
+	if stage, _ := record.StageOf(config); paused == nil || paused.Status != metav1.ConditionTrue || slices.Contains([]record.Stage{record.StageReady, record.StageNotReady, record.StageDeleting}, stage) {
+		return message
+	}
+	return "Paused: " + paused.Message + ". Before: " + message
+}
+
+// messageOf returns the message without regard to a pause.
+func messageOf(config *bootstrapv1.PoolbootConfig) string {
+	if ready := conditions.Get(config, clusterv1.ReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
+		return ready.Message
+	}
+	message := ""
+	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.DataSecretAvailableCondition,
+		bootstrapv1.BootPreparedCondition, bootstrapv1.NodeInPoolCondition} {
+		c := conditions.Get(config, kind)
+		if c != nil && c.Status != metav1.ConditionTrue {
+			return c.Message
+		}
+		if c != nil {
+			message = c.Message
+		}
+	}
+	if stage, _ := record.StageOf(config); stage == record.StageWaitingForHost {
+		if record.IsMachineless(config) {
+			return fmt.Sprintf("%s is not being installed yet: see its state and its events", OwnerOf(config))
+		}
+		return "no host is chosen yet: see the Machine and its Metal3Machine, and which BareMetalHosts are available"
+	}
+	return message
+}

@@ -3,8 +3,11 @@ package pool
 import (
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -63,4 +66,70 @@ func DefaultsBelowPolicy(policy poolv1.DisruptionPolicy) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// unitPattern matches the name of a systemd unit. The CRD has the same pattern.
+var unitPattern = regexp.MustCompile(`^[a-zA-Z0-9:._@\\-]+\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$`)
+
+// actionTypes are the valid types of actions.
+var actionTypes = []poolv1.ActionType{poolv1.ActionNone, poolv1.ActionDaemonReload, poolv1.ActionReload, poolv1.ActionRestart, poolv1.ActionDrain, poolv1.ActionReboot}
+
+// CheckDisruption validates a policy as the CRD does, for policies that no API server validated.
+func CheckDisruption(policy poolv1.DisruptionPolicy, at *field.Path) (errs field.ErrorList) {
+	names := map[string]bool{}
+	refuseDuplicate := func(name string, at *field.Path) {
+		if names[name] {
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		names[name] = true
+	}
+	for i, file := range policy.Files {
+		at := at.Child("files").Index(i)
+		if !path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path {
+			errs = append(errs, field.Invalid(at.Child("path"), file.Path, "it must be an absolute path without a slash at its end, and without empty parts, '.' or '..'"))
+		}
+		refuseDuplicate(file.Path, at.Child("path"))
+		errs = append(errs, checkActions(file.Actions, at.Child("actions"))...)
+	}
+	for i, unit := range policy.Units {
+		at := at.Child("units").Index(i)
+		errs = append(errs, checkUnit(unit.Name, at.Child("name"))...)
+		refuseDuplicate(string(unit.Name), at.Child("name"))
+		errs = append(errs, checkActions(unit.Actions, at.Child("actions"))...)
+	}
+	if len(policy.SSHKeys.Actions) > 0 {
+		errs = append(errs, checkActions(policy.SSHKeys.Actions, at.Child("sshKeys", "actions"))...)
+	}
+	return errs
+}
+
+func checkActions(actions poolv1.DisruptionActions, at *field.Path) (errs field.ErrorList) {
+	if len(actions) == 0 {
+		errs = append(errs, field.Required(at, "name at least one action: None if the host does nothing"))
+	}
+	isAlone := func(a poolv1.DisruptionAction) bool {
+		return a.Type == poolv1.ActionNone || a.Type == poolv1.ActionReboot
+	}
+	if len(actions) > 1 && slices.ContainsFunc(actions, isAlone) {
+		errs = append(errs, field.Invalid(at, field.OmitValueType{}, "None and Reboot must be the only action: remove the others, or None or Reboot"))
+	}
+	for i, action := range actions {
+		at := at.Index(i)
+		switch {
+		case !slices.Contains(actionTypes, action.Type):
+			errs = append(errs, field.NotSupported(at.Child("type"), action.Type, actionTypes))
+		case action.Type.NeedsUnit():
+			errs = append(errs, checkUnit(action.Unit, at.Child("unit"))...)
+		case action.Unit != "":
+			errs = append(errs, field.Forbidden(at.Child("unit"), "only Reload and Restart have a unit: leave it out"))
+		}
+	}
+	return errs
+}
+
+func checkUnit(name poolv1.UnitName, at *field.Path) field.ErrorList {
+	if unitPattern.MatchString(string(name)) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, name, "it must be the name of a systemd unit with its type, such as crio.service")}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -32,4 +33,35 @@ func ParseRendered(spec poolv1.MachineConfigSpec) (update.Config, error) {
 			KernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), Extensions: spec.Extensions,
 		},
 	}, nil
+}
+
+// CompareAge compares when two rendered configs were created. It is negative if a is older. Times in metadata have
+// seconds, so two that were created in the same second are compared by their resource versions: nothing changes a
+// rendered config after its creation, except the garbage collector and tools that move or restore it.
+func CompareAge(a, b *poolv1.MachineConfig) int {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	if err != nil { // a config that is not from an API server
+		order = 0
+	}
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), order, cmp.Compare(a.Name, b.Name))
+}
+
+// PredictUpdate returns what happens to a running host of a pool when it changes from one rendered config to another.
+// worker is nil if there is none. isMoved means that the first one is that of another pool: then the flags of the
+// kubelet change too, and it restarts. The host is assumed to have every program that can change kernel arguments, the
+// operating system and extensions, because the management cluster does not know its programs.
+func PredictUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, isMoved bool) (update.Effect, error) {
+	before, err := ParseRendered(from)
+	if err != nil {
+		return "", fmt.Errorf("configuration before: %w", err)
+	}
+	after, err := ParseRendered(to)
+	if err != nil {
+		return "", fmt.Errorf("configuration after: %w", err)
+	}
+	plan := update.New(before, after, UpdatePolicyOf(p, worker), update.AllCapabilities)
+	if isMoved && plan.IsPossible() {
+		plan.Actions = append(plan.Actions, update.Action{Type: update.Restart, Unit: "kubelet.service"})
+	}
+	return plan.Effect(), nil
 }

@@ -5,12 +5,18 @@
 package record
 
 import (
+	"cmp"
+	"net/netip"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // Key returns the key of a PoolbootConfig. As text, <namespace>/<name>, it names the PoolbootConfig in the workload
@@ -88,3 +94,51 @@ func IsMachineless(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(
 
 // IsEnrolled reports whether the host of a PoolbootConfig enrolled with a token. Such a host needs no data Secret.
 func IsEnrolled(config *bootstrapv1.PoolbootConfig) bool { return HostKindOf(config) == EnrolledHost }
+
+// BindsTokenToAddresses reports whether the token of a PoolbootConfig's host is accepted only from the addresses of the
+// host.
+func BindsTokenToAddresses(config *bootstrapv1.PoolbootConfig) bool {
+	return !config.Spec.IsInline() && config.Spec.ConfigSource.Server.TokenBinding == bootstrapv1.TokenBindingHostAddresses
+}
+
+// RefusesAddress reports whether the config server refuses the token of a PoolbootConfig's host from an address.
+func RefusesAddress(config *bootstrapv1.PoolbootConfig, address string) bool {
+	return BindsTokenToAddresses(config) && !slices.Contains(config.Status.HostAddresses, address)
+}
+
+// TokenAddresses returns the addresses from which the latest token of a PoolbootConfig's host was used, in the order of
+// their first use.
+func TokenAddresses(config *bootstrapv1.PoolbootConfig) []string {
+	noted := slices.SortedFunc(slices.Values(config.Status.Requests.Addresses), ByFirstUse)
+	var latest []string
+	for _, address := range noted {
+		if _, err := netip.ParseAddr(address.Address); err == nil && address.Token == noted[len(noted)-1].Token {
+			latest = append(latest, address.Address)
+		}
+	}
+	return latest
+}
+
+// ByFirstUse compares two addresses by the time when a token was first used from them.
+func ByFirstUse(a, b bootstrapv1.TokenAddress) int {
+	return cmp.Or(a.FirstUsedTime.Compare(b.FirstUsedTime.Time), cmp.Compare(a.Address, b.Address))
+}
+
+// ConfigOfNode returns the PoolbootConfig for which a Node was pre-registered, from its annotation. It returns false if
+// Poolboot did not pre-register the Node.
+func ConfigOfNode(node metav1.Object) (types.NamespacedName, bool) {
+	namespace, name, found := strings.Cut(node.GetAnnotations()[poolv1.NodeConfigAnnotation], "/")
+	if !found || namespace == "" || name == "" {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, true
+}
+
+// IsNodeOf reports whether a Node was pre-registered for a PoolbootConfig.
+func IsNodeOf(node metav1.Object, config *bootstrapv1.PoolbootConfig) bool {
+	owner, found := ConfigOfNode(node)
+	return found && owner == Key(config)
+}
+
+// HasKubelet reports whether a kubelet has used a Node. Only a kubelet reports a version.
+func HasKubelet(node *corev1.Node) bool { return node.Status.NodeInfo.KubeletVersion != "" }

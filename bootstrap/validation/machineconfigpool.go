@@ -80,3 +80,45 @@ func validateMembership(p *poolv1.MachineConfigPool, others []poolv1.MachineConf
 	}
 	return errs
 }
+
+// validateSelectorLabels refuses a node selector that requires labels which Poolboot sets. The rules for node.labels
+// are in the CRD.
+func validateSelectorLabels(labels map[string]string, role string, path *field.Path) (errs field.ErrorList) {
+	if _, ok := labels[poolv1.NodeMetal3UUIDLabel]; ok {
+		errs = append(errs, field.Forbidden(path.Key(poolv1.NodeMetal3UUIDLabel), "Poolboot sets it to the UID of the BareMetalHost of the Node: leave it out"))
+	}
+	if value, ok := labels[poolv1.NodePoolLabel]; ok && value != role {
+		errs = append(errs, field.Forbidden(path.Key(poolv1.NodePoolLabel), "Poolboot sets it to the pool role of the Node: leave it out"))
+	}
+	return errs
+}
+
+// validateKubelet validates the kubelet configuration of a pool, alone and merged with that of the worker pool. For the
+// worker pool, it also validates the merged result of each pool that inherits from it.
+func validateKubelet(p *poolv1.MachineConfigPool, others []poolv1.MachineConfigPool, at *field.Path) field.ErrorList {
+	worker, err := pool.OfRole(others, poolv1.RoleWorker)
+	if err != nil {
+		worker = nil // several worker pools: another rule reports this
+	}
+	var kubeletErr *pool.KubeletError
+	switch err := pool.CheckKubelet(p, worker); {
+	case errors.As(err, &kubeletErr) && kubeletErr.Pool == p.Name:
+		return kubeletErr.Explain()
+	case errors.As(err, &kubeletErr):
+		return nil // the error is in the worker pool
+	case err != nil:
+		return field.ErrorList{field.InternalError(at, err)}
+	case pool.IsCustom(p.Spec.PoolRole):
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range others {
+		if err := pool.CheckKubelet(&others[i], p); errors.As(err, &kubeletErr) && kubeletErr.Inherited {
+			for _, err := range kubeletErr.Errs {
+				err.Detail += fmt.Sprintf(" (in MachineConfigPool %s, which inherits fields of this pool)", others[i].Name)
+			}
+			errs = append(errs, kubeletErr.Errs...)
+		}
+	}
+	return errs
+}
