@@ -2,9 +2,9 @@ package ignition
 
 import "reflect"
 
-// convert copies a configuration, or a part of one, to the type of another spec version 3.x: they all have the same keys
-// with the same meaning, and later versions have more. It returns the path of the first value, in the order of the keys,
-// that the other type does not have, or nil.
+// convert copies a configuration, or a part of one, to the type of another spec version 3.x: they all have the same
+// keys with the same meaning, and later versions have more. It returns the path of the first value, in the order of the
+// keys, that the other type does not have, or nil.
 func convert(to, from reflect.Value) (lost []any) {
 	switch {
 	case to.Type() == from.Type():

@@ -71,8 +71,8 @@ func homeOf(user types.PasswdUser) string {
 	return cmp.Or(ptr.Deref(user.HomeDir, ""), "/home/"+user.Name)
 }
 
-// hostPathsOf returns the paths that a configuration writes, each directory before what is in it. It leaves out symbolic
-// links: Ignition itself refuses what is below them.
+// hostPathsOf returns the paths that a configuration writes, each directory before what is in it. It leaves out
+// symbolic links: Ignition itself refuses what is below them.
 func hostPathsOf(c Config) (paths []hostPath) {
 	paths = make([]hostPath, 0, len(c.Storage.Files)+len(c.Storage.Directories)+len(c.Storage.Links)+2*len(c.Systemd.Units))
 	add := func(p hostPath) {

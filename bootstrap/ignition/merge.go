@@ -187,7 +187,8 @@ func extractUnique[Entry keyed](t *tally, entries, aside *[]Entry) {
 	*entries = rest
 }
 
-// restoreUnique combines merged entries with those that were set aside, in order. An entry has another key than all others.
+// restoreUnique combines merged entries with those that were set aside, in order. An entry has another key than all
+// others.
 func restoreUnique[Entry keyed](t *tally, merged, aside []Entry) []Entry {
 	all := append(aside, merged...)
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].position, t.keys[b.Key()].position) })

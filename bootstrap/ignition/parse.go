@@ -11,8 +11,8 @@ import (
 	"github.com/coreos/ignition/v2/config/validate"
 )
 
-// version3_6 is the newest spec version that is read. It has the fields of 3.5 and accepts more values. A value that only
-// 3.6 accepts is an error: Config is served to hosts whose Ignition can be older.
+// version3_6 is the newest spec version that is read. It has the fields of 3.5 and accepts more values. A value that
+// only 3.6 accepts is an error: Config is served to hosts whose Ignition can be older.
 const version3_6 = "3.6.0"
 
 // VersionsRead names the spec versions that Parse reads, for error messages.
@@ -95,8 +95,8 @@ func leadingVersion(raw []byte) string {
 	return head.Version
 }
 
-// read3 reads a document of a spec version 3.x. It gives the same result as Ignition's parser, which decodes the document
-// once for every possible version.
+// read3 reads a document of a spec version 3.x. It gives the same result as Ignition's parser, which decodes the
+// document once for every possible version.
 func read3(raw []byte, version string) (c Config, err error) {
 	of := typeOf(version)
 	if of == nil {

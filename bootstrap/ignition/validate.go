@@ -17,8 +17,8 @@ import (
 // valid; a merged one can be invalid.
 func Validate(c Config) error { return validateConfig(c, rules{}) }
 
-// ValidateMerged is Validate for the result of Merge for valid configurations. It skips the rules that Merge can't break:
-// those of single files, units and drop-ins, and of contents, which are replaced as a whole.
+// ValidateMerged is Validate for the result of Merge for valid configurations. It skips the rules that Merge can't
+// break: those of single files, units and drop-ins, and of contents, which are replaced as a whole.
 func ValidateMerged(c Config) error { return validateConfig(c, rules{merged: true}) }
 
 func validateConfig(c Config, r rules) error {
@@ -151,8 +151,8 @@ func below(at string, problems []Problem) []Problem {
 	return problems
 }
 
-// isPlainUnit reports whether contents of a unit or a drop-in certainly are valid: sections, comments and settings of one
-// line each. Ignition's parser takes a goroutine for each unit.
+// isPlainUnit reports whether contents of a unit or a drop-in certainly are valid: sections, comments and settings of
+// one line each. Ignition's parser takes a goroutine for each unit.
 func isPlainUnit(contents *string) bool {
 	if contents == nil || !strings.HasPrefix(*contents, "[") || strings.Contains(*contents, "\r") {
 		return false

@@ -20,8 +20,8 @@ const (
 	maxParsedValues = 20_000
 )
 
-// checkValues returns a *ParseError if a document has too many values for Ignition's own parser, which reads it if it is of
-// spec 2, or not valid and of several lines.
+// checkValues returns a *ParseError if a document has too many values for Ignition's own parser, which reads it if it
+// is of spec 2, or not valid and of several lines.
 func checkValues(raw []byte) error {
 	if count := countValues(raw); count > maxParsedValues {
 		return newParseError("", fmt.Sprintf("the document has %d values, and only %d are read of one that is of spec version 2, or not valid: "+

@@ -41,8 +41,8 @@ func NewLanguage(check func(written *celast.AST) *ExpressionError, variables env
 	return l
 }
 
-// Compile returns an expression of the language, and its environment. The error is an *ExpressionError if the expression
-// cannot be used. It refuses a regular expression before the type checker compiles it.
+// Compile returns an expression of the language, and its environment. The error is an *ExpressionError if the
+// expression cannot be used. It refuses a regular expression before the type checker compiles it.
 func (l *Language) Compile(expression string) (*cel.Env, *cel.Ast, error) {
 	plain, err := l.plain()
 	if err != nil {

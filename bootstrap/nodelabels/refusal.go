@@ -18,8 +18,8 @@ const maxCopies = 4
 // copyingMacros are the macros of Kubernetes' CEL environment that copy what they are called on.
 var copyingMacros = []string{"optMap", "optFlatMap"}
 
-// checkCopies refuses an expression with too many macros that copy what they are called on. The parser itself copies, so
-// its input is the expression as it is written.
+// checkCopies refuses an expression with too many macros that copy what they are called on. The parser itself copies,
+// so its input is the expression as it is written.
 func checkCopies(written *celast.AST) *ExpressionError {
 	calls := celast.MatchDescendants(celast.NavigateAST(written), func(e celast.NavigableExpr) bool {
 		return e.Kind() == celast.CallKind && slices.Contains(copyingMacros, e.AsCall().FunctionName())

@@ -75,8 +75,8 @@ func contentOf(spec poolv1.MachineConfigSpec) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// contentOfRendered returns the same as contentOf for a spec that mergeConfigs returned, in parts and faster: the keys of
-// its Ignition, the largest part, are already sorted.
+// contentOfRendered returns the same as contentOf for a spec that mergeConfigs returned, in parts and faster: the keys
+// of its Ignition, the largest part, are already sorted.
 func contentOfRendered(spec poolv1.MachineConfigSpec) ([][]byte, error) {
 	config := spec.Config.Raw
 	spec.Config = &runtime.RawExtension{}
