@@ -65,7 +65,7 @@ var _ = Describe("No other code decides", func() {
 			"controllers/baremetalhost/",                                                                      // whether a host's annotation asks for another pool than its config has
 			"controllers/machineconfigpool/",                                                                  // which Machines are recorded in a pool, and which are concerned by it
 			"cmd/kubectl-poolboot/internal/diff/pools.go",                                                     // the same
-			"cmd/kubectl-poolboot/internal/input/objects.go", "cmd/kubectl-poolboot/internal/input/others.go", // whether a file gives a role at all
+			"cmd/kubectl-poolboot/internal/input/objects.go", // whether a file gives a role at all
 			"controllers/internal/workload/management.go",                           // which pools are concerned by an event of a host
 			"controllers/host/boot/pool.go", "controllers/internal/update/scope.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:

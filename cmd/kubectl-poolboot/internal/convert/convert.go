@@ -33,8 +33,7 @@ type options struct {
 
 // New returns the command convert.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, files: input.Files{Streams: streams, ReadKubeletConfigs: true, ReadPolicies: true, ReadRuntimeConfigs: true,
-		SkipRefused: true}} // what is wrong with the other objects is reported too
+	o := &options{streams: streams, files: input.Files{Streams: streams, Settings: input.SettingsKinds, SkipRefused: true}} // what is wrong with the other objects is reported too
 	cmd := &cobra.Command{
 		Use:   "convert (-f FILE... --cluster CLUSTER -n NAMESPACE | --ignition FILE | --butane FILE)",
 		Short: "Convert OpenShift's pools, MachineConfigs and KubeletConfigs to Poolboot's, or Ignition to spec 3.5",
@@ -136,7 +135,7 @@ func (o *options) convertObjects(args []string) error {
 	for _, remark := range remarks {
 		fmt.Fprintln(o.streams.ErrOut, remark)
 	}
-	refused := input.InOrder(slices.Concat(found.Refused, errs, judgeRests(found, o.cluster, o.namespace, o.containerRuntime))...)
+	refused := input.InOrder(append(found.Refused, errs...)...)
 	if len(refused) > 0 && !o.skipRefused {
 		return errors.Join(refused...)
 	}

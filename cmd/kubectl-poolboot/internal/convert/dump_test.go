@@ -140,7 +140,7 @@ spec: {imageDigestMirrors: [{source: quay.io/openshift-release-dev/ocp-v4.0-art-
 			Entry("for a custom pool", clitest.OpenShiftInfra, `MachineConfigPool "infra" inherits from it`),
 			Entry("for a MachineConfig", newMachineConfig("50-a", "worker", "", own), `it selects MachineConfig "50-a"`),
 			Entry("for a KubeletConfig", newKubeletConfig("big", `pools.operator.machineconfiguration.openshift.io/worker: ""`, "kubeletConfig: {maxPods: 5}"), `KubeletConfig "big" selects it`),
-			Entry("for policies", newMachineConfiguration("nodeDisruptionPolicy: {units: [{name: a.service, actions: []}]}"), `it gets the policies of MachineConfiguration "cluster"`),
+			Entry("for policies", newMachineConfiguration("nodeDisruptionPolicy: {units: [{name: a.service, actions: []}]}"), `it gets the settings of MachineConfiguration "cluster"`),
 		)
 
 		It("adds none for another pool's MachineConfig", func() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
@@ -69,24 +70,19 @@ func needsWorker(objects *input.Objects, pools []poolv1.MachineConfigPool) strin
 			return fmt.Sprintf("it selects MachineConfig %q", config.Name)
 		}
 	}
-	for _, config := range objects.KubeletConfigs {
-		if matchesSelector(config.Spec.MachineConfigPoolSelector, worker.Labels) {
-			return fmt.Sprintf("KubeletConfig %q selects it", config.Name)
+	for _, object := range input.Of[client.Object](objects) {
+		kind, selector := object.GetObjectKind().GroupVersionKind().Kind, (*metav1.LabelSelector)(nil)
+		switch object := object.(type) {
+		case *input.KubeletConfig:
+			selector = object.Spec.MachineConfigPoolSelector
+		case *input.ContainerRuntimeConfig:
+			selector = object.Spec.MachineConfigPoolSelector
+		case *input.MirrorSet, *input.ImageConfig, *input.MachineConfiguration:
+			return fmt.Sprintf("it gets the settings of %s %q", kind, object.GetName())
 		}
-	}
-	for _, config := range objects.RuntimeConfigs {
-		if matchesSelector(config.Spec.MachineConfigPoolSelector, worker.Labels) {
-			return fmt.Sprintf("ContainerRuntimeConfig %q selects it", config.Name)
+		if matchesSelector(selector, worker.Labels) {
+			return fmt.Sprintf("%s %q selects it", kind, object.GetName())
 		}
-	}
-	for _, set := range objects.MirrorSets {
-		return fmt.Sprintf("it gets the mirrors of %s %q", set.Kind, set.Name)
-	}
-	for _, image := range objects.ImageConfigs {
-		return fmt.Sprintf("it gets the registries of Image %q", image.Name)
-	}
-	for _, config := range objects.MachineConfigurations {
-		return fmt.Sprintf("it gets the policies of MachineConfiguration %q", config.Name)
 	}
 	return ""
 }

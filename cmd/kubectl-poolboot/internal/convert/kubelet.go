@@ -26,17 +26,17 @@ var refusedFields = []string{"clusterDNS", "clusterDomain", "featureGates"}
 
 // setKubeletSections sets the kubelet sections of pools from OpenShift's KubeletConfigs.
 func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
-	kubelets := objects.KubeletConfigs
-	slices.SortStableFunc(kubelets, func(a, b input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
+	kubelets := input.Of[*input.KubeletConfig](objects)
+	slices.SortStableFunc(kubelets, func(a, b *input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
 	chosen := map[string][]string{} // pools by the name of the KubeletConfig that they have
 	for i := range pools {
-		var of []input.KubeletConfig
+		var of []*input.KubeletConfig
 		for _, config := range kubelets {
 			if matchesSelector(config.Spec.MachineConfigPoolSelector, pools[i].Labels) {
 				of = append(of, config)
 			}
 		}
-		last := newest(of, func(k input.KubeletConfig) metav1.ObjectMeta { return k.ObjectMeta })
+		last := newest(of, func(k *input.KubeletConfig) metav1.ObjectMeta { return k.ObjectMeta })
 		for j, config := range last {
 			if len(last) == 1 {
 				chosen[config.Name] = append(chosen[config.Name], pools[i].Name)
@@ -47,7 +47,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 				"and the files don't tell which one that is: remove one of them, or merge them", config.Name, pools[i].Name, other, objects.PlaceOf(input.OpenShiftKubeletKind.Kind, other)))
 		}
 		for _, config := range of {
-			newer := slices.IndexFunc(last, func(k input.KubeletConfig) bool { return isLater(k.ObjectMeta, config.ObjectMeta) })
+			newer := slices.IndexFunc(last, func(k *input.KubeletConfig) bool { return isLater(k.ObjectMeta, config.ObjectMeta) })
 			if newer >= 0 {
 				remark("warning: KubeletConfig %q is left out for the pool %s: %q is newer and replaces it, as in OpenShift", config.Name, pools[i].Name, last[newer].Name)
 			}
@@ -71,7 +71,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 		if len(of) == 0 {
 			continue
 		}
-		section, err := convertSection(objects, &config, remark)
+		section, err := convertSection(objects, config, remark)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -79,8 +79,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 		sections[config.Name] = section
 		for i := range pools {
 			if slices.Contains(of, pools[i].Name) {
-				of := config
-				ofPools[pools[i].Name] = &of
+				ofPools[pools[i].Name] = config
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,12 +55,11 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		}
 		configs = append(configs, config)
 	}
-	kept := namesOfRuntime(objects)
-	for _, config := range objects.KubeletConfigs {
-		kept.Insert(input.OpenShiftKubeletKind.Kind + " " + config.Name)
-	}
-	for _, config := range objects.MachineConfigurations {
-		kept.Insert(input.OpenShiftPolicyKind.Kind + " " + config.Name)
+	kept := sets.New[string]() // by kind and name
+	for _, object := range input.Of[client.Object](objects) {
+		if kind := object.GetObjectKind().GroupVersionKind(); slices.Contains(input.SettingsKinds, kind) {
+			kept.Insert(kind.Kind + " " + object.GetName())
+		}
 	}
 	keep := func(object client.Object, wrong field.ErrorList) {
 		kind, key := object.GetObjectKind().GroupVersionKind().Kind, keyOf(object, namespace)
@@ -111,26 +111,11 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		if dropped.Expected {
 			severity = "note"
 		}
-		if kept.Has(dropped.Object) || objects.IsMisread(kind, name) {
+		if kept.Has(dropped.Object) {
 			remark("%s: %s %q: %s is left out: %s", severity, kind, name, dropped.Path, dropped.Why)
 		}
 	}
 	return converted, input.InOrder(found.all...), errs
-}
-
-// judgeRests returns what is wrong with objects that have values of a wrong type, besides these.
-func judgeRests(objects *input.Objects, cluster, namespace, containerRuntime string) []error {
-	return objects.JudgeRests(func(alone *input.Objects) []error {
-		toWorker := &metav1.LabelSelector{MatchLabels: input.NewBuiltIn(poolv1.RoleWorker).Labels}
-		for i := range alone.KubeletConfigs {
-			alone.KubeletConfigs[i].Spec.MachineConfigPoolSelector = toWorker
-		}
-		for i := range alone.RuntimeConfigs {
-			alone.RuntimeConfigs[i].Spec.MachineConfigPoolSelector = toWorker
-		}
-		_, _, errs := fromOpenShift(alone, cluster, namespace, containerRuntime)
-		return errs
-	})
 }
 
 // OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.

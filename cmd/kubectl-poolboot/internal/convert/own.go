@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +17,7 @@ import (
 type own struct {
 	cluster, namespace string
 	// configs are MachineConfigs, and others are the other objects: first those of pools.
-	configs, others []input.Own
+	configs, others []input.Item
 	// pools are the pools, with their namespace.
 	pools []poolv1.MachineConfigPool
 }
@@ -24,9 +25,9 @@ type own struct {
 // selectOwn returns Poolboot's objects. Those without a namespace are for that of the result.
 func selectOwn(objects *input.Objects, cluster, namespace string, remark func(string, ...any)) own {
 	all := own{cluster: cluster, namespace: namespace}
-	var rest []input.Own
+	var rest []input.Item
 	for _, object := range objects.Own() {
-		remark("note: %s %q is kept: it is an object of Poolboot", object.Kind.Kind, object.Object.GetName())
+		remark("note: %s %q is kept: it is an object of Poolboot", object.Kind.Kind, object.GetName())
 		switch typed := object.Object.(type) {
 		case *poolv1.MachineConfig:
 			all.configs = append(all.configs, object)
@@ -41,7 +42,7 @@ func selectOwn(objects *input.Objects, cluster, namespace string, remark func(st
 	}
 	all.others = append(all.others, rest...)
 	for _, object := range input.Of[client.Object](objects) {
-		if kind := object.GetObjectKind().GroupVersionKind(); kind.Group != input.PoolKind.Group && kind.Group != input.OpenShift.Group && !slices.ContainsFunc(all.others, func(of input.Own) bool { return of.Object == object }) {
+		if kind := object.GetObjectKind().GroupVersionKind(); kind.Group != input.PoolKind.Group && !strings.HasSuffix(kind.Group, ".openshift.io") && !slices.ContainsFunc(all.others, func(of input.Item) bool { return of.Object == object }) {
 			remark("note: %s %q is ignored: it is no object of OpenShift", kind.Kind, object.GetName())
 		}
 	}
@@ -49,7 +50,7 @@ func selectOwn(objects *input.Objects, cluster, namespace string, remark func(st
 }
 
 // written returns an object as it is printed.
-func (o own) written(of input.Own) *unstructured.Unstructured {
+func (o own) written(of input.Item) *unstructured.Unstructured {
 	written := of.Written()
 	written.SetNamespace(cmp.Or(written.GetNamespace(), o.namespace))
 	return written

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"errors"
-	"fmt"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -12,21 +11,16 @@ import (
 // setDisruptionPolicy gives the pool worker the node disruption policies of OpenShift, which count for all pools: in
 // Poolboot, all pools inherit from worker.
 func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
-	configurations := objects.MachineConfigurations
+	configurations := input.Of[*input.MachineConfiguration](objects)
 	if len(configurations) == 0 {
 		return nil
 	}
-	var errs []error
-	for _, further := range configurations[1:] {
-		errs = append(errs, fmt.Errorf("%s %q: the files contain several, and OpenShift has only one: remove the others", input.OpenShiftPolicyKind.Kind, further.Name))
-	}
-	policy, remarks, wrong := configurations[0].DisruptionPolicy()
+	policy, remarks, wrong := input.DisruptionPolicy(configurations[0])
 	for _, text := range remarks {
 		remark("warning: %s", text)
 	}
-	errs = append(errs, objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, wrong))
-	if err := errors.Join(errs...); err != nil || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
-		return err
+	if len(wrong) > 0 || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
+		return objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, wrong)
 	}
 	switch worker, err := pool.OfRole(pools, poolv1.RoleWorker); {
 	case errors.As(err, new(*pool.NotFoundError)):

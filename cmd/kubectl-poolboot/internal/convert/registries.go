@@ -102,7 +102,7 @@ func convertRegistries(objects *input.Objects, with string, remark func(string, 
 }
 
 // warnImage names the settings of an Image that are not converted.
-func warnImage(image input.ImageConfig, remark func(string, ...any)) {
+func warnImage(image *input.ImageConfig, remark func(string, ...any)) {
 	if sources := image.Spec.RegistrySources; len(sources.AllowedRegistries) > 0 {
 		remark("warning: Image %q: spec.registrySources.allowedRegistries is left out: with CRI-O, write /etc/containers/policy.json in a MachineConfig, "+
 			"which must also allow the registries of the cluster's own images", image.Name)
@@ -114,7 +114,7 @@ func warnImage(image input.ImageConfig, remark func(string, ...any)) {
 }
 
 // readRegistries returns the registries of mirror sets and of Images, as OpenShift combines them.
-func readRegistries(sets []input.MirrorSet, images []input.ImageConfig) registrySet {
+func readRegistries(sets []*input.MirrorSet, images []*input.ImageConfig) registrySet {
 	registries := registrySet{}
 	digests, tags := newMirrorLists(), newMirrorLists()
 	for _, set := range sets {
@@ -150,7 +150,7 @@ func readRegistries(sets []input.MirrorSet, images []input.ImageConfig) registry
 }
 
 // addImage adds the insecure and the blocked registries of an Image. Both count also for what is within them.
-func (s registrySet) addImage(image input.ImageConfig) {
+func (s registrySet) addImage(image *input.ImageConfig) {
 	sources := image.Spec.RegistrySources
 	fields := scopeFields(image)
 	for _, of := range fields {

@@ -140,7 +140,7 @@ var _ = Describe("convert, of mirrors and registries", func() {
 		set := newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: [{source: quay.io, mirrors: [quay.io]}]")
 		Expect(clitest.ExpectSuccess(converting("crio", set))).NotTo(ContainSubstring("registries"))
 		r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", digests), "--cluster", "infra-1", "-n", "edge", "--container-runtime", "crio")
-		Expect(r.ErrOut).To(ContainSubstring(`it gets the mirrors of ImageDigestMirrorSet "d"`))
+		Expect(r.ErrOut).To(ContainSubstring(`it gets the settings of ImageDigestMirrorSet "d"`))
 		Expect(filesOf(r.Out)).To(HaveKey("99-worker-registries"))
 	})
 

@@ -21,7 +21,7 @@ type mirrorField struct {
 
 func (f mirrorField) path(i int) string { return fmt.Sprintf("spec.%s[%d]", f.name, i) }
 
-func mirrorFields(set input.MirrorSet) []mirrorField {
+func mirrorFields(set *input.MirrorSet) []mirrorField {
 	return []mirrorField{
 		{name: "imageDigestMirrors", items: set.Spec.ImageDigestMirrors},
 		{name: "repositoryDigestMirrors", items: set.Spec.RepositoryDigestMirrors},
@@ -29,7 +29,7 @@ func mirrorFields(set input.MirrorSet) []mirrorField {
 	}
 }
 
-func nameOfSet(set input.MirrorSet) string { return fmt.Sprintf("%s %q", set.Kind, set.Name) }
+func nameOfSet(set *input.MirrorSet) string { return fmt.Sprintf("%s %q", set.Kind, set.Name) }
 
 // scopeField is one list of registries in an Image.
 type scopeField struct {
@@ -40,7 +40,7 @@ type scopeField struct {
 
 func (f scopeField) path(i int) string { return fmt.Sprintf("spec.registrySources.%s[%d]", f.name, i) }
 
-func scopeFields(image input.ImageConfig) []scopeField {
+func scopeFields(image *input.ImageConfig) []scopeField {
 	sources := image.Spec.RegistrySources
 	return []scopeField{
 		{"blockedRegistries", sources.BlockedRegistries, func(r *registryScope) { r.blocked = true }},
@@ -48,15 +48,15 @@ func scopeFields(image input.ImageConfig) []scopeField {
 	}
 }
 
-func nameOfImage(image input.ImageConfig) string {
+func nameOfImage(image *input.ImageConfig) string {
 	return fmt.Sprintf("%s %q", input.OpenShiftImageKind.Kind, image.Name)
 }
 
 // checkRegistries returns the mirror sets, in the order of their kinds and names, and the Images without those that
 // OpenShift would refuse. The errors name everything that is wrong with these.
-func checkRegistries(objects *input.Objects) (sets []input.MirrorSet, images []input.ImageConfig, errs []error) {
+func checkRegistries(objects *input.Objects) (sets []*input.MirrorSet, images []*input.ImageConfig, errs []error) {
 	policies := map[string]string{}
-	for _, set := range slices.SortedFunc(slices.Values(objects.MirrorSets), func(a, b input.MirrorSet) int {
+	for _, set := range slices.SortedFunc(slices.Values(input.Of[*input.MirrorSet](objects)), func(a, b *input.MirrorSet) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	}) {
 		withSet := maps.Clone(policies)
@@ -66,7 +66,7 @@ func checkRegistries(objects *input.Objects) (sets []input.MirrorSet, images []i
 		}
 		policies, sets = withSet, append(sets, set)
 	}
-	for _, image := range objects.ImageConfigs {
+	for _, image := range input.Of[*input.ImageConfig](objects) {
 		if wrong := checkImage(image); len(wrong) > 0 {
 			errs = append(errs, objects.Refuse(input.OpenShiftImageKind.Kind, image.Name, wrong))
 			continue
@@ -76,7 +76,7 @@ func checkRegistries(objects *input.Objects) (sets []input.MirrorSet, images []i
 	return sets, images, errs
 }
 
-func checkMirrorSet(set input.MirrorSet, policies map[string]string) (errs field.ErrorList) {
+func checkMirrorSet(set *input.MirrorSet, policies map[string]string) (errs field.ErrorList) {
 	for _, of := range mirrorFields(set) {
 		for i, item := range of.items {
 			errs = append(errs, checkMirrors(item, policies, field.NewPath("spec", of.name).Index(i))...)
@@ -85,7 +85,7 @@ func checkMirrorSet(set input.MirrorSet, policies map[string]string) (errs field
 	return errs
 }
 
-func checkImage(image input.ImageConfig) (errs field.ErrorList) {
+func checkImage(image *input.ImageConfig) (errs field.ErrorList) {
 	at := field.NewPath("spec", "registrySources")
 	for _, of := range scopeFields(image) {
 		for i, scope := range of.scopes {

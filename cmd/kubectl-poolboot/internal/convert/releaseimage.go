@@ -16,7 +16,7 @@ var releaseRepository = regexp.MustCompile(`(^|/)(ocp-v4[.][0-9]+-art-dev|opensh
 
 // findReleaseMirrors returns the mirrors of the repositories of releases in the files.
 func findReleaseMirrors(objects *input.Objects) (mirrors []string) {
-	for _, set := range objects.MirrorSets {
+	for _, set := range input.Of[*input.MirrorSet](objects) {
 		for _, field := range mirrorFields(set) {
 			for _, entry := range field.items {
 				if releaseRepository.MatchString(entry.Source) {

@@ -48,7 +48,7 @@ const containerdVersion = 3
 // container runtime, they are for that of OpenShift, and a note names the other one.
 func convertRuntime(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, with string, remark func(string, ...any),
 ) ([]poolv1.MachineConfig, []error) {
-	configs, errs := convertRuntimeConfigs(objects.RuntimeConfigs, pools, controlPlane, cmp.Or(with, runtimeCRIO), remark)
+	configs, errs := convertRuntimeConfigs(input.Of[*input.ContainerRuntimeConfig](objects), pools, controlPlane, cmp.Or(with, runtimeCRIO), remark)
 	registries, more := convertRegistries(objects, cmp.Or(with, runtimeCRIO), remark)
 	errs = append(errs, more...)
 	if registries != nil {
@@ -60,29 +60,14 @@ func convertRuntime(objects *input.Objects, pools, controlPlane []poolv1.Machine
 	return configs, errs
 }
 
-// namesOfRuntime returns the kinds and names of the objects that convertRuntime converts.
-func namesOfRuntime(objects *input.Objects) sets.Set[string] {
-	names := sets.New[string]()
-	for _, config := range objects.RuntimeConfigs {
-		names.Insert(input.OpenShiftRuntimeKind.Kind + " " + config.Name)
-	}
-	for _, set := range objects.MirrorSets {
-		names.Insert(set.Kind + " " + set.Name)
-	}
-	for _, image := range objects.ImageConfigs {
-		names.Insert(input.OpenShiftImageKind.Kind + " " + image.Name)
-	}
-	return names
-}
-
 // convertRuntimeConfigs returns a MachineConfig for each pool that ContainerRuntimeConfigs select, and sets the
 // kubelet sections of pools for what the kubelet does with containerd. If several select one pool, the last one wins
 // field by field, as in OpenShift.
-func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, controlPlane []poolv1.MachineConfigPool, with string,
+func convertRuntimeConfigs(configs []*input.ContainerRuntimeConfig, pools, controlPlane []poolv1.MachineConfigPool, with string,
 	remark func(string, ...any),
 ) (converted []poolv1.MachineConfig, errs []error) {
-	slices.SortStableFunc(configs, func(a, b input.ContainerRuntimeConfig) int { return strings.Compare(a.Name, b.Name) })
-	var valid []input.ContainerRuntimeConfig
+	slices.SortStableFunc(configs, func(a, b *input.ContainerRuntimeConfig) int { return strings.Compare(a.Name, b.Name) })
+	var valid []*input.ContainerRuntimeConfig
 	for _, config := range configs {
 		selects := func(p poolv1.MachineConfigPool) bool {
 			return matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels)
@@ -128,7 +113,7 @@ func convertRuntimeConfigs(configs []input.ContainerRuntimeConfig, pools, contro
 }
 
 // checkRuntimeSettings refuses what OpenShift refuses.
-func checkRuntimeSettings(config input.ContainerRuntimeConfig) error {
+func checkRuntimeSettings(config *input.ContainerRuntimeConfig) error {
 	s := config.Spec.ContainerRuntimeConfig
 	var errs []error
 	refuse := func(is bool, field, why string, args ...any) {
@@ -146,7 +131,7 @@ func checkRuntimeSettings(config input.ContainerRuntimeConfig) error {
 }
 
 // warnRuntimeSettings names what a container runtime does not have, and what hosts need.
-func warnRuntimeSettings(config input.ContainerRuntimeConfig, with string, remark func(string, ...any)) {
+func warnRuntimeSettings(config *input.ContainerRuntimeConfig, with string, remark func(string, ...any)) {
 	s := config.Spec.ContainerRuntimeConfig
 	warn := func(field, why string) {
 		remark("warning: ContainerRuntimeConfig %q: spec.containerRuntimeConfig.%s%s", config.Name, field, why)
@@ -211,8 +196,8 @@ func bytesOf(size *resource.Quantity) string {
 // settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it.
 // Those
 // of which the files do not tell which one is newer are refused as a whole.
-func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, errs []error) {
-	var of []input.ContainerRuntimeConfig
+func settingsOf(configs []*input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, errs []error) {
+	var of []*input.ContainerRuntimeConfig
 	for _, config := range configs {
 		if matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels) {
 			of = append(of, config)
@@ -220,14 +205,14 @@ func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigP
 	}
 	refused := sets.New[string]()
 	for _, field := range runtimeFields {
-		value := func(c input.ContainerRuntimeConfig) string { return field.value(c.Spec.ContainerRuntimeConfig) }
-		setting := slices.DeleteFunc(slices.Clone(of), func(c input.ContainerRuntimeConfig) bool { return value(c) == "" })
-		last := newest(setting, func(c input.ContainerRuntimeConfig) metav1.ObjectMeta { return c.ObjectMeta })
+		value := func(c *input.ContainerRuntimeConfig) string { return field.value(c.Spec.ContainerRuntimeConfig) }
+		setting := slices.DeleteFunc(slices.Clone(of), func(c *input.ContainerRuntimeConfig) bool { return value(c) == "" })
+		last := newest(setting, func(c *input.ContainerRuntimeConfig) metav1.ObjectMeta { return c.ObjectMeta })
 		if len(last) == 0 {
 			continue
 		}
 		field.copy(&merged, last[0].Spec.ContainerRuntimeConfig)
-		if !slices.ContainsFunc(last, func(c input.ContainerRuntimeConfig) bool { return value(c) != value(last[0]) }) {
+		if !slices.ContainsFunc(last, func(c *input.ContainerRuntimeConfig) bool { return value(c) != value(last[0]) }) {
 			continue
 		}
 		for i, config := range last {
@@ -238,7 +223,7 @@ func settingsOf(configs []input.ContainerRuntimeConfig, p *poolv1.MachineConfigP
 	}
 	if len(errs) > 0 {
 		var more []error
-		merged, more = settingsOf(slices.DeleteFunc(of, func(c input.ContainerRuntimeConfig) bool { return refused.Has(c.Name) }), p)
+		merged, more = settingsOf(slices.DeleteFunc(of, func(c *input.ContainerRuntimeConfig) bool { return refused.Has(c.Name) }), p)
 		errs = append(errs, more...)
 	}
 	return merged, errs

@@ -37,13 +37,10 @@ type Files struct {
 	Streams genericiooptions.IOStreams
 	// Names are the values of the flag.
 	Names []string
-	// ReadKubeletConfigs has OpenShift's KubeletConfigs read too.
-	ReadKubeletConfigs bool
-	// ReadPolicies has OpenShift's MachineConfigurations read too.
-	ReadPolicies bool
-	// ReadRuntimeConfigs has OpenShift's ContainerRuntimeConfigs, mirror sets and Images read too.
-	ReadRuntimeConfigs bool
-	// SkipRefused has documents that can't be read listed in Objects.Refused, and the others read.
+	// Settings are the kinds of OpenShift with settings that are read too.
+	Settings []schema.GroupVersionKind
+	// SkipRefused has documents that can't be read listed in Objects.Refused, and the others read. An object of
+	// OpenShift's that is the same as one before is left out.
 	SkipRefused bool
 	// Validate has Poolboot's objects refused that the API server or a webhook would refuse.
 	Validate bool
@@ -78,8 +75,7 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 
 // Read reads all objects in files and directories. It reads each file once, also if a link leads to it.
 func (f *Files) Read(names ...string) (*Objects, error) {
-	objects := &Objects{notes: f.Streams.ErrOut, readKubeletConfigs: f.ReadKubeletConfigs, readPolicies: f.ReadPolicies,
-		readRuntimeConfigs: f.ReadRuntimeConfigs, validate: f.Validate}
+	objects := &Objects{notes: f.Streams.ErrOut, settings: f.Settings, skipCopies: f.SkipRefused, validate: f.Validate}
 	var read knownFiles
 	for _, name := range names {
 		paths, err := f.expand(name)

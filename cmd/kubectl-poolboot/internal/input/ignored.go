@@ -107,7 +107,7 @@ func (o *Objects) nameOfRead(object map[string]any) string {
 	kind := schema.FromAPIVersionAndKind(version, name)
 	metadata, hasMetadata := object["metadata"].(map[string]any)
 	_, hasSpec := object["spec"]
-	if !hasMetadata && !hasSpec || !slices.Contains(namedKinds, kind) && !slices.Contains(runtimeKinds, kind) {
+	if !hasMetadata && !hasSpec || !slices.Contains(namedKinds, kind) && !slices.Contains(SettingsKinds, kind) {
 		return ""
 	}
 	of, _ := metadata["name"].(string)

@@ -213,8 +213,6 @@ var fieldPath = regexp.MustCompile(`^\w+ "[^"]+": ((?:spec|metadata)(?:\.[A-Za-z
 // fieldsError is an error about fields of one object.
 type fieldsError struct {
 	errs field.ErrorList
-	// mistakes are the values that the type of the object can't hold, and the fields that it does not have.
-	mistakes []ignition.Mistake
 }
 
 func (e *fieldsError) Error() string { return e.errs.ToAggregate().Error() }
@@ -227,8 +225,7 @@ func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error 
 		return err
 	}
 	var errs field.ErrorList
-	mistakes := ignition.FindMistakes(document, of, false)
-	for _, mistake := range mistakes {
+	for _, mistake := range ignition.FindMistakes(document, of, false) {
 		switch {
 		case !mistake.Unknown:
 			errs = append(errs, field.TypeInvalid(field.NewPath(mistake.Path), field.OmitValueType{}, mistake.Message))
@@ -239,7 +236,7 @@ func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error 
 	if len(errs) == 0 {
 		return err
 	}
-	return &fieldsError{errs, mistakes}
+	return &fieldsError{errs}
 }
 
 // correctName returns what to do about a field that does not exist.

@@ -28,21 +28,7 @@ import (
 // Objects are the objects in files, in their order. As a client.Reader they answer as an API server does, except that
 // an object without a namespace is in every namespace.
 type Objects struct {
-	items []client.Object
-
-	// KubeletConfigs are OpenShift's. They are read when Files.ReadKubeletConfigs is set.
-	KubeletConfigs     []KubeletConfig
-	readKubeletConfigs bool
-
-	// MachineConfigurations are OpenShift's. They are read when Files.ReadPolicies is set.
-	MachineConfigurations []MachineConfiguration
-	readPolicies          bool
-
-	// RuntimeConfigs, MirrorSets and ImageConfigs are OpenShift's. They are read when Files.ReadRuntimeConfigs is set.
-	RuntimeConfigs     []ContainerRuntimeConfig
-	MirrorSets         []MirrorSet
-	ImageConfigs       []ImageConfig
-	readRuntimeConfigs bool
+	items []Item
 
 	// Dropped are the fields of OpenShift's objects that are not read.
 	Dropped []DroppedField
@@ -51,12 +37,6 @@ type Objects struct {
 	// Files.SkipRefused is set.
 	Refused []error
 
-	// own are Poolboot's objects, in their order.
-	own []Own
-
-	// misread are OpenShift's objects with values of a wrong type.
-	misread []refusedObject
-
 	// files are those that were read, and objects is the number of objects in them, with those of other kinds.
 	files   []string
 	objects int
@@ -64,14 +44,14 @@ type Objects struct {
 	// places are where the objects were read, by kind and name.
 	places map[string]place
 
-	// given are where the objects were read first, by group, version, kind and name.
-	given map[string]place
+	// given are the objects that were read first of each group, version, kind and name.
+	given map[string]firstCopy
 
-	// essences are what counts of each object in given, of OpenShift's kinds.
-	essences map[string]string
+	// settings are the kinds of Files.Settings.
+	settings []schema.GroupVersionKind
 
-	// placeOfItem is where each of items was read.
-	placeOfItem map[client.Object]place
+	// skipCopies has an object left out that is the same as one before.
+	skipCopies bool
 
 	// validate has Poolboot's objects refused that the API server or a webhook would refuse.
 	validate bool
@@ -86,19 +66,25 @@ type Objects struct {
 	notes io.Writer
 }
 
+// Item is an object in a file. Those of OpenShift's pools and MachineConfigs are objects of Poolboot's types.
+type Item struct {
+	client.Object
+	Kind schema.GroupVersionKind
+	at   place
+	raw  []byte
+}
+
 // Kinds of MachineConfigPools and MachineConfigs, and OpenShift's kinds that are read.
 var (
-	PoolKind             = poolv1.GroupVersion.WithKind("MachineConfigPool")
-	ConfigKind           = poolv1.GroupVersion.WithKind("MachineConfig")
-	OpenShiftPoolKind    = OpenShift.WithKind("MachineConfigPool")
-	OpenShiftConfigKind  = OpenShift.WithKind("MachineConfig")
-	OpenShiftKubeletKind = OpenShift.WithKind("KubeletConfig")
-	OpenShiftPolicyKind  = schema.GroupVersionKind{Group: "operator.openshift.io", Version: "v1", Kind: "MachineConfiguration"}
+	PoolKind            = poolv1.GroupVersion.WithKind("MachineConfigPool")
+	ConfigKind          = poolv1.GroupVersion.WithKind("MachineConfig")
+	OpenShiftPoolKind   = OpenShift.WithKind("MachineConfigPool")
+	OpenShiftConfigKind = OpenShift.WithKind("MachineConfig")
 )
 
 var (
 	// namedKinds are the kinds whose names count: in the order of a render, or as a role.
-	namedKinds = []schema.GroupVersionKind{PoolKind, ConfigKind, OpenShiftPoolKind, OpenShiftConfigKind, OpenShiftKubeletKind, OpenShiftPolicyKind}
+	namedKinds = []schema.GroupVersionKind{PoolKind, ConfigKind, OpenShiftPoolKind, OpenShiftConfigKind}
 	// ownKinds are Poolboot's kinds, in which a field that does not exist is an error.
 	ownKinds = []schema.GroupVersionKind{PoolKind, ConfigKind,
 		bootstrapv1.GroupVersion.WithKind("PoolbootConfig"), bootstrapv1.GroupVersion.WithKind("PoolbootConfigTemplate")}
@@ -152,24 +138,13 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	if head.Kind != "" {
 		kind = head.GroupVersionKind()
 	}
-	if o.places == nil {
-		o.places, o.placeOfItem, o.given, o.essences = map[string]place{}, map[client.Object]place{}, map[string]place{}, map[string]string{}
-	}
-	key, what := givenKey(kind, head.Metadata.Name), essence(kind, raw)
-	switch first, isCopy := o.given[key]; {
-	case !isCopy:
-		o.given[key], o.essences[key] = at, what
-	case o.readKubeletConfigs && head.Metadata.Name != "" && what != "" && what == o.essences[key]: // of a conversion
-		_, err := fmt.Fprintf(o.notes, "note: %s: %s %q is left out: it is the same as in %s\n", at.of("metadata"), kind.Kind, head.Metadata.Name, first.of("metadata"))
+	if isFirst, err := o.give(kind, head.Metadata.Name, at, raw); !isFirst {
 		return err
-	case o.readsOnce(kind) && head.Metadata.Name != "":
-		return copyError(kind.Kind, head.Metadata.Name, at, first)
 	}
-	o.places[kind.Kind+" "+head.Metadata.Name] = at
 	if head.Items == nil {
 		o.objects++
 	}
-	before := len(o.items)
+	var object client.Object
 	var err error
 	switch {
 	case head.Kind == "" && head.Variant != "":
@@ -184,47 +159,33 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		return at.of("metadata.name").errorf("%s %q: %w", kind.Kind, head.Metadata.Name, errTemplate)
 	case strings.HasSuffix(kind.Kind, "List") && head.Items != nil:
 		return o.addItems(kind, at, head.Items)
-	case head.Metadata.Name == "" && (slices.Contains(namedKinds, kind) || o.readRuntimeConfigs && slices.Contains(runtimeKinds, kind)):
+	case head.Metadata.Name == "" && (slices.Contains(namedKinds, kind) || slices.Contains(o.settings, kind)):
 		return at.of("metadata.name").errorf("%s: metadata.name: is missing: set it", kind.Kind)
 	case slices.Contains(ownKinds, kind):
-		err = o.decode(strict, kind, raw)
-	case kind == OpenShiftPoolKind:
-		err = o.addOpenShiftPool(raw)
-	case kind == OpenShiftConfigKind:
-		err = o.addOpenShiftConfig(raw)
-	case kind == OpenShiftKubeletKind && o.readKubeletConfigs:
-		err = o.addOpenShiftKubelet(raw)
-	case kind == OpenShiftPolicyKind && o.readPolicies:
-		err = o.addOpenShiftPolicy(raw)
-	case slices.Contains(runtimeKinds, kind) && o.readRuntimeConfigs:
-		err = o.addOpenShiftRuntime(kind, raw)
+		object, err = decode(strict, kind, raw)
 	case slices.Contains(foreignKinds, kind):
-		err = o.decode(lenient, kind, raw)
+		object, err = decode(lenient, kind, raw)
+	case kind == OpenShiftPoolKind:
+		object, err = o.readOpenShiftPool(raw)
+	case kind == OpenShiftConfigKind:
+		object, err = o.readOpenShiftConfig(raw)
+	case slices.Contains(o.settings, kind):
+		object, err = o.readSettings(kind, raw)
 	default:
 		return o.noteIgnored(kind, head.Metadata.Name, at, raw)
 	}
-	for _, item := range o.items[before:] {
-		o.placeOfItem[item] = at
-		if slices.Contains(ownKinds, kind) {
-			o.own = append(o.own, Own{Object: item, Kind: kind, raw: raw})
-		}
-	}
-	var fields *fieldsError
+	item, fields := Item{Object: object, Kind: kind, at: at, raw: raw}, &fieldsError{}
 	switch {
-	case errors.As(err, &fields) && head.Metadata.Name != "":
-		if o.validate && slices.Contains(ownKinds, kind) {
-			fields.errs = append(fields.errs, fields.findOthers(kind, raw)...)
-		}
-		if kind.Group != poolv1.GroupVersion.Group && fields.mistakes != nil {
-			o.misread = append(o.misread, refusedObject{kind: kind, name: head.Metadata.Name, at: at, raw: raw, why: fields})
-		}
-		return o.Refuse(kind.Kind, head.Metadata.Name, fields.errs)
-	case err != nil:
+	case err == nil:
+		o.items = append(o.items, item)
+	case !errors.As(err, &fields) || head.Metadata.Name == "":
 		return at.locate(fmt.Errorf("%s %q: %w", kind.Kind, head.Metadata.Name, err))
-	case o.validate && slices.Contains(ownKinds, kind):
-		return o.validateObject(kind, raw, o.items[len(o.items)-1])
 	}
-	return nil
+	if o.validate && object != nil && item.isOwn() {
+		isMisspelled := func(other *field.Error) bool { return err != nil && other.Type == field.ErrorTypeRequired }
+		fields.errs = append(fields.errs, slices.DeleteFunc(item.Validate(), isMisspelled)...)
+	}
+	return o.Refuse(kind.Kind, head.Metadata.Name, fields.errs)
 }
 
 // explainHead returns what is wrong with a document whose kind and name can't be read.
@@ -257,23 +218,23 @@ func (o *Objects) addItems(list schema.GroupVersionKind, at place, items []json.
 	return nil
 }
 
-// decode adds an object of a kind of the scheme.
-func (o *Objects) decode(decoder runtime.Decoder, kind schema.GroupVersionKind, raw []byte) error {
+// decode returns an object of a kind of the scheme, also if its only mistakes are fields that do not exist.
+func decode(decoder runtime.Decoder, kind schema.GroupVersionKind, raw []byte) (client.Object, error) {
 	decoded, _, err := decoder.Decode(raw, &kind, nil)
 	if err != nil {
 		typed, unknown := Scheme().New(kind)
 		if unknown != nil {
-			return err
+			return nil, err
 		}
-		return explainDecoding(err, raw, reflect.TypeOf(typed).Elem(), decoder == strict)
+		object, _ := decoded.(client.Object)
+		return object, explainDecoding(err, raw, reflect.TypeOf(typed).Elem(), decoder == strict)
 	}
 	if p, ok := decoded.(*poolv1.MachineConfigPool); ok {
 		if errs := checkPool(p); len(errs) > 0 {
-			return &fieldsError{errs: errs}
+			return nil, &fieldsError{errs: errs}
 		}
 	}
-	o.items = append(o.items, decoded.(client.Object))
-	return nil
+	return decoded.(client.Object), nil
 }
 
 // checkPool returns what is wrong with a pool of Poolboot's that no command can answer for.

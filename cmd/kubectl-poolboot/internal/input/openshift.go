@@ -1,7 +1,6 @@
 package input
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -25,30 +25,25 @@ func IsControlPlane(role string) bool {
 	return slices.Contains([]string{"control-plane", "master"}, role)
 }
 
-// IsOpenShift reports whether an object is of an OpenShift kind.
+// IsOpenShift reports whether an object is of a kind of the Machine Config Operator.
 func IsOpenShift(object metav1.TypeMeta) bool {
 	return object.GroupVersionKind().Group == OpenShift.Group
 }
 
-// addOpenShiftPool adds OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
+// readOpenShiftPool reads OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
 // node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no
 // Node: see pool.Decide. What Nodes should run is in OpenShift's spec.configuration, and in Poolboot's
 // status.configuration.
-func (o *Objects) addOpenShiftPool(raw []byte) error {
-	var theirs struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              struct {
-			MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector"`
-			NodeSelector          *metav1.LabelSelector `json:"nodeSelector"`
-			Paused                bool                  `json:"paused"`
-			MaxUnavailable        *intstr.IntOrString   `json:"maxUnavailable"`
-			Configuration         map[string]any        `json:"configuration"`
-		} `json:"spec"`
-		Status json.RawMessage `json:"status"`
-	}
+func (o *Objects) readOpenShiftPool(raw []byte) (client.Object, error) {
+	var theirs openShiftObject[struct {
+		MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector"`
+		NodeSelector          *metav1.LabelSelector `json:"nodeSelector"`
+		Paused                bool                  `json:"paused"`
+		MaxUnavailable        *intstr.IntOrString   `json:"maxUnavailable"`
+		Configuration         map[string]any        `json:"configuration"`
+	}]
 	if err := o.decodeOpenShift(OpenShiftPoolKind, raw, &theirs); err != nil {
-		return err
+		return nil, err
 	}
 	ours := poolv1.MachineConfigPool{ObjectMeta: theirs.ObjectMeta}
 	ours.SetGroupVersionKind(OpenShiftPoolKind)
@@ -74,52 +69,26 @@ func (o *Objects) addOpenShiftPool(raw []byte) error {
 			fmt.Fprintf(o.notes, "note: %v\n", o.LocateText(remark))
 		}
 	}
-	o.items = append(o.items, &ours)
-	return nil
+	return &ours, nil
 }
 
-// KubeletConfig is OpenShift's KubeletConfig.
-type KubeletConfig struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		AutoSizingReserved        *bool                 `json:"autoSizingReserved"`
-		LogLevel                  *int32                `json:"logLevel"`
-		MachineConfigPoolSelector *metav1.LabelSelector `json:"machineConfigPoolSelector"`
-		KubeletConfig             map[string]any        `json:"kubeletConfig"`
-		TLSSecurityProfile        map[string]any        `json:"tlsSecurityProfile"`
-	} `json:"spec"`
-	Status json.RawMessage `json:"status"`
-}
-
-// addOpenShiftKubelet adds OpenShift's KubeletConfig.
-func (o *Objects) addOpenShiftKubelet(raw []byte) error {
-	var config KubeletConfig
-	if err := o.decodeOpenShift(OpenShiftKubeletKind, raw, &config); err != nil {
-		return err
-	}
-	o.KubeletConfigs = append(o.KubeletConfigs, config)
-	return nil
-}
-
-// addOpenShiftConfig adds OpenShift's MachineConfig, whose fields are those of Poolboot's, without Butane.
-func (o *Objects) addOpenShiftConfig(raw []byte) error {
-	var config poolv1.MachineConfig
-	if err := o.decodeOpenShift(OpenShiftConfigKind, raw, &config); err != nil {
-		return err
+// readOpenShiftConfig reads OpenShift's MachineConfig, whose fields are those of Poolboot's, without Butane.
+func (o *Objects) readOpenShiftConfig(raw []byte) (client.Object, error) {
+	config := &poolv1.MachineConfig{}
+	if err := o.decodeOpenShift(OpenShiftConfigKind, raw, config); err != nil {
+		return nil, err
 	}
 	config.SetGroupVersionKind(OpenShiftConfigKind)
 	if config.Spec.Butane != "" {
 		config.Spec.Butane = ""
 		o.drop(OpenShiftConfigKind, config.Name, "spec.butane", "")
 	}
-	o.items = append(o.items, &config)
-	return nil
+	return config, nil
 }
 
 // decodeOpenShift decodes an object and lists its fields that have a value and that object does not have, also if other
 // values have a wrong type.
-func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, object metav1.Object) error {
+func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, object client.Object) error {
 	var written map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
 		return err

@@ -2,41 +2,33 @@ package input
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"path"
 	"regexp"
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
-// MachineConfiguration is OpenShift's MachineConfiguration, the configuration of its Machine Config Operator. Of its
-// fields, Poolboot has the node disruption policies.
-type MachineConfiguration struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		NodeDisruptionPolicy struct {
-			Files []struct {
-				Path    string            `json:"path"`
-				Actions []openShiftAction `json:"actions"`
-			} `json:"files"`
-			Units []struct {
-				Name    poolv1.UnitName   `json:"name"`
-				Actions []openShiftAction `json:"actions"`
-			} `json:"units"`
-			SSHKey struct {
-				Actions []openShiftAction `json:"actions"`
-			} `json:"sshkey"`
-		} `json:"nodeDisruptionPolicy"`
-	} `json:"spec"`
-	Status json.RawMessage `json:"status"`
+// policySpec is the spec of a MachineConfiguration. Of its fields, Poolboot has the node disruption policies.
+type policySpec struct {
+	NodeDisruptionPolicy struct {
+		Files []struct {
+			Path    string            `json:"path"`
+			Actions []openShiftAction `json:"actions"`
+		} `json:"files"`
+		Units []struct {
+			Name    poolv1.UnitName   `json:"name"`
+			Actions []openShiftAction `json:"actions"`
+		} `json:"units"`
+		SSHKey struct {
+			Actions []openShiftAction `json:"actions"`
+		} `json:"sshkey"`
+	} `json:"nodeDisruptionPolicy"`
 }
 
 type openShiftAction struct {
@@ -49,20 +41,10 @@ type openShiftService struct {
 	ServiceName poolv1.UnitName `json:"serviceName"`
 }
 
-// addOpenShiftPolicy adds OpenShift's MachineConfiguration.
-func (o *Objects) addOpenShiftPolicy(raw []byte) error {
-	var config MachineConfiguration
-	if err := o.decodeOpenShift(OpenShiftPolicyKind, raw, &config); err != nil {
-		return err
-	}
-	o.MachineConfigurations = append(o.MachineConfigurations, config)
-	return nil
-}
-
-// DisruptionPolicy returns the node disruption policies as Poolboot's. The remarks name those that match no file in
+// DisruptionPolicy returns the node disruption policies of OpenShift as Poolboot's. The remarks name those that match no file in
 // OpenShift and are left out. An empty list of actions means None for files and units, and the default for SSH keys.
 // The errors have the paths of OpenShift's fields.
-func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolicy, remarks []string, errs field.ErrorList) {
+func DisruptionPolicy(c *MachineConfiguration) (policy poolv1.DisruptionPolicy, remarks []string, errs field.ErrorList) {
 	from, at := c.Spec.NodeDisruptionPolicy, field.NewPath("spec", "nodeDisruptionPolicy")
 	none := poolv1.DisruptionActions{{Type: poolv1.ActionNone}}
 	var kept []int // the indices of the files in OpenShift's list
@@ -90,7 +72,7 @@ func (c *MachineConfiguration) DisruptionPolicy() (policy poolv1.DisruptionPolic
 	policy.SSHKeys.Actions = convertActions(from.SSHKey.Actions)
 	errs = pool.CheckDisruption(policy, at)
 	for _, err := range errs {
-		err.Field = c.pathOf(err.Field, kept)
+		err.Field = pathOf(c, err.Field, kept)
 	}
 	return policy, remarks, errs
 }
@@ -102,7 +84,7 @@ var (
 
 // pathOf returns the path of OpenShift's field for one in the policy of Poolboot's, in which the files with some
 // indices are kept.
-func (c *MachineConfiguration) pathOf(path string, kept []int) string {
+func pathOf(c *MachineConfiguration, path string, kept []int) string {
 	path = strings.Replace(path, ".sshKeys.", ".sshkey.", 1)
 	path = fileIndex.ReplaceAllStringFunc(path, func(index string) string {
 		i, _ := strconv.Atoi(fileIndex.FindStringSubmatch(index)[1])

@@ -21,7 +21,7 @@ var _ client.Reader = &Objects{}
 // Of returns the objects of one type, as T = *corev1.Node, in the order of the files. They are not copies.
 func Of[T client.Object](o *Objects) (found []T) {
 	for _, item := range o.items {
-		if object, ok := item.(T); ok {
+		if object, ok := item.Object.(T); ok {
 			found = append(found, object)
 		}
 	}
@@ -32,7 +32,7 @@ func Of[T client.Object](o *Objects) (found []T) {
 // namespace is that of an object in any namespace.
 func (o *Objects) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	for _, item := range slices.Backward(o.items) {
-		if reflect.TypeOf(item) == reflect.TypeOf(object) && item.GetName() == key.Name && inNamespace(item, key.Namespace) {
+		if reflect.TypeOf(item.Object) == reflect.TypeOf(object) && item.GetName() == key.Name && inNamespace(item, key.Namespace) {
 			reflect.ValueOf(object).Elem().Set(reflect.ValueOf(item.DeepCopyObject()).Elem())
 			return nil
 		}
@@ -58,7 +58,7 @@ func (o *Objects) List(_ context.Context, list client.ObjectList, options ...cli
 	kind := reflect.PointerTo(reflect.TypeOf(items).Elem().Elem())
 	var found []runtime.Object
 	for _, item := range o.items {
-		if reflect.TypeOf(item) == kind && inNamespace(item, wanted.Namespace) && wanted.LabelSelector.Matches(labels.Set(item.GetLabels())) {
+		if reflect.TypeOf(item.Object) == kind && inNamespace(item, wanted.Namespace) && wanted.LabelSelector.Matches(labels.Set(item.GetLabels())) {
 			found = append(found, item.DeepCopyObject())
 		}
 	}

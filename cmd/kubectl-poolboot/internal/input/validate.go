@@ -4,11 +4,10 @@ import (
 	"errors"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -17,22 +16,30 @@ import (
 	objectschema "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/schema"
 )
 
-// validateObject returns what the API server would refuse in an object of Poolboot's, and its webhook in a
-// MachineConfig. Rendered configs are not validated: nothing reads them from files.
-func (o *Objects) validateObject(kind schema.GroupVersionKind, raw []byte, object client.Object) error {
-	var written map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &written); err != nil {
-		return err
-	}
-	return o.Refuse(kind.Kind, object.GetName(), validateWritten(kind, written, object))
+// Own returns Poolboot's objects, in their order.
+func (o *Objects) Own() []Item {
+	return slices.DeleteFunc(slices.Clone(o.items), func(item Item) bool { return !item.isOwn() })
 }
 
-func validateWritten(kind schema.GroupVersionKind, written map[string]any, object client.Object) field.ErrorList {
-	config, isConfig := object.(*poolv1.MachineConfig)
+// isOwn reports whether the object is one of Poolboot's.
+func (i Item) isOwn() bool { return slices.Contains(ownKinds, i.Kind) }
+
+// Written returns the object as it is written.
+func (i Item) Written() *unstructured.Unstructured {
+	written := &unstructured.Unstructured{}
+	utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(i.raw, &written.Object)) // it was decoded
+	written.SetGroupVersionKind(i.Kind)                                                // items of lists leave it out
+	return written
+}
+
+// Validate returns what the API server would refuse in an object of Poolboot's, and its webhook in a MachineConfig.
+// Rendered configs are not validated: nothing reads them from files.
+func (i Item) Validate() field.ErrorList {
+	config, isConfig := i.Object.(*poolv1.MachineConfig)
 	if isConfig && pool.IsRenderedName(config.Name) {
 		return nil
 	}
-	errs := objectschema.Validate(kind, written)
+	errs := objectschema.Validate(i.Kind, i.Written().Object)
 	if isConfig {
 		_, more := validation.MachineConfig(config)
 		errs = append(errs, more...)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -50,7 +51,7 @@ type action struct {
 
 // New returns the command plan.
 func New(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, files: input.Files{Streams: streams, ReadPolicies: true}}
+	o := &options{streams: streams, files: input.Files{Streams: streams, Settings: []schema.GroupVersionKind{input.OpenShiftPolicyKind}}}
 	cmd := &cobra.Command{
 		Use:   "plan --from FILE --to FILE [--policy FILE]",
 		Short: "Print what a running host must do to change its rendered config",

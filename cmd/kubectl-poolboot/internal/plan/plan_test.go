@@ -167,7 +167,7 @@ Reboot:   no
 		Entry("with Butane", "--from", newConfig(ours, oldName, "{butane: x}"), "spec.butane: a rendered config has Ignition only"),
 		Entry("that are no objects", "--to", "{a: b}", "document 1: line 1: is no Kubernetes object"),
 		Entry("without a policy", "--policy", clitest.OpenShiftInfra, "it contains no policy: name a file with a MachineConfigPool of Poolboot"),
-		Entry("with two policies", "--policy", newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}")+"---\n"+newMachineConfiguration("{}"), "1 MachineConfigurations and 1 MachineConfigPools"),
+		Entry("with two policies", "--policy", newPool("worker", "{files: [{path: /a, actions: [{type: None}]}]}")+"---\n"+newMachineConfiguration("{}"), "a MachineConfiguration and 1 MachineConfigPools"),
 		Entry("with pools of which none is that of the config", "--policy", clitest.Pool("edge", "worker")+"---\n"+clitest.Pool("edge", "gpu"), "it contains the pools worker, gpu, and 0 of them can be that of the config "+newName),
 		Entry("with two pools worker", "--policy", clitest.Pool("edge", "infra")+"---\n"+clitest.Pool("edge", "worker")+"---\n"+strings.Replace(clitest.Pool("edge", "worker"), "name: worker", "name: worker-2", 1),
 			`the MachineConfigPools worker and worker-2 all have the role "worker": delete all but one`),

@@ -42,13 +42,13 @@ func (o *options) readPolicy(config string) (update.Policy, error) {
 		return update.Policy{}, fmt.Errorf("--policy: %w", err)
 	}
 	pools := slices.DeleteFunc(input.Of[*poolv1.MachineConfigPool](objects), func(p *poolv1.MachineConfigPool) bool { return input.IsOpenShift(p.TypeMeta) })
-	switch configurations := objects.MachineConfigurations; {
+	switch configurations := input.Of[*input.MachineConfiguration](objects); {
 	case len(configurations)+len(pools) == 0:
 		return refuse("it contains no policy: name a file with a MachineConfigPool of Poolboot, or with OpenShift's MachineConfiguration")
-	case len(configurations) > 1 || len(configurations) == 1 && len(pools) > 0:
-		return refuse("it contains %d MachineConfigurations and %d MachineConfigPools: name a file with one MachineConfiguration, or with pools only", len(configurations), len(pools))
+	case len(configurations) == 1 && len(pools) > 0:
+		return refuse("it contains a MachineConfiguration and %d MachineConfigPools: name a file with a MachineConfiguration, or with pools only", len(pools))
 	case len(configurations) == 1:
-		policy, remarks, errs := configurations[0].DisruptionPolicy()
+		policy, remarks, errs := input.DisruptionPolicy(configurations[0])
 		for _, remark := range remarks {
 			fmt.Fprintln(o.streams.ErrOut, "note:", remark)
 		}

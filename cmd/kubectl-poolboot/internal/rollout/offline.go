@@ -90,7 +90,7 @@ func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineCo
 	for i := range pools {
 		errs := input.ValidatePool(pools, i)
 		for _, own := range found.Own() {
-			if own.Kind == input.PoolKind && own.Object.GetName() == pools[i].Name {
+			if own.Kind == input.PoolKind && own.GetName() == pools[i].Name {
 				errs = append(own.Validate(), errs...)
 			}
 		}
