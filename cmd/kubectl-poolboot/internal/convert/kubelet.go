@@ -8,12 +8,16 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -83,7 +87,7 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			}
 		}
 	}
-	errs = append(errs, checkSections(objects, pools, ofPools, sections)...)
+	errs = append(errs, checkSections(objects, pools, ofPools, sections, remark)...)
 	for i := range pools {
 		config := ofPools[pools[i].Name]
 		if config == nil || sections[config.Name] == nil {
@@ -97,7 +101,6 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 		}
 	}
 	warnInherited(pools, ofPools, remark)
-	warnUnreserved(pools, ofPools, remark)
 	return errs
 }
 
@@ -173,7 +176,9 @@ func convertSection(objects *input.Objects, k *input.KubeletConfig, remark func(
 
 // checkSections refuses KubeletConfigs with values with which the kubelets of a pool would not start: a custom pool has
 // them together with worker's, which is first. It removes their sections.
-func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, sections map[string]map[string]any) (errs []error) {
+func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of map[string]*input.KubeletConfig, sections map[string]map[string]any,
+	remark func(string, ...any),
+) (errs []error) {
 	at := field.NewPath("spec", "kubeletConfig")
 	var worker kubelet.Section
 	var computes *bool // autoSizingReserved of worker
@@ -190,7 +195,11 @@ func checkSections(objects *input.Objects, pools []poolv1.MachineConfigPool, of 
 		check := func(section kubelet.Section, computes bool) field.ErrorList {
 			return append(section.Check(at), section.CheckReservations(at, computes)...)
 		}
-		wrong := append(own.CheckOver(worker, at), check(merged, ptr.Deref(cmp.Or(config.Spec.AutoSizingReserved, computes), false))...)
+		isComputed := ptr.Deref(cmp.Or(config.Spec.AutoSizingReserved, computes), false)
+		wrong := append(own.CheckOver(worker, at), check(merged, isComputed)...)
+		if len(wrong) == 0 && !isComputed {
+			warnUnreserved(config.Name, pools[i].Name, merged, remark)
+		}
 		if len(wrong) > 0 && !worker.IsEmpty() && len(check(own, ptr.Deref(config.Spec.AutoSizingReserved, false))) == 0 {
 			for _, err := range wrong {
 				err.Detail += fmt.Sprintf(" (the pool %s inherits fields of %q from worker)", pools[i].Name, of[poolv1.RoleWorker].Name)
@@ -231,6 +240,38 @@ func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.Kubele
 			remark("warning: MachineConfigPool %q: it inherits %s from worker: in OpenShift its own KubeletConfig replaces worker's. %s",
 				p.Name, strings.Join(only, ", "), strings.Join(remedy, ". "))
 		}
+	}
+}
+
+// warnUnreserved names a KubeletConfig with which the kubelets of a pool start in OpenShift only because it reserves 1Gi
+// of memory for the system without any KubeletConfig. Nothing is reserved in the image of most hosts, but this is not
+// known here.
+func warnUnreserved(name, pool string, section kubelet.Section, remark func(string, ...any)) {
+	var fields kubeletv1beta1.KubeletConfiguration
+	text, err := section.DropIn("")
+	utilruntime.Must(err)
+	if err := yaml.Unmarshal(text, &fields); err != nil || fields.MemoryManagerPolicy != "Static" || len(fields.ReservedMemory) == 0 {
+		return // Check has refused it, or the kubelet compares nothing
+	}
+	eviction := "100Mi" // without evictionHard
+	if fields.EvictionHard != nil {
+		eviction = fields.EvictionHard["memory.available"]
+	}
+	var total, reserved resource.Quantity
+	for _, numaNode := range fields.ReservedMemory {
+		total.Add(numaNode.Limits[corev1.ResourceMemory])
+	}
+	for _, text := range []string{eviction, fields.SystemReserved["memory"], fields.KubeReserved["memory"]} {
+		quantity, err := resource.ParseQuantity(cmp.Or(text, "0"))
+		if err != nil {
+			return // a percentage of the memory of the host
+		}
+		reserved.Add(quantity)
+	}
+	if !total.Equal(reserved) {
+		remark("warning: KubeletConfig %q: spec.kubeletConfig.reservedMemory: the kubelets of the pool %s do not start: its memory is %s, and kubeReserved, "+
+			"systemReserved and evictionHard are %s together: in OpenShift, systemReserved is 1Gi by default: set memory in systemReserved, so that both are the same, "+
+			"unless the image of the hosts sets it", name, pool, total.String(), reserved.String())
 	}
 }
 

@@ -107,18 +107,13 @@ spec:
 		Expect(converting(clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin)).ErrOut).NotTo(ContainSubstring("warning"))
 	})
 
-	It("leaves out the flags of a drop-in that loses against one with a later name, as OpenShift does", func() {
+	It("names the flags of a drop-in that loses against one with a later name, in the pools where it does", func() {
 		first := strings.Replace(newTelcoConfig("50-ran", "worker", telcoDropin), "90-container", "10-container", 1)
-		second := newTelcoConfig("60-later", "worker", strings.Replace(telcoDropin, " --housekeeping-interval=30s", "", 1))
-		r := converting(clitest.OpenShiftWorker, first, second)
+		second := newTelcoConfig("60-later", "infra", strings.Replace(telcoDropin, " --housekeeping-interval=30s", "", 1))
+		r := converting(clitest.OpenShiftWorker, strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "infra"), first, second)
 		Expect(r.Code).To(BeZero(), r.ErrOut)
-		Expect(r.Out).NotTo(ContainSubstring("housekeeping"))
-		Expect(r.ErrOut).To(ContainSubstring(`of MachineConfig "60-later" wins in the pool worker, as in OpenShift. Its flags --housekeeping-interval=30s are left out`))
-
-		By("keeping them if it wins in another pool")
-		r = converting(clitest.OpenShiftWorker, strings.ReplaceAll(clitest.OpenShiftWorker, "worker", "infra"), first, strings.Replace(second, "role: worker", "role: infra", 1))
 		Expect(r.Out).To(ContainSubstring("--housekeeping-interval=30s"))
-		Expect(r.ErrOut).To(ContainSubstring("wins in the pool infra, as in OpenShift. Its flags --housekeeping-interval=30s are KUBELET_EXTRA_ARGS in this pool too"))
+		Expect(r.ErrOut).To(ContainSubstring(`of MachineConfig "60-later" wins in the pool infra, as in OpenShift. Its flags --housekeeping-interval=30s are KUBELET_EXTRA_ARGS in this pool too`))
 	})
 
 	It("keeps lines that do more than read the kubelet's original command, and sets the flags in their section", func() {

@@ -22,68 +22,47 @@ type tlsProfile struct {
 	ciphers    []string // names of OpenSSL
 }
 
-var (
-	tls13Ciphers        = []string{"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
-	intermediateCiphers = []string{
-		"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
-		"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305",
+// suites are the cipher suites that a kubelet has, by their names in OpenSSL and in a KubeletConfiguration. Those of
+// OpenShift's predefined profiles are first, in the order of the profiles.
+var suites = [][2]string{
+	{"TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"},
+	{"TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"},
+	{"TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256"},
+	{"ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
+	{"ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+	{"ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"},
+	{"ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"},
+	{"ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"},
+	{"ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"},
+	{"ECDHE-ECDSA-AES128-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256"},
+	{"ECDHE-RSA-AES128-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256"},
+	{"ECDHE-ECDSA-AES128-SHA", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"},
+	{"ECDHE-RSA-AES128-SHA", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"},
+	{"ECDHE-ECDSA-AES256-SHA", "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA"},
+	{"ECDHE-RSA-AES256-SHA", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA"},
+	{"AES128-GCM-SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256"},
+	{"AES256-GCM-SHA384", "TLS_RSA_WITH_AES_256_GCM_SHA384"},
+	{"AES128-SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256"},
+	{"AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA"},
+	{"AES256-SHA", "TLS_RSA_WITH_AES_256_CBC_SHA"},
+	{"DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"},
+	{"ECDHE-RSA-DES-CBC3-SHA", "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA"},
+}
+
+// predefined returns a profile with the first cipher suites.
+func predefined(minVersion string, count int) (profile tlsProfile) {
+	for _, suite := range suites[:count] {
+		profile.ciphers = append(profile.ciphers, suite[0])
 	}
-	oldCiphers = []string{
-		"ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
-		"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA256", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA",
-	}
-	// tlsProfiles are OpenShift's predefined profiles, with the cipher suites that a kubelet has: Go has none with DHE.
-	tlsProfiles = map[string]tlsProfile{
-		"Old":          {"VersionTLS10", slices.Concat(tls13Ciphers, intermediateCiphers, oldCiphers)},
-		"Intermediate": {"VersionTLS12", slices.Concat(tls13Ciphers, intermediateCiphers)},
-		"Modern":       {"VersionTLS13", tls13Ciphers},
-	}
-)
+	profile.minVersion = minVersion
+	return profile
+}
+
+// tlsProfiles are OpenShift's predefined profiles, with the cipher suites that a kubelet has: Go has none with DHE.
+var tlsProfiles = map[string]tlsProfile{"Old": predefined("VersionTLS10", 21), "Intermediate": predefined("VersionTLS12", 9), "Modern": predefined("VersionTLS13", 3)}
 
 // customTLSProfile is the type of a profile with its own version and cipher suites.
 const customTLSProfile = "Custom"
-
-// suiteOf returns the name of a cipher suite in a KubeletConfiguration for its name in OpenSSL, or "" if a kubelet does
-// not have it.
-func suiteOf(openSSL string) string {
-	name := openSSL
-	if !strings.HasPrefix(name, "TLS_") {
-		exchange, rest := "RSA", name
-		for prefix, of := range map[string]string{"ECDHE-ECDSA-": "ECDHE_ECDSA", "ECDHE-RSA-": "ECDHE_RSA"} {
-			if after, has := strings.CutPrefix(name, prefix); has {
-				exchange, rest = of, after
-			}
-		}
-		cipher, hash, isPair := cutLast(rest, "-")
-		switch {
-		case rest == "CHACHA20-POLY1305":
-			cipher, hash = "CHACHA20_POLY1305", "SHA256"
-		case rest == "DES-CBC3-SHA":
-			cipher, hash = "3DES_EDE_CBC", "SHA"
-		case !isPair:
-			return ""
-		default:
-			cipher = strings.NewReplacer("AES128", "AES_128", "AES256", "AES_256", "-", "_").Replace(cipher)
-			if !strings.HasSuffix(cipher, "_GCM") {
-				cipher += "_CBC"
-			}
-		}
-		name = fmt.Sprintf("TLS_%s_WITH_%s_%s", exchange, cipher, hash)
-	}
-	if !slices.Contains(cliflag.TLSCipherPossibleValues(), name) {
-		return ""
-	}
-	return name
-}
-
-// cutLast cuts a text at the last separator.
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+len(separator):], true
-}
 
 // tlsSecurityProfile is a TLS security profile of OpenShift. Only Custom has settings.
 type tlsSecurityProfile struct {
@@ -152,19 +131,20 @@ func setTLSProfile(section, raw map[string]any, leaveOut func(path, why string))
 	default:
 		of = tlsProfile{custom.MinTLSVersion, custom.Ciphers}
 	}
-	var suites []any
+	var names []any
 	for i, cipher := range of.ciphers {
-		if suite := suiteOf(cipher); suite != "" {
-			suites = append(suites, suite)
-		} else {
+		known := slices.IndexFunc(suites, func(suite [2]string) bool { return cipher == suite[0] || cipher == suite[1] })
+		if known < 0 {
 			leaveOut(at.Child("custom", "ciphers").Index(i).String(), fmt.Sprintf("kubelets do not have %q", cipher))
+			continue
 		}
+		names = append(names, suites[known][1])
 	}
 	if _, has := section["tlsMinVersion"]; !has && of.minVersion != "" {
 		section["tlsMinVersion"] = of.minVersion
 	}
-	if _, has := section["tlsCipherSuites"]; !has && len(suites) > 0 {
-		section["tlsCipherSuites"] = suites
+	if _, has := section["tlsCipherSuites"]; !has && len(names) > 0 {
+		section["tlsCipherSuites"] = names
 	}
 	return nil
 }

@@ -77,10 +77,10 @@ func takeWrapper(contents string) (taken takenWrapper) {
 	return taken
 }
 
-// rest returns the drop-in without the command, with its flags if they have an effect.
-func (t takenWrapper) rest(withFlags bool) string {
+// rest returns the drop-in without the command, with its flags.
+func (t takenWrapper) rest() string {
 	lines := t.lines
-	if withFlags && t.flags != "" {
+	if t.flags != "" {
 		lines = slices.Insert(slices.Clone(lines), t.flagsAt, "Environment=\"KUBELET_EXTRA_ARGS="+t.flags+"\"")
 	}
 	return strings.TrimSpace(strings.Join(lines, "\n")) + "\n"
@@ -115,8 +115,6 @@ type wrapperDropin struct {
 	at           string // the path of its contents
 }
 
-func (d wrapperDropin) String() string { return describeDropin(d.config, d.name) }
-
 // setWrappers moves the commands that start the kubelet in a mount namespace from the drop-ins of MachineConfigs to the
 // pools that render these.
 func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
@@ -131,29 +129,25 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 		})
 	}
 	applies, losers := make([]wrapperDropin, len(pools)), make([][]losingDropin, len(pools))
-	withoutFlags := sets.New[string]() // drop-ins whose flags have an effect in no pool of OpenShift
 	for i := range pools {
 		applies[i], losers[i] = findWrapper(renderedBy(&pools[i], pools, configs), dropinsOf)
-		for _, loser := range losers[i] {
-			if loser.name != loser.by.name { // otherwise it is replaced with its flags
-				withoutFlags.Insert(loser.String())
-			}
-		}
 	}
-	for i := range pools {
-		withoutFlags.Delete(applies[i].String())
-	}
-	takeCommands(configs, pools, withoutFlags, remark)
+	takeCommands(configs, pools, remark)
 	warned := sets.New[string]()
 	for i := range pools {
 		for _, loser := range losers[i] {
-			hasEffect := loser.flags != "" && loser.name != loser.by.name
-			if key := loser.config + "/" + loser.by.config; !warned.Has(key) && (hasEffect || !slices.Equal(loser.wrapper, loser.by.wrapper)) {
-				warned.Insert(key)
-				remark("warning: MachineConfig %q: %s: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift%s",
-					loser.config, loser.at, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name,
-					explainFlags(loser.wrapperDropin, hasEffect, withoutFlags.Has(loser.String())))
+			hasFlags := loser.flags != "" && loser.name != loser.by.name // otherwise it is replaced with its flags
+			key := loser.config + "/" + loser.by.config
+			if warned.Has(key) || !hasFlags && slices.Equal(loser.wrapper, loser.by.wrapper) {
+				continue
 			}
+			warned.Insert(key)
+			flags := ""
+			if hasFlags {
+				flags = fmt.Sprintf(". Its flags %s are KUBELET_EXTRA_ARGS in this pool too, unless a later drop-in sets it: remove them, or move them to a MachineConfig of another pool", loser.flags)
+			}
+			remark("warning: MachineConfig %q: %s: its drop-in %s of %s starts the kubelet by %q: the drop-in %s of MachineConfig %q wins in the pool %s, as in OpenShift%s",
+				loser.config, loser.at, loser.name, ignition.KubeletUnit, strings.Join(loser.wrapper, " "), loser.by.name, loser.by.config, pools[i].Name, flags)
 		}
 		applies, worker := applies[i], applies[0] // worker is the first pool
 		if i == 0 {
@@ -173,19 +167,8 @@ func setWrappers(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPoo
 	}
 }
 
-// explainFlags says what happens with the flags of a drop-in whose command is not used.
-func explainFlags(dropin wrapperDropin, hasEffect, isLeftOut bool) string {
-	switch {
-	case !hasEffect:
-		return ""
-	case isLeftOut:
-		return fmt.Sprintf(". Its flags %s are left out", dropin.flags)
-	}
-	return fmt.Sprintf(". Its flags %s are KUBELET_EXTRA_ARGS in this pool too, unless a later drop-in sets it: move them to a MachineConfig of the other pool", dropin.flags)
-}
-
 // takeCommands removes the commands that start the kubelet in a mount namespace from the drop-ins of MachineConfigs.
-func takeCommands(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, withoutFlags sets.Set[string], remark func(string, ...any)) {
+func takeCommands(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, remark func(string, ...any)) {
 	setsFlags := findExtraArgs(configs)
 	for i := range configs {
 		name := configs[i].Name
@@ -195,7 +178,7 @@ func takeCommands(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPo
 				return contents
 			}
 			this := describeDropin(name, dropin)
-			if taken.flags != "" && !withoutFlags.Has(this) {
+			if taken.flags != "" {
 				for _, other := range setsFlags {
 					remark("warning: MachineConfig %q: %s: the flags in ExecStart of its drop-in %s of %s become KUBELET_EXTRA_ARGS, which %s sets too, "+
 						"and hosts with both use one of them: merge them", name, at, dropin, unit, strings.Replace(other, this, "the drop-in", 1))
@@ -210,7 +193,7 @@ func takeCommands(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPo
 				remark("warning: MachineConfig %q: %s: no pool of the files selects it, and ExecStart of its drop-in %s of %s is left out: "+
 					"set spec.kubelet.wrapper: [%s] in the pools that will select it", name, at, dropin, unit, strings.Join(taken.wrapper, ", "))
 			}
-			return taken.rest(!withoutFlags.Has(this))
+			return taken.rest()
 		})
 	}
 }
