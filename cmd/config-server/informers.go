@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,17 +39,17 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// newCaches returns informers for the objects that the answers depend on: PoolbootConfigs, rendered MachineConfigs,
+// cacheOptions returns the options of caches for the objects that the answers depend on: PoolbootConfigs, rendered MachineConfigs,
 // Enrollments, and the overlay and assignment Secrets in the server's own namespace. No other Secret is read, and a
 // cache has one selector for each kind, so the assignments have a cache of their own. Rendered configs have no watch
 // filter label, because the records decide which host gets one. The informers store only what the sources compute from
 // each object: a rendered config is four times as large as its download.
-func newCaches(config *rest.Config, scheme *runtime.Scheme, o *options, s *sources) (objects, assigned cache.Cache, err error) {
+func cacheOptions(scheme *runtime.Scheme, o *options, s *sources) (objects, assigned cache.Options, err error) {
 	rendered, renderedErr := labels.Parse(poolv1.RenderedForLabel)
 	overlay, overlayErr := labels.Parse(bootstrapv1.OverlayLabel)
 	assignment, assignmentErr := labels.Parse(bootstrapv1.AssignmentLabel)
 	if err := errors.Join(renderedErr, overlayErr, assignmentErr); err != nil {
-		return nil, nil, err
+		return cache.Options{}, cache.Options{}, err
 	}
 	var watched map[string]cache.Config // nil: all namespaces
 	if o.namespace != "" {
@@ -60,23 +59,17 @@ func newCaches(config *rest.Config, scheme *runtime.Scheme, o *options, s *sourc
 	if o.watchFilter != "" {
 		filtered = labels.SelectorFromValidatedSet(labels.Set{clusterv1.WatchLabel: o.watchFilter})
 	}
-	newCache := func(byObject map[client.Object]cache.ByObject) (cache.Cache, error) {
-		return cache.New(config, cache.Options{Scheme: scheme, Mapper: newMapper(), ReaderFailOnMissingInformer: true, ByObject: byObject})
-	}
 	own := map[string]cache.Config{o.overlayNamespace: {}}
-	objects, err = newCache(map[client.Object]cache.ByObject{
+	objects = cache.Options{Scheme: scheme, Mapper: newMapper(), ReaderFailOnMissingInformer: true}
+	assigned = objects
+	objects.ByObject = map[client.Object]cache.ByObject{
 		&bootstrapv1.PoolbootConfig{}: {Namespaces: watched, Label: filtered, Transform: s.records.transform},
 		&poolv1.MachineConfig{}:       {Namespaces: watched, Label: rendered, Transform: s.rendered.transform},
 		&poolv1.Enrollment{}:          {Namespaces: watched, Label: filtered, Transform: s.enrollments.transform},
 		&corev1.Secret{}:              {Namespaces: own, Label: overlay, Transform: s.overlays.transform},
-	})
-	if err != nil {
-		return nil, nil, err
 	}
-	assigned, err = newCache(map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {Namespaces: own, Label: assignment, Transform: s.assignments.transform},
-	})
-	return objects, assigned, err
+	assigned.ByObject = map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: own, Label: assignment, Transform: s.assignments.transform}}
+	return objects, assigned, nil
 }
 
 // sources has the data that the answers depend on.
