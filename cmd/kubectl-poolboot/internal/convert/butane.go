@@ -66,22 +66,15 @@ func (o *options) convertMachineConfig(whole *input.Text, text string) error {
 		remark("warning: metadata.labels[%s]: no pool selects it: control plane machines are in no pool of Poolboot: set the role of another pool", input.RoleLabel)
 	}
 	configs := []poolv1.MachineConfig{config}
-	setWrappers(configs, nil, remark)
-	moveKubeletDropins(&configs[0], remark)
-	shareNetworkNamespaces(&configs[0], remark)
-	wrong := cleanKubeletDropins(&configs[0], remark)
-	warnWithoutEffect(&configs[0], nil, runtimeCRIO, remark)
-	config = configs[0]
-	config.ObjectMeta = convertMeta(config.ObjectMeta, o.namespace)
-	config.SetGroupVersionKind(input.ConfigKind)
+	wrong := convertConfigs(configs, nil, o.namespace, runtimeCRIO, remark)
 	var refused []error
-	for _, err := range append(wrong, checkConfig(&config, remark)...) {
+	for _, err := range append(wrong[config.Name], checkConfig(&configs[0], remark)...) {
 		refused = append(refused, whole.Locate(ignition.Problem{Path: fieldOfButane(err.Field), Message: input.DescribeField(err)}))
 	}
 	if len(refused) > 0 {
 		return errors.Join(input.InOrder(refused...)...)
 	}
-	return o.print([]runtime.Object{&config})
+	return o.print([]runtime.Object{&configs[0]})
 }
 
 // butaneFields are the fields of OpenShift's variant that are not part of Ignition.

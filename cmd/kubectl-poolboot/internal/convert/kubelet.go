@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -32,23 +33,20 @@ var refusedFields = []string{"clusterDNS", "clusterDomain", "featureGates"}
 func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (errs []error) {
 	kubelets := input.Of[*input.KubeletConfig](objects)
 	slices.SortStableFunc(kubelets, func(a, b *input.KubeletConfig) int { return strings.Compare(a.Name, b.Name) })
-	chosen := map[string][]string{} // pools by the name of the KubeletConfig that they have
+	ofPools := map[string]*input.KubeletConfig{} // by the names of pools
 	for i := range pools {
-		var of []*input.KubeletConfig
-		for _, config := range kubelets {
-			if matchesSelector(config.Spec.MachineConfigPoolSelector, pools[i].Labels) {
-				of = append(of, config)
-			}
-		}
+		of := slices.DeleteFunc(slices.Clone(kubelets), func(k *input.KubeletConfig) bool {
+			return !matchesSelector(k.Spec.MachineConfigPoolSelector, pools[i].Labels)
+		})
 		last := newest(of, func(k *input.KubeletConfig) metav1.ObjectMeta { return k.ObjectMeta })
-		for j, config := range last {
-			if len(last) == 1 {
-				chosen[config.Name] = append(chosen[config.Name], pools[i].Name)
-				continue
+		if len(last) == 1 {
+			ofPools[pools[i].Name] = last[0]
+		} else {
+			for j, config := range last {
+				other := otherOf(last, j).Name
+				errs = append(errs, fmt.Errorf("KubeletConfig %q: spec.machineConfigPoolSelector: it selects the pool %s, as KubeletConfig %q does (%s). OpenShift applies the newest one, "+
+					"and the files don't tell which one that is: remove one of them, or merge them", config.Name, pools[i].Name, other, objects.PlaceOf(input.OpenShiftKubeletKind.Kind, other)))
 			}
-			other := otherOf(last, j).Name
-			errs = append(errs, fmt.Errorf("KubeletConfig %q: spec.machineConfigPoolSelector: it selects the pool %s, as KubeletConfig %q does (%s). OpenShift applies the newest one, "+
-				"and the files don't tell which one that is: remove one of them, or merge them", config.Name, pools[i].Name, other, objects.PlaceOf(input.OpenShiftKubeletKind.Kind, other)))
 		}
 		for _, config := range of {
 			newer := slices.IndexFunc(last, func(k *input.KubeletConfig) bool { return isLater(k.ObjectMeta, config.ObjectMeta) })
@@ -57,22 +55,10 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			}
 		}
 	}
-	ofPools := map[string]*input.KubeletConfig{} // by the names of pools
-	sections := map[string]map[string]any{}      // by the names of KubeletConfigs
+	sections := map[string]map[string]any{} // by the names of KubeletConfigs
 	for _, config := range kubelets {
-		of := chosen[config.Name]
-		isFor := func(p poolv1.MachineConfigPool) bool {
-			return matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels)
-		}
-		switch {
-		case len(of) == 0 && slices.ContainsFunc(pools, isFor): // a remark above names it
-			continue
-		case slices.ContainsFunc(controlPlane, isFor):
-			remark("warning: KubeletConfig %q is left out for the control plane: control plane machines are in no pool of Poolboot", config.Name)
-		case len(of) == 0:
-			remark("warning: KubeletConfig %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label", config.Name)
-		}
-		if len(of) == 0 {
+		warnUnselected(config, config.Spec.MachineConfigPoolSelector, pools, controlPlane, remark)
+		if !slices.Contains(slices.Collect(maps.Values(ofPools)), config) {
 			continue
 		}
 		section, err := convertSection(objects, config, remark)
@@ -81,11 +67,6 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 			continue
 		}
 		sections[config.Name] = section
-		for i := range pools {
-			if slices.Contains(of, pools[i].Name) {
-				ofPools[pools[i].Name] = config
-			}
-		}
 	}
 	errs = append(errs, checkSections(objects, pools, ofPools, sections, remark)...)
 	for i := range pools {
@@ -102,6 +83,20 @@ func setKubeletSections(objects *input.Objects, pools, controlPlane []poolv1.Mac
 	}
 	warnInherited(pools, ofPools, remark)
 	return errs
+}
+
+// warnUnselected names an object of OpenShift's that selects pools of the control plane, or no pool at all. It reports
+// whether the object selects one of the other pools.
+func warnUnselected(object client.Object, selector *metav1.LabelSelector, pools, controlPlane []poolv1.MachineConfigPool, remark func(string, ...any)) (isSelecting bool) {
+	selects := func(p poolv1.MachineConfigPool) bool { return matchesSelector(selector, p.Labels) }
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	isSelecting = slices.ContainsFunc(pools, selects)
+	if slices.ContainsFunc(controlPlane, selects) {
+		remark("warning: %s %q is left out for the control plane: control plane machines are in no pool of Poolboot", kind, object.GetName())
+	} else if !isSelecting {
+		remark("warning: %s %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label", kind, object.GetName())
+	}
+	return isSelecting
 }
 
 // convertSection returns the part of a KubeletConfig that a pool of Poolboot's can have, with apiVersion and kind; the

@@ -38,14 +38,7 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	}
 	configs, copies := selectConfigs(objects, pools, controlPlane, remark)
 	errs = append(errs, copies...)
-	wrongDropins := map[string]field.ErrorList{} // by the names of MachineConfigs
-	for i := range configs {
-		moveKubeletDropins(&configs[i], remark)
-		shareNetworkNamespaces(&configs[i], remark)
-		wrongDropins[configs[i].Name] = cleanKubeletDropins(&configs[i], remark)
-		warnWithoutEffect(&configs[i], pools, containerRuntime, remark)
-	}
-	setWrappers(configs, pools, remark)
+	wrongDropins := convertConfigs(configs, pools, namespace, containerRuntime, remark)
 	forRuntime, more := convertRuntime(objects, pools, controlPlane, containerRuntime, remark)
 	errs = append(errs, more...)
 	for _, config := range forRuntime {
@@ -53,6 +46,8 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 			errs = append(errs, fmt.Errorf("MachineConfig %q: the settings of container runtimes or registries in the files become a MachineConfig of this name: rename this one", config.Name))
 			continue
 		}
+		config.Namespace = namespace
+		config.SetGroupVersionKind(input.ConfigKind)
 		configs = append(configs, config)
 	}
 	kept := sets.New[string]() // by kind and name
@@ -75,8 +70,6 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		converted = append(converted, object)
 	}
 	for i := range configs {
-		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
-		configs[i].SetGroupVersionKind(input.ConfigKind)
 		keep(&configs[i], append(wrongDropins[configs[i].Name], checkConfig(&configs[i], remark)...))
 	}
 	for i := range pools {
@@ -116,6 +109,24 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 		}
 	}
 	return converted, input.InOrder(found.all...), errs
+}
+
+// convertConfigs converts the MachineConfigs of pools of OpenShift, for a namespace. It returns what is wrong with drop-ins
+// of the kubelet's configuration in them, by their names.
+func convertConfigs(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, namespace, containerRuntime string, remark func(string, ...any)) map[string]field.ErrorList {
+	wrongDropins := map[string]field.ErrorList{}
+	for i := range configs {
+		moveKubeletDropins(&configs[i], remark)
+		shareNetworkNamespaces(&configs[i], remark)
+		wrongDropins[configs[i].Name] = cleanKubeletDropins(&configs[i], remark)
+		warnWithoutEffect(&configs[i], pools, containerRuntime, remark)
+	}
+	setWrappers(configs, pools, remark)
+	for i := range configs {
+		configs[i].ObjectMeta = convertMeta(configs[i].ObjectMeta, namespace)
+		configs[i].SetGroupVersionKind(input.ConfigKind)
+	}
+	return wrongDropins
 }
 
 // OpenShift's built-in pools of control plane machines. Those of arbiter run only etcd.

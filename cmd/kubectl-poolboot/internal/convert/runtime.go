@@ -69,19 +69,11 @@ func convertRuntimeConfigs(configs []*input.ContainerRuntimeConfig, pools, contr
 	slices.SortStableFunc(configs, func(a, b *input.ContainerRuntimeConfig) int { return strings.Compare(a.Name, b.Name) })
 	var valid []*input.ContainerRuntimeConfig
 	for _, config := range configs {
-		selects := func(p poolv1.MachineConfigPool) bool {
-			return matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels)
-		}
 		if err := checkRuntimeSettings(config); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if slices.ContainsFunc(controlPlane, selects) {
-			remark("warning: ContainerRuntimeConfig %q is left out for the control plane: control plane machines are in no pool of Poolboot", config.Name)
-		} else if !slices.ContainsFunc(pools, selects) {
-			remark("warning: ContainerRuntimeConfig %q is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label", config.Name)
-		}
-		if slices.ContainsFunc(pools, selects) {
+		if warnUnselected(config, config.Spec.MachineConfigPoolSelector, pools, controlPlane, remark) {
 			valid = append(valid, config)
 			warnRuntimeSettings(config, with, remark)
 		}
@@ -193,16 +185,12 @@ func bytesOf(size *resource.Quantity) string {
 	return numberOf(size.Value())
 }
 
-// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it.
-// Those
+// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it. Those
 // of which the files do not tell which one is newer are refused as a whole.
 func settingsOf(configs []*input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, errs []error) {
-	var of []*input.ContainerRuntimeConfig
-	for _, config := range configs {
-		if matchesSelector(config.Spec.MachineConfigPoolSelector, p.Labels) {
-			of = append(of, config)
-		}
-	}
+	of := slices.DeleteFunc(slices.Clone(configs), func(c *input.ContainerRuntimeConfig) bool {
+		return !matchesSelector(c.Spec.MachineConfigPoolSelector, p.Labels)
+	})
 	refused := sets.New[string]()
 	for _, field := range runtimeFields {
 		value := func(c *input.ContainerRuntimeConfig) string { return field.value(c.Spec.ContainerRuntimeConfig) }

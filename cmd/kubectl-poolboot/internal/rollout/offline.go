@@ -176,7 +176,10 @@ func decide(members []member, limit int, hold, domain string) plan {
 	}
 	p.Capacity = max(limit-rollout.Count(hosts), 0)
 	if hold == "" {
-		p.Next = nextOf(members, rollout.Next(hosts, limit))
+		isActive := func(name string) bool {
+			return slices.ContainsFunc(members, func(m member) bool { return m.Name == name && m.IsActive() })
+		}
+		p.Next = append(p.Next, slices.DeleteFunc(rollout.Next(hosts, limit), isActive)...)
 	}
 	var full string
 	if p.Capacity == 0 {
@@ -229,31 +232,6 @@ func describeDomain(label, domain string) string {
 		return "no label " + label
 	}
 	return label + "=" + domain
-}
-
-// nextOf returns the hosts that begin an update. If no host waits for others, they are in the order of the files.
-func nextOf(members []member, chosen []string) []string {
-	isNext := func(m member) bool { return slices.Contains(chosen, m.Name) && !m.IsActive() }
-	byName, waits := map[string]member{}, false
-	for _, m := range members {
-		byName[m.Name] = m
-		waits = waits || m.isWaiting() && !isNext(m)
-	}
-	next := []string{}
-	if !waits {
-		for _, m := range members {
-			if isNext(m) {
-				next = append(next, m.Name)
-			}
-		}
-		return next
-	}
-	for _, name := range chosen {
-		if isNext(byName[name]) {
-			next = append(next, name)
-		}
-	}
-	return next
 }
 
 // isWaiting reports whether the host could be next.
