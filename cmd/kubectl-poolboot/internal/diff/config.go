@@ -2,16 +2,22 @@ package diff
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
+	kjson "sigs.k8s.io/json"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
@@ -33,20 +39,25 @@ const (
 	fips            = "fips"
 	osImageURL      = "osImageURL"
 	extensionsImage = "baseOSExtensionsContainerImage"
-	userKind        = "user"
 )
 
 // kinds are all kinds of items in the order in which they are shown.
 var kinds = []string{
 	kernelArguments, extensionsKind, kernelType, fips, osImageURL, extensionsImage,
-	"file", "directory", "link", "unit", "drop-in", userKind, "group", "disk", "RAID", "filesystem", "LUKS volume", "ignition",
+	"file", "directory", "link", "unit", "drop-in", "user", "group", "disk", "RAID", "filesystem", "LUKS volume", "ignition",
+}
+
+// entry is what a rendered config has for one item.
+type entry struct {
+	// compared is everything, and text what is shown of it, line by line: without secrets.
+	compared, text string
 }
 
 // change is an item that would be added, removed or changed.
 type change struct {
 	item
-	// before and after are its properties by name; nil when there is no such item.
-	before, after properties
+	// before and after are nil when there is no such item.
+	before, after *entry
 }
 
 // compare returns the items that differ between two rendered configs, by kind and name.
@@ -63,7 +74,7 @@ func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	maps.Copy(all, to)
 	var changes []change
 	for i := range all {
-		if !maps.Equal(from[i], to[i]) || (from[i] == nil) != (to[i] == nil) {
+		if !ptr.Equal(from[i], to[i]) {
 			changes = append(changes, change{item: i, before: from[i], after: to[i]})
 		}
 	}
@@ -73,20 +84,30 @@ func compare(before, after poolv1.MachineConfigSpec) ([]change, error) {
 	return changes, nil
 }
 
+// lists are the lists of entries in Ignition, with the kind of their items and the field that has their name.
+var lists = []struct{ section, list, kind, key string }{
+	{"storage", "files", "file", "path"},
+	{"storage", "directories", "directory", "path"},
+	{"storage", "links", "link", "path"},
+	{"storage", "disks", "disk", "device"},
+	{"storage", "raid", "RAID", "name"},
+	{"storage", "filesystems", "filesystem", "device"},
+	{"storage", "luks", "LUKS volume", "name"},
+	{"systemd", "units", "unit", "name"},
+	{"passwd", "users", "user", "name"},
+	{"passwd", "groups", "group", "name"},
+}
+
 // listItems returns all items of a rendered config.
-func listItems(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
-	items := map[item]properties{}
-	for kind, list := range map[string][]string{kernelArguments: spec.KernelArguments, extensionsKind: spec.Extensions} {
-		if len(list) > 0 {
-			items[item{kind: kind}] = properties{"": newContents(strings.Join(list, "\n") + "\n")}
-		}
-	}
+func listItems(spec poolv1.MachineConfigSpec) (map[item]*entry, error) {
+	items := map[item]*entry{}
 	for kind, value := range map[string]string{
-		kernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), osImageURL: spec.OSImageURL,
-		extensionsImage: spec.BaseOSExtensionsContainerImage, fips: strconv.FormatBool(ptr.Deref(spec.FIPS, false)),
+		kernelArguments: strings.Join(spec.KernelArguments, "\n"), extensionsKind: strings.Join(spec.Extensions, "\n"),
+		kernelType: cmp.Or(spec.KernelType, poolv1.KernelTypeDefault), fips: strconv.FormatBool(ptr.Deref(spec.FIPS, false)),
+		osImageURL: spec.OSImageURL, extensionsImage: spec.BaseOSExtensionsContainerImage,
 	} {
 		if value != "" {
-			items[item{kind: kind}] = properties{"": newProperty(value)}
+			items[item{kind: kind}] = &entry{value, value + "\n"}
 		}
 	}
 	if spec.Config == nil {
@@ -96,94 +117,140 @@ func listItems(spec poolv1.MachineConfigSpec) (map[item]properties, error) {
 	if err != nil {
 		return nil, err
 	}
-	addStorage(items, config.Storage)
-	addUnits(items, config.Systemd)
-	addUsers(items, config.Passwd)
-	if own := newProperties(config.KernelArguments); len(own) > 0 {
-		items[item{kernelArguments, "of Ignition"}] = own
+	raw, err := json.Marshal(config)
+	utilruntime.Must(err)
+	var document map[string]any
+	utilruntime.Must(kjson.UnmarshalCaseSensitivePreserveInts(raw, &document))
+	for _, of := range lists {
+		found, _, _ := unstructured.NestedSlice(document, of.section, of.list)
+		for _, one := range found {
+			fields := one.(map[string]any)
+			name, _ := fields[of.key].(string)
+			items[item{of.kind, name}] = newEntry(fields, of.kind == "LUKS volume", of.key, "dropins")
+			dropins, _, _ := unstructured.NestedSlice(fields, "dropins")
+			for _, dropin := range dropins {
+				fields := dropin.(map[string]any)
+				items[item{"drop-in", fmt.Sprintf("%s.d/%s", name, fields["name"])}] = newEntry(fields, false, "name")
+			}
+		}
 	}
-	if rest := newProperties(config.Ignition, "version", "config"); len(rest) > 0 {
-		items[item{kind: "ignition"}] = rest.hide() // proxies and headers can contain credentials
+	for kind, fields := range map[item]*entry{
+		{kernelArguments, "of Ignition"}: newEntry(mapAt(document, "kernelArguments"), false),
+		{kind: "ignition"}:               newEntry(mapAt(document, "ignition"), true, "version", "config"), // proxies and headers can contain credentials
+	} {
+		if fields.compared != "" {
+			items[kind] = fields
+		}
 	}
 	return items, nil
 }
 
-func addStorage(items map[item]properties, storage types.Storage) {
-	for _, file := range storage.Files {
-		of := newProperties(file, "path", "contents", "append")
-		isSecret := file.Mode != nil && *file.Mode&0o004 == 0
-		of.addResource("contents", file.Contents, isSecret)
-		for i, part := range file.Append {
-			of.addResource(fmt.Sprintf("append[%d]", i), part, isSecret)
-		}
-		items[item{"file", file.Path}] = of
-	}
-	addEntries(items, "directory", "path", storage.Directories)
-	addEntries(items, "link", "path", storage.Links)
-	addEntries(items, "disk", "device", storage.Disks)
-	addEntries(items, "RAID", "name", storage.Raid)
-	addEntries(items, "filesystem", "device", storage.Filesystems)
-	for _, volume := range storage.Luks {
-		items[item{"LUKS volume", volume.Name}] = newProperties(volume, "name").hide()
-	}
+func mapAt(document map[string]any, field string) map[string]any {
+	value, _ := document[field].(map[string]any)
+	return value
 }
 
-// addEntries adds entries of Ignition by their key, which is the value of keyField.
-func addEntries[T interface{ Key() string }](items map[item]properties, kind, keyField string, entries []T) {
-	for _, entry := range entries {
-		items[item{kind, entry.Key()}] = newProperties(entry, keyField)
-	}
-}
+const (
+	// notShown replaces a value that may be secret.
+	notShown = "(not shown)"
+	// maxText is how many bytes of text are shown line by line.
+	maxText = 16 << 10
+	// maxContents is how many bytes of contents are decompressed for a comparison.
+	maxContents = 16 << 20
+)
 
-func addUnits(items map[item]properties, systemd types.Systemd) {
-	for _, unit := range systemd.Units {
-		of := newProperties(unit, "name", "contents", "dropins")
-		of.addText("contents", unit.Contents)
-		items[item{"unit", unit.Name}] = of
-		for _, dropin := range unit.Dropins {
-			of := properties{}
-			of.addText("contents", dropin.Contents)
-			items[item{"drop-in", unit.Name + ".d/" + dropin.Name}] = of
-		}
-	}
-}
-
-func addUsers(items map[item]properties, passwd types.Passwd) {
-	for _, user := range passwd.Users {
-		of := newProperties(user, "name", "passwordHash", "sshAuthorizedKeys")
-		of.addSecret("passwordHash", user.PasswordHash)
-		var keys strings.Builder
-		for _, key := range user.SSHAuthorizedKeys {
-			keys.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
-		}
-		if keys.Len() > 0 {
-			of["sshAuthorizedKeys"] = newContents(keys.String())
-		}
-		items[item{userKind, user.Name}] = of
-	}
-	for _, group := range passwd.Groups {
-		of := newProperties(group, "name", "passwordHash")
-		of.addSecret("passwordHash", group.PasswordHash)
-		items[item{"group", group.Name}] = of
-	}
-}
-
-// newProperties returns the fields of an Ignition entry, in JSON, without empty ones.
-func newProperties(entry any, except ...string) properties {
-	raw, err := json.Marshal(entry)
-	utilruntime.Must(err)
-	var fields map[string]json.RawMessage
-	utilruntime.Must(json.Unmarshal(raw, &fields))
-	of := properties{}
-	for name, value := range fields {
-		shown := string(value)
-		if slices.Contains(except, name) || slices.Contains([]string{"null", "{}", "[]"}, shown) {
+// newEntry returns the fields of an Ignition entry, without empty ones. Contents are decoded.
+func newEntry(fields map[string]any, isHidden bool, except ...string) *entry {
+	of := &entry{}
+	mode, hasMode := fields["mode"].(int64)
+	isSecret := hasMode && mode&0o004 == 0
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		raw, err := json.Marshal(fields[name])
+		utilruntime.Must(err)
+		value, shown := string(raw), string(raw)
+		if slices.Contains(except, name) || slices.Contains([]string{"null", "{}", "[]", `{"verification":{}}`}, value) {
 			continue
 		}
-		if mode, err := strconv.Atoi(shown); err == nil && name == "mode" {
+		switch {
+		case isHidden || name == "passwordHash":
+			shown = notShown
+		case name == "mode":
 			shown = fmt.Sprintf("%04o", mode)
+		case name == "append":
+			value, shown = "", ""
+			for _, part := range fields[name].([]any) {
+				partValue, partShown := describeResource(part, isSecret)
+				value, shown = value+partValue+"\x00", shown+"\n-"+indent(partShown)
+			}
+		case name == "contents":
+			if text, isText := fields[name].(string); isText { // of a unit, which every user on the host can read
+				value, shown = text, describeContents(text)
+			} else {
+				value, shown = describeResource(fields[name], isSecret)
+			}
+		case name == "sshAuthorizedKeys":
+			value = ""
+			for _, key := range fields[name].([]any) {
+				value += strings.TrimSuffix(fmt.Sprint(key), "\n") + "\n"
+			}
+			shown = describeContents(value)
 		}
-		of[name] = property{value: string(value), shown: shown}
+		of.compared += name + "\x00" + value + "\x00"
+		of.text += name + ":" + indent(shown) + "\n"
 	}
 	return of
+}
+
+// indent returns a value for behind its name: texts with several lines are below it.
+func indent(shown string) string {
+	if !strings.Contains(shown, "\n") {
+		return " " + shown
+	}
+	return strings.TrimSuffix(strings.ReplaceAll("\n"+strings.TrimPrefix(shown, "\n"), "\n", "\n  "), "\n  ")
+}
+
+// describeResource returns the contents of a file, and what is shown of them: only the size of a secret.
+func describeResource(raw any, isSecret bool) (value, shown string) {
+	text, err := json.Marshal(raw)
+	utilruntime.Must(err)
+	var resource types.Resource
+	utilruntime.Must(json.Unmarshal(text, &resource))
+	data, err := ignition.Contents(resource, maxContents)
+	switch {
+	case err != nil:
+		return string(text), describeRemote(resource)
+	case isSecret:
+		return string(data), fmt.Sprintf("%d bytes (not shown: the file is not world-readable)", len(data))
+	}
+	return string(data), describeContents(string(data))
+}
+
+// describeContents returns a text that a terminal can show as lines, and other contents as size and hash.
+func describeContents(value string) string {
+	if value == "" {
+		return "empty"
+	}
+	isControl := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	if len(value) > maxText || !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) {
+		hash := sha256.Sum256([]byte(value))
+		return fmt.Sprintf("%d bytes, sha256 %x", len(value), hash[:6])
+	}
+	if !strings.HasSuffix(value, "\n") {
+		value += "\n(no newline at the end)"
+	}
+	return value
+}
+
+// describeRemote returns contents that are not in the document, as their URL without the parts that can contain
+// credentials.
+func describeRemote(resource types.Resource) string {
+	source, err := url.Parse(*resource.Source)
+	if err != nil || source.Scheme == "data" {
+		return "contents that can't be decoded"
+	}
+	shown := "from " + (&url.URL{Scheme: source.Scheme, Host: source.Host, Path: source.Path}).String()
+	if hash := resource.Verification.Hash; hash != nil {
+		shown += ", " + *hash
+	}
+	return shown
 }

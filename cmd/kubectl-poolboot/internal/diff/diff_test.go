@@ -60,11 +60,11 @@ var _ = Describe("diff", func() {
     Machine infra-a
     Machine infra-b, Node host-7
   ~ kernelArguments
-        @@ -1 \+1,2 @@
-         quiet
-        \+nosmt
+       quiet
+      \+nosmt
   ~ kernelType
-      default -> realtime
+      -default
+      \+realtime
 $`))
 	})
 
@@ -102,7 +102,7 @@ $`))
 
 	It("shows every pool that inherits a change, in order", func() {
 		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("50-motd", "worker", clitest.Motd("hello"))))
-		Expect(r.Out).To(MatchRegexp(`(?s)^MachineConfigPool edge/infra .*-worker\n.*\+hello\n.*\n\nMachineConfigPool edge/worker .*\+hello\n`))
+		Expect(r.Out).To(MatchRegexp(`(?s)^MachineConfigPool edge/infra .*-  worker\n.*\+  hello\n.*\n\nMachineConfigPool edge/worker .*\+  hello\n`))
 	})
 
 	It("compares a new pool with worker, which its Nodes are in now", func() {
@@ -129,25 +129,25 @@ $`))
 	DescribeTable("shows what changes",
 		func(from, to, shown string) { Expect(changing(from, to)).To(ContainSubstring("machines: 0\n" + shown)) },
 		Entry("a new file", "{}", files(`mode: 0644, contents: {source: "data:,one%0Atwo%0A"}`),
-			"  + file /etc/a\n      contents:\n        @@ -0,0 +1,2 @@\n        +one\n        +two\n      mode: 0644\n      overwrite: true\n"),
+			"  + file /etc/a\n      +contents:\n      +  one\n      +  two\n      +mode: 0644\n      +overwrite: true\n"),
 		Entry("a removed file", files(`contents: {source: "data:,one%0A"}`), "{fips: false}", "  - file /etc/a\n"),
 		Entry("lines of a file", files(`contents: {source: "data:,one%0Atwo"}`), files(`contents: {source: "data:,one%0A2"}`),
-			"  ~ file /etc/a\n      contents:\n        @@ -1,2 +1,2 @@\n         one\n        -two\n        \\ No newline at end of file\n        +2\n        \\ No newline at end of file\n"),
-		Entry("a file's mode", files(`mode: 0644`), files(`mode: 0755`), "  ~ file /etc/a\n      mode: 0644 -> 0755\n"),
+			"  ~ file /etc/a\n       contents:\n         one\n      -  two\n      +  2\n         (no newline at the end)\n"),
+		Entry("a file's mode", files(`mode: 0644`), files(`mode: 0755`), "  ~ file /etc/a\n      -mode: 0644\n      +mode: 0755\n"),
 		Entry("bytes", files(`contents: {source: "data:;base64,AAE="}`), files(`contents: {source: "data:;base64,AAI="}`),
-			"  ~ file /etc/a\n      contents: 2 bytes, sha256 b413f47d13ee -> 2 bytes, sha256 fcf0a6c700dd\n"),
+			"  ~ file /etc/a\n      -contents: 2 bytes, sha256 b413f47d13ee\n      +contents: 2 bytes, sha256 fcf0a6c700dd\n"),
 		Entry("the URL of contents", files(`contents: {source: "https://user:pass@example.com/a?token=1"}`), files(`contents: {source: "https://user:pass@example.com/b?token=1"}`),
-			"  ~ file /etc/a\n      contents: from https://example.com/a -> from https://example.com/b\n"),
-		Entry("a unit", unit(`enabled: false, contents: "[Unit]"`), unit(`enabled: true, contents: "[Unit]"`), "  ~ unit a.service\n      enabled: false -> true\n"),
+			"  ~ file /etc/a\n      -contents: from https://example.com/a\n      +contents: from https://example.com/b\n"),
+		Entry("a unit", unit(`enabled: false, contents: "[Unit]"`), unit(`enabled: true, contents: "[Unit]"`), "  ~ unit a.service\n       contents:\n         [Unit]\n         (no newline at the end)\n      -enabled: false\n      +enabled: true\n"),
 		Entry("a drop-in", "{}", unit(`dropins: [{name: b.conf, contents: "[Unit]\n"}]`),
-			"  + unit a.service\n  + drop-in a.service.d/b.conf\n      contents:\n        @@ -0,0 +1 @@\n        +[Unit]\n"),
+			"  + unit a.service\n  + drop-in a.service.d/b.conf\n      +contents:\n      +  [Unit]\n"),
 		Entry("a user's keys", user(`sshAuthorizedKeys: [ssh-rsa A]`), user(`sshAuthorizedKeys: [ssh-rsa A, ssh-rsa B]`),
-			"  ~ user core\n      sshAuthorizedKeys:\n        @@ -1 +1,2 @@\n         ssh-rsa A\n        +ssh-rsa B\n"),
-		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      false -> true\n"),
-		Entry("the operating system image", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      quay.io/os\n"),
-		Entry("a removed operating system image", "{osImageURL: quay.io/os}", "{fips: false}", "  - osImageURL\n      quay.io/os -> none\n"),
+			"  ~ user core\n       sshAuthorizedKeys:\n         ssh-rsa A\n      +  ssh-rsa B\n"),
+		Entry("FIPS mode", "{}", "{fips: true}", "  ~ fips\n      -false\n      +true\n"),
+		Entry("the operating system image", "{}", "{osImageURL: quay.io/os}", "  + osImageURL\n      +quay.io/os\n"),
+		Entry("a removed operating system image", "{osImageURL: quay.io/os}", "{fips: false}", "  - osImageURL\n      -quay.io/os\n"),
 		Entry("the extensions image", "{baseOSExtensionsContainerImage: quay.io/ext:1}", "{baseOSExtensionsContainerImage: quay.io/ext:2}",
-			"  ~ baseOSExtensionsContainerImage\n      quay.io/ext:1 -> quay.io/ext:2\n"),
+			"  ~ baseOSExtensionsContainerImage\n      -quay.io/ext:1\n      +quay.io/ext:2\n"),
 		Entry("only the notation", files(`contents: {source: "data:,a"}`), files(`contents: {source: "data:;base64,YQ=="}`), "  no change: only the notation or the name differs\n"),
 	)
 
@@ -160,7 +160,7 @@ $`))
 			}
 		},
 		Entry("a file that is not world-readable", files(`mode: 0600, contents: {source: "data:,swordfish"}`), files(`mode: 0600, contents: {source: "data:,password1"}`), "swordfish", "password1", "sha256"),
-		Entry("a file that becomes world-readable", files(`mode: 0640, contents: {source: "data:,swordfish"}`), files(`mode: 0644, contents: {source: "data:,public"}`), "swordfish", "+public"),
+		Entry("a file that becomes world-readable", files(`mode: 0640, contents: {source: "data:,swordfish"}`), files(`mode: 0644, contents: {source: "data:,public"}`), "swordfish"),
 		Entry("a password", user(`passwordHash: $6$old`), user(`passwordHash: $6$new`), "$6$"),
 		Entry("a disk's key", ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,old"}}]}`),
 			ignition(`storage: {luks: [{name: data, device: /dev/sda, keyFile: {source: "data:,new"}}]}`), "data:,"),

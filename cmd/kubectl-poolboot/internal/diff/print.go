@@ -9,7 +9,7 @@ import (
 
 	"github.com/pmezard/go-difflib/difflib"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -120,53 +120,26 @@ func (c change) print(out *strings.Builder) {
 		sign = "+"
 	}
 	fmt.Fprintf(out, "  %s %s\n", sign, c.item)
-	if _, isField := c.before[""]; c.after == nil && !isField {
-		return // only the name of a removed item is printed
-	}
-	names := sets.KeySet(c.before).Union(sets.KeySet(c.after))
-	for _, name := range sets.List(names) {
-		printProperty(out, name, c.before, c.after)
-	}
-}
-
-// printProperty prints one property, if it changes.
-func printProperty(out *strings.Builder, name string, of, to properties) {
-	before, existed := of[name]
-	after, exists := to[name]
-	title := "      "
-	if name != "" {
-		title += name + ": "
-	}
+	before, after := ptr.Deref(c.before, entry{}), ptr.Deref(c.after, entry{})
 	switch {
-	case existed && exists && before.value == after.value:
-	case (before.isText || !existed) && (after.isText || !exists):
-		if name != "" {
-			out.WriteString("      " + name + ":\n")
-		}
-		printLines(out, before.value, after.value)
-	case !existed:
-		out.WriteString(title + after.shown + "\n")
-	case !exists:
-		out.WriteString(title + before.shown + " -> none\n")
+	case c.after == nil && c.name != "": // only the name of a removed item is printed
+	case before.text == after.text && c.before != nil && c.after != nil:
+		out.WriteString("      it changes, and is not shown\n")
 	default:
-		out.WriteString(title + before.shown + " -> " + after.shown + "\n")
+		printLines(out, before.text, after.text)
 	}
 }
 
-// printLines prints a unified diff of two texts.
+// printLines prints the lines of a text that change, and some around them.
 func printLines(out *strings.Builder, before, after string) {
-	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: splitLines(before), B: splitLines(after), Context: 3})
+	unified, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: slices.Collect(strings.Lines(before)), B: slices.Collect(strings.Lines(after)), Context: 3})
 	utilruntime.Must(err)
-	for line := range strings.Lines(unified) {
-		out.WriteString("        " + line)
+	for i, line := range slices.Collect(strings.Lines(unified)) {
+		switch {
+		case !strings.HasPrefix(line, "@@"):
+			out.WriteString("      " + line)
+		case i > 0: // the numbers of lines are not those of a file
+			out.WriteString("      ...\n")
+		}
 	}
-}
-
-// splitLines returns the lines of a text. A missing newline at the end is marked as diff does.
-func splitLines(text string) []string {
-	split := slices.Collect(strings.Lines(text))
-	if n := len(split); n > 0 && !strings.HasSuffix(split[n-1], "\n") {
-		split[n-1] += "\n\\ No newline at end of file\n"
-	}
-	return split
 }
