@@ -75,7 +75,7 @@ var _ = Describe("No other code decides", func() {
 	})
 	It("which Nodes a pool selects: use pool.Decide or pool.FindRejection", func() {
 		Expect(of(mentions, "Spec.NodeSelector", "bootstrap/pool/",
-			"bootstrap/validation/machineconfigpool.go", "cmd/kubectl-poolboot/internal/convert/", "cmd/kubectl-poolboot/internal/input/openshift.go", "cmd/kubectl-poolboot/internal/input/builtin.go", "cmd/kubectl-poolboot/internal/input/source.go", // only whether it is well-formed, or OpenShift's
+			"bootstrap/validation/machineconfigpool.go", "cmd/kubectl-poolboot/internal/convert/", "cmd/kubectl-poolboot/internal/input/openshift.go", "cmd/kubectl-poolboot/internal/input/source.go", // only whether it is well-formed, or OpenShift's
 			"cmd/kubectl-poolboot/internal/diff/declared.go", // shows it
 		)).To(BeEmpty())
 	})

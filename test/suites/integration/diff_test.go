@@ -83,7 +83,7 @@ spec:
 			HavePrefix("MachineConfigPool "+t.Namespace+"/infra (Cluster "+t.Namespace+")\n"),
 			ContainSubstring("config:   "+config.Status.Boot.ServedConfiguration.Name+" -> rendered-infra-"),
 			ContainSubstring("machines: 1\n    Machine "+t.Machine(ctx, config).Name+", Node "+config.Status.NodeRef.Name+"\n"),
-			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+changed\n"), Not(ContainSubstring("/worker (Cluster"))))
+			ContainSubstring("~ file /etc/infratest\n"), ContainSubstring("+  changed\n"), Not(ContainSubstring("/worker (Cluster"))))
 
 		rendered := shell.run(ctx, "kubectl poolboot render --live --pool infra -n "+t.Namespace)
 		Expect(shell.code).To(BeZero(), rendered)

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -253,4 +254,78 @@ func checkPool(pools []poolv1.MachineConfigPool, i int) field.ErrorList {
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pools[i])
 	utilruntime.Must(err) // the object was read from JSON
 	return append(input.ValidatePool(pools, i), objectschema.Validate(input.PoolKind, written)...)
+}
+
+// setDisruptionPolicy gives the pool worker the node disruption policies of OpenShift, which count for all pools: in
+// Poolboot, all pools inherit from worker.
+func setDisruptionPolicy(objects *input.Objects, pools []poolv1.MachineConfigPool, remark func(string, ...any)) error {
+	configurations := input.Of[*input.MachineConfiguration](objects)
+	if len(configurations) == 0 {
+		return nil
+	}
+	policy, remarks, wrong := input.DisruptionPolicy(configurations[0])
+	for _, text := range remarks {
+		remark("warning: %s", text)
+	}
+	if len(wrong) > 0 || len(policy.Files)+len(policy.Units)+len(policy.SSHKeys.Actions) == 0 {
+		return objects.Refuse(input.OpenShiftPolicyKind.Kind, configurations[0].Name, wrong)
+	}
+	switch worker, err := pool.OfRole(pools, poolv1.RoleWorker); {
+	case errors.As(err, new(*pool.NotFoundError)):
+		remark("warning: MachineConfiguration %q: spec.nodeDisruptionPolicy is left out: the pool worker of the files is an object of Poolboot: set its spec.updates.disruptionPolicy", configurations[0].Name)
+	case err == nil: // several are reported as given twice
+		worker.Spec.Updates.DisruptionPolicy = policy
+	}
+	return nil
+}
+
+// remark is a note or a warning about an object.
+type remark struct {
+	severity string
+	about    error
+}
+
+func (r *remark) Error() string { return r.severity + ": " + r.about.Error() }
+
+// Unwrap returns the remark with its place, without its severity.
+func (r *remark) Unwrap() error { return r.about }
+
+// remarks are the notes and warnings of one conversion.
+type remarks struct {
+	objects *input.Objects
+	all     []error
+}
+
+// add adds a remark that begins with its severity, and the kind and the name of an object.
+func (r *remarks) add(text string, args ...any) {
+	severity, about, _ := strings.Cut(fmt.Sprintf(text, args...), ": ")
+	r.all = append(r.all, &remark{severity, r.objects.LocateText(about)})
+}
+
+// warnNotRendered names what is wrong with MachineConfigs together: each one alone can be stored, and the pools that
+// select them can't be rendered.
+func (r *remarks) warnNotRendered(converted []runtime.Object) {
+	var pools []poolv1.MachineConfigPool
+	var configs []poolv1.MachineConfig
+	for _, object := range converted {
+		switch object := object.(type) {
+		case *poolv1.MachineConfigPool:
+			pools = append(pools, *object)
+		case *poolv1.MachineConfig:
+			configs = append(configs, *object)
+		}
+	}
+	known := sets.New[string]()
+	for _, p := range pools {
+		_, err := pool.Render(p.Spec.PoolRole, pools, configs)
+		if missing := (*pool.NotFoundError)(nil); err == nil || errors.As(err, &missing) {
+			continue // it can be rendered, or the pool worker is refused
+		}
+		for _, one := range input.InOrder(r.objects.Locate(err)) {
+			if !known.Has(one.Error()) {
+				r.all = append(r.all, &remark{"warning", fmt.Errorf("%w. Until then, the pool %s can't be rendered", one, p.Name)})
+			}
+			known.Insert(one.Error())
+		}
+	}
 }

@@ -2,12 +2,14 @@ package input
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -245,4 +247,85 @@ func child(of *yaml.Node, segment string) (*yaml.Node, int) {
 		}
 	}
 	return nil, 0
+}
+
+// mergeTag is the tag of the key <<, which merges mappings into one.
+const mergeTag = "!!merge"
+
+// keyTwice is in the parser's error for a key that is given twice.
+const keyTwice = "already set in map"
+
+// mustBeFirst is the error for a merge key behind other keys: kubectl and kustomize differ in which one wins.
+const mustBeFirst = `"<<" is behind other keys: write it before them`
+
+// definedTwice matches the error of a parser that knows merge keys about a key that is given twice.
+var definedTwice = regexp.MustCompile(`^line (\d+): mapping key (".*") already defined at line \d+$`)
+
+// explainMergeKeys returns the error of the parser about keys of a text that are given twice, without those that are
+// written over merged ones: the parser does not know merge keys.
+func explainMergeKeys(text []byte, err error) error {
+	root := parseLines(text)
+	if root == nil {
+		return err
+	}
+	hasMergeKey, errs := findMergeKeys(root)
+	if !hasMergeKey {
+		return err
+	}
+	if twice := (*yaml.TypeError)(nil); errors.As(root.Decode(new(any)), &twice) {
+		for _, problem := range twice.Errors {
+			errs = append(errs, errors.New(definedTwice.ReplaceAllString(problem, "line $1: key $2 "+keyTwice)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// findMergeKeys reports whether there is a merge key, and returns an error for each that is not the first key.
+func findMergeKeys(node *yaml.Node) (found bool, late []error) {
+	for i, inner := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 0 && inner.ShortTag() == mergeTag {
+			found = true
+			if i > 0 {
+				late = append(late, fmt.Errorf("line %d: %s", inner.Line, mustBeFirst))
+			}
+		}
+		isWithin, more := findMergeKeys(inner)
+		found, late = found || isWithin, append(late, more...)
+	}
+	return found, late
+}
+
+// Marks at the beginning of a file.
+var (
+	utf8Mark        = []byte{0xef, 0xbb, 0xbf}
+	littleEndian    = []byte{0xff, 0xfe}
+	bigEndian       = []byte{0xfe, 0xff}
+	gzipMark        = []byte{0x1f, 0x8b}
+	errIsCompressed = errors.New("is compressed with gzip: decompress it, for example with gunzip")
+)
+
+// Normalize returns a text in UTF-8 with line feeds only, one of them at its end. On Windows, editors write byte order
+// marks and carriage returns, and PowerShell writes the output of a command as UTF-16.
+func Normalize(text []byte) ([]byte, error) {
+	switch {
+	case bytes.HasPrefix(text, gzipMark):
+		return nil, errIsCompressed
+	case bytes.HasPrefix(text, littleEndian):
+		text = decodeUTF16(text[len(littleEndian):], binary.LittleEndian)
+	case bytes.HasPrefix(text, bigEndian):
+		text = decodeUTF16(text[len(bigEndian):], binary.BigEndian)
+	}
+	text = bytes.ReplaceAll(bytes.TrimPrefix(text, utf8Mark), []byte("\r\n"), []byte("\n"))
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n') // as the reader of documents does
+	}
+	return text, nil
+}
+
+func decodeUTF16(text []byte, order binary.ByteOrder) []byte {
+	units := make([]uint16, len(text)/2)
+	for i := range units {
+		units[i] = order.Uint16(text[2*i:])
+	}
+	return []byte(string(utf16.Decode(units)))
 }

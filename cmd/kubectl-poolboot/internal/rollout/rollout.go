@@ -3,11 +3,21 @@
 package rollout
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -35,4 +45,82 @@ func newUnavailable(name, instead string) *cobra.Command {
 		DisableFlagParsing: true,
 		RunE:               func(*cobra.Command, []string) error { return errors.New(instead) },
 	}
+}
+
+// configureLive makes a command one for a pool in the management cluster.
+func configureLive(cmd *cobra.Command, to input.Connection, run func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error) *cobra.Command {
+	cmd.DisableFlagsInUseLine = true
+	cmd.ValidArgsFunction = input.CompleteFirst(input.CompleteFromCluster(to, input.PoolNames), cobra.ShellCompDirectiveNoFileComp)
+	cmd.Args = onePool
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cluster, p, err := openPool(cmd.Context(), to, args[0])
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), cluster, p)
+	}
+	input.AddConnectionFlags(cmd, to)
+	return cmd
+}
+
+// onePool accepts the name of one pool.
+func onePool(_ *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return fmt.Errorf("the name of a MachineConfigPool is missing")
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("%q: name one MachineConfigPool only", args[1])
+}
+
+// openPool reads the pool with a name.
+func openPool(ctx context.Context, to input.Connection, name string) (*input.Cluster, *poolv1.MachineConfigPool, error) {
+	cluster, err := to.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &poolv1.MachineConfigPool{}
+	err = cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, p)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, fmt.Errorf("namespace %s contains no MachineConfigPool %q: correct the name, or set --namespace", cluster.Namespace, name)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("get MachineConfigPool %s/%s: %w", cluster.Namespace, name, err)
+	}
+	return cluster, p, nil
+}
+
+// configsOf selects the PoolbootConfigs of the Cluster of a pool.
+func configsOf(p *poolv1.MachineConfigPool) []client.ListOption {
+	return []client.ListOption{client.InNamespace(p.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterName}}
+}
+
+// poolsOfCluster lists the pools of the Cluster of a pool.
+func poolsOfCluster(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]poolv1.MachineConfigPool, error) {
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := from.List(ctx, pools, client.InNamespace(p.Namespace)); err != nil {
+		return nil, fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	return slices.DeleteFunc(pools.Items, func(other poolv1.MachineConfigPool) bool { return other.Spec.ClusterName != p.Spec.ClusterName }), nil
+}
+
+// listHosts lists the PoolbootConfigs of the hosts that follow a pool.
+func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]bootstrapv1.PoolbootConfig, string, error) {
+	configs := &bootstrapv1.PoolbootConfigList{}
+	if err := from.List(ctx, configs, configsOf(p)...); err != nil {
+		return nil, "", fmt.Errorf("list PoolbootConfigs: %w", err)
+	}
+	follow := slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })
+	return follow, configs.ResourceVersion, nil
+}
+
+// isIn reports whether a host follows a pool.
+func isIn(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) bool {
+	return rollout.IsInPool(p.Spec.PoolRole, config)
+}
+
+// describe returns the kind, namespace and name of a pool.
+func describe(p *poolv1.MachineConfigPool) string {
+	return "MachineConfigPool " + klog.KObj(p).String()
 }
