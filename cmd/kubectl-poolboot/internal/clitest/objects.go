@@ -59,19 +59,10 @@ spec:
 status:
   machineCount: 3
 `
-	OpenShiftMaster = `apiVersion: machineconfiguration.openshift.io/v1
-kind: MachineConfigPool
-metadata:
-  name: master
-spec:
-  machineConfigSelector:
-    matchLabels:
-      machineconfiguration.openshift.io/role: master
-  nodeSelector:
-    matchLabels:
-      node-role.kubernetes.io/master: ""
-`
 )
+
+// OpenShiftMaster is the pool of OpenShift's control plane.
+var OpenShiftMaster = strings.ReplaceAll(OpenShiftWorker, "worker", "master")
 
 // Pool returns Poolboot's pool of a role, of a cluster, that selects the MachineConfigs labeled with the role.
 func Pool(cluster, role string) string {

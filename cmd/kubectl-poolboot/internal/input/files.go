@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,7 +77,7 @@ func (f *Files) Objects(args []string) (*Objects, error) {
 // Read reads all objects in files and directories. It reads each file once, also if a link leads to it.
 func (f *Files) Read(names ...string) (*Objects, error) {
 	objects := &Objects{notes: f.Streams.ErrOut, settings: f.Settings, skipCopies: f.SkipRefused, validate: f.Validate}
-	var read knownFiles
+	read := map[string]fs.FileInfo{}
 	for _, name := range names {
 		paths, err := f.expand(name)
 		if err != nil {
@@ -84,8 +85,8 @@ func (f *Files) Read(names ...string) (*Objects, error) {
 		}
 		objects.inDirectory = name != Stdin && !slices.Equal(paths, []string{name})
 		for _, path := range paths {
-			if why := read.add(path); why != "" {
-				fmt.Fprintf(objects.notes, "note: %s is left out: %s\n", path, why)
+			if same := findSame(path, read); same != "" {
+				fmt.Fprintf(objects.notes, "note: %s is left out: it is the same file as %s\n", path, same)
 				continue
 			}
 			if err := f.readFile(path, objects); err != nil {
@@ -136,8 +137,9 @@ func (f *Files) expand(name string) ([]string, error) {
 		case entry.IsDir() || !slices.Contains(extensions, filepath.Ext(path)):
 			return nil
 		}
-		if why := whyNoFile(path); why != "" {
-			_, err := fmt.Fprintf(f.Streams.ErrOut, "note: %s is left out: %s\n", path, why)
+		// Opening a pipe waits, and opening some devices has an effect.
+		if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			_, err := fmt.Fprintf(f.Streams.ErrOut, "note: %s is left out: it is no regular file, and no link to one\n", path)
 			return err
 		}
 		paths = append(paths, path)
@@ -149,45 +151,19 @@ func (f *Files) expand(name string) ([]string, error) {
 	return paths, err
 }
 
-// whyNoFile returns why a path in a directory can't be read as a file, or nothing. It opens nothing: opening a pipe
-// waits, and opening some devices has an effect.
-func whyNoFile(path string) string {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "it is a link to a file that does not exist"
-	case err == nil && info.IsDir():
-		return "it is a link to a directory"
-	case err == nil && !info.Mode().IsRegular():
-		return "it is no regular file"
-	}
-	return "" // opening it returns another error
-}
-
-// knownFiles are the files that were read.
-type knownFiles []struct {
-	path string
-	info fs.FileInfo
-}
-
-// add adds a file, or returns why it is one of those that were read. Pipes are never the same: each has more to read.
-func (k *knownFiles) add(path string) (why string) {
+// findSame returns the file, of those that were read, that is the same, and adds the file otherwise. Pipes are never the
+// same: each has more to read.
+func findSame(path string, read map[string]fs.FileInfo) string {
 	info, err := os.Stat(path)
 	if path == Stdin || err != nil || !info.Mode().IsRegular() {
 		return "" // opening it returns the error
 	}
-	for _, known := range *k {
-		switch {
-		case known.path == path:
-			return "it is named twice"
-		case os.SameFile(known.info, info):
-			return "it is the same file as " + known.path
+	for _, known := range slices.Sorted(maps.Keys(read)) {
+		if os.SameFile(read[known], info) {
+			return known
 		}
 	}
-	*k = append(*k, struct {
-		path string
-		info fs.FileInfo
-	}{path, info})
+	read[path] = info
 	return ""
 }
 

@@ -100,10 +100,10 @@ var _ = Describe("Files", func() {
 			Expect(r.Out).To(Equal("infra\n"))
 			Expect(r.Code).To(BeZero())
 			directory += string(filepath.Separator)
-			Expect(r.ErrOut).To(Equal("note: " + directory + "device.json is left out: it is no regular file\n" +
-				"note: " + directory + "link.yaml is left out: it is a link to a file that does not exist\n" +
-				"note: " + directory + "more.yaml is left out: it is a link to a directory\n" +
-				"note: " + directory + "pipe.yaml is left out: it is no regular file\n"))
+			Expect(r.ErrOut).To(Equal("note: " + directory + "device.json is left out: it is no regular file, and no link to one\n" +
+				"note: " + directory + "link.yaml is left out: it is no regular file, and no link to one\n" +
+				"note: " + directory + "more.yaml is left out: it is no regular file, and no link to one\n" +
+				"note: " + directory + "pipe.yaml is left out: it is no regular file, and no link to one\n"))
 		})
 
 		It("are read once, also when a link leads to them or they are named again", func() {
@@ -113,7 +113,7 @@ var _ = Describe("Files", func() {
 			r := role(directory, file)
 			Expect(r.Out).To(Equal("infra\n"))
 			Expect(r.ErrOut).To(Equal("note: " + filepath.Join(directory, "b.yaml") + " is left out: it is the same file as " + file + "\n" +
-				"note: " + file + " is left out: it is named twice\n"))
+				"note: " + file + " is left out: it is the same file as " + file + "\n"))
 		})
 
 		It("are those of a hidden directory that is named itself", func() {

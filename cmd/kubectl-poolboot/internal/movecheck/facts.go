@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -33,7 +32,7 @@ type facts struct {
 	machines  clusterv1.MachineList
 	hosts     bmov1alpha1.BareMetalHostList
 	configs   bootstrapv1.PoolbootConfigList
-	// needed are objects that must be moved, of kinds that clusterctl may not read, and referrers what refers to them.
+	// needed are objects that must be moved, also of kinds that clusterctl does not read, and referrers what refers to them.
 	needed    []client.Object
 	referrers map[types.UID]string
 	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorValidates is true when
@@ -52,28 +51,16 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	var deployments appsv1.DeploymentList
 	var webhooks admissionv1.ValidatingWebhookConfigurationList
-	var hardware bmov1alpha1.HardwareDataList
-	var templates bootstrapv1.PoolbootConfigTemplateList
-	var pools poolv1.MachineConfigPoolList
-	var machineConfigs poolv1.MachineConfigList
-	var enrollments poolv1.EnrollmentList
 	var secrets corev1.SecretList
-	var drainRules clusterv1.MachineDrainRuleList
 	for _, list := range []client.ObjectList{&definitions, &deployments, &webhooks} {
 		if err := live.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments, &secrets, &drainRules} {
+	for _, list := range []client.ObjectList{&f.clusters, &f.classes, &f.machines, &f.hosts, &f.configs, &secrets} {
 		if err := live.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("list %T of namespace %s: %w", list, namespace, err)
 		}
-	}
-	for _, list := range []client.ObjectList{&f.hosts, &hardware, &f.configs, &templates, &pools, &machineConfigs, &enrollments, &drainRules} {
-		_ = meta.EachListItem(list, func(item runtime.Object) error { // returns the function's error only
-			f.needed = append(f.needed, item.(client.Object))
-			return nil
-		})
 	}
 	hostSecrets := sets.New[string]()
 	for i := range f.hosts.Items {
@@ -102,7 +89,7 @@ func gather(ctx context.Context, live client.Reader, namespace string) (*facts, 
 	if f.nodes, err = readNodes(ctx, live, namespace, f.kinds); err != nil {
 		return nil, err
 	}
-	if err := f.addWithoutReference(ctx, live); err != nil {
+	if err := f.addNeeded(ctx, live); err != nil {
 		return nil, err
 	}
 	return f, f.addReferenced(ctx, live)

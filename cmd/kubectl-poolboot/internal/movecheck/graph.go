@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,9 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	secretutil "sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 )
 
 // This file finds the objects that clusterctl moves. It reads the kinds whose CustomResourceDefinitions have its label,
@@ -55,12 +60,8 @@ func movableKinds(definitions []apiextensionsv1.CustomResourceDefinition) []mova
 		group, kind := crd.Spec.Group, crd.Spec.Names.Kind
 		head := metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveHierarchyLabel) ||
 			group == "cluster.x-k8s.io" && (kind == "Cluster" || kind == "ClusterClass") || group == "addons.cluster.x-k8s.io" && kind == "ClusterResourceSet"
-		for _, version := range crd.Spec.Versions {
-			if version.Storage {
-				kinds = append(kinds, movableKind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version.Name, Kind: kind}, definition: crd.Name,
-					isHierarchy: head, moves: head || metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveLabel)})
-			}
-		}
+		kinds = append(kinds, movableKind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: storageVersion(crd), Kind: kind}, definition: crd.Name,
+			isHierarchy: head, moves: head || metav1.HasLabel(crd.ObjectMeta, clusterctlv1.ClusterctlMoveLabel)})
 	}
 	return kinds
 }
@@ -216,21 +217,28 @@ func (f *facts) read(ctx context.Context, live client.Reader, ref reference, def
 	return object, nil
 }
 
-// kindsWithoutReference are kinds of Metal3 to whose objects others refer without the kind. An IPPool without
-// spec.clusterName has no owner.
-var kindsWithoutReference = []schema.GroupKind{{Group: "infrastructure.cluster.x-k8s.io", Kind: "Metal3DataTemplate"}, {Group: "ipam.metal3.io", Kind: "IPPool"}}
+// neededKinds are kinds whose objects must be moved, by their group. To those of Metal3DataTemplate and IPPool, others
+// refer without the kind, and an IPPool without spec.clusterName has no owner.
+var neededKinds = map[string][]string{
+	bmov1alpha1.GroupVersion.Group:    {"BareMetalHost", "HardwareData"},
+	bootstrapv1.GroupVersion.Group:    {"PoolbootConfig", "PoolbootConfigTemplate"},
+	poolv1.GroupVersion.Group:         {"MachineConfigPool", "MachineConfig", "Enrollment"},
+	clusterv1.GroupVersion.Group:      {"MachineDrainRule"},
+	"infrastructure.cluster.x-k8s.io": {"Metal3DataTemplate"},
+	"ipam.metal3.io":                  {"IPPool"},
+}
 
-// addWithoutReference adds the objects of kindsWithoutReference to needed.
-func (f *facts) addWithoutReference(ctx context.Context, live client.Reader) error {
-	for _, kind := range kindsWithoutReference {
-		definition := f.definitionOf(kind)
-		if definition == nil {
+// addNeeded adds the objects of neededKinds to needed.
+func (f *facts) addNeeded(ctx context.Context, live client.Reader) error {
+	for i := range f.definitions {
+		definition, kind := &f.definitions[i], f.definitions[i].Spec.Names.Kind
+		if !slices.Contains(neededKinds[definition.Spec.Group], kind) {
 			continue
 		}
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: storageVersion(definition), Kind: kind.Kind + "List"})
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: definition.Spec.Group, Version: storageVersion(definition), Kind: kind + "List"})
 		if err := live.List(ctx, list, client.InNamespace(f.namespace)); err != nil {
-			return fmt.Errorf("list %s of namespace %s: %w", kind.Kind, f.namespace, err)
+			return fmt.Errorf("list %s of namespace %s: %w", kind, f.namespace, err)
 		}
 		for i := range list.Items {
 			f.needed = append(f.needed, &list.Items[i])
