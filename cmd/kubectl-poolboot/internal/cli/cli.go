@@ -103,7 +103,7 @@ func exitCode(cmd *cobra.Command, err error) int {
 	return ExitFailure
 }
 
-// TasksRemain returns an error with the exit code ExitActionRequired..
+// TasksRemain returns an error with the exit code ExitActionRequired.
 func TasksRemain(subject string, tasks int) error {
 	return ActionRequired(fmt.Errorf("%s: %d to do: see the output", subject, tasks))
 }

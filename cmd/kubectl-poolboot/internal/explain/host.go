@@ -71,11 +71,11 @@ func (o *options) explainHost(ctx context.Context, source *input.Source, name st
 		return err
 	}
 	answer := hostReport{
-		Host:     klog.KObj(s.host).String(),
+		Host:     klog.KObj(s.bmh).String(),
 		Hardware: s.hardwareFrom,
 		Machine:  klog.KObj(s.machine).String(),
-		Cluster:  klog.KObj(s.cluster).String(),
-		Rules:    append([]nodelabels.Result{}, nodelabels.Evaluate(nodelabels.NewFacts(s.host, s.hardware, s.machine, s.cluster), s.rules...)...),
+		Cluster:  klog.KObj(s.clusterObject).String(),
+		Rules:    append([]nodelabels.Result{}, nodelabels.Evaluate(nodelabels.NewFacts(s.bmh, s.hardware, s.machine, s.clusterObject), s.rules...)...),
 	}
 	if err := o.output.Print(o.streams.Out, answer, answer.print); err != nil {
 		return err
@@ -102,14 +102,9 @@ func (h hostReport) print(out io.Writer) error {
 	return (&cli.Table{Out: out, Header: []string{"KEY", "VALUE", "RESULT", "FROM", "WHY"}}).Print(rows...)
 }
 
-// hostSubject is a host, what is known of it, and the rules that apply to it.
+// hostSubject is a host with what is known of it, and the rules that apply to it.
 type hostSubject struct {
-	host         *bmov1alpha1.BareMetalHost
-	hardware     *bmov1alpha1.HardwareDetails
-	hardwareFrom string
-	// machine and cluster are nil when the host serves none.
-	machine *clusterv1.Machine
-	cluster *clusterv1.Cluster
+	subject
 	// configs are the PoolbootConfigs whose rules apply.
 	configs []bootstrapv1.PoolbootConfig
 	rules   []nodelabels.Rules
@@ -117,12 +112,12 @@ type hostSubject struct {
 
 // gatherHost reads a host and the objects around it.
 func (o *options) gatherHost(ctx context.Context, source *input.Source, name string) (*hostSubject, error) {
-	s := &hostSubject{host: &bmov1alpha1.BareMetalHost{}}
-	err := source.GetNamed(ctx, name, s.host)
+	s := &hostSubject{subject: subject{bmh: &bmov1alpha1.BareMetalHost{}}}
+	err := source.GetNamed(ctx, name, s.bmh)
 	if err != nil {
 		return nil, err
 	}
-	if s.hardware, s.hardwareFrom, err = host.Hardware(ctx, source, s.host); err != nil {
+	if s.hardware, s.hardwareFrom, err = host.Hardware(ctx, source, s.bmh); err != nil {
 		return nil, err
 	}
 	cluster := o.cluster
@@ -147,17 +142,17 @@ func (o *options) gatherHost(ctx context.Context, source *input.Source, name str
 	}
 	s.rules = append(ofPools, s.rules...)
 	if name := pools.Cluster.Name; name != "" && !source.InFiles {
-		s.cluster = &clusterv1.Cluster{}
-		err = source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: name}, s.cluster)
+		s.clusterObject = &clusterv1.Cluster{}
+		err = source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: name}, s.clusterObject)
 	}
 	return s, err
 }
 
 // readMachine reads the Machine that the host serves, if it serves one, and its PoolbootConfig.
 func (s *hostSubject) readMachine(ctx context.Context, source *input.Source) error {
-	key, err := host.MachineOf(ctx, source, s.host)
+	key, err := host.MachineOf(ctx, source, s.bmh)
 	if err != nil {
-		return fmt.Errorf("find the Machine of BareMetalHost %s: %w", klog.KObj(s.host), err)
+		return fmt.Errorf("find the Machine of BareMetalHost %s: %w", klog.KObj(s.bmh), err)
 	}
 	if key.Name == "" {
 		return nil
@@ -189,7 +184,7 @@ func (s *hostSubject) readFromFiles(ctx context.Context, files client.Reader) er
 		s.machine = &machines.Items[0]
 	}
 	if len(clusters.Items) == 1 {
-		s.cluster = &clusters.Items[0]
+		s.clusterObject = &clusters.Items[0]
 	}
 	s.configs = configs.Items
 	for i := range templates.Items {
@@ -203,7 +198,7 @@ func (s *hostSubject) readFromFiles(ctx context.Context, files client.Reader) er
 func (o *options) poolRules(source *input.Source, s *hostSubject, pools []poolv1.MachineConfigPool) (rules []nodelabels.Rules, err error) {
 	role := o.role
 	if role == "" && s.machine != nil && !source.InFiles {
-		assigned, err := pool.ForBoot(pool.Boot{Config: &s.configs[0], Machine: s.machine, Host: s.host, Pools: pools})
+		assigned, err := pool.ForBoot(pool.Boot{Config: &s.configs[0], Machine: s.machine, Host: s.bmh, Pools: pools})
 		if err != nil {
 			return nil, err
 		}
