@@ -62,10 +62,10 @@ var _ = Describe("No other code decides", func() {
 
 	It("which pool has a role: use pool.OfRole, pool.IsCustom or pool.SameRole", func() {
 		Expect(of(compares, "Spec.PoolRole", "bootstrap/pool/",
-			"controllers/baremetalhost/",                                                                      // whether a host's annotation asks for another pool than its config has
-			"controllers/machineconfigpool/",                                                                  // which Machines are recorded in a pool, and which are concerned by it
-			"cmd/kubectl-poolboot/internal/diff/pools.go",                                                     // the same
-			"cmd/kubectl-poolboot/internal/input/objects.go", // whether a file gives a role at all
+			"controllers/baremetalhost/",                                            // whether a host's annotation asks for another pool than its config has
+			"controllers/machineconfigpool/",                                        // which Machines are recorded in a pool, and which are concerned by it
+			"cmd/kubectl-poolboot/internal/diff/pools.go",                           // the same
+			"cmd/kubectl-poolboot/internal/input/objects.go",                        // whether a file gives a role at all
 			"controllers/internal/workload/management.go",                           // which pools are concerned by an event of a host
 			"controllers/host/boot/pool.go", "controllers/internal/update/scope.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
