@@ -70,9 +70,7 @@ type Options struct {
 	Clock        Clock
 	// Program can be nil: then the agent does not replace itself.
 	Program Program
-	// Watch is called with the paths whose changes matter, each time that they change. It can be nil.
-	Watch func(paths []string)
-	Log   *slog.Logger
+	Log     *slog.Logger
 }
 
 // Program replaces the program of the agent.
@@ -104,8 +102,9 @@ type Agent struct {
 	offered   *evaluation
 	ready     readiness
 	units     unitWatch
-	// isDue is set if the host must be checked for differences.
+	// isDue is set if the host must be checked for differences, and seen is what Files.Look returned last.
 	isDue                              bool
+	seen                               uint64
 	checkedAt, repairedAt, requestedAt time.Duration
 	// download is that of another program, if it failed.
 	download programDownload
@@ -169,11 +168,23 @@ const (
 	forever time.Duration = 1<<63 - 1
 )
 
-// CheckSoon makes the next Step check for differences. Call it when a path of Watch changed.
-func (a *Agent) CheckSoon() { a.isDue, a.offered = true, nil }
+// checkSoon makes the next Step check for differences.
+func (a *Agent) checkSoon() { a.isDue, a.offered = true, nil }
+
+// Look finds out whether something happened on the host since the last check or the last look: then call Step. Call it
+// every few seconds: it costs less than notifications, of which a host has a limited number.
+func (a *Agent) Look(ctx context.Context) (changed bool) {
+	if a.journal.Phase == idle && a.current != nil {
+		if seen := a.Files.Look(a.current.units...); seen != a.seen {
+			a.seen, changed = seen, true
+			a.checkSoon()
+		}
+	}
+	return a.lookAtUnits(ctx) || changed
+}
 
 // Step does what is possible now, and reports it. It returns after which time to call it again at the latest. Call it
-// earlier when the Node changes or after CheckSoon.
+// earlier when the Node changes, or Look says that something happened.
 //
 // After an error, call it again after some time: nothing is lost. If the program was replaced, the error is
 // ErrReplaced.

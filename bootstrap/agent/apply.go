@@ -249,6 +249,6 @@ func (a *Agent) commit() (time.Duration, error) {
 		return now, err
 	}
 	a.current, a.retriedAt = nil, 0
-	a.CheckSoon()
+	a.checkSoon()
 	return a.enter(idle, func(j *journal) { *j = j.settled(target) })
 }

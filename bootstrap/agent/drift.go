@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -44,9 +43,6 @@ const (
 	// otherOS is an entry, such as osImageURL, that the running operating system does not have.
 	otherOS = "OperatingSystem"
 )
-
-// wantsDirectories are those in which most units are enabled. They are watched also before they exist.
-var wantsDirectories = []string{"multi-user.target.wants", "graphical.target.wants", "sockets.target.wants", "timers.target.wants", "network-online.target.wants"}
 
 func (d difference) String() string { return d.Name + ": " + d.Kind }
 
@@ -102,53 +98,8 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 			c.enablement[unit.Name] = enablementOf(unit)
 		}
 	}
-	if a.Watch != nil {
-		paths, err := a.watchedPaths(ctx, t, c.units)
-		if err != nil {
-			return err
-		}
-		a.Watch(paths)
-	}
 	a.current, a.isDue = c, true
 	return nil
-}
-
-// watchedPaths returns the paths of a configuration on this host. A path that ends in a slash is a directory in which
-// everything matters.
-func (a *Agent) watchedPaths(ctx context.Context, t *target, units []string) ([]string, error) {
-	host, err := a.host(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := hosttree.Tree{}
-	for name, entry := range hosttree.New(t.config.Ignition) {
-		on, err := hosttree.Tree{name: {Type: entry.Type}}.On(host) // without contents
-		if err != nil {
-			a.Log.Error("a path is not watched", "error", err)
-		}
-		maps.Copy(names, on)
-	}
-	paths := names.Paths()
-	enabledIn := slices.Clone(wantsDirectories)
-	if entries, err := fs.ReadDir(a.root.FS(), strings.TrimPrefix(hosttree.UnitDirectory, "/")); err == nil {
-		for _, entry := range entries {
-			if name := entry.Name(); entry.IsDir() && (strings.HasSuffix(name, ".wants") || strings.HasSuffix(name, ".requires")) && !slices.Contains(enabledIn, name) {
-				enabledIn = append(enabledIn, name)
-			}
-		}
-	}
-	for _, directory := range ignition.UnitDirectories {
-		paths = append(paths, path.Join(directory, "service.d")+"/")
-	}
-	for _, unit := range units {
-		for _, directory := range ignition.UnitDirectories {
-			paths = append(paths, path.Join(directory, unit), path.Join(directory, unit+".d")+"/")
-		}
-		for _, directory := range enabledIn {
-			paths = append(paths, path.Join(hosttree.UnitDirectory, directory, unit))
-		}
-	}
-	return paths, nil
 }
 
 // checkIfDue finds what differs from the current configuration. What can't be checked, which is logged, does not keep
@@ -161,6 +112,7 @@ func (a *Agent) checkIfDue(ctx context.Context) error {
 	if err := a.retryIfLeft(ctx); err != nil {
 		return err
 	}
+	a.seen = a.Files.Look(a.current.units...)
 	var drift []difference
 	found, err := a.Files.Differences(a.current.units...)
 	if err != nil {

@@ -51,7 +51,7 @@ var _ = Describe("A host that differs from its configuration", func() {
 		Expect(w.node.Annotations).NotTo(HaveKey(agentv1.ReasonAnnotation))
 	})
 
-	It("is checked when a watched path changes, and hourly without that, but not because the Node changes", func() {
+	It("is checked when a look at the host finds a change, and hourly without that, but not because the Node changes", func() {
 		w := install()
 		a, stop := w.begin()
 		defer stop()
@@ -61,12 +61,15 @@ var _ = Describe("A host that differs from its configuration", func() {
 			return wait
 		}
 		Expect(step()).To(Equal(checkInterval))
+		Expect(a.Look(GinkgoT().Context())).To(BeTrue(), "systemd tells the states of units")
+		Expect(a.Look(GinkgoT().Context())).To(BeFalse())
 		w.write("etc/reload/f", "other")
 		step()
 		Expect(w.state()).To(HavePrefix("Done "))
-		a.CheckSoon()
+		Expect(a.Look(GinkgoT().Context())).To(BeTrue())
 		step()
 		Expect(w.state()).To(HavePrefix("Degraded "))
+		Expect(a.Look(GinkgoT().Context())).To(BeFalse())
 		w.write("etc/reload/f", "a")
 		w.pass(checkInterval)
 		step()
@@ -136,7 +139,7 @@ var _ = Describe("A host that differs from its configuration", func() {
 		var repaired []time.Duration
 		for range 12 * 60 { // minutes
 			w.write("etc/none/f", "by a program")
-			a.CheckSoon()
+			a.checkSoon()
 			_, err := a.Step(GinkgoT().Context(), w.node)
 			Expect(err).NotTo(HaveOccurred())
 			if w.read("etc/none/f") == "a" {
@@ -150,13 +153,13 @@ var _ = Describe("A host that differs from its configuration", func() {
 		}
 		Expect(w.state()).To(HavePrefix("Degraded "))
 		Expect(w.reason()).To(ContainSubstring("find the program that changes it"))
-		a.CheckSoon()
+		a.checkSoon()
 		w.pass(3 * checkInterval) // it stays repaired
 		w.write("etc/none/f", "a")
 		_, err := a.Step(GinkgoT().Context(), w.node)
 		Expect(err).NotTo(HaveOccurred())
 		w.write("etc/none/f", "by hand")
-		a.CheckSoon()
+		a.checkSoon()
 		_, err = a.Step(GinkgoT().Context(), w.node)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.read("etc/none/f")).To(Equal("a"), "later changes are repaired at once")

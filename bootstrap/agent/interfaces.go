@@ -130,6 +130,7 @@ type Files interface {
 	// LeftOver returns the paths that could not be restored when an update was undone, and Retry tries that again.
 	LeftOver() []hostfiles.LeftOver
 	Retry() error
+	Look(units ...string) uint64
 	Differences(units ...string) ([]hostfiles.Difference, error)
 	ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error)
 }

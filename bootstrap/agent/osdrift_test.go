@@ -88,7 +88,7 @@ var _ = Describe("A host that was installed with another operating system than t
 		defer stop()
 		w.fails["difference"] = errors.New("exit status 1")
 		step := func() {
-			a.CheckSoon()
+			a.checkSoon()
 			_, err := a.Step(GinkgoT().Context(), w.node)
 			Expect(err).NotTo(HaveOccurred())
 		}

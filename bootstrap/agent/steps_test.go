@@ -11,7 +11,6 @@ import (
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -84,18 +83,8 @@ var _ = Describe("A host that differs from its configuration", func() {
 			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(ContainSubstring("/run/systemd/system/web.service.d/a.conf: AdditionalDropIn"))
 		})
 
-		It("is found at once where a unit appears later: all directories of units are watched", func() {
-			w := begin()
-			for _, directory := range ignition.UnitDirectories {
-				Expect(w.watched).To(ContainElements(directory+"/os.service", directory+"/os.service.d/", directory+"/service.d/"))
-			}
-		})
-
 		It("reports it by hand, and what is masked", func() {
 			w := begin()
-			for _, name := range []string{"web.service", "web.service.d/", "multi-user.target.wants/web.service", "other.service"} {
-				Expect(w.watched).To(ContainElement("/etc/systemd/system/" + name))
-			}
 			w.enablement["web.service"], w.enablement["os.service"], w.masked = update.Disabled, update.Enabled, []string{"other.service"}
 			Expect(w.run()).To(Succeed())
 			Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("/etc/systemd/system/os.service: Enablement\n" +

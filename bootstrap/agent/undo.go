@@ -128,7 +128,7 @@ func (a *Agent) endUndo(ctx context.Context, problems ...string) (time.Duration,
 	if err := a.restoreOwn(ctx); err != nil { // it is found as a difference
 		a.Log.Error("Poolboot's own files could not be restored", "error", err)
 	}
-	a.CheckSoon()
+	a.checkSoon()
 	a.retriedAt = 0
 	return a.enter(idle, func(j *journal) {
 		failed := j.Failed

@@ -42,10 +42,10 @@ type unitWatch struct {
 	report string
 }
 
-// LookAtUnits asks systemd whether the kubelet and the units of the configuration do their work, and reports whether
-// what the host reports about them changed: then call Step. Call it every few seconds: systemd tells programs only by
-// D-Bus, and two calls of systemctl are simpler than a client for that.
-func (a *Agent) LookAtUnits(ctx context.Context) (changed bool) {
+// lookAtUnits asks systemd whether the kubelet and the units of the configuration do their work, and reports whether
+// what the host reports about them changed. systemd tells programs only by D-Bus, and two calls of systemctl are simpler
+// than a client for that.
+func (a *Agent) lookAtUnits(ctx context.Context) (changed bool) {
 	if a.journal.Phase == rebooting || a.journal.Phase == returning {
 		return false // units are being stopped
 	}

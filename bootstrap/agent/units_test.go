@@ -110,7 +110,7 @@ var _ = Describe("A host that is in no update", func() {
 	look := func(after time.Duration) string {
 		GinkgoHelper()
 		w.pass(after)
-		if a.LookAtUnits(GinkgoT().Context()) {
+		if a.lookAtUnits(GinkgoT().Context()) {
 			_, err := a.Step(GinkgoT().Context(), w.node)
 			Expect(err).NotTo(HaveOccurred())
 		}

@@ -101,7 +101,6 @@ type world struct {
 	stopAt   int      // the step before which the agent is killed, 0 for none
 	killedAt string   // the step before which every agent is killed
 	states   []string // reported states, each once in a row
-	watched  []string
 	// prepared are the operations that were prepared.
 	prepared []string
 }
@@ -211,7 +210,6 @@ func (w *world) begin() (a *Agent, stop func()) {
 			Check: func(context.Context) ([]string, error) { return w.found(), w.fails["check"] },
 		},
 		Source: fakeSource{w}, Cluster: fakeCluster{w}, Clock: fakeClock{w}, Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)),
-		Watch: func(paths []string) { w.watched = paths },
 	}
 	if w.program != nil {
 		options.Program = w.program

@@ -195,13 +195,13 @@ var _ = Describe("The program", Ordered, func() {
 		Eventually(state(w), "30s").Should(Equal("Done " + updated + " v0.1.0"))
 		Eventually(func() int { return memory(pid()) }, "10s").Should(BeNumerically("<=", maxIdleMemory))
 		By(fmt.Sprintf("using %d KiB, packed in %d bytes", memory(pid()), counter.size))
-		time.Sleep(2 * settleTime) // what the update changed is checked
+		time.Sleep(2 * lookInterval) // what the update changed is checked
 		observed, err := time.ParseDuration(cmp.Or(os.Getenv("POOLBOOT_IDLE_TIME"), "5s"))
 		Expect(err).NotTo(HaveOccurred())
 		allowed := 5
 		if observed >= time.Minute {
 			// The connection of the last report is closed once, after a minute, and systemctl runs twice for each look.
-			allowed = 50 + int(observed/unitInterval+1)*100
+			allowed = 50 + int(observed/lookInterval+1)*100
 		}
 		var woken int
 		Eventually(func() int { // a busy machine delays what remains of the update

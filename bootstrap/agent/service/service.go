@@ -36,11 +36,9 @@ const (
 	joinInterval = 5 * time.Second
 	// settingsInterval is the time between two looks for settings that can be used.
 	settingsInterval = 10 * time.Second
-	// unitInterval is the time between two looks at the units of the host. Two calls of systemctl take about 60 ms of
-	// processor time on a busy machine, mostly to start the program.
-	unitInterval = 10 * time.Second
-	// settleTime is how long changes of files are collected before they are checked.
-	settleTime = time.Second
+	// lookInterval is the time between two looks at the files and units of the host. Two calls of systemctl take about
+	// 60 ms of processor time on a busy machine, mostly to start the program.
+	lookInterval = 10 * time.Second
 	// idleMemory is the size of the heap in bytes from which memory is returned to the host after work.
 	idleMemory = 4 << 20
 	// failuresBeforeRestart is after how many failures in a row the agent reads again where the API server is.
@@ -60,8 +58,8 @@ type Service struct {
 	Capabilities update.Capabilities
 	Log          *slog.Logger
 
-	// unitInterval is the time between two looks at the units of the host, by default unitInterval.
-	unitInterval time.Duration
+	// lookInterval is the time between two looks at the host, by default lookInterval.
+	lookInterval time.Duration
 }
 
 // Run runs the agent until the context ends. It returns agent.ErrReplaced if its program was replaced, and other errors
@@ -99,11 +97,9 @@ func (s *Service) Run(ctx context.Context) error {
 		return s.reportOnly(ctx, c, nodes, err)
 	}
 	defer files.Close()
-	changes := newWatcher(s.Root, s.Log)
-	defer changes.close()
 	options := agent.Options{
 		Root: s.Root, StateDirectory: StateDirectory, Files: files, Executors: s.Executors(files), Capabilities: s.Capabilities,
-		Source: c.source, Cluster: c.cluster, Clock: Clock{}, Watch: changes.watch, Log: s.Log,
+		Source: c.source, Cluster: c.cluster, Clock: Clock{}, Log: s.Log,
 	}
 	if s.Program != nil {
 		options.Program = s.Program
@@ -112,7 +108,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return s.reportOnly(ctx, c, nodes, err)
 	}
-	err = s.loop(ctx, c, a, nodes, changes)
+	err = s.loop(ctx, c, a, nodes)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -143,14 +139,14 @@ func (s *Service) Check(ctx context.Context) error {
 	return err
 }
 
-// loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at units. A
+// loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at the host. A
 // try that fails because something happened does not make the next one later: a host whose Node changes often would
 // wait for minutes after a short outage.
-func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest, changes *watcher) error {
+func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest) error {
 	nodes.follow(a.See)
 	failures, isDue := 0, true
-	units := time.NewTicker(cmp.Or(s.unitInterval, unitInterval))
-	defer units.Stop()
+	looks := time.NewTicker(cmp.Or(s.lookInterval, lookInterval))
+	defer looks.Stop()
 	for {
 		node := nodes.get()
 		wait, err := a.Step(ctx, node)
@@ -184,10 +180,8 @@ func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes
 			select {
 			case <-ctx.Done():
 			case <-nodes.changed:
-			case <-changes.changed():
-				a.CheckSoon()
-			case <-units.C:
-				isQuiet = !a.LookAtUnits(ctx) && ctx.Err() == nil
+			case <-looks.C:
+				isQuiet = !a.Look(ctx) && ctx.Err() == nil
 			case <-timer.C:
 				isDue = true
 			}

@@ -33,7 +33,9 @@ var _ = Describe("The agent on a host", func() {
 		w := newWorld()
 		w.install("rendered-a", "a")
 		first := w.offer("rendered-a", "a")
-		stop := start(w.service())
+		s := w.service()
+		s.lookInterval = 50 * time.Millisecond
+		stop := start(s)
 		Consistently(state(w), "300ms").Should(Equal(" "))
 		w.join(time.Now().Add(time.Hour))
 		Eventually(state(w), "15s").Should(Equal("Done " + first))
@@ -61,7 +63,7 @@ var _ = Describe("The agent on a host", func() {
 		first := w.offer("rendered-a", "a")
 		w.join(time.Now().Add(time.Hour))
 		s := w.service()
-		s.unitInterval = 50 * time.Millisecond
+		s.lookInterval = 50 * time.Millisecond
 		start(s)
 		Eventually(state(w), "15s").Should(Equal("Done " + first))
 		w.mu.Lock()
