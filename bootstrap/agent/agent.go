@@ -314,7 +314,7 @@ func (a *Agent) forget() (time.Duration, error) {
 
 // rest is the phase without an update: it checks the host, and accepts an update.
 func (a *Agent) rest(ctx context.Context, node Node) (time.Duration, error) {
-	if err := a.undoFiles(); err != nil {
+	if err := a.Files.RollBack(); err != nil {
 		return now, err
 	}
 	if err := a.loadCurrent(ctx); err != nil {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -63,19 +62,21 @@ func (a *Agent) apply(ctx context.Context, node Node) (time.Duration, error) {
 
 // carryOutUpdate prepares and carries out the operations of an update.
 func (a *Agent) carryOutUpdate(ctx context.Context, u *hostUpdate) error {
-	if err := a.prepare(ctx, u); err != nil {
+	if err := a.prepare(ctx, u.plan.Operations); err != nil {
 		return err
 	}
 	if err := a.stopFirst(ctx, u); err != nil {
 		return err
 	}
-	for _, group := range groupsOf(u.plan.Operations) {
-		if group[0].Kind == update.ChangePath {
+	hasFiles := false
+	for _, operation := range u.plan.Operations {
+		if operation.Kind == update.ChangePath && !hasFiles { // all in one transaction
 			if err := a.applyFiles(ctx, u); err != nil {
 				return err
 			}
+			hasFiles = true
 		}
-		if err := a.carryOut(ctx, group); err != nil {
+		if err := a.carryOut(ctx, operation); err != nil {
 			return err
 		}
 	}
@@ -83,17 +84,20 @@ func (a *Agent) carryOutUpdate(ctx context.Context, u *hostUpdate) error {
 }
 
 // prepare lets executors record what they need to undo the update.
-func (a *Agent) prepare(ctx context.Context, u *hostUpdate) error {
-	kinds := u.operations()
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		executor, err := a.executor(kind)
-		if err != nil {
-			return err
+func (a *Agent) prepare(ctx context.Context, operations []update.Operation) error {
+	for _, one := range []struct {
+		preparer Preparer
+		kinds    []update.OperationKind
+	}{
+		{a.Executors.Accounts, []update.OperationKind{update.ChangeUser, update.ChangeGroup}},
+		{a.Executors.Enablement, []update.OperationKind{update.ChangeEnablement}},
+	} {
+		own := without(operations, func(o update.Operation) bool { return !slices.Contains(one.kinds, o.Kind) })
+		if len(own) == 0 {
+			continue
 		}
-		if preparer, ok := executor.(Preparer); ok {
-			if err := preparer.Prepare(ctx, kinds[kind]); err != nil {
-				return err
-			}
+		if err := one.preparer.Prepare(ctx, own); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -101,14 +105,13 @@ func (a *Agent) prepare(ctx context.Context, u *hostUpdate) error {
 
 // refusal returns why the programs of the host can't carry out an update, "" if they can or nobody knows.
 func (a *Agent) refusal(ctx context.Context, u *hostUpdate) string {
-	kinds := u.operations()
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		executor, err := a.executor(kind)
+	for _, operation := range u.plan.Operations {
+		executor, err := a.executor(operation)
 		if err != nil {
 			return err.Error()
 		}
 		if refuser, ok := executor.(Refuser); ok {
-			if why := refuser.Refusal(ctx, kinds[kind]); why != "" {
+			if why := refuser.Refusal(ctx, operation); why != "" {
 				return "the host can't change to " + u.after.Config.Name + ": " + why
 			}
 		}
@@ -116,12 +119,15 @@ func (a *Agent) refusal(ctx context.Context, u *hostUpdate) string {
 	return ""
 }
 
-// executor returns the executor of a kind of operations.
-func (a *Agent) executor(kind update.OperationKind) (Executor, error) {
-	switch kind {
+// executor returns the executor of an operation, nil if there is nothing to do but to change files.
+func (a *Agent) executor(operation update.Operation) (Executor, error) {
+	switch operation.Kind {
 	case update.ChangePath:
+		if operation.Name != ignition.KubeadmJoinPath {
+			return nil, nil
+		}
 		return a.Executors.KubeletFlags, nil
-	case update.ChangeUser:
+	case update.ChangeUser, update.ChangeGroup:
 		return a.Executors.Accounts, nil
 	case update.ChangeEnablement:
 		return a.Executors.Enablement, nil
@@ -130,16 +136,13 @@ func (a *Agent) executor(kind update.OperationKind) (Executor, error) {
 	case update.ChangeOS:
 		return a.Executors.OS, nil
 	}
-	return nil, fmt.Errorf("this agent knows no operations of kind %s: it must be updated first", kind)
+	return nil, fmt.Errorf("this agent knows no operations of kind %s: it must be updated first", operation.Kind)
 }
 
 // applyFiles changes the files of the host, unless that was done before an interruption.
 func (a *Agent) applyFiles(ctx context.Context, u *hostUpdate) error {
-	if _, err := a.Files.Recover(hostfiles.Complete); err != nil {
+	if err := a.Files.Complete(); err != nil || a.Files.IsUnconfirmed() {
 		return err
-	}
-	if a.Files.IsUnconfirmed() {
-		return nil
 	}
 	host, err := a.host(ctx)
 	if err != nil {
@@ -152,32 +155,16 @@ func (a *Agent) applyFiles(ctx context.Context, u *hostUpdate) error {
 	return a.Files.Apply(changes, u.overwrites())
 }
 
-// groupsOf returns operations in their order, in groups of neighbors that have the same executor. Those of files are
-// all in one group.
-func groupsOf(operations []update.Operation) (groups [][]update.Operation) {
-	for i, operation := range operations {
-		if i > 0 && executorOf(operation.Kind) == executorOf(operations[i-1].Kind) {
-			last := &groups[len(groups)-1]
-			*last = append(*last, operation)
-		} else {
-			groups = append(groups, []update.Operation{operation})
-		}
-	}
-	return groups
-}
-
-// carryOut carries out operations of one executor.
-func (a *Agent) carryOut(ctx context.Context, operations []update.Operation) error {
-	for _, operation := range operations {
-		a.Log.Info("operation", "operation", operation.String())
-	}
-	executor, err := a.executor(executorOf(operations[0].Kind))
-	if err != nil {
+// carryOut carries out an operation.
+func (a *Agent) carryOut(ctx context.Context, operation update.Operation) error {
+	a.Log.Info("operation", "operation", operation.String())
+	executor, err := a.executor(operation)
+	if err != nil || executor == nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	return executor.Apply(limited, operations)
+	return executor.Apply(limited, operation)
 }
 
 // do runs an action with the time limit of actions.
@@ -234,15 +221,8 @@ func (a *Agent) reboot(ctx context.Context, node Node) (time.Duration, error) {
 
 // commit makes the target the current configuration.
 func (a *Agent) commit() (time.Duration, error) {
-	if a.Files.IsUnconfirmed() || a.Files.IsInterrupted() {
-		// If it was interrupted, Recover completes the confirmation.
-		if outcome, err := a.Files.Recover(hostfiles.Complete); err != nil {
-			return now, err
-		} else if outcome == hostfiles.Nothing {
-			if err := a.Files.Confirm(); err != nil {
-				return now, err
-			}
-		}
+	if err := a.Files.Confirm(); err != nil {
+		return now, err
 	}
 	target := a.journal.Target
 	if err := a.store.keep(append(a.journal.keptRevisions(), target)...); err != nil {

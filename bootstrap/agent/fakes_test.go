@@ -32,9 +32,7 @@ func (f *fakeFiles) Apply(changes []hosttree.Change, force bool) error {
 	return f.w.change("apply files", func() error { return f.Updater.Apply(changes, force) })
 }
 
-func (f *fakeFiles) Recover(policy hostfiles.Policy) (outcome hostfiles.Outcome, err error) {
-	return outcome, f.w.change("recover files", func() error { outcome, err = f.Updater.Recover(policy); return err })
-}
+func (f *fakeFiles) Complete() error { return f.w.change("complete files", f.Updater.Complete) }
 
 func (f *fakeFiles) Confirm() error { return f.w.change("confirm files", f.Updater.Confirm) }
 
@@ -49,35 +47,34 @@ func (f *fakeFiles) Retry() error {
 	return f.w.change("restore what is left over", f.Updater.Retry)
 }
 
-func (f *fakeFiles) RollBack() error { return f.w.change("roll back files", f.Updater.RollBack) }
+func (f *fakeFiles) RollBack() error {
+	name := "recover files"
+	if f.IsUnconfirmed() {
+		name = "roll back files"
+	}
+	return f.w.change(name, f.Updater.RollBack)
+}
 
 type fakeExecutor struct {
 	w    *world
 	name string
 }
 
-func (f *fakeExecutor) Apply(_ context.Context, operations []update.Operation) error {
-	for _, operation := range operations {
-		if operation.Kind == update.ChangePath && operation.Name != ignition.KubeadmJoinPath {
-			continue
-		}
-		name := f.name + " " + operation.Name
-		if operation.Kind == update.ChangeKernelArguments {
-			name += strings.Join(operation.After.KernelArguments, " ")
-		}
-		Expect(f.w.prepared).To(Or(BeNil(), ContainElement(f.name+" "+operation.Name)), "each operation is prepared")
-		err := f.w.change(name, func() error {
-			f.w.apply(operation)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+func (f *fakeExecutor) Apply(_ context.Context, operation update.Operation) error {
+	name := f.name + " " + operation.Name
+	if operation.Kind == update.ChangeKernelArguments {
+		name += strings.Join(operation.After.KernelArguments, " ")
 	}
-	return nil
+	if f.name == "accounts" || f.name == "enablement" {
+		Expect(f.w.prepared).To(Or(BeNil(), ContainElement(f.name+" "+operation.Name)), "each operation is prepared")
+	}
+	return f.w.change(name, func() error {
+		f.w.apply(operation)
+		return nil
+	})
 }
 
-func (f *fakeExecutor) Refusal(context.Context, []update.Operation) string {
+func (f *fakeExecutor) Refusal(context.Context, update.Operation) string {
 	return f.w.refusals[f.name]
 }
 

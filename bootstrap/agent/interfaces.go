@@ -13,29 +13,30 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// Executor carries out operations of a host, in their order, that are all of the kinds of the executor.
+// Executor carries out the operations of a kind. The agent keeps their order.
 //
-// The same operations can come again, also after some of them were carried out and after a power failure: what has the
-// state after the operation stays as it is. Operations can be undone: then they come in the inverse order with
-// exchanged states (update.Undo), also if not all of them were carried out.
+// The same operation can come again, also after it was carried out and after a power failure: what has the state after
+// the operation stays as it is. It can be undone: then it comes with exchanged states (update.Undo), also if it was not
+// carried out.
 //
 // When Apply returns nil, the change survives a power failure. An error names the object and the cure, and has no
 // secrets.
 type Executor interface {
-	Apply(ctx context.Context, operations []update.Operation) error
+	Apply(ctx context.Context, operation update.Operation) error
 }
 
 // Preparer is an Executor that records something before any part of an update is carried out.
 type Preparer interface {
-	// Prepare gets all operations of the update that are of the kinds of the executor. It can be repeated.
+	Executor
+	// Prepare gets all operations of the update that the executor carries out. It can be repeated.
 	Prepare(ctx context.Context, operations []update.Operation) error
 }
 
 // Refuser is an Executor whose programs can't make every change.
 type Refuser interface {
-	// Refusal returns why operations are not possible on this host, and what to do, "" if they are or nobody knows. It
+	// Refusal returns why an operation is not possible on this host, and what to do, "" if it is or nobody knows. It
 	// changes nothing.
-	Refusal(ctx context.Context, operations []update.Operation) string
+	Refusal(ctx context.Context, operation update.Operation) string
 }
 
 // OS is the Executor of update.ChangeOS.
@@ -56,7 +57,7 @@ type KernelArguments interface {
 
 // Enablement is the Executor of update.ChangeEnablement.
 type Enablement interface {
-	Executor
+	Preparer
 	// Differing returns the units that are enabled or disabled otherwise than they should be, and those that are masked
 	// and not by the configuration. For update.Preset, only masks count.
 	Differing(ctx context.Context, units map[string]update.Enablement) (differing, masked []string, err error)
@@ -99,8 +100,8 @@ type Rebooter interface {
 // Executors change the host.
 type Executors struct {
 	// Accounts is for update.ChangeUser and update.ChangeGroup.
-	Accounts Executor
-	// KubeletFlags also gets the operations of kind update.ChangePath: it changes what follows from a file.
+	Accounts Preparer
+	// KubeletFlags is for what follows from kubeadm's configuration, the path ignition.KubeadmJoinPath.
 	KubeletFlags Executor
 	// Enablement is for update.ChangeEnablement.
 	Enablement Enablement
@@ -119,12 +120,11 @@ type Executors struct {
 // Files changes the files of the host: a *hostfiles.Updater.
 type Files interface {
 	IsNew() bool
-	IsInterrupted() bool
 	IsUnconfirmed() bool
 	Adopt(tree hosttree.Tree) error
 	Check(changes []hosttree.Change, force bool) error
 	Apply(changes []hosttree.Change, force bool) error
-	Recover(policy hostfiles.Policy) (hostfiles.Outcome, error)
+	Complete() error
 	Confirm() error
 	RollBack() error
 	// LeftOver returns the paths that could not be restored when an update was undone, and Retry tries that again.

@@ -28,15 +28,16 @@ func (e leftEntry) String() string { return strings.TrimSpace(string(e.Kind) + "
 // isLeftOver is the kind of a difference that an undo left over, as for files.
 const isLeftOver = string(hostfiles.NotRestored)
 
-// withLeft adds entries. One that is left over again replaces the earlier one. Kernel arguments have no name, and each
-// update can leave others over.
-func withLeft(entries, added []leftEntry) []leftEntry {
-	entries = without(entries, func(entry leftEntry) bool {
-		return slices.ContainsFunc(added, func(other leftEntry) bool {
-			return other.Kind == entry.Kind && other.Name == entry.Name && (entry.Kind != update.ChangeKernelArguments || other.Of == entry.Of)
-		})
-	})
-	return append(entries, added...)
+func newLeftEntry(of string, operation update.Operation, why error) leftEntry {
+	return leftEntry{of, operation.Kind, operation.Name, shorten(why.Error(), maxLeftWhy)}
+}
+
+// withLeft adds an entry. If it was left over before, it replaces the earlier one. Kernel arguments have no name, and
+// each update can leave others over.
+func withLeft(entries []leftEntry, added leftEntry) []leftEntry {
+	return append(without(entries, func(entry leftEntry) bool {
+		return added.Kind == entry.Kind && added.Name == entry.Name && (entry.Kind != update.ChangeKernelArguments || added.Of == entry.Of)
+	}), added)
 }
 
 // keptRevisions returns those whose documents are needed besides those of an update.
@@ -45,11 +46,6 @@ func (j *journal) keptRevisions() (revisions []string) {
 		revisions = append(revisions, entry.Of)
 	}
 	return revisions
-}
-
-// ownLeftOver returns what the undo in progress left over so far.
-func (a *Agent) ownLeftOver() []leftEntry {
-	return without(a.journal.LeftOver, func(entry leftEntry) bool { return entry.Of != a.journal.Target })
 }
 
 // retryFiles tries again to restore what is left over of files.
@@ -86,8 +82,8 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 		if !slices.ContainsFunc(a.journal.LeftOver, isLeft) {
 			continue
 		}
-		if failed := a.undoOperation(limited, operation); failed != nil {
-			left = append(left, leftEntry{of, operation.Kind, operation.Name, shorten(failed.Error(), maxLeftWhy)})
+		if failed := a.undoOperation(ctx, limited, operation); failed != nil {
+			left = append(left, newLeftEntry(of, operation, failed))
 		}
 	}
 	_, err := a.enter(a.journal.Phase, func(j *journal) { j.LeftOver = append(without(j.LeftOver, isOf), left...) })

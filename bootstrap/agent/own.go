@@ -28,7 +28,7 @@ func (a *Agent) findChanged(ctx context.Context) []string {
 // restoreOwn writes again what the update that was undone changed of the machine's own part of the configuration, for
 // example by a line of tmpfiles.d. Such files are not part of the update.
 func (a *Agent) restoreOwn(ctx context.Context) error {
-	if err := a.undoFiles(); err != nil { // of a try that was interrupted
+	if err := a.Files.RollBack(); err != nil { // of a try that was interrupted
 		return err
 	}
 	if len(a.findChanged(ctx)) == 0 {

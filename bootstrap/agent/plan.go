@@ -157,29 +157,11 @@ func withAll(operations, all []update.Operation) []update.Operation {
 		}
 	}
 	// Accounts exist before their files, and units are enabled after them.
-	isAccount := func(o update.Operation) bool { return executorOf(o.Kind) == update.ChangeUser }
-	first := slices.IndexFunc(result, func(o update.Operation) bool { return !isAccount(o) })
+	first := slices.IndexFunc(result, func(o update.Operation) bool { return o.Kind != update.ChangeUser && o.Kind != update.ChangeGroup })
 	if first < 0 {
 		first = len(result)
 	}
 	return slices.Concat(result[:first], operations, result[first:])
-}
-
-// executorOf returns the kind by which operations are grouped: users and groups are changed together.
-func executorOf(kind update.OperationKind) update.OperationKind {
-	if kind == update.ChangeGroup {
-		return update.ChangeUser
-	}
-	return kind
-}
-
-// operations returns the operations by their executor.
-func (u *hostUpdate) operations() map[update.OperationKind][]update.Operation {
-	kinds := map[update.OperationKind][]update.Operation{}
-	for _, operation := range u.plan.Operations {
-		kinds[executorOf(operation.Kind)] = append(kinds[executorOf(operation.Kind)], operation)
-	}
-	return kinds
 }
 
 // pathChanges returns the changes of files of an update.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// undoTimeout is how long one step of an undo may take. That of the operating system has operationTimeout.
+	// undoTimeout is how long all operations of an undo may take. Those of the operating system have operationTimeout.
 	undoTimeout = 15 * time.Minute
 	// maxUnread is how often an undo tries to read what it undoes.
 	maxUnread = 3
@@ -48,25 +48,30 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		return now, err
 	}
 	a.reportUndo()
+	limited, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
 	steps := a.undoSteps(u)
 	for a.journal.Step < len(steps) {
-		step, left, err := steps[a.journal.Step], []leftEntry(nil), error(nil)
-		if mayContinue {
-			left, err = a.runStep(ctx, step)
-		} else {
-			left, err = a.omit(step, fmt.Errorf("it interrupted the agent %d times", maxStarts+1))
+		step, err := steps[a.journal.Step], fmt.Errorf("it interrupted the agent %d times", maxStarts+1)
+		switch {
+		case mayContinue && step.operation != nil:
+			err = a.undoOperation(ctx, limited, *step.operation)
+		case mayContinue:
+			err = step.run(ctx)
 		}
 		if ctx.Err() != nil {
 			return now, ctx.Err()
 		}
-		for _, entry := range left {
-			a.Log.Error("an entry could not be restored", "entry", entry.String(), "error", entry.Why)
+		if err != nil {
+			a.Log.Error("a step of the undo failed", "step", step.what, "error", err)
 		}
 		if _, err := a.enter(undoing, func(j *journal) {
-			j.Step, j.Starts, j.LeftOver, j.UndoErrors = j.Step+1, 0, withLeft(j.LeftOver, left), maps.Clone(j.UndoErrors)
+			j.Step, j.Starts, j.UndoErrors = j.Step+1, 0, maps.Clone(j.UndoErrors)
 			delete(j.UndoErrors, step.what) // of an earlier try
-			if err != nil {
-				a.Log.Error("a step of the undo failed", "step", step.what, "error", err)
+			switch {
+			case err != nil && step.operation != nil:
+				j.LeftOver = withLeft(j.LeftOver, newLeftEntry(j.Target, *step.operation, err))
+			case err != nil:
 				if j.UndoErrors == nil {
 					j.UndoErrors = map[string]string{}
 				}
@@ -78,7 +83,9 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		mayContinue = true
 	}
 	hasBooted := a.Clock.BootID() != a.journal.FirstBoot
-	isIncomplete := u == nil || len(a.journal.UndoErrors) > 0 || len(a.ownLeftOver()) > 0 || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
+	isIncomplete := u == nil || len(a.journal.UndoErrors) > 0 || slices.ContainsFunc(a.journal.LeftOver, func(entry leftEntry) bool {
+		return entry.Of == a.journal.Target
+	}) || slices.ContainsFunc(a.Files.LeftOver(), func(entry hostfiles.LeftOver) bool {
 		return !slices.Contains(a.journal.FilesLeft, entry.Path)
 	})
 	if isIncomplete && (u == nil || !u.isRepair()) || u != nil && u.plan.Reboots() && hasBooted {
@@ -142,26 +149,29 @@ func (a *Agent) endUndo(ctx context.Context, problems ...string) (time.Duration,
 	})
 }
 
-// undoStep is a step of an undo: operations of one executor, or something else that it runs.
+// undoStep is a step of an undo: an operation, or something else that it runs.
 type undoStep struct {
-	what       string
-	operations []update.Operation
-	run        func(ctx context.Context) error
+	what      string
+	operation *update.Operation
+	run       func(ctx context.Context) error
 }
 
 // undoSteps returns the steps that undo an update, in their order. The update is nil if it can't be read: then only
-// files return, of which hostfiles has records.
+// files return, of which hostfiles has records. Paths that can't be restored are no error: hostfiles records them.
 func (a *Agent) undoSteps(u *hostUpdate) []undoStep {
-	files := undoStep{what: "files", run: func(context.Context) error { return a.undoFiles() }}
+	files := undoStep{what: "files", run: func(context.Context) error { return a.Files.RollBack() }}
 	if u == nil {
 		return []undoStep{files}
 	}
 	steps := []undoStep{{what: "units that the update added", run: func(ctx context.Context) error { return a.stopUnits(ctx, u.plan.Undo.Stop) }}}
-	for _, group := range groupsOf(update.Undo(u.plan.Operations)) {
-		if executorOf(group[0].Kind) == update.ChangePath { // the operations are what follows from the files
-			steps = append(steps, files)
+	hasFiles := false
+	for _, operation := range update.Undo(u.plan.Operations) {
+		if operation.Kind == update.ChangePath && !hasFiles {
+			steps, hasFiles = append(steps, files), true
 		}
-		steps = append(steps, undoStep{what: "operations", operations: group})
+		if executor, err := a.executor(operation); executor != nil || err != nil {
+			steps = append(steps, undoStep{what: operation.String(), operation: &operation})
+		}
 	}
 	return append(steps,
 		files, // also if the update changes files only because it is forced
@@ -176,68 +186,21 @@ func (a *Agent) undoSteps(u *hostUpdate) []undoStep {
 	)
 }
 
-// runStep carries out a step. It returns the operations that are left over, or why the step failed.
-func (a *Agent) runStep(ctx context.Context, step undoStep) ([]leftEntry, error) {
-	if step.run != nil {
-		return nil, step.run(ctx)
+// undoOperation carries out one operation of an undo, with a limit of time of its own, and within that of all but those
+// of the operating system.
+func (a *Agent) undoOperation(ctx, limited context.Context, operation update.Operation) error {
+	if operation.Kind == update.ChangeOS {
+		return a.carryOut(ctx, operation)
 	}
-	return a.undoGroup(ctx, step.operations), nil
-}
-
-// omit returns what is left over of a step that is not carried out.
-func (a *Agent) omit(step undoStep, why error) (left []leftEntry, _ error) {
-	if step.run != nil {
-		return nil, why
-	}
-	for _, operation := range step.operations {
-		left = append(left, a.leave(operation, why))
-	}
-	return left, nil
-}
-
-func (a *Agent) leave(operation update.Operation, why error) leftEntry {
-	return leftEntry{a.journal.Target, operation.Kind, operation.Name, shorten(why.Error(), maxLeftWhy)}
-}
-
-// undoGroup carries out the operations of one executor, each by itself, so that one that fails does not hold the
-// others. It returns those that failed.
-func (a *Agent) undoGroup(ctx context.Context, group []update.Operation) (left []leftEntry) {
-	timeout := undoTimeout
-	if group[0].Kind == update.ChangeOS {
-		timeout = operationTimeout
-	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for _, operation := range group {
-		if err := a.undoOperation(limited, operation); err != nil {
-			left = append(left, a.leave(operation, err))
-		}
-	}
-	return left
-}
-
-// undoOperation carries out one operation of an undo, with a limit of time of its own.
-func (a *Agent) undoOperation(ctx context.Context, operation update.Operation) error {
-	if ctx.Err() != nil {
+	if limited.Err() != nil {
 		return errors.New("other entries took all the time of the undo")
 	}
-	if operation.Kind != update.ChangeOS && operation.Kind != update.ChangeKernelArguments {
-		limited, cancel := context.WithTimeout(ctx, actionTimeout)
-		defer cancel()
-		ctx = limited
+	if operation.Kind == update.ChangeKernelArguments {
+		return a.carryOut(limited, operation)
 	}
-	return a.carryOut(ctx, []update.Operation{operation})
-}
-
-// undoFiles returns to the confirmed files. Paths that can't be restored are no error: hostfiles records them.
-func (a *Agent) undoFiles() error {
-	if _, err := a.Files.Recover(hostfiles.Undo); err != nil {
-		return err
-	}
-	if a.Files.IsUnconfirmed() {
-		return a.Files.RollBack()
-	}
-	return nil
+	own, cancel := context.WithTimeout(limited, actionTimeout)
+	defer cancel()
+	return a.carryOut(own, operation)
 }
 
 // undoActions makes units use the previous configuration again, unless the host is about to boot with it. All actions

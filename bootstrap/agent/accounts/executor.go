@@ -28,33 +28,28 @@ func (e Executor) Prepare(_ context.Context, operations []update.Operation) erro
 	return err
 }
 
-// Apply carries out operations of the kinds update.ChangeUser and update.ChangeGroup. They can be repeated and undone.
+// Apply carries out an operation of the kind update.ChangeUser or update.ChangeGroup. It can be repeated and undone.
 //
 // Without a state after it, a user or group is as it was before Poolboot changed it, or is removed if it did not exist.
 // If that is not known, because Ignition changed it when the host was installed, the copy of the image in /usr/etc
 // tells. On a host without this copy, the user stays, without a password, and the group stays.
-func (e Executor) Apply(ctx context.Context, operations []update.Operation) error {
-	known, err := e.remember(operations)
+func (e Executor) Apply(ctx context.Context, operation update.Operation) error {
+	known, err := e.remember([]update.Operation{operation})
 	if err != nil {
 		return err
 	}
-	for _, operation := range operations {
-		switch operation.Kind {
-		case update.ChangeUser:
-			err = e.changeUser(ctx, known, operation)
-		case update.ChangeGroup:
-			err = e.changeGroup(ctx, known, operation)
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", strings.ToLower(string(operation.Kind)), operation.Name, err)
-		}
+	if operation.Kind == update.ChangeUser {
+		err = e.changeUser(ctx, known, operation)
+	} else {
+		err = e.changeGroup(ctx, known, operation)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", strings.ToLower(string(operation.Kind)), operation.Name, err)
 	}
 	if err := e.sync("/etc"); err != nil {
 		return err
 	}
-	for _, operation := range operations {
-		known.release(operation)
-	}
+	known.release(operation)
 	return e.write(known)
 }
 

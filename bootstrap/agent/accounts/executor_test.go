@@ -21,7 +21,7 @@ var _ = Describe("Users and groups of a running host", func() {
 
 	apply := func(operations ...update.Operation) {
 		GinkgoHelper()
-		Expect(executor(root).Apply(context.Background(), operations)).To(Succeed())
+		Expect(applyAll(executor(root), context.Background(), operations)).To(Succeed())
 	}
 
 	It("are created as Ignition does, repeated, and removed again without the files of the user", func() {
@@ -184,16 +184,16 @@ var _ = Describe("Users and groups of a running host", func() {
 		apply(groupChange("g", "", `{"passwordHash": "$6$secret"}`), userChange("new", "", `{"passwordHash": "$6$secret"}`), userChange("core", "", `{"passwordHash": "$6$secret"}`))
 		Expect(os.ReadFile(log)).To(And(ContainSubstring("chpasswd"), ContainSubstring("chgpasswd"), Not(ContainSubstring("secret"))))
 		for _, hash := range []string{`secret\nroot:x`, `secret:x`} {
-			err := executor(root).Apply(context.Background(), []update.Operation{userChange("bad", "", `{"passwordHash": "`+hash+`"}`)})
+			err := applyAll(executor(root), context.Background(), []update.Operation{userChange("bad", "", `{"passwordHash": "`+hash+`"}`)})
 			Expect(err).To(MatchError(And(HavePrefix("user bad: passwordHash has a colon"), Not(ContainSubstring("secret")))))
 		}
 		Expect(line(root, "shadow", "root")).To(Equal("root:*"))
 	})
 
 	It("are an error that names the user or group if they can't be changed", func() {
-		err := executor(root).Apply(context.Background(), []update.Operation{userChange("new", "", `{"groups": ["none"]}`)})
+		err := applyAll(executor(root), context.Background(), []update.Operation{userChange("new", "", `{"groups": ["none"]}`)})
 		Expect(command.Detail(err)).To(And(HavePrefix("user new: usermod"), ContainSubstring("group 'none' does not exist")))
-		err = executor(root).Apply(context.Background(), []update.Operation{groupChange("g", "", `{"gid": 900}`)})
+		err = applyAll(executor(root), context.Background(), []update.Operation{groupChange("g", "", `{"gid": 900}`)})
 		Expect(command.Detail(err)).To(And(HavePrefix("group g: groupadd"), ContainSubstring("900")))
 	})
 
@@ -203,7 +203,7 @@ var _ = Describe("Users and groups of a running host", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
 		Expect(os.WriteFile(filepath.Join(root, accounts.RecordPath), []byte("{"), 0o600)).To(Succeed())
-		Expect(executor(root).Apply(context.Background(), nil)).To(MatchError(ContainSubstring(accounts.RecordPath)))
+		Expect(executor(root).Prepare(context.Background(), nil)).To(MatchError(ContainSubstring(accounts.RecordPath)))
 	})
 })
 
@@ -213,7 +213,7 @@ func interruptUseradd(root, part string, operation update.Operation) {
 	useradd := filepath.Join(root, "usr/sbin/useradd")
 	Expect(os.Rename(useradd, useradd+".real")).To(Succeed())
 	Expect(os.WriteFile(useradd, []byte("#!/bin/sh\nif [ \"$1\" = --defaults ]; then exec useradd.real \"$@\"; fi\n"+part+"\nexit 1\n"), 0o755)).To(Succeed())
-	Expect(executor(root).Apply(context.Background(), []update.Operation{operation})).NotTo(Succeed())
+	Expect(applyAll(executor(root), context.Background(), []update.Operation{operation})).NotTo(Succeed())
 	Expect(line(root, "passwd", operation.Name)).NotTo(BeEmpty())
 	Expect(os.Rename(useradd+".real", useradd)).To(Succeed())
 }

@@ -142,12 +142,12 @@ var _ = Describe("A host that follows any config of users and groups", func() {
 			Expect(e.Prepare(context.Background(), operations)).To(Succeed())
 			for range 2 {
 				for _, operation := range operations {
-					Expect(e.Apply(context.Background(), []update.Operation{operation})).To(Succeed(), "from %s\nto %s\n%v", from, to, operations)
+					Expect(applyAll(e, context.Background(), []update.Operation{operation})).To(Succeed(), "from %s\nto %s\n%v", from, to, operations)
 				}
 				Expect(withoutGroupIDs(snapshot(root))).To(Equal(withoutGroupIDs(snapshot(fresh))), "from %s\nto %s\n%v", from, to, operations)
 			}
 			for range 2 {
-				Expect(e.Apply(context.Background(), update.Undo(operations))).To(Succeed())
+				Expect(applyAll(e, context.Background(), update.Undo(operations))).To(Succeed())
 				Expect(snapshot(root)).To(Equal(installed), "from %s\nto %s and back\n%v", from, to, operations)
 			}
 		}

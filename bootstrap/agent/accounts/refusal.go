@@ -8,28 +8,23 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// Refusal returns why operations are not possible on this host, "" if they are: an entry that is added for a user or
-// group of the image, or removed, would change an ID or a home that files of the host depend on. A change of an entry
-// that stays was refused before, without the host.
-func (e Executor) Refusal(_ context.Context, operations []update.Operation) string {
+// Refusal returns why an operation is not possible on this host, "" if it is: an entry that is added for a user or group
+// of the image, or removed, would change an ID or a home that files of the host depend on. A change of an entry that
+// stays was refused before, without the host.
+func (e Executor) Refusal(_ context.Context, operation update.Operation) string {
 	known, err := e.load()
 	if err != nil {
 		return err.Error()
 	}
-	for _, operation := range operations {
-		var why string
-		switch operation.Kind {
-		case update.ChangeUser:
-			why, err = e.refuseUser(known, operation)
-		case update.ChangeGroup:
-			why, err = e.refuseGroup(known, operation)
-		}
-		if err != nil {
-			return err.Error()
-		}
-		if why != "" {
-			return fmt.Sprintf("%s, and files on the host depend on it: replace the Machine, or restore the entry", why)
-		}
+	refuse := e.refuseUser
+	if operation.Kind == update.ChangeGroup {
+		refuse = e.refuseGroup
+	}
+	switch why, err := refuse(known, operation); {
+	case err != nil:
+		return err.Error()
+	case why != "":
+		return why + ", and files on the host depend on it: replace the Machine, or restore the entry"
 	}
 	return ""
 }

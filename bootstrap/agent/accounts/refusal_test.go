@@ -13,19 +13,19 @@ var _ = DescribeTable("A change of what files of a host depend on is refused", f
 	operation := newChange(name, "", after)
 	root := newImage()
 	before := snapshot(root)
-	refusal := executor(root).Refusal(context.Background(), []update.Operation{operation})
+	refusal := executor(root).Refusal(context.Background(), operation)
 	if why == "" {
 		Expect(refusal).To(BeEmpty())
-		Expect(executor(root).Apply(context.Background(), []update.Operation{operation})).To(Succeed())
+		Expect(applyAll(executor(root), context.Background(), []update.Operation{operation})).To(Succeed())
 		undo := update.Undo([]update.Operation{operation})
-		Expect(executor(root).Refusal(context.Background(), undo)).To(BeEmpty())
+		Expect(executor(root).Refusal(context.Background(), undo[0])).To(BeEmpty())
 		return
 	}
 	Expect(refusal).To(And(ContainSubstring(why), ContainSubstring("replace the Machine")))
 	Expect(snapshot(root)).To(Equal(before))
 	By("refusing to return to the image, on a host that was installed with it")
-	Expect(executor(root).Apply(context.Background(), []update.Operation{operation})).To(Succeed())
-	Expect(executor(root).Refusal(context.Background(), update.Undo([]update.Operation{operation}))).To(ContainSubstring("changes from "))
+	Expect(applyAll(executor(root), context.Background(), []update.Operation{operation})).To(Succeed())
+	Expect(executor(root).Refusal(context.Background(), update.Undo([]update.Operation{operation})[0])).To(ContainSubstring("changes from "))
 },
 	Entry("the ID of a user of the image", userChange, "core", `{"uid": 2000}`, "the ID of user core changes from 1500 to 2000"),
 	Entry("its home", userChange, "core", `{"homeDir": "/var/core"}`, "the home of user core changes from /home/core to /var/core"),

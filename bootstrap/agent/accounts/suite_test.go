@@ -1,7 +1,9 @@
 package accounts_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,4 +122,14 @@ func groupChange(name, before, after string) update.Operation {
 		return g
 	}
 	return update.Operation{Kind: update.ChangeGroup, Name: name, Before: update.State{Group: parse(before)}, After: update.State{Group: parse(after)}}
+}
+
+// applyAll carries out operations in their order, also after one that failed.
+func applyAll(executor interface {
+	Apply(ctx context.Context, operation update.Operation) error
+}, ctx context.Context, operations []update.Operation) (err error) { //nolint:revive // as the function that it calls
+	for _, operation := range operations {
+		err = errors.Join(err, executor.Apply(ctx, operation))
+	}
+	return err
 }

@@ -244,7 +244,7 @@ func (u *Updater) verify() error {
 		if last[r.Real] == nil {
 			continue
 		}
-		if kinds, err := u.differences(r.Real, &r.state); err != nil {
+		if kinds, err := u.differences(r.Real, &r.state, u.contents); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		} else if len(kinds) > 0 {
 			return fmt.Errorf("%s: it is not as it was prepared: %v", name, kinds)

@@ -77,6 +77,31 @@ var operations = map[string]struct{ prepare, run, settle func(u *Updater) error 
 	},
 }
 
+// outcome is what an update that was interrupted ended with.
+type outcome string
+
+const (
+	unchanged outcome = "unchanged"
+	completed outcome = "completed"
+	undone    outcome = "undone"
+)
+
+// recoverBy completes or undoes what was interrupted.
+func recoverBy(u *Updater, isUndo bool) (outcome, error) {
+	was, run := u.journal.Phase, u.Complete
+	if isUndo {
+		run = u.RollBack
+	}
+	err := run()
+	switch {
+	case was == idle, was == applied && !isUndo:
+		return unchanged, err
+	case was == confirming, u.IsUnconfirmed():
+		return completed, err
+	}
+	return undone, err
+}
+
 // obstructed are a file of the image and one of the first configuration, which the second one replaces.
 var obstructed = []string{"etc/image.conf", "etc/motd"}
 
@@ -135,14 +160,14 @@ var _ = Describe("A host that crashes", func() {
 	}
 
 	// expectWhole checks that a recovered host has one of the configurations, and can get rid of it.
-	expectWhole := func(root string, u *Updater, outcome Outcome) {
+	expectWhole := func(root string, u *Updater, got outcome) {
 		GinkgoHelper()
 		now := snapshot(root)
 		isA, isB := differing(now, a), differing(now, b)
-		switch outcome {
-		case Completed:
+		switch got {
+		case completed:
 			Expect(isB).To(BeEmpty())
-		case Undone:
+		case undone:
 			Expect(isA).To(BeEmpty())
 		default:
 			Expect(len(isA)*len(isB)).To(BeZero(), "neither %q nor %q", isA, isB)
@@ -186,32 +211,32 @@ var _ = Describe("A host that crashes", func() {
 	for name, operation := range operations {
 		It("because its agent is killed at any step of "+name+" has the old or the new files, and all of them", func() {
 			chance := rand.New(rand.NewPCG(1, 2))
-			outcomes := map[Outcome]int{}
+			outcomes := map[outcome]int{}
 			steps := 0
 			for calls, crashed := 1, true; crashed; calls++ {
-				for _, policy := range []Policy{Complete, Undo} {
+				for _, isUndo := range []bool{false, true} {
 					root, u := installed(operation.prepare)
 					crashed = crash(u, calls, func() error { return operation.run(u) })
 					u = open(root)
 					// It is killed again while it recovers.
-					if crash(u, 1+chance.IntN(60), func() error { _, err := u.Recover(policy); return err }) {
+					if crash(u, 1+chance.IntN(60), func() error { _, err := recoverBy(u, isUndo); return err }) {
 						steps++
 					}
 					u = open(root)
-					outcome, err := u.Recover(policy)
+					got, err := recoverBy(u, isUndo)
 					Expect(err).NotTo(HaveOccurred())
-					outcomes[outcome]++
+					outcomes[got]++
 					if operation.settle != nil {
 						chance := 1 + chance.IntN(100)
 						if crash(u, chance, func() error { return operation.settle(u) }) {
 							steps++
 						}
 						u = open(root)
-						_, err := u.Recover(policy)
+						_, err := recoverBy(u, isUndo)
 						Expect(err).NotTo(HaveOccurred())
 						Expect(operation.settle(u)).To(Succeed())
 					}
-					expectWhole(root, u, outcome)
+					expectWhole(root, u, got)
 					Expect(os.RemoveAll(root)).To(Succeed())
 				}
 				steps++
@@ -223,30 +248,30 @@ var _ = Describe("A host that crashes", func() {
 			root, u := installed(operation.prepare)
 			disk := newShadow(root)
 			chance := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
-			outcomes := map[Outcome]int{}
-			fail := func(policy Policy, chance *rand.Rand) {
+			outcomes := map[outcome]int{}
+			fail := func(isUndo bool, chance *rand.Rand) {
 				GinkgoHelper()
 				after := disk.fail(chance)
 				u := open(after)
-				outcome, err := u.Recover(policy)
+				got, err := recoverBy(u, isUndo)
 				Expect(err).NotTo(HaveOccurred())
-				outcomes[outcome]++
+				outcomes[got]++
 				if operation.settle != nil {
 					Expect(operation.settle(u)).To(Succeed())
 				}
-				expectWhole(after, u, outcome)
+				expectWhole(after, u, got)
 				Expect(os.RemoveAll(after)).To(Succeed())
 			}
 			steps := 0
 			u.before = func(call, name, other string) {
-				policies := []Policy{Complete, Undo}
+				policies := []bool{false, true}
 				fail(policies[steps%2], nil)
 				fail(policies[chance.IntN(2)], chance)
 				disk.before(call, name, other)
 				steps++
 			}
 			Expect(operation.run(u)).To(Succeed())
-			fail(Complete, nil)
+			fail(false, nil)
 			AddReportEntry("steps and outcomes", []any{steps, outcomes})
 		})
 	}
@@ -259,7 +284,7 @@ var _ = Describe("A host that crashes", func() {
 		u := open(root)
 		update(u, nil, configA)
 		Expect(unix.Syncfs(int(u.root.Fd()))).To(Succeed())
-		outcomes := map[Outcome]int{}
+		outcomes := map[outcome]int{}
 		steps, every := 0, 4
 		u.before = func(string, string, string) {
 			if steps++; (steps+int(GinkgoRandomSeed()))%every != 0 {
@@ -270,16 +295,16 @@ var _ = Describe("A host that crashes", func() {
 				Expect(err).NotTo(HaveOccurred())
 				u, err := Open(handle, Options{})
 				Expect(err).NotTo(HaveOccurred())
-				policies := []Policy{Complete, Undo}
-				outcome, err := u.Recover(policies[steps/every%2])
+				policies := []bool{false, true}
+				got, err := recoverBy(u, policies[steps/every%2])
 				Expect(err).NotTo(HaveOccurred())
-				outcomes[outcome]++
-				expectWhole(after, u, outcome)
+				outcomes[got]++
+				expectWhole(after, u, got)
 				Expect(handle.Close()).To(Succeed())
 			})
 		}
 		Expect(u.Apply(hosttree.Changes(configA, configB), false)).To(Succeed())
-		Expect(outcomes).To(And(HaveKey(Undone), HaveKey(Completed)))
+		Expect(outcomes).To(And(HaveKey(undone), HaveKey(completed)))
 		AddReportEntry("steps and outcomes", []any{steps, outcomes})
 	})
 
@@ -290,7 +315,7 @@ var _ = Describe("A host that crashes", func() {
 			Expect(crash(u, calls, func() error { return u.Apply(hosttree.Changes(configA, configB), false) })).To(BeTrue())
 			u = open(root)
 			if isCommitted = u.journal.Phase == committed; !isCommitted {
-				Expect(u.Recover(Complete)).To(Or(Equal(Undone), Equal(Nothing)))
+				Expect(recoverBy(u, false)).To(Or(Equal(undone), Equal(unchanged)))
 			}
 		}
 		for _, slot := range slots(root) {
@@ -299,8 +324,8 @@ var _ = Describe("A host that crashes", func() {
 				break
 			}
 		}
-		outcome, err := u.Recover(Complete)
+		got, err := recoverBy(u, false)
 		Expect(err).To(MatchError(And(HavePrefix("the update was undone: "), ContainSubstring("is not as it was prepared: [Content]"))))
-		expectWhole(root, u, outcome)
+		expectWhole(root, u, got)
 	})
 })

@@ -179,7 +179,10 @@ func (d *disk) isAlike(a, b string) (bool, error) {
 	}
 	read := d.readlink
 	if isRegular(first) {
-		read = d.sum
+		read = func(name string) (string, error) {
+			got, err := d.contents(name, first.Size)
+			return got.sum, err
+		}
 	} else if !isLink(first) {
 		return false, nil
 	}

@@ -33,5 +33,5 @@
 // # Crashes while files are changed by hand
 //
 // The check for changes by hand happens before an update. What is written to a path of the update between a crash and
-// Recover is overwritten.
+// Complete is overwritten.
 package hostfiles

@@ -2,14 +2,11 @@ package hostfiles
 
 import (
 	"errors"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
@@ -32,29 +29,32 @@ type fingerprint struct {
 // make the check wait, or read more than the configuration has.
 //
 // Contents are read only if something changed since the last call: their hashes are remembered in memory.
-func (u *Updater) Differences(units ...string) ([]Difference, error) {
+func (u *Updater) Differences(units ...string) (found []Difference, err error) {
 	u.mounts.forget()
-	check, err := u.newCheck()
-	if err != nil {
-		return nil, err
+	known := u.sums
+	u.sums = make(map[string]fingerprint, len(known))
+	read := func(real string, size int64) (contents, error) { return u.readIfChanged(real, size, known[real]) }
+	add := func(name string, kinds []Kind, err error) error {
+		if isOfProcess(err) {
+			return err // it says nothing about the path
+		}
+		for _, kind := range kinds {
+			found = append(found, Difference{Path: name, Kind: kind})
+		}
+		if err != nil {
+			found = append(found, Difference{name, Unreadable, reasonOf(err)})
+		}
+		return nil
 	}
-	defer check.close()
 	for _, left := range u.LeftOver() {
-		check.found = append(check.found, Difference{left.Path, NotRestored, left.Why})
+		found = append(found, Difference{left.Path, NotRestored, left.Why})
 	}
 	managed := u.managed()
 	inUnits := map[string]bool{}
 	for _, unit := range units {
 		inUnits[unit] = true
 	}
-	type place struct{ real, name string }
-	places := make([]place, 0, len(managed))
 	for name, r := range managed {
-		places = append(places, place{r.Real, name})
-	}
-	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.real, b.real) })
-	for _, place := range places {
-		name, r := place.name, managed[place.name]
 		if r.Implied {
 			continue
 		}
@@ -63,19 +63,27 @@ func (u *Updater) Differences(units ...string) ([]Difference, error) {
 		} else if path.Dir(name) == hosttree.UnitDirectory && r.Type != hosttree.Directory {
 			inUnits[path.Base(name)] = true
 		}
-		if err := check.failed(name, check.compare(name, &r)); err != nil {
+		kinds, err := u.differences(r.Real, &r.state, read)
+		if slices.Contains(kinds, Missing) {
+			parent, errParent := u.otherParent(r.Real)
+			if err = errParent; parent != "" {
+				name, kinds = "/"+parent, []Kind{Type}
+			}
+		}
+		if err := add(name, kinds, err); err != nil {
 			return nil, err
 		}
 	}
 	for unit := range inUnits {
 		directory := path.Join(hosttree.UnitDirectory, unit+".d")
-		if err := check.failed(directory, check.findDropIns(directory, managed)); err != nil {
+		dropIns, err := u.findDropIns(directory, managed)
+		if err := add(directory, nil, err); err != nil {
 			return nil, err
 		}
+		found = append(found, dropIns...)
 	}
-	u.sums = check.sums
-	slices.SortFunc(check.found, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
-	return slices.Compact(check.found), nil
+	slices.SortStableFunc(found, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(found), nil
 }
 
 // ChangesTo returns what has to change so that the host has a tree: the paths that are recorded otherwise, and those
@@ -114,139 +122,37 @@ func (u *Updater) ChangesTo(tree hosttree.Tree) ([]hosttree.Change, error) {
 	return changes, nil
 }
 
-// check is one pass over the paths of a configuration, in the order of their directories.
-type check struct {
-	*disk
-	known, sums map[string]fingerprint
-	found       []Difference
-	// open are the directories from the root to the current one. No part of their paths is a symbolic link.
-	open []openDirectory
-}
-
-type openDirectory struct {
-	name   string
-	handle int
-}
-
-func (u *Updater) newCheck() (*check, error) {
-	handle, err := unix.FcntlInt(u.root.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	return &check{disk: &u.disk, known: u.sums, sums: make(map[string]fingerprint, len(u.sums)), open: []openDirectory{{".", handle}}}, nil
-}
-
-func (c *check) close() {
-	for _, directory := range c.open {
-		_ = unix.Close(directory.handle)
-	}
-}
-
-// enter returns a handle of a directory. ENOTDIR means that a part of its path is something else.
-func (c *check) enter(name string) (int, error) {
-	for last := len(c.open) - 1; last > 0; last-- {
-		if top := c.open[last]; name == top.name || strings.HasPrefix(name, top.name+"/") {
-			break
-		}
-		_ = unix.Close(c.open[last].handle)
-		c.open = c.open[:last]
-	}
-	top := c.open[len(c.open)-1]
-	if name == top.name {
-		return top.handle, nil
-	}
-	current := top.name
-	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(name, top.name), "/"), "/") {
-		current = path.Join(current, part)
-		handle, err := c.step(top.handle, part, unix.O_PATH|unix.O_DIRECTORY, current)
-		if err != nil {
-			return 0, err
-		}
-		top = openDirectory{current, handle}
-		c.open = append(c.open, top)
-	}
-	return top.handle, nil
-}
-
-// failed adds a path that can't be compared, with an error. It returns an error of the process, which says nothing
-// about the path.
-func (c *check) failed(name string, err error) error {
-	if isOfProcess(err) {
-		return err
-	}
-	if err != nil {
-		c.found = append(c.found, Difference{name, Unreadable, reasonOf(err)})
-	}
-	return nil
-}
-
-// compare adds the differences of a path.
-func (c *check) compare(name string, r *record) error {
-	directory, err := c.enter(path.Dir(r.Real))
-	if errors.Is(err, unix.ENOTDIR) {
-		return c.findParent(r.Real)
-	}
-	handle := -1
-	if err == nil {
-		handle, err = c.step(directory, path.Base(r.Real), unix.O_PATH, r.Real)
-	}
-	var stat *syscall.Stat_t
-	if err == nil {
-		defer func() { _ = unix.Close(handle) }()
-		stat = &syscall.Stat_t{}
-		err = os.NewSyscallError("fstat", syscall.Fstat(handle, stat))
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	kinds, err := r.compare(stat,
-		func() (contents, error) { return c.readAt(handle, r.Real, stat) },
-		func() (string, error) { return c.readlink(r.Real) },
-		func() (*syscall.Stat_t, error) { return c.hardLinkTarget(r.Target) })
-	for _, kind := range kinds {
-		c.found = append(c.found, Difference{Path: name, Kind: kind})
-	}
-	return err
-}
-
-// findParent adds the parent of a path that is not a directory.
-func (c *check) findParent(real string) error {
+// otherParent returns the parent of a path that is there and is not a directory, "" if there is none.
+func (d *disk) otherParent(real string) (string, error) {
 	for end := range real {
 		if real[end] != '/' {
 			continue
 		}
-		found, err := c.stat(real[:end])
-		if err != nil {
-			return err
-		}
-		if !isDirectory(found) {
-			c.found = append(c.found, Difference{Path: "/" + real[:end], Kind: Type})
-			break
+		if found, err := d.stat(real[:end]); err != nil || !isDirectory(found) {
+			if found == nil {
+				return "", err
+			}
+			return real[:end], err
 		}
 	}
-	return nil
+	return "", nil
 }
 
-// readAt returns the contents of the file of a handle, from memory if the file did not change.
-func (c *check) readAt(handle int, real string, stat *syscall.Stat_t) (contents, error) {
-	now := fingerprint{inode: stat.Ino, size: stat.Size, mtime: stat.Mtim, ctime: stat.Ctim}
-	last := c.known[real]
-	now.contents = last.contents
-	if last == now {
-		c.sums[real] = last
-		return last.contents, nil
-	}
-	readable, err := reopen(handle, unix.O_RDONLY|unix.O_NONBLOCK)
+// readIfChanged returns the contents of a file of a size, those that are known if it did not change.
+func (u *Updater) readIfChanged(real string, size int64, known fingerprint) (contents, error) {
+	file, stat, err := u.openRegular(real)
 	if err != nil {
-		return contents{}, os.NewSyscallError("open", err)
-	}
-	if now.contents, err = readAndClose(os.NewFile(uintptr(readable), real), stat.Size); err != nil {
 		return contents{}, err
 	}
-	if time.Since(time.Unix(stat.Ctim.Unix())) > settled {
-		c.sums[real] = now
+	now := fingerprint{inode: stat.Ino, size: stat.Size, mtime: stat.Mtim, ctime: stat.Ctim, contents: known.contents}
+	if known == now {
+		u.sums[real] = known
+		return known.contents, file.Close()
 	}
-	return now.contents, nil
+	if now.contents, err = readAndClose(file, size); err == nil && time.Since(time.Unix(stat.Ctim.Unix())) > settled {
+		u.sums[real] = now
+	}
+	return now.contents, err
 }
 
 // hardLinkTarget returns what a hard link leads to.
@@ -258,21 +164,19 @@ func (d *disk) hardLinkTarget(target string) (*syscall.Stat_t, error) {
 	return found, err
 }
 
-// findDropIns adds the drop-ins of the directory of a unit that the configuration does not contain.
-func (c *check) findDropIns(directory string, managed map[string]record) error {
-	real, found, err := c.find(directory)
+// findDropIns returns the drop-ins in the directory of a unit that the configuration does not contain.
+func (u *Updater) findDropIns(directory string, managed map[string]record) (additional []Difference, _ error) {
+	real, found, err := u.find(directory)
 	if err != nil || !isDirectory(found) {
-		return err
+		return nil, err
 	}
-	names, err := c.list(real)
+	names, err := u.list(real)
 	for _, name := range names {
 		dropIn := path.Join(directory, name)
-		if _, ok := isDropIn(dropIn); !ok {
-			continue
-		}
-		if _, isManaged := managed[dropIn]; !isManaged {
-			c.found = append(c.found, Difference{Path: dropIn, Kind: AdditionalDropIn})
+		_, isManaged := managed[dropIn]
+		if _, ok := isDropIn(dropIn); ok && !isManaged {
+			additional = append(additional, Difference{Path: dropIn, Kind: AdditionalDropIn})
 		}
 	}
-	return err
+	return additional, err
 }

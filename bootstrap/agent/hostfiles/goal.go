@@ -353,11 +353,11 @@ func (u *Updater) configureUnmasked(g *goal, r *record, force bool) error {
 }
 
 // isMask reports whether a path is a link that masks a unit.
-func (u *Updater) isMask(found *syscall.Stat_t, real string) (bool, error) {
+func (d *disk) isMask(found *syscall.Stat_t, real string) (bool, error) {
 	if !isLink(found) {
 		return false, nil
 	}
-	target, err := u.readlink(real)
+	target, err := d.readlink(real)
 	return target == hosttree.MaskTarget, err
 }
 

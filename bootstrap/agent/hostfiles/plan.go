@@ -50,7 +50,7 @@ type plan struct {
 // newPlan returns an update, or a *CheckError.
 func (u *Updater) newPlan(changes []hosttree.Change, force bool) (*plan, error) {
 	switch {
-	case u.IsInterrupted():
+	case u.isInterrupted():
 		return nil, ErrInterrupted
 	case u.IsUnconfirmed():
 		return nil, ErrUnconfirmed
@@ -141,7 +141,7 @@ func (p *plan) newGoal(change hosttree.Change, force bool) (*goal, error) {
 		if r.Real != g.real {
 			return nil, &Obstacle{change.Path, fmt.Sprintf("a symbolic link was placed on the way: it led to /%s and leads to /%s", r.Real, g.real), "remove the link"}
 		}
-		kinds, err := p.differences(g.real, &r.state)
+		kinds, err := p.differences(g.real, &r.state, p.contents)
 		if _, isObstacle := errors.AsType[*Obstacle](err); err != nil && (!force || isObstacle) {
 			return nil, err
 		} else if err != nil {

@@ -35,7 +35,7 @@ var _ = Describe("An update of files that is not possible", func() {
 		Expect(refusal).To(MatchError(ContainSubstring(message)))
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 		Expect(slots(root)).To(BeEmpty())
-		Expect(u.IsInterrupted() || u.IsUnconfirmed()).To(BeFalse())
+		Expect(u.isInterrupted() || u.IsUnconfirmed()).To(BeFalse())
 		update(u, nil, hosttree.Tree{"/opt/works": file("works")})
 		update(u, hosttree.Tree{"/opt/works": file("works")}, nil)
 		Expect(differing(snapshot(root), before)).To(BeEmpty())

@@ -91,16 +91,17 @@ type contents struct {
 	hasCapabilities bool
 }
 
-// compare returns how a path differs from its state. It calls read functions only if they matter: read for the
-// contents, target for the target of a link, and original for the file that a hard link leads to.
-func (s *state) compare(stat *syscall.Stat_t, read func() (contents, error), target func() (string, error), original func() (*syscall.Stat_t, error)) (kinds []Kind, err error) {
+// differences returns how what is at a real path differs from a state. read returns the contents of a file
+// of a size.
+func (d *disk) differences(real string, s *state, read func(real string, size int64) (contents, error)) (kinds []Kind, err error) {
+	stat, err := d.stat(real)
+	if err != nil {
+		return nil, err
+	}
 	var want uint32
 	switch s.Type {
 	case hosttree.Unmasked:
-		if !isLink(stat) {
-			return nil, nil
-		}
-		if got, err := target(); err != nil || got != hosttree.MaskTarget {
+		if isMask, err := d.isMask(stat, real); err != nil || !isMask {
 			return nil, err
 		}
 		return []Kind{Type}, nil
@@ -115,7 +116,7 @@ func (s *state) compare(stat *syscall.Stat_t, read func() (contents, error), tar
 	case stat == nil:
 		return []Kind{Missing}, nil
 	case s.Type == hosttree.HardLink:
-		if file, err := original(); err != nil || file == nil || file.Ino != stat.Ino || file.Dev != stat.Dev {
+		if file, err := d.hardLinkTarget(s.Target); err != nil || file == nil || file.Ino != stat.Ino || file.Dev != stat.Dev {
 			return []Kind{LinkTarget}, err
 		}
 		return nil, nil
@@ -130,7 +131,7 @@ func (s *state) compare(stat *syscall.Stat_t, read func() (contents, error), tar
 	}
 	switch {
 	case s.Type == hosttree.Link:
-		if got, err := target(); err != nil {
+		if got, err := d.readlink(real); err != nil {
 			return kinds, err
 		} else if got != s.Target {
 			kinds = append(kinds, LinkTarget)
@@ -138,7 +139,7 @@ func (s *state) compare(stat *syscall.Stat_t, read func() (contents, error), tar
 	case s.Sum != "" && s.Size != stat.Size:
 		kinds = append(kinds, Content)
 	case s.Sum != "":
-		got, err := read()
+		got, err := read(real, s.Size)
 		if err != nil {
 			return kinds, err
 		}
@@ -152,31 +153,13 @@ func (s *state) compare(stat *syscall.Stat_t, read func() (contents, error), tar
 	return kinds, nil
 }
 
-// differences returns how what is at a real path differs from a state.
-func (d *disk) differences(real string, want *state) ([]Kind, error) {
-	found, err := d.stat(real)
-	if err != nil {
-		return nil, err
-	}
-	return want.compare(found,
-		func() (contents, error) { return d.contents(real) },
-		func() (string, error) { return d.readlink(real) },
-		func() (*syscall.Stat_t, error) { return d.hardLinkTarget(want.Target) })
-}
-
-// contents reads a regular file.
-func (d *disk) contents(name string) (contents, error) {
-	file, found, err := d.openRegular(name)
+// contents reads a regular file of a size.
+func (d *disk) contents(name string, size int64) (contents, error) {
+	file, _, err := d.openRegular(name)
 	if err != nil {
 		return contents{}, err
 	}
-	return readAndClose(file, found.Size)
-}
-
-// sum returns the hash of a regular file.
-func (d *disk) sum(name string) (string, error) {
-	got, err := d.contents(name)
-	return got.sum, err
+	return readAndClose(file, size)
 }
 
 // buffers are for reading files.

@@ -42,7 +42,7 @@ func (u *Updater) LeftOver() (left []LeftOver) {
 // Retry tries again to restore the paths that are left over. It is no error if that fails: LeftOver has them still.
 func (u *Updater) Retry() error {
 	switch {
-	case u.IsInterrupted():
+	case u.isInterrupted():
 		return ErrInterrupted
 	case u.IsUnconfirmed():
 		return ErrUnconfirmed

@@ -89,7 +89,7 @@ var _ = Describe("The undo of an update of files", func() {
 				if i == 0 {
 					Expect(u.RollBack()).To(Succeed())
 				}
-				Expect(u.IsUnconfirmed() || u.IsInterrupted()).To(BeFalse())
+				Expect(u.IsUnconfirmed() || u.isInterrupted()).To(BeFalse())
 				Expect(u.LeftOver()).To(ContainElement(And(HaveField("Path", name), HaveField("Why", ContainSubstring(why)))))
 				Expect(u.Differences()).To(ContainElement(And(HaveField("Path", name), HaveField("Kind", NotRestored), HaveField("Why", ContainSubstring(why)))))
 				for _, path := range []string{"etc/a", "etc/z", "etc/d/e/f", "home/core/.ssh/keys", "home/core/.ssh/other/config"} {
@@ -250,7 +250,7 @@ var _ = Describe("An update of files that has no effect", func() {
 		tree := hosttree.Tree{"/etc/systemd/system/m.socket": unmasked(), "/etc/motd": file("new"), "/etc/d": directory(mode(0o700)), "/etc/hosts": keptFile(mode(0o600)), "/etc/hard": hardLink("/etc/motd")}
 		Expect(u.Apply(hosttree.Changes(nil, tree), false)).To(MatchError(And(ContainSubstring("the update was undone: "+name+": "), ContainSubstring("it is not as it was prepared"))))
 		Expect(isDone).To(BeTrue())
-		Expect(u.IsUnconfirmed() || u.IsInterrupted()).To(BeFalse())
+		Expect(u.IsUnconfirmed() || u.isInterrupted()).To(BeFalse())
 		Expect(u.LeftOver()).To(BeEmpty())
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 	},

@@ -35,8 +35,8 @@ var ErrUnknown = errors.New("it is not known what the image has at this path")
 // ErrLocked means that another process changes the files of this host.
 var ErrLocked = errors.New("another agent changes the files of this host: stop it, and try again")
 
-// ErrInterrupted means that an update was interrupted: call Recover first.
-var ErrInterrupted = errors.New("an update of the files was interrupted: recover it before anything else")
+// ErrInterrupted means that an update was interrupted: call Complete or RollBack first.
+var ErrInterrupted = errors.New("an update of the files was interrupted: complete it or undo it before anything else")
 
 // ErrUnconfirmed means that an update was applied and neither confirmed nor undone.
 var ErrUnconfirmed = errors.New("the last update of the files was neither confirmed nor undone: do one of them first")
@@ -130,8 +130,8 @@ func (u *Updater) Close() error {
 	return err
 }
 
-// IsInterrupted reports whether an update was interrupted and Recover must be called.
-func (u *Updater) IsInterrupted() bool {
+// isInterrupted reports whether an update was interrupted.
+func (u *Updater) isInterrupted() bool {
 	return u.journal.Phase != idle && u.journal.Phase != applied
 }
 
@@ -231,56 +231,34 @@ func (u *Updater) adoptPresets(real string, entry *hosttree.Entry) (isWritten bo
 	return rest != "" || found != nil
 }
 
-// Outcome is what an interrupted update ended with.
-type Outcome string
-
-// Outcomes of Recover.
-const (
-	// Nothing: no update was interrupted.
-	Nothing Outcome = "Nothing"
-	// Completed: the host has the new files. The update is unconfirmed, unless it was confirmed before.
-	Completed Outcome = "Completed"
-	// Undone: the host has the old files.
-	Undone Outcome = "Undone"
-)
-
-// Policy is what to do with an update that was interrupted after its commit.
-type Policy string
-
-// Policies of Recover.
-const (
-	Complete Policy = "Complete"
-	Undo     Policy = "Undo"
-)
-
-// Recover completes or undoes an update that was interrupted. Before the commit, or if it was being undone, it is
-// undone. If it can't be completed, it is undone, and the error is why. Paths that can't be restored are no error:
-// LeftOver has them.
-func (u *Updater) Recover(policy Policy) (Outcome, error) {
+// Complete completes an update that was interrupted, and does nothing if none was. Before the commit, or if it was being
+// undone, it is undone. If it can't be completed, it is undone, and the error is why. Paths that can't be restored are no
+// error: LeftOver has them.
+func (u *Updater) Complete() error {
 	u.mounts.forget()
 	switch u.journal.Phase {
 	case staging:
-		return Undone, u.discard()
+		return u.discard()
 	case undoing:
-		return Undone, u.undo()
+		return u.undo()
 	case confirming:
-		return Completed, u.Confirm()
+		return u.Confirm()
 	case committed:
-		if policy == Undo {
-			return Undone, u.undo()
-		}
 		if err := u.complete(); err != nil {
-			return Undone, u.undoBecause(err)
+			return u.undoBecause(err)
 		}
-		return Completed, nil
 	}
-	return Nothing, nil
+	return nil
 }
 
-// Confirm ends an update that was applied. It can't be undone any more.
+// Confirm ends an update that was applied, and does nothing if there is none. It can't be undone any more.
 func (u *Updater) Confirm() error {
-	if u.journal.Phase != applied && u.journal.Phase != confirming {
-		return u.wrongPhase(errors.New("no update of the files was applied"))
+	switch u.journal.Phase {
+	case idle:
+		return nil
+	case applied, confirming:
+	default:
+		return ErrInterrupted
 	}
 	if err := u.enter(confirming); err != nil {
 		return err
@@ -288,20 +266,15 @@ func (u *Updater) Confirm() error {
 	return u.finish(u.journal.Next)
 }
 
-// RollBack undoes an update that was applied and not confirmed. Paths that can't be restored are no error: LeftOver has
-// them. An error means that the journal can't be written, and RollBack or Recover must be called again.
+// RollBack undoes an update that was interrupted, or applied and not confirmed, and does nothing if there is none. Paths
+// that can't be restored are no error: LeftOver has them. An error means that the journal can't be written, and RollBack
+// must be called again.
 func (u *Updater) RollBack() error {
-	if u.journal.Phase != applied {
-		return u.wrongPhase(errors.New("no update of the files was applied that can be undone"))
+	u.mounts.forget()
+	if u.journal.Phase == committed || u.journal.Phase == applied {
+		return u.undo()
 	}
-	return u.undo()
-}
-
-func (u *Updater) wrongPhase(otherwise error) error {
-	if u.IsInterrupted() {
-		return ErrInterrupted
-	}
-	return otherwise
+	return u.Complete()
 }
 
 // enter writes the journal with another phase.

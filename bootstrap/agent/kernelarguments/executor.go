@@ -76,35 +76,24 @@ func (e *Executor) IsUsable(ctx context.Context) bool {
 	return !isVersioned || versioned.isUsable(ctx)
 }
 
-// Apply executes operations of the kind update.ChangeKernelArguments, and ignores others. It can be repeated, also
-// after a crash. The host needs a reboot afterwards. If it fails, the arguments are unchanged, except that those that
-// ignition-kargs-helper moves can be missing: repeat it, or undo it.
-func (e *Executor) Apply(ctx context.Context, operations []update.Operation) error {
-	for _, operation := range operations {
-		if operation.Kind != update.ChangeKernelArguments {
-			continue
-		}
-		if err := e.change(ctx, operation); err != nil {
-			return fmt.Errorf("change the kernel arguments: %w", err)
-		}
+// Apply executes an operation of the kind update.ChangeKernelArguments. It can be repeated, also after a crash. The host
+// needs a reboot afterwards. If it fails, the arguments are unchanged, except that those that ignition-kargs-helper
+// moves can be missing: repeat it, or undo it.
+func (e *Executor) Apply(ctx context.Context, operation update.Operation) error {
+	if err := e.change(ctx, operation); err != nil {
+		return fmt.Errorf("change the kernel arguments: %w", err)
 	}
 	return nil
 }
 
-// Refusal returns why operations of the kind update.ChangeKernelArguments are not possible with the program of this
-// host, "" if they are or nobody knows. It changes nothing.
-func (e *Executor) Refusal(ctx context.Context, operations []update.Operation) string {
-	for _, operation := range operations {
-		if operation.Kind != update.ChangeKernelArguments {
-			continue
-		}
-		if chosen, c, _, err := e.plan(ctx, operation); err == nil {
-			if why := refusalOf(chosen, c); why != "" {
-				return why
-			}
-		}
+// Refusal returns why an operation of the kind update.ChangeKernelArguments is not possible with the program of this
+// host, "" if it is or nobody knows. It changes nothing.
+func (e *Executor) Refusal(ctx context.Context, operation update.Operation) string {
+	chosen, c, _, err := e.plan(ctx, operation)
+	if err != nil {
+		return ""
 	}
-	return ""
+	return refusalOf(chosen, c)
 }
 
 func (e *Executor) change(ctx context.Context, operation update.Operation) error {

@@ -241,3 +241,13 @@ func (s *script) arguments() []string {
 func operations(before, after []string) []update.Operation {
 	return []update.Operation{{Kind: update.ChangeKernelArguments, Before: update.State{KernelArguments: before}, After: update.State{KernelArguments: after}}}
 }
+
+// applyAll carries out operations in their order, also after one that failed.
+func applyAll(executor interface {
+	Apply(ctx context.Context, operation update.Operation) error
+}, ctx context.Context, operations []update.Operation) (err error) { //nolint:revive // as the function that it calls
+	for _, operation := range operations {
+		err = errors.Join(err, executor.Apply(ctx, operation))
+	}
+	return err
+}

@@ -27,18 +27,14 @@ type Executor struct {
 	Root string
 }
 
-// Apply makes the flags follow kubeadm's configuration, if one of the operations changes it: an operation of kind
-// update.ChangePath with the name ignition.KubeadmJoinPath. It ignores all others, and those that add or remove that
-// file, because then it is not the one that the host joined with. It can be repeated, and undone by update.Undo.
-func (e *Executor) Apply(_ context.Context, operations []update.Operation) error {
-	for _, operation := range operations {
-		if operation.Kind != update.ChangePath || operation.Name != ignition.KubeadmJoinPath ||
-			operation.Before.Path == nil || operation.After.Path == nil {
-			continue
-		}
-		if err := e.change(operation.Before.Path, operation.After.Path); err != nil {
-			return fmt.Errorf("change the flags of the kubelet: %w", err)
-		}
+// Apply makes the flags follow kubeadm's configuration, of which the operation changes the file. It does nothing if that
+// is added or removed, because then it is not the one that the host joined with. It can be repeated, and undone.
+func (e *Executor) Apply(_ context.Context, operation update.Operation) error {
+	if operation.Before.Path == nil || operation.After.Path == nil {
+		return nil
+	}
+	if err := e.change(operation.Before.Path, operation.After.Path); err != nil {
+		return fmt.Errorf("change the flags of the kubelet: %w", err)
 	}
 	return nil
 }

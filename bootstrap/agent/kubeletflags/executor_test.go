@@ -3,6 +3,7 @@ package kubeletflags_test
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,12 +97,12 @@ var _ = Describe("The kubelet's flags on a host that joined with kubeadm", func(
 		write(infraFlags)
 		operations := operationsOf(entry(infra), entry(worker))
 		for range 2 {
-			Expect(executor.Apply(ctx, operations)).To(Succeed())
+			Expect(applyAll(executor, ctx, operations)).To(Succeed())
 			Expect(read()).To(Equal(workerFlags))
 		}
 		Expect(os.Stat(name)).To(HaveField("Mode()", os.FileMode(0o640)))
 		for range 2 {
-			Expect(executor.Apply(ctx, update.Undo(operations))).To(Succeed())
+			Expect(applyAll(executor, ctx, update.Undo(operations))).To(Succeed())
 			Expect(read()).To(Equal(infraFlags))
 		}
 	})
@@ -118,15 +119,15 @@ var _ = Describe("The kubelet's flags on a host that joined with kubeadm", func(
 		write(infraFlags)
 		source := dataurl.EncodeBytes([]byte(worker))
 		after := &hosttree.Entry{Type: hosttree.File, Sources: []types.Resource{{Source: &source}}}
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), after))).To(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), after))).To(Succeed())
 		Expect(read()).To(Equal(workerFlags))
 		after.Sources[0].Source = ptr.To("https://example.com/x")
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), after))).NotTo(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), after))).NotTo(Succeed())
 	})
 
 	It("of others stay, with their order, comments, and spelling", func() {
 		write("# by hand\nA=b\nKUBELET_KUBEADM_ARGS=\"--v=2 --node-labels old=1  --eviction-hard=memory.available<\\\"5%\\\" --provider-id=x\" \n# end")
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), entry(worker)))).To(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), entry(worker)))).To(Succeed())
 		Expect(read()).To(Equal("# by hand\nA=b\nKUBELET_KUBEADM_ARGS=\"--v=2 --config-dir=/etc/kubernetes/kubelet.conf.d --node-labels=pool=worker,zone=b --provider-id=metal3://a --eviction-hard=memory.available<\\\"5%\\\"\" \n# end"))
 	})
 
@@ -134,7 +135,7 @@ var _ = Describe("The kubelet's flags on a host that joined with kubeadm", func(
 		write(infraFlags)
 		before, err := os.Stat(name)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), entry(infra)))).To(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), entry(infra)))).To(Succeed())
 		after, err := os.Stat(name)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.SameFile(before, after)).To(BeTrue())
@@ -142,15 +143,14 @@ var _ = Describe("The kubelet's flags on a host that joined with kubeadm", func(
 
 	It("stay if the host did not join with the configuration, or leaves it", func() {
 		write(infraFlags)
-		Expect(executor.Apply(ctx, operationsOf(nil, entry(worker)))).To(Succeed())
-		Expect(executor.Apply(ctx, operationsOf(entry(worker), nil))).To(Succeed())
-		Expect(executor.Apply(ctx, []update.Operation{{Kind: update.ChangeUser, Name: "core"}})).To(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(nil, entry(worker)))).To(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(entry(worker), nil))).To(Succeed())
 		Expect(read()).To(Equal(infraFlags))
 	})
 
 	DescribeTable("are not changed in a file that kubeadm did not write", func(document, message string) {
 		write(document)
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), entry(worker)))).To(MatchError(ContainSubstring(message)))
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), entry(worker)))).To(MatchError(ContainSubstring(message)))
 		Expect(read()).To(Equal(document))
 	},
 		Entry("without the variable", "A=b\n", "it does not set KUBELET_KUBEADM_ARGS"),
@@ -161,14 +161,14 @@ var _ = Describe("The kubelet's flags on a host that joined with kubeadm", func(
 	)
 
 	It("are not changed if the file is missing or its directory can't be written", func() {
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), entry(worker)))).To(MatchError(ContainSubstring(ignition.KubeadmFlagsPath + " does not exist")))
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), entry(worker)))).To(MatchError(ContainSubstring(ignition.KubeadmFlagsPath + " does not exist")))
 		Expect(os.Mkdir(name, 0o755)).To(Succeed())
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), entry(worker)))).NotTo(Succeed())
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), entry(worker)))).NotTo(Succeed())
 	})
 
 	DescribeTable("never get what an environment file can't pass", func(configuration, message string) {
 		write(infraFlags)
-		Expect(executor.Apply(ctx, operationsOf(entry(infra), entry(configuration)))).To(MatchError(ContainSubstring(message)))
+		Expect(applyAll(executor, ctx, operationsOf(entry(infra), entry(configuration)))).To(MatchError(ContainSubstring(message)))
 		Expect(read()).To(Equal(infraFlags))
 	},
 		Entry("a quote", joinConfiguration(`'a="b"'`, "x", "[]"), "which has a character that an environment file can't pass"),
@@ -213,4 +213,14 @@ func FuzzRewrite(f *testing.F) {
 			t.Errorf("%q, undone and done again, is %q: %v", got, forward, err)
 		}
 	})
+}
+
+// applyAll carries out operations in their order, also after one that failed.
+func applyAll(executor interface {
+	Apply(ctx context.Context, operation update.Operation) error
+}, ctx context.Context, operations []update.Operation) (err error) { //nolint:revive // as the function that it calls
+	for _, operation := range operations {
+		err = errors.Join(err, executor.Apply(ctx, operation))
+	}
+	return err
 }

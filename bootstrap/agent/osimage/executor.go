@@ -60,42 +60,32 @@ type Executor struct {
 	Root string
 }
 
-// Apply executes operations of the kind update.ChangeOS, and ignores others. It can be repeated, also after a crash,
-// and undone. The host needs a reboot afterwards.
-func (e *Executor) Apply(ctx context.Context, operations []update.Operation) error {
-	for _, operation := range operations {
-		if operation.Kind != update.ChangeOS || operation.Before.OS == nil || operation.After.OS == nil {
-			continue
-		}
-		if err := e.change(ctx, *operation.Before.OS, *operation.After.OS); err != nil {
-			return fmt.Errorf("change the operating system: %w", err)
-		}
+// Apply executes an operation of the kind update.ChangeOS. It can be repeated, also after a crash, and undone. The host
+// needs a reboot afterwards.
+func (e *Executor) Apply(ctx context.Context, operation update.Operation) error {
+	if err := e.change(ctx, *operation.Before.OS, *operation.After.OS); err != nil {
+		return fmt.Errorf("change the operating system: %w", err)
 	}
 	return nil
 }
 
-// Refusal returns why operations of the kind update.ChangeOS are not possible with the program of this host, "" if they
-// are or nobody knows. It changes nothing.
-func (e *Executor) Refusal(ctx context.Context, operations []update.Operation) string {
-	for _, operation := range operations {
-		if operation.Kind != update.ChangeOS || operation.Before.OS == nil || operation.After.OS == nil {
-			continue
-		}
-		chosen, err := e.tool()
-		if err != nil {
-			return err.Error()
-		}
-		s, err := chosen.status(ctx)
-		if err != nil {
-			return ""
-		}
-		known, _, err := e.known(s, *operation.Before.OS)
-		if err != nil {
-			return ""
-		}
-		if err := chosen.refuse(targetOf(*operation.After.OS, known)); err != nil {
-			return err.Error()
-		}
+// Refusal returns why an operation of the kind update.ChangeOS is not possible with the program of this host, "" if it
+// is or nobody knows. It changes nothing.
+func (e *Executor) Refusal(ctx context.Context, operation update.Operation) string {
+	chosen, err := e.tool()
+	if err != nil {
+		return err.Error()
+	}
+	s, err := chosen.status(ctx)
+	if err != nil {
+		return ""
+	}
+	known, _, err := e.known(s, *operation.Before.OS)
+	if err != nil {
+		return ""
+	}
+	if err := chosen.refuse(targetOf(*operation.After.OS, known)); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -259,3 +259,13 @@ func (h *host) bootcStatus() ([]byte, error) {
 func operations(before, after update.OperatingSystem) []update.Operation {
 	return []update.Operation{{Kind: update.ChangeOS, Before: update.State{OS: &before}, After: update.State{OS: &after}}}
 }
+
+// applyAll carries out operations in their order, also after one that failed.
+func applyAll(executor interface {
+	Apply(ctx context.Context, operation update.Operation) error
+}, ctx context.Context, operations []update.Operation) (err error) { //nolint:revive // as the function that it calls
+	for _, operation := range operations {
+		err = errors.Join(err, executor.Apply(ctx, operation))
+	}
+	return err
+}

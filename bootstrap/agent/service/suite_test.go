@@ -248,14 +248,10 @@ func (w *world) install(name, contents string) {
 
 type noExecutor struct{}
 
-func (noExecutor) Apply(_ context.Context, operations []update.Operation) error {
-	for _, operation := range operations {
-		if operation.Kind != update.ChangePath {
-			return errors.New("unexpected: " + operation.String())
-		}
-	}
-	return nil
+func (noExecutor) Apply(_ context.Context, operation update.Operation) error {
+	return errors.New("unexpected: " + operation.String())
 }
+func (noExecutor) Prepare(context.Context, []update.Operation) error { return nil }
 func (noExecutor) Differing(context.Context, map[string]update.Enablement) (differing, masked []string, _ error) {
 	return nil, nil, nil
 }

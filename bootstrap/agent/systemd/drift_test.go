@@ -46,7 +46,7 @@ var _ = Describe("Units that are changed by hand", func() {
 		differing, masked := differ()
 		Expect(differing).To(Equal([]string{"a.service", "b.service", "t@1.service"}))
 		Expect(masked).To(BeEmpty())
-		Expect(enablement(root).Apply(GinkgoT().Context(), []update.Operation{
+		Expect(applyAll(enablement(root), GinkgoT().Context(), []update.Operation{
 			change("a.service", update.Enabled, update.Enabled), change("b.service", update.Disabled, update.Disabled), change("t@1.service", update.Enabled, update.Enabled),
 		})).To(Succeed())
 		differing, _ = differ()

@@ -36,33 +36,26 @@ func (e Enablement) Prepare(ctx context.Context, operations []update.Operation) 
 	return err
 }
 
-// Apply carries out operations of kind update.ChangeEnablement. They can be repeated and undone. Units that can't be
+// Apply carries out an operation of kind update.ChangeEnablement. It can be repeated and undone. Units that can't be
 // enabled are skipped, as in the first boot of a host: those without a file or without a section Install, masked ones,
-// and other names of units. A unit that can't be changed does not keep the others as they are: the error names each.
+// and other names of units.
 //
 // In the state update.Preset, a unit is as it was before Poolboot changed it for the first time. If that is not known,
 // because it was changed when the host was installed, the presets of the operating system decide.
 //
 // The links of a unit are those of the section Install of the file that it has then. If a file of the configuration
 // replaced one of the image with another section, links of the image's section are not restored.
-func (e Enablement) Apply(ctx context.Context, operations []update.Operation) error {
-	originals, err := e.remember(ctx, operations)
+func (e Enablement) Apply(ctx context.Context, operation update.Operation) error {
+	originals, err := e.remember(ctx, []update.Operation{operation})
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, operation := range operations {
-		if err := e.change(ctx, operation.Name, operation.After.Enablement, originals[operation.Name]); err != nil {
-			errs = append(errs, fmt.Errorf("unit %s: %w", operation.Name, err))
-			continue
-		}
-		release(originals, operation)
+	err = e.change(ctx, operation.Name, operation.After.Enablement, originals[operation.Name])
+	if err = errors.Join(err, e.restoreLinks(), e.sync()); err != nil {
+		return fmt.Errorf("unit %s: %w", operation.Name, err)
 	}
-	err = errors.Join(e.restoreLinks(), e.sync())
-	if err == nil {
-		err = e.writeOriginals(originals)
-	}
-	return errors.Join(append(errs, err)...)
+	release(originals, operation)
+	return e.writeOriginals(originals)
 }
 
 // change brings a unit to a state.

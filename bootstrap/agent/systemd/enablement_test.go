@@ -31,7 +31,7 @@ var _ = Describe("The enablement of units", func() {
 
 	apply := func(operations ...update.Operation) {
 		GinkgoHelper()
-		Expect(enablement(root).Apply(GinkgoT().Context(), operations)).To(Succeed())
+		Expect(applyAll(enablement(root), GinkgoT().Context(), operations)).To(Succeed())
 	}
 
 	It("changes, can be repeated, and is undone", func() {
@@ -109,7 +109,7 @@ var _ = Describe("The enablement of units", func() {
 		Expect(os.Symlink("../plain.service", link)).To(Succeed())
 		run(root, "systemctl", "--root=/", "enable", "plain.service")
 		e := enablement(root, "/etc/systemd/system/special.target.wants/plain.service", "../plain.service", "/etc/other", "nothing")
-		Expect(e.Apply(GinkgoT().Context(), []update.Operation{change("plain.service", update.Enabled, update.Disabled)})).To(Succeed())
+		Expect(applyAll(e, GinkgoT().Context(), []update.Operation{change("plain.service", update.Enabled, update.Disabled)})).To(Succeed())
 		Expect(files(root)).To(And(HaveKey("special.target.wants/plain.service"), Not(HaveKey(wants+"plain.service"))))
 		Expect(os.Readlink(link)).To(Equal("../plain.service"))
 		Expect(filepath.Join(root, "etc/other")).NotTo(BeAnExistingFile(), "it is not a link to a unit")
@@ -137,23 +137,23 @@ var _ = Describe("The enablement of units", func() {
 
 	It("fails for a unit that systemctl refuses, and names it", func() {
 		writeUnit(root, "bad.service", service+"[Install]\nWantedBy=two words%\n")
-		Expect(enablement(root).Apply(GinkgoT().Context(), []update.Operation{change("bad.service", update.Preset, update.Enabled)})).
+		Expect(applyAll(enablement(root), GinkgoT().Context(), []update.Operation{change("bad.service", update.Preset, update.Enabled)})).
 			To(MatchError(HavePrefix("unit bad.service: systemctl --root=/ --quiet enable -- bad.service: exit status 1")))
 	})
 
 	It("fails if systemctl does not work, instead of skipping units", func() {
 		Expect(os.Remove(filepath.Join(root, "bin/systemctl"))).To(Succeed())
-		Expect(enablement(root).Apply(GinkgoT().Context(), []update.Operation{change("plain.service", update.Preset, update.Enabled)})).To(MatchError(exec.ErrNotFound))
+		Expect(applyAll(enablement(root), GinkgoT().Context(), []update.Operation{change("plain.service", update.Preset, update.Enabled)})).To(MatchError(exec.ErrNotFound))
 		write(root, "bin/systemctl", "#!/bin/sh\necho Input/output error >&2; exit 1\n")
 		Expect(os.Chmod(filepath.Join(root, "bin/systemctl"), 0o755)).To(Succeed())
-		err := enablement(root).Apply(GinkgoT().Context(), []update.Operation{change("plain.service", update.Preset, update.Enabled)})
+		err := applyAll(enablement(root), GinkgoT().Context(), []update.Operation{change("plain.service", update.Preset, update.Enabled)})
 		Expect(command.Detail(err)).To(ContainSubstring("Input/output error"))
 	})
 
 	It("fails if the record of how units were is broken, and names the file", func() {
 		for _, damaged := range []string{"{", "", "null", "[]"} {
 			write(root, systemd.RecordPath, damaged)
-			Expect(systemd.Enablement{Runner: command.Runner{Root: root}}.Apply(GinkgoT().Context(), nil)).To(MatchError(ContainSubstring(systemd.RecordPath)), damaged)
+			Expect(systemd.Enablement{Runner: command.Runner{Root: root}}.Prepare(GinkgoT().Context(), nil)).To(MatchError(ContainSubstring(systemd.RecordPath)), damaged)
 		}
 	})
 })

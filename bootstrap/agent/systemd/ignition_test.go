@@ -99,7 +99,7 @@ func carryOut(root string, operations []update.Operation, changeFiles func()) {
 	for _, operation := range operations {
 		switch {
 		case operation.Kind == update.ChangeEnablement:
-			Expect(enablement(root).Apply(GinkgoT().Context(), []update.Operation{operation})).To(Succeed())
+			Expect(applyAll(enablement(root), GinkgoT().Context(), []update.Operation{operation})).To(Succeed())
 		case !changed:
 			changed = true
 			changeFiles()

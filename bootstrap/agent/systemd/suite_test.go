@@ -1,7 +1,9 @@
 package systemd_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -114,4 +116,14 @@ func encode(o object) []byte {
 	document, err := json.Marshal(o)
 	Expect(err).NotTo(HaveOccurred())
 	return document
+}
+
+// applyAll carries out operations in their order, also after one that failed.
+func applyAll(executor interface {
+	Apply(ctx context.Context, operation update.Operation) error
+}, ctx context.Context, operations []update.Operation) (err error) { //nolint:revive // as the function that it calls
+	for _, operation := range operations {
+		err = errors.Join(err, executor.Apply(ctx, operation))
+	}
+	return err
 }

@@ -35,7 +35,7 @@ var _ = Describe("A unit that systemctl can't read or enable", func() {
 	}()
 	apply := func(operations ...update.Operation) error {
 		GinkgoHelper()
-		return enablement(root).Apply(GinkgoT().Context(), operations)
+		return applyAll(enablement(root), GinkgoT().Context(), operations)
 	}
 
 	DescribeTable("keeps no other unit as it is, and is undone", func(contents string) {
