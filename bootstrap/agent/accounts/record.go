@@ -1,12 +1,6 @@
 package accounts
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
@@ -114,12 +108,8 @@ func (e Executor) originalGroup(known *records, name string) (original *group, i
 
 func (e Executor) load() (*records, error) {
 	known := &records{}
-	text, err := os.ReadFile(e.path(RecordPath))
-	if err == nil {
-		err = json.Unmarshal(text, known)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read %s, which says how users and groups were before: %w: remove it to let the agent record them again", RecordPath, err)
+	if _, err := durable.ReadRecord(e.Runner.Root, RecordPath, known); err != nil {
+		return nil, err
 	}
 	if known.Users == nil {
 		known.Users = map[string]*userRecord{}
@@ -131,15 +121,5 @@ func (e Executor) load() (*records, error) {
 }
 
 func (e Executor) write(known *records) error {
-	text, err := json.Marshal(known)
-	if err != nil {
-		return err
-	}
-	if old, err := os.ReadFile(e.path(RecordPath)); err == nil && string(old) == string(text) {
-		return nil
-	}
-	if err := durable.Write(e.path(RecordPath), text, 0o600); err != nil {
-		return fmt.Errorf("record how users and groups were before: %w", err)
-	}
-	return nil
+	return durable.WriteRecord(e.Runner.Root, RecordPath, known)
 }

@@ -26,7 +26,6 @@ package kernelarguments
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,7 +88,7 @@ func (e *Executor) Apply(ctx context.Context, operation update.Operation) error 
 // Refusal returns why an operation of the kind update.ChangeKernelArguments is not possible with the program of this
 // host, "" if it is or nobody knows. It changes nothing.
 func (e *Executor) Refusal(ctx context.Context, operation update.Operation) string {
-	chosen, c, _, err := e.plan(ctx, operation)
+	chosen, c, err := e.plan(ctx, operation)
 	if err != nil {
 		return ""
 	}
@@ -97,16 +96,13 @@ func (e *Executor) Refusal(ctx context.Context, operation update.Operation) stri
 }
 
 func (e *Executor) change(ctx context.Context, operation update.Operation) error {
-	chosen, c, isRecorded, err := e.plan(ctx, operation)
+	chosen, c, err := e.plan(ctx, operation)
 	if err != nil {
 		return err
 	}
-	removed := c.nowRemoved()
-	if !isRecorded || !slices.Equal(removed, c.record.Removed) {
-		c.record.Removed = removed
-		if err := e.write(c.record); err != nil {
-			return err
-		}
+	c.record.Removed = c.nowRemoved()
+	if err := durable.WriteRecord(e.Root, RecordPath, c.record); err != nil {
+		return err
 	}
 	if why := refusalOf(chosen, c); why != "" {
 		return errors.New(why)
@@ -122,17 +118,17 @@ func refusalOf(chosen tool, c change) string {
 	return chosen.refusal(c)
 }
 
-// plan returns the change of an operation and the program for it, and whether the record of the host is written.
-func (e *Executor) plan(ctx context.Context, operation update.Operation) (chosen tool, c change, isRecorded bool, err error) {
+// plan returns the change of an operation and the program for it.
+func (e *Executor) plan(ctx context.Context, operation update.Operation) (chosen tool, c change, err error) {
 	if chosen, err = e.tool(); err != nil {
-		return nil, c, false, err
+		return nil, c, err
 	}
 	if c.current, err = chosen.read(ctx); err != nil {
-		return nil, c, false, err
+		return nil, c, err
 	}
 	c.before, c.after = unique(ignition.SplitArguments(operation.Before.KernelArguments)), unique(ignition.SplitArguments(operation.After.KernelArguments))
-	c.record, isRecorded, err = e.record(c.current, c.before)
-	return chosen, c, isRecorded, err
+	c.record, err = e.record(c.current, c.before)
+	return chosen, c, err
 }
 
 // record is what the host had before Poolboot changed anything, and what Poolboot has removed since.
@@ -145,33 +141,18 @@ type record struct {
 	Removed []string `json:"removed,omitempty"`
 }
 
-// record returns the record of this host, and whether it is written. If not, it is what has to be written.
-func (e *Executor) record(current, before []string) (known record, isRecorded bool, err error) {
-	data, err := os.ReadFile(e.path(RecordPath))
-	if err == nil {
-		if err := json.Unmarshal(data, &known); err != nil {
-			return record{}, false, fmt.Errorf("%s is damaged (%w): remove it to let the agent record the arguments of the host again", RecordPath, err)
-		}
-		return known, true, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return record{}, false, err
+// record returns the record of this host. If it is not written yet, it is what has to be written.
+func (e *Executor) record(current, before []string) (known record, err error) {
+	if isRecorded, err := durable.ReadRecord(e.Root, RecordPath, &known); err != nil || isRecorded {
+		return known, err
 	}
 	image, err := os.ReadFile(e.path(imagePath))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return record{}, false, err
+		return record{}, err
 	}
 	known.Kept = append(without(current, before), ignition.SplitArguments([]string{string(image)})...)
 	known.Installed = without(before, known.Kept)
-	return known, false, nil
-}
-
-func (e *Executor) write(known record) error {
-	data, err := json.Marshal(known)
-	if err != nil {
-		return err
-	}
-	return durable.Write(e.path(RecordPath), append(data, '\n'), 0o600)
+	return known, nil
 }
 
 // Differences returns which arguments of a configuration the running kernel lacks, and which it still has although they
@@ -182,7 +163,7 @@ func (e *Executor) Differences(arguments []string) (missing, additional []string
 	if err != nil {
 		return nil, nil, err
 	}
-	known, _, err := e.record(running, nil)
+	known, err := e.record(running, nil)
 	if err != nil {
 		return nil, nil, err
 	}

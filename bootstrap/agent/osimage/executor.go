@@ -29,12 +29,8 @@ package osimage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
@@ -80,7 +76,7 @@ func (e *Executor) Refusal(ctx context.Context, operation update.Operation) stri
 	if err != nil {
 		return ""
 	}
-	known, _, err := e.known(s, *operation.Before.OS)
+	known, err := e.record(s, *operation.Before.OS)
 	if err != nil {
 		return ""
 	}
@@ -139,6 +135,9 @@ func (e *Executor) change(ctx context.Context, before, after update.OperatingSys
 	if err != nil {
 		return err
 	}
+	if err := durable.WriteRecord(e.Root, RecordPath, known); err != nil {
+		return err
+	}
 	target := targetOf(after, known)
 	if err := chosen.refuse(target); err != nil {
 		return err
@@ -164,39 +163,21 @@ type record struct {
 	Removals []string `json:"removals,omitempty"`
 }
 
-// record returns the record of this host, and writes it if it is new.
-func (e *Executor) record(s status, before update.OperatingSystem) (record, error) {
-	known, isNew, err := e.known(s, before)
-	if err != nil || !isNew {
-		return known, err
-	}
-	data, err := json.Marshal(known)
+// record returns the record of this host. If there is none yet, or none of an image that is not the configured one, it is
+// what has to be written: the host returns to that image if the change is undone.
+func (e *Executor) record(s status, before update.OperatingSystem) (known record, err error) {
+	isRecorded, err := durable.ReadRecord(e.Root, RecordPath, &known)
 	if err != nil {
 		return record{}, err
 	}
-	return known, durable.Write(filepath.Join("/", e.Root, RecordPath), append(data, '\n'), 0o600)
-}
-
-// known returns the record of this host. It is new if there is none yet, or none of an image that is not the configured
-// one: the host returns to that image if the change is undone.
-func (e *Executor) known(s status, before update.OperatingSystem) (known record, isNew bool, err error) {
-	data, err := os.ReadFile(filepath.Join("/", e.Root, RecordPath))
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(data, &known); err != nil {
-			return record{}, false, fmt.Errorf("%s is damaged (%w): replace the Machine, or write it again", RecordPath, err)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return record{}, false, err
-	default:
-		isNew = true
+	if !isRecorded {
 		configured := targetOf(before, record{})
 		known.Packages, known.Removals = without(s.next.Packages, configured.Packages), without(s.next.Removals, configured.Removals)
 	}
 	if before.Image == "" && known.Image.Name == "" {
-		known.Image, isNew = s.next.Image, true
+		known.Image = s.next.Image
 	}
-	return known, isNew, nil
+	return known, nil
 }
 
 // tool is a program that changes the operating system.

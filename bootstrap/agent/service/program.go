@@ -86,21 +86,14 @@ func (p *Program) name(ending string) string { return strings.TrimPrefix(p.Path+
 
 func (p *Program) readTrial() (t trial, err error) {
 	raw, err := p.Root.ReadFile(p.name(trialEnding))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && json.Unmarshal(raw, &t) != nil { // a damaged counter starts again
 		return trial{}, nil
-	}
-	if err == nil && json.Unmarshal(raw, &t) != nil {
-		return trial{}, nil //nolint:nilerr // a damaged counter starts again
 	}
 	return t, err
 }
 
 func (p *Program) writeTrial(t trial) error {
-	raw, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	return p.write(trialEnding, raw, 0o600)
+	return durable.WriteRecord(p.Root.Name(), p.name(trialEnding), t)
 }
 
 // write replaces a file in one step, and syncs it.

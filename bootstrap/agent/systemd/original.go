@@ -2,11 +2,7 @@ package systemd
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
@@ -27,8 +23,8 @@ type original struct {
 
 // remember records how units are before Poolboot changes them, and returns all records.
 func (e Enablement) remember(ctx context.Context, operations []update.Operation) (map[string]original, error) {
-	originals, err := e.readOriginals()
-	if err != nil {
+	originals := map[string]original{}
+	if _, err := durable.ReadRecord(e.Runner.Root, RecordPath, &originals); err != nil {
 		return nil, err
 	}
 	for _, operation := range operations {
@@ -53,34 +49,6 @@ func release(originals map[string]original, operation update.Operation) {
 	}
 }
 
-func (e Enablement) readOriginals() (map[string]original, error) {
-	originals := map[string]original{}
-	text, err := os.ReadFile(e.path(RecordPath))
-	if errors.Is(err, fs.ErrNotExist) {
-		return originals, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &originals)
-	}
-	if err == nil && originals == nil {
-		err = errors.New("it contains null")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s, which says how units were before: %w: remove it to let the agent record them again", RecordPath, err)
-	}
-	return originals, nil
-}
-
 func (e Enablement) writeOriginals(originals map[string]original) error {
-	text, err := json.Marshal(originals)
-	if err != nil {
-		return err
-	}
-	if known, err := os.ReadFile(e.path(RecordPath)); err == nil && string(known) == string(text) {
-		return nil
-	}
-	if err := durable.Write(e.path(RecordPath), text, 0o600); err != nil {
-		return fmt.Errorf("record how units were before: %w", err)
-	}
-	return nil
+	return durable.WriteRecord(e.Runner.Root, RecordPath, originals)
 }
