@@ -25,10 +25,10 @@ const (
 	operationTimeout = time.Hour
 	// downloadTimeout is how long all downloads of one update may take.
 	downloadTimeout = 10 * time.Minute
-	// firstDownloadRetry and lastDownloadRetry limit the time between two tries to download a program. It doubles with
-	// each failure.
-	firstDownloadRetry = time.Minute
-	lastDownloadRetry  = time.Hour
+	// firstProgramTry and lastProgramTry limit the time between two tries to replace the program. It doubles with each
+	// failure.
+	firstProgramTry = time.Minute
+	lastProgramTry  = time.Hour
 	// checkInterval is the time between two full checks of what differs from the configuration.
 	checkInterval = time.Hour
 	// acceptInterval is the time between two requests of a host whose certificate the config server does not accept,
@@ -106,8 +106,6 @@ type Agent struct {
 	isDue                              bool
 	seen                               uint64
 	checkedAt, repairedAt, requestedAt time.Duration
-	// download is that of another program, if it failed.
-	download programDownload
 	// askAt is the uptime from which the agent asks the config server whether it accepts the host.
 	askAt time.Duration
 	// tried is another program, if it did not replace this one.

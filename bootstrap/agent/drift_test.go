@@ -279,7 +279,7 @@ var _ = Describe("The program of the agent", func() {
 		}
 		Expect(w.downloads).To(BeNumerically("~", 24+6, 2))
 		w.programs[want] = program
-		w.pass(lastDownloadRetry)
+		w.pass(lastProgramTry)
 		_, err := a.Step(GinkgoT().Context(), w.node)
 		Expect(err).To(MatchError(ErrReplaced))
 	})
@@ -297,7 +297,7 @@ var _ = Describe("The program of the agent", func() {
 		}
 		Expect(w.downloads).To(BeNumerically("~", 24+6, 2))
 		w.program.err = nil
-		w.pass(lastDownloadRetry)
+		w.pass(lastProgramTry)
 		_, err := a.Step(GinkgoT().Context(), w.node)
 		Expect(err).To(MatchError(ErrReplaced))
 	})

@@ -2,16 +2,12 @@ package agent
 
 import (
 	"context"
-	"path"
 	"slices"
 	"strings"
 
-	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/hostfiles"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -32,16 +28,16 @@ type hostUpdate struct {
 func newUpdate(before, after *target, drift []difference, can update.Capabilities) *hostUpdate {
 	u := &hostUpdate{before: before, after: after}
 	u.forced = before.revision == after.revision || after.Force != "" && after.Force != before.Force
-	from := before.config
+	from, paths := before.config, []string(nil)
 	u.drift = without(drift, func(d difference) bool { return !u.forced && d.Kind != otherOS })
 	if u.forced {
-		from = withoutDrift(from, drift)
+		from, paths = asFound(from, drift)
 	}
-	u.plan = update.New(from, after.config, after.Policy, can)
-	found := withoutDrift(before.config, u.drift).OS
+	u.plan = update.New(from, after.config, after.Policy, can, paths...)
+	found, _ := asFound(before.config, u.drift)
 	for i, operation := range u.plan.Operations {
 		if operation.Kind == update.ChangeOS { // if it is undone, the host runs again what it ran before
-			u.plan.Operations[i].Before.OS = &found
+			u.plan.Operations[i].Before.OS = &found.OS
 		}
 	}
 	if u.forced && u.plan.IsPossible() {
@@ -50,67 +46,27 @@ func newUpdate(before, after *target, drift []difference, can update.Capabilitie
 	return u
 }
 
-// withoutDrift returns a configuration in which everything that differs on the host is something else, so that the plan
-// from it has the actions that are needed when the differences are repaired or removed. SSH keys stay: they need no
-// actions by default.
-func withoutDrift(config update.Config, drift []difference) update.Config {
-	isDrifted, missing, additional := map[string]bool{}, []string(nil), []string(nil)
+// asFound returns a configuration with the operating system and the kernel arguments that the host has instead, and the
+// paths that differ and can be written again. SSH keys are not among them: they need no actions by default.
+func asFound(config update.Config, drift []difference) (_ update.Config, paths []string) {
+	var missing, additional []string
 	for _, d := range drift {
-		switch d.Kind {
-		case otherOS:
+		switch {
+		case d.Kind == otherOS:
 			config.OS = withoutEntry(config.OS, update.Kind(d.Name))
-		case missingArgument:
+		case d.Kind == missingArgument:
 			missing = append(missing, d.Name)
-		case additionalArgument:
+		case d.Kind == additionalArgument:
 			additional = append(additional, d.Name)
-		case string(hostfiles.AdditionalDropIn), string(hostfiles.Unreadable), isLeftOver, isMasked, isOverridden: // it stays
-		default:
-			isDrifted[d.Name] = true
-		}
-	}
-	storage := &config.Ignition.Storage
-	storage.Files, storage.Directories, storage.Links = slices.Clone(storage.Files), slices.Clone(storage.Directories), slices.Clone(storage.Links)
-	otherMode := func(mode *int) *int { return ptr.To(ptr.Deref(mode, 0) ^ 1) }
-	for i := range storage.Files {
-		if f := &storage.Files[i]; isDrifted[path.Clean(f.Path)] {
-			f.Mode = otherMode(f.Mode)
-			if path.Dir(f.Path) == ignition.KubeletConfigDirectory {
-				f.Contents = types.Resource{} // what the kubelet does depends on them
-			}
-		}
-	}
-	for i := range storage.Directories {
-		if d := &storage.Directories[i]; isDrifted[path.Clean(d.Path)] {
-			d.Mode = otherMode(d.Mode)
-		}
-	}
-	for i := range storage.Links {
-		if l := &storage.Links[i]; isDrifted[path.Clean(l.Path)] {
-			l.Target = ptr.To(ptr.Deref(l.Target, "") + ".")
-		}
-	}
-	// A unit without a file of its own has nothing else that could differ.
-	config.Ignition.Systemd.Units = without(config.Ignition.Systemd.Units, func(unit types.Unit) bool {
-		return isDrifted[path.Join(hosttree.UnitDirectory, unit.Name)] && ptr.Deref(unit.Contents, "") == ""
-	})
-	for i := range config.Ignition.Systemd.Units {
-		unit := &config.Ignition.Systemd.Units[i]
-		name := path.Join(hosttree.UnitDirectory, unit.Name)
-		if isDrifted[name] {
-			unit.Contents = ptr.To(*unit.Contents + "\n")
-		}
-		unit.Dropins = slices.Clone(unit.Dropins)
-		for j := range unit.Dropins {
-			if d := &unit.Dropins[j]; isDrifted[path.Join(name+".d", d.Name)] {
-				d.Contents = ptr.To(ptr.Deref(d.Contents, "") + "\n")
-			}
+		case isRepairable(d):
+			paths = append(paths, d.Name)
 		}
 	}
 	if len(missing)+len(additional) > 0 {
 		has := without(argumentsOf(config), func(argument string) bool { return slices.Contains(missing, argument) })
 		config.KernelArguments = slices.Concat(has, additional)
 	}
-	return config
+	return config, paths
 }
 
 // withoutEntry returns an operating system without an entry.

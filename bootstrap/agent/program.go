@@ -26,86 +26,62 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 		a.Log.Warn("the offered program is not used", "version", offer.Version, "reason", why)
 		return a.refuseProgram(want, why)
 	}
-	if a.tried.sum == want && a.Clock.Uptime() < a.tried.next {
-		return nil
+	if a.tried.sum != want {
+		a.tried = programTry{sum: want}
+	}
+	if a.Clock.Uptime() < a.tried.next {
+		return a.tried.err
 	}
 	contents, err := a.downloadProgram(ctx, offer.Version, want)
-	if err != nil {
-		return err
+	a.tried.err = err
+	if err == nil {
+		err = a.Program.Replace(ctx, contents)
 	}
-	if err := a.Program.Replace(ctx, contents); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return a.failProgram(want, offer.Version, err)
+	switch {
+	case err == nil:
+		a.Log.Info("the program was replaced", "from", version, "to", offer.Version)
+		return ErrReplaced
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrUnusable):
+		a.tried.unusable++
 	}
-	a.Log.Info("the program was replaced", "from", version, "to", offer.Version)
-	return ErrReplaced
+	if a.tried.unusable >= maxProgramTries {
+		a.Log.Error("the offered program does not work on this host, and is not tried again", "version", offer.Version, "error", err)
+		return a.refuseProgram(want, err.Error())
+	}
+	wait := min(lastProgramTry, firstProgramTry<<min(a.tried.failures, 10))
+	a.tried.failures, a.tried.next = a.tried.failures+1, a.Clock.Uptime()+wait
+	a.Log.Error("the offered program did not replace this one, and is tried again", "version", offer.Version, "after", wait.String(), "error", err)
+	return a.tried.err // updates do not wait for a program that was downloaded
 }
 
-// programTry is the last try to replace the program that failed.
+// programTry is the last try to replace the program that failed. It is tried again, after a time that grows: programs
+// are large, their check needs the API server, and the host can have a full disk. One that does not work again and again
+// is refused for good.
 type programTry struct {
-	sum      string
-	failures int
+	sum string
+	// failures counts the tries, and unusable those in which the program did not work on this host.
+	failures, unusable int
+	// err is set if it could not be downloaded.
+	err error
 	// next is the uptime from which it is tried again.
 	next time.Duration
 }
 
-// failProgram records that a program did not replace the running one. It is tried again: its check needs the API
-// server, and the host can have a full disk. One that does not work again and again is refused for good. Updates do not
-// wait.
-func (a *Agent) failProgram(sum, version string, err error) error {
-	if a.tried.sum != sum {
-		a.tried = programTry{sum: sum}
-	}
-	if a.tried.failures++; errors.Is(err, ErrUnusable) && a.tried.failures >= maxProgramTries {
-		a.Log.Error("the offered program does not work on this host, and is not tried again", "version", version, "error", err)
-		return a.refuseProgram(sum, err.Error())
-	}
-	wait := min(lastDownloadRetry, firstDownloadRetry<<min(a.tried.failures-1, 10))
-	a.tried.next = a.Clock.Uptime() + wait
-	a.Log.Error("the offered program did not replace this one, and is tried again", "version", version, "after", wait.String(), "error", err)
-	return nil
-}
-
-// programDownload is the last download of a program that failed.
-type programDownload struct {
-	sum      string
-	err      error
-	failures int
-	// next is the uptime from which it is tried again.
-	next time.Duration
-}
-
-// downloadProgram downloads a program and verifies it. After a failure, it returns the same error without a download
-// until some time has passed, which grows: programs are large, and a step of the agent is taken whenever the Node
-// changes.
+// downloadProgram downloads a program and verifies it.
 func (a *Agent) downloadProgram(ctx context.Context, version, want string) ([]byte, error) {
-	last := a.download
-	if last.sum == want && a.Clock.Uptime() < last.next {
-		return nil, last.err
-	}
 	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	contents, err := a.source.Program(limited, want)
 	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
 	case err != nil:
-		err = fmt.Errorf("download version %s of the agent: %w", version, err)
+		return nil, fmt.Errorf("download version %s of the agent: %w", version, err)
 	case !hasSHA512(contents, want):
-		err = fmt.Errorf("version %s of the agent that was downloaded has another SHA-512 than the assignment says: "+
+		return nil, fmt.Errorf("version %s of the agent that was downloaded has another SHA-512 than the assignment says: "+
 			"if a proxy is between this host and the config server, clear its cache", version)
-	default:
-		a.download = programDownload{}
-		return contents, nil
 	}
-	if last.sum != want {
-		last.failures = 0
-	}
-	wait := min(lastDownloadRetry, firstDownloadRetry<<min(last.failures, 10))
-	a.download = programDownload{sum: want, err: err, failures: last.failures + 1, next: a.Clock.Uptime() + wait}
-	return nil, err
+	return contents, nil
 }
 
 // refuseProgram records that a program is not tried again.

@@ -101,7 +101,7 @@ func newRepair(t *target, drift []difference, can update.Capabilities) *hostUpda
 	u.stays = stays
 	u.plan.Operations = without(u.plan.Operations, func(operation update.Operation) bool {
 		return operation.Kind == update.ChangeKernelArguments || operation.Kind == update.ChangeEnablement && !slices.ContainsFunc(u.drift, func(d difference) bool {
-			return unitOf(d.Name) == operation.Name
+			return hosttree.UnitOf(d.Name) == operation.Name
 		})
 	})
 	return u
@@ -120,7 +120,7 @@ func disruptive(t *target) func(name string) bool {
 		})
 	}
 	return func(name string) bool {
-		if unit := unitOf(name); unit != "" && entries[update.Item{Kind: update.KindUnit, Name: unit}] {
+		if unit := hosttree.UnitOf(name); unit != "" && entries[update.Item{Kind: update.KindUnit, Name: unit}] {
 			return true
 		}
 		for _, kind := range []update.Kind{update.KindFile, update.KindDirectory, update.KindLink} {
@@ -130,16 +130,4 @@ func disruptive(t *target) func(name string) bool {
 		}
 		return false
 	}
-}
-
-// unitOf returns the unit that a path is the file or a drop-in of, "" if it is neither.
-func unitOf(name string) string {
-	directory, base := path.Split(name)
-	if directory = path.Clean(directory); directory == hosttree.UnitDirectory {
-		return base
-	}
-	if unit, isDropIn := strings.CutSuffix(path.Base(directory), ".d"); isDropIn && path.Dir(directory) == hosttree.UnitDirectory {
-		return unit
-	}
-	return ""
 }

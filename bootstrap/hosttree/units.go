@@ -50,6 +50,18 @@ func newUnitFile(contents string) Entry {
 	return Entry{Type: File, Mode: ptr.To(fileMode), UID: ptr.To(0), GID: ptr.To(0), Contents: []byte(contents), Replaces: true}
 }
 
+// UnitOf returns the unit that a path is the file or a drop-in of, "" if it is neither.
+func UnitOf(name string) string {
+	directory, base := path.Split(name)
+	if directory = path.Clean(directory); directory == UnitDirectory {
+		return base
+	}
+	if unit, isDropIn := strings.CutSuffix(path.Base(directory), ".d"); isDropIn && path.Dir(directory) == UnitDirectory {
+		return unit
+	}
+	return ""
+}
+
 // TemplateOf returns the name of the template of an instance, "" for other units.
 func TemplateOf(unit string) string {
 	if at, dot := strings.Index(unit, "@"), strings.LastIndex(unit, "."); at >= 0 && dot > at+1 {

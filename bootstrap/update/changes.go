@@ -26,8 +26,8 @@ const (
 
 // findChanges returns the entries that differ, with their actions: what always requires a reboot, then paths, units,
 // and users.
-func findChanges(before, after Config, policy Policy) (changes []Difference) {
-	pinned := findPinningChange(before.Ignition, after.Ignition)
+func findChanges(before, after Config, policy Policy, onHost differing) (changes []Difference) {
+	pinned := findPinningChange(before.Ignition, after.Ignition, onHost)
 	add := func(kind Kind, name string, because Rule) {
 		entry := Item{kind, name}
 		because = pinned.ruleFor(entry, because)
@@ -47,26 +47,26 @@ func findChanges(before, after Config, policy Policy) (changes []Difference) {
 		}
 	}
 	from, to := before.Ignition, after.Ignition
-	for old, now := range changed(from.Storage.Files, to.Storage.Files) {
+	for old, now := range changed(from.Storage.Files, to.Storage.Files, onHost) {
 		add(KindFile, keyOf(old, now), policy.ofPath(keyOf(old, now)))
 	}
-	for old, now := range changed(from.Storage.Directories, to.Storage.Directories) {
+	for old, now := range changed(from.Storage.Directories, to.Storage.Directories, onHost) {
 		add(KindDirectory, keyOf(old, now), policy.ofPath(keyOf(old, now)))
 	}
-	for old, now := range changed(from.Storage.Links, to.Storage.Links) {
+	for old, now := range changed(from.Storage.Links, to.Storage.Links, onHost) {
 		add(KindLink, keyOf(old, now), policy.ofPath(keyOf(old, now)))
 	}
-	for old, now := range changed(from.Systemd.Units, to.Systemd.Units) {
+	for old, now := range changed(from.Systemd.Units, to.Systemd.Units, onHost) {
 		add(KindUnit, keyOf(old, now), policy.ofUnit(keyOf(old, now)))
 	}
-	for old, now := range changed(from.Passwd.Users, to.Passwd.Users) {
+	for old, now := range changed(from.Passwd.Users, to.Passwd.Users, nil) {
 		because := policy.SSHKeys
 		if !differOnlyInKeys(old, now) {
 			because = uncovered(onlyKeys)
 		}
 		add(KindUser, keyOf(old, now), because)
 	}
-	for old, now := range changed(from.Passwd.Groups, to.Passwd.Groups) {
+	for old, now := range changed(from.Passwd.Groups, to.Passwd.Groups, nil) {
 		add(KindGroup, keyOf(old, now), uncovered(onlyKeys))
 	}
 	return changes

@@ -3,10 +3,13 @@ package update
 import (
 	"iter"
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
+	"k8s.io/utils/ptr"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 )
 
@@ -57,14 +60,38 @@ type keyed interface{ Key() string }
 // false is not the same as a field that is not set. But an empty list is the same as none, and the order of entries
 // does not matter. Unlike in OpenShift, neither does whether a file or link overwrote what Ignition found at its path:
 // that matters only when a host is installed.
-func changed[T keyed](before, after []T) iter.Seq2[*T, *T] {
+//
+// Entries that differ on the host count, too.
+func changed[T keyed](before, after []T, onHost differing) iter.Seq2[*T, *T] {
 	return func(yield func(*T, *T) bool) {
 		for old, now := range pairs(before, after) {
-			if !isSame(old, now) && !yield(old, now) {
+			if (!isSame(old, now) || onHost[path.Clean(keyOf(old, now))]) && !yield(old, now) {
 				return
 			}
 		}
 	}
+}
+
+// differing are the paths at which a host differs from its configuration, and the units whose files or drop-ins they are.
+type differing map[string]bool
+
+func newDiffering(paths []string) differing {
+	names := differing{}
+	for _, name := range paths {
+		names[name] = true
+		if unit := hosttree.UnitOf(name); unit != "" {
+			names[unit] = true
+		}
+	}
+	return names
+}
+
+// units returns the units of a configuration as the host has them: one without a file of its own that differs is
+// enabled or masked otherwise.
+func (d differing) units(units []types.Unit) []types.Unit {
+	return slices.DeleteFunc(slices.Clone(units), func(unit types.Unit) bool {
+		return d[path.Join(hosttree.UnitDirectory, unit.Name)] && ptr.Deref(unit.Contents, "") == ""
+	})
 }
 
 // pairs yields all entries, as changed does.

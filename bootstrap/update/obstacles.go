@@ -32,7 +32,7 @@ const (
 )
 
 // findObstacles returns the entries that no running host can change.
-func findObstacles(before, after Config) (obstacles []Obstacle) {
+func findObstacles(before, after Config, onHost differing) (obstacles []Obstacle) {
 	from, to := before.Ignition, after.Ignition
 	if before.FIPS != after.FIPS {
 		obstacles = append(obstacles, Obstacle{Item{Kind: KindFIPS}, onlyWhenInstalled, replaceMachine})
@@ -53,16 +53,16 @@ func findObstacles(before, after Config) (obstacles []Obstacle) {
 		findDiskObstacles(KindRAID, from.Storage.Raid, to.Storage.Raid),
 		findDiskObstacles(KindLUKS, from.Storage.Luks, to.Storage.Luks),
 		findDiskObstacles(KindFilesystem, from.Storage.Filesystems, to.Storage.Filesystems),
-		refuseEach(KindFile, changed(from.Storage.Files, to.Storage.Files), refuseFile),
-		refuseEach(KindDirectory, changed(from.Storage.Directories, to.Storage.Directories), refuseDirectory),
-		refuseEach(KindUser, changed(from.Passwd.Users, to.Passwd.Users), refuseUser),
-		refuseEach(KindGroup, changed(from.Passwd.Groups, to.Passwd.Groups), refuseGroup),
+		refuseEach(KindFile, changed(from.Storage.Files, to.Storage.Files, onHost), refuseFile),
+		refuseEach(KindDirectory, changed(from.Storage.Directories, to.Storage.Directories, onHost), refuseDirectory),
+		refuseEach(KindUser, changed(from.Passwd.Users, to.Passwd.Users, nil), refuseUser),
+		refuseEach(KindGroup, changed(from.Passwd.Groups, to.Passwd.Groups, nil), refuseGroup),
 	)
 }
 
 // findDiskObstacles returns the entries that differ in a list about disks. The order of the list is part of it.
 func findDiskObstacles[T keyed](kind Kind, before, after []T) (obstacles []Obstacle) {
-	for old, now := range changed(before, after) {
+	for old, now := range changed(before, after, nil) {
 		obstacles = append(obstacles, Obstacle{Item{kind, keyOf(old, now)}, onlyWhenInstalled, replaceMachine})
 	}
 	if len(obstacles) == 0 && !slices.EqualFunc(before, after, ignition.Equal) {

@@ -15,10 +15,10 @@ import (
 
 // Operations returns what changes a host, in a safe order: owners exist while their files do; a unit is disabled while
 // its old file is there, and enabled when the new one is; what becomes active with the next boot is last. There are
-// some also if no host can be updated like that.
-func Operations(before, after Config) []Operation {
+// some also if no host can be updated like that. Paths that differ on the host are written again.
+func Operations(before, after Config, differingPaths ...string) []Operation {
 	from, to := before.Ignition, after.Ignition
-	paths := hosttree.Changes(hosttree.New(from), hosttree.New(to))
+	paths := hosttree.Changes(hosttree.New(from), hosttree.New(to), differingPaths...)
 	removed, written := pathOperations(paths)
 	disabled, enabled := enablementOperations(from.Systemd.Units, to.Systemd.Units, paths)
 	created, deleted := userOperations(from.Passwd, to.Passwd)
@@ -160,7 +160,7 @@ func isMasked(unit *types.Unit) bool { return ptr.Deref(unit.Mask, false) }
 // then groups. SSH keys are paths.
 func userOperations(before, after types.Passwd) (created, deleted []Operation) {
 	var deletedGroups []Operation
-	for old, now := range changed(before.Groups, after.Groups) {
+	for old, now := range changed(before.Groups, after.Groups, nil) {
 		operation := Operation{Kind: ChangeGroup, Name: keyOf(old, now), Before: State{Group: old}, After: State{Group: now}}
 		if now == nil {
 			deletedGroups = append(deletedGroups, operation)
@@ -168,7 +168,7 @@ func userOperations(before, after types.Passwd) (created, deleted []Operation) {
 			created = append(created, operation)
 		}
 	}
-	for old, now := range changed(withoutSSHKeys(before.Users), withoutSSHKeys(after.Users)) {
+	for old, now := range changed(withoutSSHKeys(before.Users), withoutSSHKeys(after.Users), nil) {
 		operation := Operation{Kind: ChangeUser, Name: keyOf(old, now), Before: State{User: old}, After: State{User: now}}
 		if now == nil {
 			deleted = append(deleted, operation)

@@ -76,8 +76,6 @@ type trial struct {
 	// SHA512 is the hash of the new program, and Starts how often it started.
 	SHA512 string `json:"sha512"`
 	Starts int    `json:"starts"`
-	// IsGuarded is set if the previous program counts the starts.
-	IsGuarded bool `json:"isGuarded,omitempty"`
 	// IsRefused is set if it did not come up.
 	IsRefused bool `json:"isRefused,omitempty"`
 }
@@ -189,8 +187,9 @@ func (p *Program) sumOfInstalled() (string, error) {
 }
 
 // Guard counts a start of the program that replaced this one and has not worked yet. systemd calls it before each start
-// of the agent, while there is a previous program: a program that ends before it counts its own starts makes room for
-// the previous one, too. If the power failed before the new program was in its place, nothing is counted.
+// of the agent, while there is a previous program. If there were too many, the previous program returns, and the start
+// that follows is its own. If the power failed before the new program was in its place, nothing is counted, and if it
+// failed before the return was recorded, the new one is tried again.
 func (p *Program) Guard() error {
 	t, err := p.readTrial()
 	if err != nil || t.SHA512 == "" || t.IsRefused {
@@ -199,38 +198,13 @@ func (p *Program) Guard() error {
 	if installed, err := p.sumOfInstalled(); err != nil || installed != t.SHA512 {
 		return err
 	}
-	t.IsGuarded = true
-	if err := p.count(t); !errors.Is(err, agent.ErrReplaced) {
-		return err
+	if t.Starts++; t.Starts > maxTrialStarts {
+		if err := p.rename(p.name(previousEnding), p.name("")); err != nil {
+			return err
+		}
+		t.IsRefused = true
 	}
-	return nil // the start that follows is that of the previous program
-}
-
-// begin counts a start of a program that has not worked yet, if the previous one does not count it. If there were too
-// many, the previous program returns, and the error is agent.ErrReplaced. Other errors do not prevent a start.
-func (p *Program) begin() error {
-	t, err := p.readTrial()
-	if err != nil || t.SHA512 != p.SHA512 || t.IsRefused || t.IsGuarded {
-		return err
-	}
-	return p.count(t)
-}
-
-// count counts a start. The previous program returns before that is recorded: after a power failure in between, the new
-// one is tried again.
-func (p *Program) count(t trial) error {
-	t.Starts++
-	if t.Starts <= maxTrialStarts {
-		return p.writeTrial(t)
-	}
-	if _, err := p.Root.Stat(p.name(previousEnding)); err != nil {
-		return nil //nolint:nilerr // there is no other program
-	}
-	if err := p.rename(p.name(previousEnding), p.name("")); err != nil {
-		return err
-	}
-	t.IsRefused = true
-	return errors.Join(p.writeTrial(t), agent.ErrReplaced)
+	return p.writeTrial(t)
 }
 
 // prove records that a program works: the previous one is not needed any more.

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 
-	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/powerloss"
 )
@@ -59,12 +57,12 @@ var _ = Describe("Another program", func() {
 	})
 
 	It("replaces the running one after it was tried, and is the only one once it works", func() {
-		Expect(running().begin()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(tried).To(Equal([]string{"new"}))
 		Expect(contents("bin/agent")).To(Equal("new"))
 		Expect(contents("bin/agent.previous")).To(Equal("old"))
-		Expect(running().begin()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
 		Expect(running().prove()).To(Succeed())
 		Expect(files()).To(Equal([]string{"agent"}))
 	})
@@ -96,7 +94,6 @@ var _ = Describe("Another program", func() {
 		Expect(os.Link(filepath.Join(directory, "bin/agent.previous"), filepath.Join(directory, "bin/agent"))).To(Succeed())
 		for range maxTrialStarts + 2 {
 			Expect(running().Guard()).To(Succeed())
-			Expect(running().begin()).To(Succeed())
 		}
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(contents("bin/agent") + contents("bin/agent.previous")).To(Equal("newold"))
@@ -119,28 +116,15 @@ var _ = Describe("Another program", func() {
 		Expect(contents("bin/agent")).To(Equal("new"))
 	})
 
-	It("starts although its starts can't be counted, as on a full disk", func() {
-		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
-		Expect(os.MkdirAll(filepath.Join(directory, "bin/agent.trial.tmp/in the way"), 0o755)).To(Succeed())
-		w := newWorld()
-		w.install("rendered-a", "a")
-		first := w.offer("rendered-a", "a")
-		w.join(time.Now().Add(time.Hour))
-		s := w.service()
-		s.Program = running()
-		start(s)
-		Eventually(func() string { return w.annotation(agentv1.CurrentAnnotation) }, "15s").Should(Equal(first))
-	})
-
 	It("that does not come up makes room for the previous one, which does not try it again", func() {
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		for range maxTrialStarts {
-			Expect(running().begin()).To(Succeed())
+			Expect(running().Guard()).To(Succeed())
 			Expect(contents("bin/agent")).To(Equal("new"))
 		}
-		Expect(running().begin()).To(MatchError(agent.ErrReplaced))
+		Expect(running().Guard()).To(Succeed())
 		Expect(contents("bin/agent")).To(Equal("old"))
-		Expect(running().begin()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
 		Expect(running().prove()).To(Succeed())
 		Expect(running().Replace(context.Background(), []byte("new"))).To(MatchError(ContainSubstring("did not come up 5 times")))
 		Expect(contents("bin/agent")).To(Equal("old"))
@@ -148,25 +132,10 @@ var _ = Describe("Another program", func() {
 		Expect(contents("bin/agent")).To(Equal("newer"))
 	})
 
-	It("that ends before it counts its starts makes room for the previous one, which counts them", func() {
-		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
-		previous := running()
-		previous.SHA512 = hash("old")
-		for range maxTrialStarts {
-			Expect(previous.Guard()).To(Succeed())
-			Expect(contents("bin/agent")).To(Equal("new"))
-		}
-		Expect(previous.Guard()).To(Succeed())
-		Expect(contents("bin/agent")).To(Equal("old"))
-		Expect(running().begin()).To(Succeed())
-		Expect(running().Replace(context.Background(), []byte("new"))).To(MatchError(ContainSubstring("did not come up 5 times")))
-	})
-
-	It("has each start counted once", func() {
+	It("has the starts counted until it works", func() {
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		for range maxTrialStarts {
 			Expect(running().Guard()).To(Succeed())
-			Expect(running().begin()).To(Succeed())
 		}
 		Expect(contents("bin/agent")).To(Equal("new"))
 		Expect(running().prove()).To(Succeed())
@@ -177,7 +146,7 @@ var _ = Describe("Another program", func() {
 	It("is tried again after a power failure between the return of the previous one and its record", func() {
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(os.Rename(filepath.Join(directory, "bin/agent.previous"), filepath.Join(directory, "bin/agent"))).To(Succeed())
-		Expect(running().begin()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
 		Expect(contents("bin/agent")).To(Equal("new"))
 	})
@@ -208,8 +177,8 @@ var _ = Describe("Another program", func() {
 
 	It("works also with a damaged count of starts", func() {
 		Expect(os.WriteFile(filepath.Join(directory, "bin/agent.trial"), []byte("x"), 0o600)).To(Succeed())
-		Expect(running().begin()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
 		Expect(running().Replace(context.Background(), []byte("new"))).To(Succeed())
-		Expect(running().begin()).To(Succeed())
+		Expect(running().Guard()).To(Succeed())
 	})
 })

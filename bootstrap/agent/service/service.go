@@ -65,14 +65,6 @@ type Service struct {
 // Run runs the agent until the context ends. It returns agent.ErrReplaced if its program was replaced, and other errors
 // if it can go on only in another process.
 func (s *Service) Run(ctx context.Context) error {
-	if s.Program != nil {
-		switch err := s.Program.begin(); {
-		case errors.Is(err, agent.ErrReplaced):
-			return err
-		case err != nil: // with a full disk, the agent must start: it can make room
-			s.Log.Error("count the starts of the program", "error", err)
-		}
-	}
 	c, err := s.waitForJoin(ctx)
 	var unusable *settingsError
 	if err != nil && !errors.As(err, &unusable) {
