@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
@@ -127,28 +126,6 @@ const journalVersion = 1
 // journalName is the name of the journal in the state directory.
 const journalName = "agent.journal"
 
-// check returns what no agent writes, "" if there is nothing.
-func (j *journal) check() string {
-	switch j.Phase {
-	case adopting, idle, draining, applying, acting, rebooting, verifying, committing, undoing, returning:
-	default:
-		return fmt.Sprintf("it has the unknown phase %q", j.Phase)
-	}
-	switch {
-	case j.Phase != adopting && !isRevision(j.Current):
-		return "current is no revision"
-	case (j.Phase != idle) != isRevision(j.Target):
-		return "target does not fit the phase"
-	case (j.Phase == undoing || j.Phase == returning) && (j.Failed == nil || j.Failed.Of != j.Target):
-		return "failed does not fit the phase"
-	case slices.ContainsFunc(j.LeftOver, func(entry leftEntry) bool { return !isRevision(entry.Of) }):
-		return "leftOver names no revision"
-	case j.ChangedAt < 0 || j.VerifiedSince < 0 || j.Starts < 0 || j.Boots < 0 || j.Reboots < 0 || j.Step < 0 || j.Retries < 0:
-		return "it has a negative number"
-	}
-	return ""
-}
-
 // isRevision reports whether a text has the form of assignment.Revision, which is safe as the name of a file.
 func isRevision(text string) bool {
 	raw, err := hex.DecodeString(text)
@@ -164,15 +141,11 @@ func (s *store) readJournal() (journal, error) {
 	case err != nil:
 		return journal{}, err
 	}
-	j, err := decodeJournal(s.pathOf(journalName), data)
+	j, err := durable.DecodeJournal[journal](s.pathOf(journalName), journalVersion, data)
 	if err != nil {
 		return journal{}, err
 	}
 	return *j, nil
-}
-
-func decodeJournal(path string, data []byte) (*journal, error) {
-	return durable.DecodeJournal(path, journalVersion, data, (*journal).check)
 }
 
 // writeJournal replaces the journal. When it returns nil, it survives a power failure.

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
-	"slices"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
 // Names in the state directory, and of slots on other mounts.
@@ -151,50 +148,6 @@ func (s *step) new() string       { return s.Slot + ".new" }
 func (s *step) old() string       { return s.Slot + ".old" }
 func (s *step) temporary() string { return s.Slot + ".tmp" }
 
-// check returns what no agent writes, "" if there is nothing.
-func (j *journal) check() string {
-	switch j.Phase {
-	case idle, staging, committed, applied, undoing, confirming:
-	default:
-		return fmt.Sprintf("it has the unknown phase %q", j.Phase)
-	}
-	for _, records := range []map[string]record{j.Managed, j.Next} {
-		for name, r := range records {
-			if !path.IsAbs(name) || !filepath.IsLocal(r.Real) || r.Origin.Slot != "" && !filepath.IsLocal(r.Origin.Slot) {
-				return fmt.Sprintf("the path %q leads out of the root", name)
-			}
-			switch r.Type {
-			case hosttree.File, hosttree.Directory, hosttree.Link, hosttree.HardLink, hosttree.Unmasked:
-			default:
-				return fmt.Sprintf("the path %q has the unknown type %q", name, r.Type)
-			}
-			if (r.Origin.Kind == kept) != (r.Origin.Slot != "") || r.Origin.Kind == inPlace && r.Origin.Meta == nil {
-				return fmt.Sprintf("the path %q has an incomplete original", name)
-			}
-		}
-	}
-	for _, slot := range j.Stale {
-		if !filepath.IsLocal(slot) {
-			return fmt.Sprintf("the slot %q leads out of the root", slot)
-		}
-	}
-	steps := slices.Clone(j.Steps)
-	for _, l := range j.LeftOver {
-		steps = append(steps, l.step)
-	}
-	for _, s := range steps {
-		if !filepath.IsLocal(s.Path) || s.Slot != "" && !filepath.IsLocal(s.Slot) {
-			return fmt.Sprintf("the step for %q leads out of the root", s.Path)
-		}
-		hasSlot, hasBefore, hasAfter := s.Slot != "", s.Before != nil, s.After != nil
-		want := map[action][3]bool{put: {true, false, false}, remove: {true, false, false}, mkdir: {false, false, true}, rmdir: {false, true, false}, setMeta: {false, true, true}}
-		if needs, isKnown := want[s.Do]; !isKnown || needs != [3]bool{hasSlot, hasBefore, hasAfter} {
-			return fmt.Sprintf("the step %q for %q is incomplete", s.Do, s.Path)
-		}
-	}
-	return ""
-}
-
 // readJournal returns the journal of a state directory, an empty one if there is none.
 func (d *disk) readJournal(stateDirectory string) (*journal, error) {
 	name := path.Join(stateDirectory, journalName)
@@ -205,11 +158,7 @@ func (d *disk) readJournal(stateDirectory string) (*journal, error) {
 	case err != nil:
 		return nil, err
 	}
-	return decodeJournal("/"+name, data)
-}
-
-func decodeJournal(path string, data []byte) (*journal, error) {
-	return durable.DecodeJournal(path, journalVersion, data, (*journal).check)
+	return durable.DecodeJournal[journal]("/"+name, journalVersion, data)
 }
 
 // errUncertain means that it is not known whether the journal was replaced.
