@@ -62,7 +62,7 @@ var _ = Describe("The journal", func() {
 		damage(filepath.Join(w.directory, "var/lib/poolboot"))
 		root, err := os.OpenRoot(w.directory)
 		Expect(err).NotTo(HaveOccurred())
-		files, err := hostfiles.Open(root, hostfiles.Options{})
+		files, err := hostfiles.Open(root)
 		Expect(err).NotTo(HaveOccurred())
 		defer files.Close()
 		_, err = New(Options{Root: root, StateDirectory: "/var/lib/poolboot/agent", Files: files})

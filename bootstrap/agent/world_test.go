@@ -199,7 +199,7 @@ func (w *world) begin() (a *Agent, stop func()) {
 	GinkgoHelper()
 	root, err := os.OpenRoot(w.directory)
 	Expect(err).NotTo(HaveOccurred())
-	files, err := hostfiles.Open(root, hostfiles.Options{})
+	files, err := hostfiles.Open(root)
 	Expect(err).NotTo(HaveOccurred())
 	stop = func() { _, _ = files.Close(), root.Close() }
 	options := Options{

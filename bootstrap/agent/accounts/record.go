@@ -8,7 +8,7 @@ import (
 
 // RecordPath is the file that says which users and groups Poolboot changed, and how they were before. It has password
 // hashes, and only root can read it.
-const RecordPath = hostfiles.DefaultStateDirectory + "/accounts.json"
+const RecordPath = hostfiles.StateDirectory + "/accounts.json"
 
 // records say how users and groups were before Poolboot changed them, by name.
 type records struct {

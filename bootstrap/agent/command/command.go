@@ -28,11 +28,11 @@ import (
 const (
 	// DefaultTimeout is how long a program may run. systemd gives up on most of its own jobs before that.
 	DefaultTimeout = 5 * time.Minute
-	// DefaultMaxOutput is the maximum size of a program's standard output, in bytes.
-	DefaultMaxOutput = 1 << 20
 
 	// grace is how long a program may take to end after SIGTERM, before SIGKILL.
 	grace = 5 * time.Second
+	// maxOutput is the maximum size of a program's standard output, in bytes.
+	maxOutput = 1 << 20
 	// maxMessage and maxArguments are the maximum sizes of what an error shows, in bytes.
 	maxMessage   = 1 << 10
 	maxArguments = 256
@@ -49,10 +49,6 @@ var ErrTooMuchOutput = errors.New("it wrote too much output")
 type Runner struct {
 	// Timeout is how long a program may run, by default DefaultTimeout. A deadline of the context also ends it.
 	Timeout time.Duration
-	// MaxOutput is the maximum size of the standard output in bytes, by default DefaultMaxOutput.
-	MaxOutput int
-	// Environment are additional variables, each as NAME=value. PATH and LC_ALL are always set.
-	Environment []string
 	// Root is the root directory of the host, by default that of this process. Another one needs the right to chroot.
 	Root string
 }
@@ -124,11 +120,10 @@ func (r Runner) RunWithInput(ctx context.Context, input []byte, name string, arg
 	if err := context.Cause(ctx); err != nil {
 		return nil, &Error{Command: describe(name, arguments), ExitCode: -1, Reason: err}
 	}
-	output := &head{max: cmp.Or(r.MaxOutput, DefaultMaxOutput), overflow: make(chan struct{})}
-	messages := &tail{}
+	output, messages := &head{}, &tail{}
 	cmd := &exec.Cmd{
 		Path: program, Args: append([]string{program}, arguments...), Dir: "/",
-		Env:    append([]string{"PATH=" + strings.Join(directories, ":"), "LC_ALL=C"}, r.Environment...),
+		Env:    []string{"PATH=" + strings.Join(directories, ":"), "LC_ALL=C"},
 		Stdout: output, Stderr: messages,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Chroot: r.Root},
 		// Daemons outside of the group can keep the pipes open.
@@ -140,15 +135,15 @@ func (r Runner) RunWithInput(ctx context.Context, input []byte, name string, arg
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	stopped := supervise(ctx, cmd.Process.Pid, output.overflow)
+	stopped := supervise(ctx, cmd.Process.Pid)
 	err = cmd.Wait()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil
-	}
-	if stopped != nil {
+	switch {
+	case stopped != nil:
 		err = stopped
-	} else if output.isFull() {
+	case output.isOver():
 		err = ErrTooMuchOutput
+	case errors.Is(err, exec.ErrWaitDelay):
+		err = nil
 	}
 	if err != nil {
 		return output.bytes(), &Error{Command: describe(name, arguments), ExitCode: cmd.ProcessState.ExitCode(), Message: messages.String(), Reason: err}
@@ -157,9 +152,8 @@ func (r Runner) RunWithInput(ctx context.Context, input []byte, name string, arg
 }
 
 // supervise returns when a process has ended, but before anyone waited for it: until then its ID, which is that of its
-// group, can't be that of other processes. It ends the process early, and returns why, if the context ends or there is
-// too much output.
-func supervise(ctx context.Context, pid int, overflow <-chan struct{}) (stopped error) {
+// group, can't be that of other processes. It ends the process early, and returns why, if the context ends.
+func supervise(ctx context.Context, pid int) (stopped error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -170,10 +164,6 @@ func supervise(ctx context.Context, pid int, overflow <-chan struct{}) (stopped 
 	case <-ended:
 	case <-ctx.Done():
 		stopped = context.Cause(ctx)
-	case <-overflow:
-		stopped = ErrTooMuchOutput
-	}
-	if stopped != nil {
 		_ = unix.Kill(-pid, unix.SIGTERM)
 		select {
 		case <-ended:

@@ -8,32 +8,29 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
 )
 
-// head keeps the beginning of what is written to it, and closes a channel when there is more.
+// head keeps the beginning of what is written to it. A program that writes more gets an error.
 type head struct {
-	max      int
-	overflow chan struct{}
-
 	mutex    sync.Mutex
 	contents []byte
-	full     bool
+	over     bool
 }
 
 func (h *head) Write(data []byte) (int, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	kept := min(len(data), h.max-len(h.contents))
+	kept := min(len(data), maxOutput-len(h.contents))
 	h.contents = append(h.contents, data[:kept]...)
-	if kept < len(data) && !h.full {
-		h.full = true
-		close(h.overflow)
+	if kept < len(data) {
+		h.over = true
+		return kept, ErrTooMuchOutput
 	}
-	return len(data), nil
+	return kept, nil
 }
 
-func (h *head) isFull() bool {
+func (h *head) isOver() bool {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	return h.full
+	return h.over
 }
 
 func (h *head) bytes() []byte {

@@ -55,7 +55,7 @@ func newHostFiles(b *testing.B) (*os.Root, *Updater) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = root.Close() })
-	u, err := Open(root, Options{})
+	u, err := Open(root)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func BenchmarkDrift(b *testing.B) {
 				b.Fatal(err)
 			}
 			var err error
-			if u, err = Open(root, Options{}); err != nil {
+			if u, err = Open(root); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

@@ -293,7 +293,7 @@ var _ = Describe("A host that crashes", func() {
 			disk.AfterLoss(func(after string) {
 				handle, err := os.OpenRoot(after)
 				Expect(err).NotTo(HaveOccurred())
-				u, err := Open(handle, Options{})
+				u, err := Open(handle)
 				Expect(err).NotTo(HaveOccurred())
 				policies := []bool{false, true}
 				got, err := recoverBy(u, policies[steps/every%2])

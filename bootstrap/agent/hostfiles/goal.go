@@ -101,10 +101,10 @@ func (u *Updater) release(g *goal, r record, force bool) error {
 func (u *Updater) releaseUnknown(g *goal, r record, force bool) error {
 	original, err := u.original(g.path)
 	switch {
-	case errors.Is(err, ErrUnknown) && (force || r.Type == hosttree.Directory || r.Type == hosttree.Unmasked || r.Type == hosttree.File && r.Sum == ""):
+	case errors.Is(err, errUnknown) && (force || r.Type == hosttree.Directory || r.Type == hosttree.Unmasked || r.Type == hosttree.File && r.Sum == ""):
 		return nil // it stays
-	case errors.Is(err, ErrUnknown):
-		return &Obstacle{g.path, "the configuration that replaced it when the host was installed does not contain it any more, and " + ErrUnknown.Error(),
+	case errors.Is(err, errUnknown):
+		return &Obstacle{g.path, "the configuration that replaced it when the host was installed does not contain it any more, and " + errUnknown.Error(),
 			"replace the Machine, keep the entry, or force the update, which leaves the path as it is. An image with a copy of its /etc in /usr/etc has no such paths in /etc"}
 	case err == nil && original == "":
 		g.want = wantNothing
@@ -113,14 +113,6 @@ func (u *Updater) releaseUnknown(g *goal, r record, force bool) error {
 		return err
 	}
 	return u.putOriginal(g, original)
-}
-
-// original returns what the image has at a path.
-func (u *Updater) original(name string) (string, error) {
-	if u.options.Original == nil {
-		return u.imageOriginal(name)
-	}
-	return u.options.Original(name)
 }
 
 // putOriginal sets the goal to a copy of what the image has elsewhere.
@@ -213,7 +205,7 @@ func (u *Updater) originalMeta(r *record, name string, now meta) (meta, error) {
 	}
 	original, err := u.original(name)
 	switch {
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, errUnknown):
 		return now, nil
 	case err != nil || original == "":
 		return defaultMeta(r.Type), err

@@ -28,15 +28,15 @@ const program = "../../../bin/ignition"
 const pristine = "usr/image"
 
 // originals finds files of the image in the copy.
-func originals(root string) Options {
-	return Options{Original: func(name string) (string, error) {
+func originals(root string) func(name string) (string, error) {
+	return func(name string) (string, error) {
 		copied := filepath.Join("/", pristine, name)
 		_, err := os.Lstat(filepath.Join(root, copied))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 			return "", nil
 		}
 		return copied, err
-	}}
+	}
 }
 
 // newPlainHost returns a host with the image and a copy of it, and without labels, which this Ignition does not set.
@@ -215,7 +215,8 @@ var _ = Describe("A host that Ignition installed", func() {
 		root := newPlainHost()
 		image := snapshot(root)
 		runIgnition(root, documents[0])
-		u := open(root, originals(root))
+		u := open(root)
+		u.original = originals(root)
 		tree := treeOf(root, documents[0])
 		Expect(u.Adopt(tree)).To(Succeed())
 		Expect(u.Differences()).To(BeEmpty(), "%s", documents[0])
@@ -340,7 +341,7 @@ var _ = Describe("A host that Ignition installed", func() {
 			}
 			without := maps.Clone(tree)
 			delete(without, name)
-			Expect(u.Apply(hosttree.Changes(tree, without), false)).To(MatchError(And(HavePrefix("nothing was changed: "+name+": "), ContainSubstring(ErrUnknown.Error()))))
+			Expect(u.Apply(hosttree.Changes(tree, without), false)).To(MatchError(And(HavePrefix("nothing was changed: "+name+": "), ContainSubstring(errUnknown.Error()))))
 			Expect(u.Apply(hosttree.Changes(tree, without), true)).To(Succeed())
 			Expect(differing(snapshot(root), before)).To(BeEmpty())
 			Expect(u.RollBack()).To(Succeed())

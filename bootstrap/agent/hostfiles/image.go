@@ -30,7 +30,8 @@ func isLocal(real string) bool {
 		slices.ContainsFunc(localDirectories, func(directory string) bool { return strings.HasPrefix(real, directory+"/") })
 }
 
-// imageOriginal returns what the image has at a path, as far as a host knows it:
+// imageOriginal returns where the image has its own version of a path that Ignition wrote, such as /usr/etc/motd for
+// /etc/motd, "" if the image has nothing there, and errUnknown if a host does not know it:
 //   - With /usr/etc, as with OSTree, it is the original of /etc.
 //   - The rest of an OSTree host, /var, has no files in the image, but directories that systemd creates.
 //   - The image has nothing but standardDirectories in the directories that are for the files of a host.
@@ -63,5 +64,5 @@ func (u *Updater) imageOriginal(name string) (string, error) {
 	if isLocal(real) {
 		return "", nil
 	}
-	return "", ErrUnknown
+	return "", errUnknown
 }

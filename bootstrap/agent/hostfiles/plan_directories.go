@@ -43,7 +43,7 @@ func (p *plan) releaseDirectory(name string, r record, g *goal, isNeeded bool) e
 	switch r.Origin.Kind {
 	case nothing, unreplaced, kept:
 	case unknown:
-		if original, err := p.original(name); errors.Is(err, ErrUnknown) || original != "" {
+		if original, err := p.original(name); errors.Is(err, errUnknown) || original != "" {
 			return nil
 		} else if err != nil {
 			return err

@@ -82,21 +82,20 @@ func installImage(root string) {
 }
 
 // open opens the files of a host, and closes them after the spec.
-func open(directory string, options ...Options) *Updater {
+func open(directory string) *Updater {
 	GinkgoHelper()
-	u, err := tryOpen(directory, options...)
+	u, err := tryOpen(directory)
 	Expect(err).NotTo(HaveOccurred())
 	return u
 }
 
-func tryOpen(directory string, options ...Options) (*Updater, error) {
+func tryOpen(directory string) (*Updater, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, err
 	}
 	DeferCleanup(root.Close)
-	options = append(options, Options{})
-	u, err := Open(root, options[0])
+	u, err := Open(root)
 	if err == nil {
 		DeferCleanup(func() { _ = u.Close() })
 	}

@@ -1,7 +1,6 @@
 package hostfiles
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,21 +15,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 )
 
-// DefaultStateDirectory is where the journal and the slots are.
-const DefaultStateDirectory = "/var/lib/poolboot"
+// StateDirectory is where the journal and the slots are.
+const StateDirectory = "/var/lib/poolboot"
 
-// Options are what an Updater depends on.
-type Options struct {
-	// StateDirectory is an absolute path below the root; DefaultStateDirectory if it is empty.
-	StateDirectory string
-	// Original returns where the image has its own version of a path that Ignition wrote, such as /usr/etc/motd for
-	// /etc/motd with OSTree, or "" if the image has nothing at the path. It returns ErrUnknown if it is not known. If
-	// it is nil, /usr/etc and what the host has of OSTree decide.
-	Original func(path string) (source string, err error)
-}
-
-// ErrUnknown means that it is not known what the image has at a path.
-var ErrUnknown = errors.New("it is not known what the image has at this path")
+// errUnknown means that it is not known what the image has at a path.
+var errUnknown = errors.New("it is not known what the image has at this path")
 
 // ErrLocked means that another process changes the files of this host.
 var ErrLocked = errors.New("another agent changes the files of this host: stop it, and try again")
@@ -44,7 +33,8 @@ var ErrUnconfirmed = errors.New("the last update of the files was neither confir
 // Updater changes the files of a host. Only one can be open at a time. It is not safe for concurrent use.
 type Updater struct {
 	disk
-	options Options
+	// original is imageOriginal.
+	original func(path string) (source string, err error)
 	// state is the state directory, relative to the root.
 	state   string
 	lock    *os.File
@@ -57,12 +47,13 @@ type Updater struct {
 
 // Open locks the files of a host and reads the journal. If the journal is damaged or from a newer agent, it returns a
 // *durable.JournalError, and ErrLocked if another Updater is open.
-func Open(root *os.Root, options Options) (*Updater, error) {
+func Open(root *os.Root) (*Updater, error) {
 	handle, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	u := &Updater{disk: disk{root: handle}, options: options}
+	u := &Updater{disk: disk{root: handle}}
+	u.original = u.imageOriginal
 	if err := u.begin(root); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
@@ -71,14 +62,14 @@ func Open(root *os.Root, options Options) (*Updater, error) {
 
 // CheckJournal returns the error with which Open would refuse the journal of a host. It needs no lock and changes
 // nothing.
-func CheckJournal(root *os.Root, options Options) error {
+func CheckJournal(root *os.Root) error {
 	handle, err := root.Open(".")
 	if err != nil {
 		return err
 	}
 	d := &disk{root: handle}
 	defer d.root.Close()
-	state, err := d.follow(cmp.Or(options.StateDirectory, DefaultStateDirectory))
+	state, err := d.follow(StateDirectory)
 	if err != nil {
 		return err
 	}
@@ -106,11 +97,10 @@ func (u *Updater) begin(root *os.Root) (err error) {
 
 // makeState creates the state directory and that of slots. Only root can enter them.
 func (u *Updater) makeState(root *os.Root) (err error) {
-	name := cmp.Or(u.options.StateDirectory, DefaultStateDirectory)
-	if err := root.MkdirAll(strings.TrimPrefix(path.Dir(name), "/"), 0o755); err != nil {
+	if err := root.MkdirAll(strings.TrimPrefix(path.Dir(StateDirectory), "/"), 0o755); err != nil {
 		return err
 	}
-	if u.state, err = u.follow(name); err != nil {
+	if u.state, err = u.follow(StateDirectory); err != nil {
 		return err
 	}
 	for _, directory := range []string{u.state, path.Join(u.state, slotsName)} {

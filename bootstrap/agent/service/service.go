@@ -26,7 +26,7 @@ import (
 )
 
 // StateDirectory has the journal and the documents of the agent.
-const StateDirectory = hostfiles.DefaultStateDirectory + "/agent"
+const StateDirectory = hostfiles.StateDirectory + "/agent"
 
 const (
 	// firstRetry and lastRetry limit the time between two tries after errors. It doubles with each error in a row.
@@ -84,7 +84,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if unusable != nil {
 		return s.reportOnly(ctx, c, nodes, unusable)
 	}
-	files, err := hostfiles.Open(s.Root, hostfiles.Options{})
+	files, err := hostfiles.Open(s.Root)
 	if err != nil {
 		return s.reportOnly(ctx, c, nodes, err)
 	}
@@ -114,7 +114,7 @@ func (s *Service) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := hostfiles.CheckJournal(s.Root, hostfiles.Options{}); err != nil {
+	if err := hostfiles.CheckJournal(s.Root); err != nil {
 		return err
 	}
 	if err := agent.CheckState(s.Root, StateDirectory); err != nil {

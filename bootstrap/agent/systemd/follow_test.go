@@ -25,7 +25,7 @@ var _ = DescribeTable("The links of units are those of a new host after an updat
 		directory, err := os.OpenRoot(root)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(directory.Close)
-		updater, err := hostfiles.Open(directory, hostfiles.Options{})
+		updater, err := hostfiles.Open(directory)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(updater.Close)
 		last := encode(unitsAnd([]object{}))

@@ -146,7 +146,7 @@ var _ = Describe("A host that follows any config of units", func() {
 			directory, err := os.OpenRoot(root)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(directory.Close)
-			updater, err := hostfiles.Open(directory, hostfiles.Options{})
+			updater, err := hostfiles.Open(directory)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(updater.Close)
 			Expect(updater.Adopt(treeOf(parse(from)))).To(Succeed())

@@ -10,7 +10,7 @@ import (
 )
 
 // RecordPath is the file that says which units Poolboot enabled or disabled, and how they were before.
-const RecordPath = hostfiles.DefaultStateDirectory + "/units.json"
+const RecordPath = hostfiles.StateDirectory + "/units.json"
 
 // original is how a unit was before Poolboot enabled or disabled it.
 type original struct {
