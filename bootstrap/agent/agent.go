@@ -91,8 +91,6 @@ var ErrReplaced = errors.New("the program of the agent was replaced")
 // Agent is the state machine of one host. It is not safe for concurrent use.
 type Agent struct {
 	Options
-	source  Source
-	root    *os.Root
 	store   *store
 	journal journal
 	report  report
@@ -134,7 +132,7 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{Options: options, source: options.Source, root: options.Root, store: directory, isDue: true}
+	a := &Agent{Options: options, store: directory, isDue: true}
 	if a.journal, err = directory.readJournal(); err != nil {
 		return nil, err
 	}
@@ -367,10 +365,10 @@ func (a *Agent) hasSingleKeysFile(t *target) (bool, error) {
 		if _, isInBoth := entries[0][name]; isInBoth || entry.Type != hosttree.File {
 			continue
 		}
-		if _, err := a.root.Lstat(strings.TrimPrefix(path.Join(path.Dir(name), "authorized_keys.d"), "/")); err == nil {
+		if _, err := a.Root.Lstat(strings.TrimPrefix(path.Join(path.Dir(name), "authorized_keys.d"), "/")); err == nil {
 			return false, nil
 		}
-		if _, err := a.root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
+		if _, err := a.Root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
 			return true, nil
 		}
 	}

@@ -257,7 +257,7 @@ func (a *Agent) askIfDue(ctx context.Context) {
 	}
 	limited, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
-	_, err := a.source.Assignment(limited)
+	_, err := a.Source.Assignment(limited)
 	if err != nil {
 		err = fmt.Errorf("download the assignment: %w", err)
 	}

@@ -73,7 +73,7 @@ type programTry struct {
 func (a *Agent) downloadProgram(ctx context.Context, version, want string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
-	contents, err := a.source.Program(limited, want)
+	contents, err := a.Source.Program(limited, want)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("download version %s of the agent: %w", version, err)

@@ -73,7 +73,7 @@ func (a *Agent) fetchAssignment(ctx context.Context, revision string) (document 
 			return document, assigned, nil
 		}
 	}
-	if document, err = a.source.Assignment(ctx); err != nil {
+	if document, err = a.Source.Assignment(ctx); err != nil {
 		return nil, assigned, fmt.Errorf("download the assignment: %w", err)
 	}
 	a.report.notAccepted = ""
@@ -103,7 +103,7 @@ func (a *Agent) fetchTarget(ctx context.Context, revision string, document []byt
 
 // fetchRendered downloads a rendered config and verifies it, unless its hash is empty.
 func (a *Agent) fetchRendered(ctx context.Context, want assignment.RenderedConfig) ([]byte, error) {
-	rendered, err := a.source.Rendered(ctx, want.Name)
+	rendered, err := a.Source.Rendered(ctx, want.Name)
 	if err != nil {
 		return nil, fmt.Errorf("download the rendered config %s: %w", want.Name, err)
 	}
@@ -151,7 +151,7 @@ func (a *Agent) fetchAdopted(ctx context.Context, revision string) (*target, err
 // installedConfig returns the name of the rendered config in the file that Ignition wrote, "" if there is none. A file
 // that is damaged names none, and is found as a difference later.
 func (a *Agent) installedConfig() (string, error) {
-	raw, err := a.root.ReadFile(strings.TrimPrefix(ignition.MachineConfigPath, "/"))
+	raw, err := a.Root.ReadFile(strings.TrimPrefix(ignition.MachineConfigPath, "/"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -168,16 +168,16 @@ func (a *Agent) installedConfig() (string, error) {
 
 // host returns what trees depend on.
 func (a *Agent) host(ctx context.Context) (hosttree.System, error) {
-	passwd, err := a.root.ReadFile("etc/passwd")
+	passwd, err := a.Root.ReadFile("etc/passwd")
 	if err != nil {
 		return hosttree.System{}, err
 	}
-	group, err := a.root.ReadFile("etc/group")
+	group, err := a.Root.ReadFile("etc/group")
 	return hosttree.System{
 		Accounts:       hosttree.ParseAccounts(passwd, group),
 		SingleKeysFile: a.journal.SingleKeysFile,
 		Fetch: func(resource types.Resource) ([]byte, error) {
-			return a.source.Contents(ctx, resource)
+			return a.Source.Contents(ctx, resource)
 		},
 	}, err
 }

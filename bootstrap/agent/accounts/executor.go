@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -46,20 +43,11 @@ func (e Executor) Apply(ctx context.Context, operation update.Operation) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", strings.ToLower(string(operation.Kind)), operation.Name, err)
 	}
-	if err := e.sync("/etc"); err != nil {
+	if err := durable.SyncFileSystem(e.path("/etc")); err != nil {
 		return err
 	}
 	known.release(operation)
 	return e.write(known)
-}
-
-// sync returns when the file system of a path is on the disk.
-func (e Executor) sync(name string) error {
-	directory, err := os.Open(e.path(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(directory.Fd()))), directory.Close())
 }
 
 func (e Executor) path(name string) string { return filepath.Join("/", e.Runner.Root, name) }
@@ -80,9 +68,7 @@ func (e Executor) setPassword(ctx context.Context, program, name, hash string) e
 
 // sorted returns names in order and once each.
 func sorted(names []string) []string {
-	set := map[string]bool{}
-	for _, name := range names {
-		set[name] = true
-	}
-	return slices.Sorted(maps.Keys(set))
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -113,7 +114,7 @@ func (e Executor) create(ctx context.Context, known *records, name string, confi
 			return nil, err
 		}
 	}
-	if err := e.sync("/etc"); err != nil {
+	if err := durable.SyncFileSystem(e.path("/etc")); err != nil {
 		return nil, err
 	}
 	created.Password, r.IsCreated, r.HadHome = noPassword, true, nil

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // newSuffix is that of a file that is being written.
@@ -81,6 +83,15 @@ func mkdirAll(name string) error {
 		return err
 	}
 	return syncDirectory(parent)
+}
+
+// SyncFileSystem returns when the file system of a path is on the disk.
+func SyncFileSystem(name string) error {
+	directory, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(directory.Fd()))), directory.Close())
 }
 
 func syncDirectory(name string) error {

@@ -47,15 +47,10 @@ const (
 	imagePath       = "/usr/lib/kernel/cmdline"
 )
 
-// Runner runs a program of the host and returns its standard output. A command.Runner is one.
-type Runner interface {
-	Run(ctx context.Context, name string, arguments ...string) ([]byte, error)
-}
-
 // Executor changes the kernel arguments of a host. It is not safe for concurrent use.
 type Executor struct {
 	// Runner runs the programs of the host.
-	Runner Runner
+	Runner rpmostree.Runner
 	// Programs are those that the host has, of update.Programs.
 	Programs []string
 	// Root is the root directory of the host, / if it is empty.
@@ -69,9 +64,7 @@ func (e *Executor) IsUsable(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	versioned, isVersioned := chosen.(interface {
-		isUsable(ctx context.Context) bool
-	})
+	versioned, isVersioned := chosen.(bootc)
 	return !isVersioned || versioned.isUsable(ctx)
 }
 

@@ -75,7 +75,7 @@ const bootcSource = "poolboot"
 
 // bootc sets the arguments of one source. It keeps all others.
 type bootc struct {
-	runner  Runner
+	runner  rpmostree.Runner
 	running func() ([]string, error)
 }
 
@@ -102,7 +102,7 @@ func (t bootc) change(ctx context.Context, c change) error {
 }
 
 // grubby changes the arguments of all installed kernels.
-type grubby struct{ runner Runner }
+type grubby struct{ runner rpmostree.Runner }
 
 // read returns the arguments of the default kernel, from the line args="…".
 func (t grubby) read(ctx context.Context) ([]string, error) {
@@ -177,7 +177,7 @@ func namesOf(arguments []string) []string {
 
 // helper is the program that Ignition runs at the first boot.
 type helper struct {
-	runner  Runner
+	runner  rpmostree.Runner
 	running func() ([]string, error)
 }
 

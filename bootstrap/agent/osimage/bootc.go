@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/rpmostree"
 )
 
 // bootc changes the image of a host without rpm-ostree.
-type bootc struct{ runner Runner }
+type bootc struct{ runner rpmostree.Runner }
 
 // bootcStatus is the part of a BootcHost (org.containers.bootc/v1) that counts.
 type bootcStatus struct {

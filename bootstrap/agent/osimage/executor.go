@@ -34,22 +34,17 @@ import (
 	"slices"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/rpmostree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // RecordPath is where is recorded what the host had before Poolboot changed its operating system.
 const RecordPath = "/var/lib/poolboot/operating-system.json"
 
-// Runner runs a program of the host and returns its standard output. A command.Runner is one. It needs the time to
-// download an image.
-type Runner interface {
-	Run(ctx context.Context, name string, arguments ...string) ([]byte, error)
-}
-
 // Executor changes the operating system of a host. It is not safe for concurrent use.
 type Executor struct {
-	// Runner runs the programs of the host.
-	Runner Runner
+	// Runner runs the programs of the host. It needs the time to download an image.
+	Runner rpmostree.Runner
 	// Programs are those that the host has, of update.Programs.
 	Programs []string
 	// Root is the root directory of the host, / if it is empty.
@@ -193,7 +188,7 @@ type tool interface {
 func (e *Executor) tool() (tool, error) {
 	switch {
 	case slices.Contains(e.Programs, "rpm-ostree"):
-		return rpmOSTree{e.Runner, e.Root}, nil
+		return rpmOSTree{rpmostree.Client{Runner: e.Runner}, e.Root}, nil
 	case slices.Contains(e.Programs, "bootc"):
 		return bootc{e.Runner}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/rpmostree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -258,7 +259,7 @@ var _ = Describe("The operating system of a host", func() {
 	})
 
 	It("is read from what rpm-ostree prints", func() {
-		s, err := rpmOSTree{runner: printing("testdata/rpm-ostree-status.json")}.status(ctx)
+		s, err := rpmOSTree{client: rpmostree.Client{Runner: printing("testdata/rpm-ostree-status.json")}}.status(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(s).To(Equal(status{
 			next: deployment{Image: image{Name: "quay.io/example/os@sha256:" + strings.Repeat("2", 64), Transport: registry, Digest: "sha256:" + strings.Repeat("2", 64)},
@@ -327,7 +328,7 @@ func (r runner) Run(ctx context.Context, name string, arguments ...string) ([]by
 }
 
 // printing returns a Runner whose programs print a file.
-func printing(name string) Runner {
+func printing(name string) rpmostree.Runner {
 	return runner(func(context.Context, string, ...string) ([]byte, error) { return os.ReadFile(name) })
 }
 

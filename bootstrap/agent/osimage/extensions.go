@@ -51,31 +51,27 @@ func (t rpmOSTree) addExtensions(ctx context.Context, name string) error {
 		{"create", "--network=none", "--name=" + extensionsContainer, name, "/bin/true"},
 		{"cp", extensionsContainer + ":" + extensionsPath, extensionsDirectory},
 	} {
-		if _, err := t.runner.Run(ctx, "podman", arguments...); err != nil {
+		if _, err := t.client.Runner.Run(ctx, "podman", arguments...); err != nil {
 			return fmt.Errorf("%w: use an image with podman, or leave baseOSExtensionsContainerImage out if the host has repositories", err)
 		}
 	}
 	return durable.Write(t.path(repositoryPath), []byte(repository), 0o644)
 }
 
-// removeExtensions removes what addExtensions added, also if it was interrupted.
+// removeExtensions removes what addExtensions added, also if it was interrupted: the file comes after the directory, and
+// goes before it. After a reboot, the directory is gone.
 func (t rpmOSTree) removeExtensions(ctx context.Context) error {
-	_, err := os.Stat(t.path(filepath.Dir(extensionsDirectory)))
-	if isUsed := err == nil; isUsed {
-		// The file comes after the directory, and goes before it.
-		if err := os.Remove(t.path(repositoryPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if _, err := t.runner.Run(ctx, "podman", "rm", "--force", "--ignore", extensionsContainer); err != nil {
-			return err
-		}
-		return os.RemoveAll(t.path(filepath.Dir(extensionsDirectory)))
-	}
-	// After a reboot, the directory is gone.
 	if err := os.Remove(t.path(repositoryPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil
+	directory := t.path(filepath.Dir(extensionsDirectory))
+	if _, err := os.Stat(directory); err != nil {
+		return nil //nolint:nilerr // nothing was added
+	}
+	if _, err := t.client.Runner.Run(ctx, "podman", "rm", "--force", "--ignore", extensionsContainer); err != nil {
+		return err
+	}
+	return os.RemoveAll(directory)
 }
 
 func (t rpmOSTree) path(name string) string { return filepath.Join("/", t.root, name) }

@@ -14,11 +14,9 @@ import (
 
 // rpmOSTree changes everything.
 type rpmOSTree struct {
-	runner Runner
+	client rpmostree.Client
 	root   string
 }
-
-func (t rpmOSTree) client() rpmostree.Client { return rpmostree.Client{Runner: t.runner} }
 
 // rpmOSTreeStatus is the part of the status that counts. The first deployment is the one that boots next.
 type rpmOSTreeStatus struct {
@@ -48,7 +46,7 @@ func (t rpmOSTree) status(ctx context.Context) (status, error) {
 
 // deployments returns all deployments, and which one is booted.
 func (t rpmOSTree) deployments(ctx context.Context) (deployments []deployment, booted int, err error) {
-	output, err := t.client().Run(ctx, "status", "--json")
+	output, err := t.client.Run(ctx, "status", "--json")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -103,7 +101,7 @@ func (t rpmOSTree) change(ctx context.Context, s status, target deployment, exte
 		}
 	}
 	for _, arguments := range commandsFor(s.next, target) {
-		if _, err := t.client().Run(ctx, arguments...); err != nil {
+		if _, err := t.client.Run(ctx, arguments...); err != nil {
 			return err
 		}
 	}
@@ -128,13 +126,13 @@ func (t rpmOSTree) discard(ctx context.Context, s status, target deployment) (is
 	if err != nil || !slices.Equal(running, pending) {
 		return false, err
 	}
-	_, err = t.client().Run(ctx, "cleanup", "--pending")
+	_, err = t.client.Run(ctx, "cleanup", "--pending")
 	return err == nil, err
 }
 
 // kernelArguments returns the arguments of a deployment, without the one that names the deployment.
 func (t rpmOSTree) kernelArguments(ctx context.Context, index int) ([]string, error) {
-	output, err := t.client().Run(ctx, "kargs", "--deploy-index="+strconv.Itoa(index))
+	output, err := t.client.Run(ctx, "kargs", "--deploy-index="+strconv.Itoa(index))
 	return slices.DeleteFunc(strings.Fields(string(output)), func(argument string) bool { return strings.HasPrefix(argument, "ostree=") }), err
 }
 

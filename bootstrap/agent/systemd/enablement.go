@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/durable"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
@@ -51,7 +50,7 @@ func (e Enablement) Apply(ctx context.Context, operation update.Operation) error
 		return err
 	}
 	err = e.change(ctx, operation.Name, operation.After.Enablement, originals[operation.Name])
-	if err = errors.Join(err, e.restoreLinks(), e.sync()); err != nil {
+	if err = errors.Join(err, e.restoreLinks(), durable.SyncFileSystem(e.path("/etc"))); err != nil {
 		return fmt.Errorf("unit %s: %w", operation.Name, err)
 	}
 	release(originals, operation)
@@ -233,15 +232,6 @@ func (e Enablement) restoreLinks() error {
 		}
 	}
 	return nil
-}
-
-// sync returns when links are on the disk.
-func (e Enablement) sync() error {
-	directory, err := os.Open(e.path("/etc"))
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(directory.Fd()))), directory.Close())
 }
 
 func (e Enablement) path(name string) string { return filepath.Join("/", e.Runner.Root, name) }
