@@ -57,8 +57,8 @@ func (a *Agent) replaceProgram(ctx context.Context, offer *assignment.Agent) err
 }
 
 // programTry is the last try to replace the program that failed. It is tried again, after a time that grows: programs
-// are large, their check needs the API server, and the host can have a full disk. One that does not work again and again
-// is refused for good.
+// are large, their check needs the API server, and the host can have a full disk. One that does not work again and
+// again is refused for good.
 type programTry struct {
 	sum string
 	// failures counts the tries, and unusable those in which the program did not work on this host.

@@ -43,8 +43,8 @@ type unitWatch struct {
 }
 
 // lookAtUnits asks systemd whether the kubelet and the units of the configuration do their work, and reports whether
-// what the host reports about them changed. systemd tells programs only by D-Bus, and two calls of systemctl are simpler
-// than a client for that.
+// what the host reports about them changed. systemd tells programs only by D-Bus, and two calls of systemctl are
+// simpler than a client for that.
 func (a *Agent) lookAtUnits(ctx context.Context) (changed bool) {
 	if a.journal.Phase == rebooting || a.journal.Phase == returning {
 		return false // units are being stopped

@@ -98,8 +98,8 @@ func (e *Entry) IsAffected(path string, differs map[string]bool) bool {
 	return differs[path] || e.Type == HardLink && differs[e.Target]
 }
 
-// Changes returns the paths that differ between two trees, in order, and hard links to files that do. Paths of both trees
-// that differ on the host from the first one are among them.
+// Changes returns the paths that differ between two trees, in order, and hard links to files that do. Paths of both
+// trees that differ on the host from the first one are among them.
 func Changes(from, to Tree, onHost ...string) (changes []Change) {
 	differs := map[string]bool{}
 	for _, path := range onHost {

@@ -72,7 +72,8 @@ func changed[T keyed](before, after []T, onHost differing) iter.Seq2[*T, *T] {
 	}
 }
 
-// differing are the paths at which a host differs from its configuration, and the units whose files or drop-ins they are.
+// differing are the paths at which a host differs from its configuration, and the units whose files or drop-ins they
+// are.
 type differing map[string]bool
 
 func newDiffering(paths []string) differing {

@@ -46,8 +46,8 @@ type pinningChange struct {
 	before, after map[Item]pinning
 }
 
-// findPinningChange compares two configurations. What the kubelet does depends on the contents of a file that differs on
-// the host.
+// findPinningChange compares two configurations. What the kubelet does depends on the contents of a file that differs
+// on the host.
 func findPinningChange(before, after ignition.Config, onHost differing) pinningChange {
 	change := pinningChange{before: pinningsIn(before), after: pinningsIn(after)}
 	maps.DeleteFunc(change.before, func(entry Item, _ pinning) bool { return entry.Kind == KindFile && onHost[path.Clean(entry.Name)] })

@@ -18,8 +18,8 @@ type Plan struct {
 	Undo Steps
 }
 
-// New returns the plan for a host with these capabilities. What differs on the host from the configuration before, by its
-// paths, changes also if it is the same in both configurations.
+// New returns the plan for a host with these capabilities. What differs on the host from the configuration before, by
+// its paths, changes also if it is the same in both configurations.
 func New(before, after Config, policy Policy, can Capabilities, differingPaths ...string) Plan {
 	onHost := newDiffering(differingPaths)
 	before.Ignition.Systemd.Units = onHost.units(before.Ignition.Systemd.Units)

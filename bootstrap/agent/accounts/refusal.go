@@ -8,9 +8,9 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// Refusal returns why an operation is not possible on this host, "" if it is: an entry that is added for a user or group
-// of the image, or removed, would change an ID or a home that files of the host depend on. A change of an entry that
-// stays was refused before, without the host.
+// Refusal returns why an operation is not possible on this host, "" if it is: an entry that is added for a user or
+// group of the image, or removed, would change an ID or a home that files of the host depend on. A change of an entry
+// that stays was refused before, without the host.
 func (e Executor) Refusal(_ context.Context, operation update.Operation) string {
 	known, err := e.load()
 	if err != nil {

@@ -27,8 +27,8 @@ func EncodeJournal(version int, journal any) ([]byte, error) {
 	return append([]byte(headerOf(version, body)+"\n"), body...), nil
 }
 
-// DecodeJournal is the inverse of EncodeJournal. It accepts only what that writes: whatever damages a journal, its hash is
-// another one. The error is a *JournalError with the path.
+// DecodeJournal is the inverse of EncodeJournal. It accepts only what that writes: whatever damages a journal, its hash
+// is another one. The error is a *JournalError with the path.
 func DecodeJournal[T any](path string, version int, data []byte) (*T, error) {
 	refuse := func(why string) (*T, error) { return nil, &JournalError{path, why, StartOver} }
 	header, body, _ := bytes.Cut(data, []byte("\n"))

@@ -221,9 +221,9 @@ func (u *Updater) adoptPresets(real string, entry *hosttree.Entry) (isWritten bo
 	return rest != "" || found != nil
 }
 
-// Complete completes an update that was interrupted, and does nothing if none was. Before the commit, or if it was being
-// undone, it is undone. If it can't be completed, it is undone, and the error is why. Paths that can't be restored are no
-// error: LeftOver has them.
+// Complete completes an update that was interrupted, and does nothing if none was. Before the commit, or if it was
+// being undone, it is undone. If it can't be completed, it is undone, and the error is why. Paths that can't be
+// restored are no error: LeftOver has them.
 func (u *Updater) Complete() error {
 	u.mounts.forget()
 	switch u.journal.Phase {
@@ -256,9 +256,9 @@ func (u *Updater) Confirm() error {
 	return u.finish(u.journal.Next)
 }
 
-// RollBack undoes an update that was interrupted, or applied and not confirmed, and does nothing if there is none. Paths
-// that can't be restored are no error: LeftOver has them. An error means that the journal can't be written, and RollBack
-// must be called again.
+// RollBack undoes an update that was interrupted, or applied and not confirmed, and does nothing if there is none.
+// Paths that can't be restored are no error: LeftOver has them. An error means that the journal can't be written, and
+// RollBack must be called again.
 func (u *Updater) RollBack() error {
 	u.mounts.forget()
 	if u.journal.Phase == committed || u.journal.Phase == applied {

@@ -68,9 +68,9 @@ func (e *Executor) IsUsable(ctx context.Context) bool {
 	return !isVersioned || versioned.isUsable(ctx)
 }
 
-// Apply executes an operation of the kind update.ChangeKernelArguments. It can be repeated, also after a crash. The host
-// needs a reboot afterwards. If it fails, the arguments are unchanged, except that those that ignition-kargs-helper
-// moves can be missing: repeat it, or undo it.
+// Apply executes an operation of the kind update.ChangeKernelArguments. It can be repeated, also after a crash. The
+// host needs a reboot afterwards. If it fails, the arguments are unchanged, except that those that
+// ignition-kargs-helper moves can be missing: repeat it, or undo it.
 func (e *Executor) Apply(ctx context.Context, operation update.Operation) error {
 	if err := e.change(ctx, operation); err != nil {
 		return fmt.Errorf("change the kernel arguments: %w", err)

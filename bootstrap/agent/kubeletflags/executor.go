@@ -27,8 +27,8 @@ type Executor struct {
 	Root string
 }
 
-// Apply makes the flags follow kubeadm's configuration, of which the operation changes the file. It does nothing if that
-// is added or removed, because then it is not the one that the host joined with. It can be repeated, and undone.
+// Apply makes the flags follow kubeadm's configuration, of which the operation changes the file. It does nothing if
+// that is added or removed, because then it is not the one that the host joined with. It can be repeated, and undone.
 func (e *Executor) Apply(_ context.Context, operation update.Operation) error {
 	if operation.Before.Path == nil || operation.After.Path == nil {
 		return nil

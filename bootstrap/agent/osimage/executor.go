@@ -158,8 +158,8 @@ type record struct {
 	Removals []string `json:"removals,omitempty"`
 }
 
-// record returns the record of this host. If there is none yet, or none of an image that is not the configured one, it is
-// what has to be written: the host returns to that image if the change is undone.
+// record returns the record of this host. If there is none yet, or none of an image that is not the configured one, it
+// is what has to be written: the host returns to that image if the change is undone.
 func (e *Executor) record(s status, before update.OperatingSystem) (known record, err error) {
 	isRecorded, err := durable.ReadRecord(e.Root, RecordPath, &known)
 	if err != nil {

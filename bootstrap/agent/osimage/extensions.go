@@ -58,8 +58,8 @@ func (t rpmOSTree) addExtensions(ctx context.Context, name string) error {
 	return durable.Write(t.path(repositoryPath), []byte(repository), 0o644)
 }
 
-// removeExtensions removes what addExtensions added, also if it was interrupted: the file comes after the directory, and
-// goes before it. After a reboot, the directory is gone.
+// removeExtensions removes what addExtensions added, also if it was interrupted: the file comes after the directory,
+// and goes before it. After a reboot, the directory is gone.
 func (t rpmOSTree) removeExtensions(ctx context.Context) error {
 	if err := os.Remove(t.path(repositoryPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

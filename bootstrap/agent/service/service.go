@@ -131,9 +131,9 @@ func (s *Service) Check(ctx context.Context) error {
 	return err
 }
 
-// loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at the host. A
-// try that fails because something happened does not make the next one later: a host whose Node changes often would
-// wait for minutes after a short outage.
+// loop calls Step when something happens, or after the time that the last one returned. Meanwhile, it looks at the
+// host. A try that fails because something happened does not make the next one later: a host whose Node changes often
+// would wait for minutes after a short outage.
 func (s *Service) loop(ctx context.Context, c *connection, a *agent.Agent, nodes *latest) error {
 	nodes.follow(a.See)
 	failures, isDue := 0, true
