@@ -263,7 +263,7 @@ func operations(before, after update.OperatingSystem) []update.Operation {
 // applyAll carries out operations in their order, also after one that failed.
 func applyAll(executor interface {
 	Apply(ctx context.Context, operation update.Operation) error
-}, ctx context.Context, operations []update.Operation) (err error) { //nolint:revive // as the function that it calls
+}, ctx context.Context, operations []update.Operation) (err error) {
 	for _, operation := range operations {
 		err = errors.Join(err, executor.Apply(ctx, operation))
 	}
