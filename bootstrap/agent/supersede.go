@@ -39,6 +39,8 @@ type carrying struct {
 	journal journal
 	began   time.Time
 	cancel  context.CancelFunc
+	// timer checks again when the update has lasted long enough.
+	timer *time.Timer
 }
 
 // begin returns a context that ends when the Node names another revision than the update. Call done after the work.
@@ -47,35 +49,43 @@ func (c *carrying) begin(ctx context.Context, node Node, j journal) (work contex
 	defer c.mu.Unlock()
 	work, c.cancel = context.WithCancel(ctx)
 	c.journal, c.began = j, time.Now()
-	c.check(c.newestOf(node))
-	later := time.AfterFunc(supersedeAfter, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.check(c.newestOf(node))
-	})
+	if c.seen != nil {
+		node = *c.seen
+	}
+	c.check(node)
 	return work, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		later.Stop()
 		c.cancel()
 		c.cancel = nil
 	}
 }
 
 func (c *carrying) check(node Node) {
-	if c.cancel != nil && node.Known && supersedes(node, c.journal) && (returns(node, c.journal) || time.Since(c.began) >= supersedeAfter) {
-		c.cancel()
+	if c.cancel == nil || !node.Known || !supersedes(node, c.journal) {
+		return
 	}
+	if wait := supersedeAfter - time.Since(c.began); wait > 0 && !returns(node, c.journal) {
+		if c.timer == nil {
+			c.timer = time.AfterFunc(wait, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.timer = nil
+				if c.seen != nil {
+					node = *c.seen
+				}
+				c.check(node)
+			})
+		}
+		return
+	}
+	c.cancel()
 }
 
 // newest returns the Node that was seen last, or else the one that a Step began with.
 func (c *carrying) newest(node Node) Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.newestOf(node)
-}
-
-func (c *carrying) newestOf(node Node) Node {
 	if c.seen != nil {
 		return *c.seen
 	}
