@@ -6,14 +6,13 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
@@ -25,6 +24,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
@@ -108,12 +108,14 @@ type registered struct {
 
 // reconcilers returns Poolboot's reconcilers, in the order in which they are registered.
 func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadata cache.Cache, clusters clustercache.ClusterCache, opts *Options) []registered {
+	env := scope.Env{
+		Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
+		ServerURL: opts.ServerURL, ServerCA: opts.ServerCA, OverlayNamespace: opts.OverlayNamespace,
+		Offer: opts.offer, TokenLifetime: opts.TokenLife, SyncedLabels: opts.SyncedLabels,
+	}
 	var updates *update.Updates
 	if len(opts.Agent.SHA512) > 0 {
-		updates = &update.Updates{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata, SyncedLabels: opts.SyncedLabels, Offer: opts.offer,
-		}
+		updates = &update.Updates{Env: env, Secrets: secretMetadata}
 		updates.Init()
 	}
 	all := []registered{
@@ -122,11 +124,7 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 			OverlayNamespace: opts.OverlayNamespace, RenderedHistory: opts.RenderedHistory, Updates: updates,
 		}, opts.Concurrency.MachineConfigPool},
 		{&machineconfig.Reconciler{Client: cached, WatchFilterValue: opts.WatchFilterValue}, 1},
-		{&host.Reconciler{
-			Client: cached, APIReader: live, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue,
-			ServerURL: opts.ServerURL, ServerCA: opts.ServerCA, OverlayNamespace: opts.OverlayNamespace,
-			SyncedLabels: opts.SyncedLabels, TokenLifetime: opts.TokenLife, Offer: opts.offer, Updates: updates,
-		}, opts.Concurrency.Host},
+		{&host.Reconciler{Env: env, Updates: updates}, opts.Concurrency.Host},
 		{&overlay.Reconciler{Client: cached, OverlayNamespace: opts.OverlayNamespace, Secrets: secretMetadata}, 1},
 		{&clusternodes.Reconciler{Client: cached, ClusterCache: clusters, WatchFilterValue: opts.WatchFilterValue}, opts.Concurrency.Host},
 		{&enrollment.Reconciler{

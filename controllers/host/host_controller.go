@@ -5,11 +5,8 @@ package host
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
 
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/boot"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/bootstrapdata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host/node"
@@ -41,32 +37,7 @@ import (
 
 // Reconciler reconciles PoolbootConfigs.
 type Reconciler struct {
-	// Client reads from the manager's cache and writes.
-	Client client.Client
-	// APIReader reads from the API server what must not be stale.
-	APIReader client.Reader
-	// ClusterCache connects to workload clusters.
-	ClusterCache clustercache.ClusterCache
-	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
-	Recorder events.EventRecorder
-
-	// ServerURL is the address of the config server as hosts reach it: https://host:port without a path.
-	ServerURL string
-	// ServerCA returns the PEM certificates with which hosts verify the config server, or nothing if hosts already
-	// trust it.
-	ServerCA func() ([]byte, error)
-	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
-	OverlayNamespace string
-	// Offer returns the agent that hosts get. If it is nil or returns no hashes, hosts get none.
-	Offer func() (join.Offer, error)
-	// TokenLifetime is how long a token is valid after its host was provisioned or, if that is later, after it was
-	// rotated. Zero means that tokens do not expire.
-	TokenLifetime time.Duration
-	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
-	SyncedLabels []*regexp.Regexp
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means all.
-	WatchFilterValue string
-
+	scope.Env
 	// Updates has the phases of updates. It is nil if the manager offers no agent.
 	Updates *update.Updates
 
@@ -140,23 +111,14 @@ func (r *Reconciler) reconcilePaused(ctx context.Context, s *scope.Scope) (ctrl.
 	return result, err
 }
 
-// setPhases sets the phases. secrets reads data Secrets from a cache, watchHardware starts the watch on HardwareData,
-// and nodes receives the events of the watches on Nodes.
-func (r *Reconciler) setPhases(secrets client.Reader, watchHardware func() error, nodes controller.Controller) {
+// setPhases sets the phases. secrets reads data Secrets from a cache, and nodes receives the events of the watches on
+// Nodes.
+func (r *Reconciler) setPhases(secrets client.Reader, nodes controller.Controller) {
 	r.hosts = scope.Hosts{Client: r.Client, Live: r.APIReader, WatchFilterValue: r.WatchFilterValue}
 	r.budget = newBudget(hostBurst)
-	r.data = &bootstrapdata.Phases{
-		Client: r.Client, APIReader: r.APIReader, Secrets: secrets, ClusterCache: r.ClusterCache, Recorder: r.Recorder,
-		ServerURL: r.ServerURL, ServerCA: r.ServerCA, OverlayNamespace: r.OverlayNamespace, TokenLifetime: r.TokenLifetime,
-		SyncedLabels: r.SyncedLabels, WatchHardware: watchHardware,
-	}
+	r.data = &bootstrapdata.Phases{Env: r.Env, Secrets: secrets}
 	r.data.Init()
-	r.boot = &boot.Phases{
-		Client: r.Client, APIReader: r.APIReader, ClusterCache: r.ClusterCache, Recorder: r.Recorder,
-		OverlayNamespace: r.OverlayNamespace, Offer: r.Offer, SyncedLabels: r.SyncedLabels, WatchHardware: watchHardware,
-	}
+	r.boot = &boot.Phases{Env: r.Env}
 	r.boot.Init()
-	r.node = &node.Phases{
-		Client: r.Client, ClusterCache: r.ClusterCache, Recorder: r.Recorder, OverlayNamespace: r.OverlayNamespace, Controller: nodes,
-	}
+	r.node = &node.Phases{Env: r.Env, Controller: nodes}
 }

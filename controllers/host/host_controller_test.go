@@ -25,6 +25,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 )
 
 const namespace = "site"
@@ -87,7 +88,7 @@ func newSite(changes ...func(*clusterv1.Machine, *bootstrapv1.PoolbootConfig)) *
 			return unless(s.answers, func() error { return c.Create(ctx, o, opts...) })
 		},
 	})
-	s.reconciler = &Reconciler{
+	s.reconciler = &Reconciler{Env: scope.Env{
 		Client: interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				s.patches++
@@ -96,8 +97,9 @@ func newSite(changes ...func(*clusterv1.Machine, *bootstrapv1.PoolbootConfig)) *
 		}),
 		APIReader: s.Client, ClusterCache: connection{clustercache.NewFakeClusterCache(remote, clusterKey, "host-nodes"), s}, Recorder: events.NewFakeRecorder(100),
 		ServerURL: "https://poolboot.example.com:9444", ServerCA: func() ([]byte, error) { return nil, nil }, OverlayNamespace: "poolboot-system",
-	}
-	s.reconciler.setPhases(s.Client, func() error { return nil }, nil)
+		WatchHardware: func() error { return nil },
+	}}
+	s.reconciler.setPhases(s.Client, nil)
 	return s
 }
 

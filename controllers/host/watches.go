@@ -71,8 +71,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			})))
 		})
 	}
-	watchHardware := sync.OnceValue(func() error { return watch("HardwareData", &bmov1alpha1.HardwareData{}, workload.ConfigOfHardware) })
-	r.setPhases(mgr.GetCache(), watchHardware, hosts)
+	r.WatchHardware = sync.OnceValue(func() error { return watch("HardwareData", &bmov1alpha1.HardwareData{}, workload.ConfigOfHardware) })
+	r.setPhases(mgr.GetCache(), hosts)
 	if err := bootstrapdata.IndexPointers(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

@@ -7,20 +7,15 @@ package boot
 import (
 	"context"
 	"errors"
-	"regexp"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -29,23 +24,7 @@ import (
 
 // Phases prepare the boots of hosts.
 type Phases struct {
-	// Client reads from the manager's cache and writes.
-	Client client.Client
-	// APIReader reads from the API server, where a stale object from the cache would cost a host its join credential.
-	APIReader client.Reader
-	// ClusterCache connects to workload clusters.
-	ClusterCache clustercache.ClusterCache
-	// Recorder creates events.
-	Recorder events.EventRecorder
-
-	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
-	OverlayNamespace string
-	// Offer returns the agent that hosts get. If it is nil or returns no hashes, hosts get none.
-	Offer func() (join.Offer, error)
-	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
-	SyncedLabels []*regexp.Regexp
-	// WatchHardware starts the watch on HardwareData on its first call.
-	WatchHardware func() error
+	scope.Env
 
 	// outages remembers which workload clusters do not answer.
 	outages outages

@@ -102,7 +102,7 @@ func newWorld(objects ...client.Object) *world {
 func (w *world) restart() {
 	w.stopped, w.before, w.after, w.writes = false, nil, nil, 0
 	w.clusters = &clusters{ClusterCache: clustercache.NewFakeEmptyClusterCache(), workload: w.observed(w.workload)}
-	w.reconciler = &reconciler{Phases: Phases{
+	w.reconciler = &reconciler{Phases: Phases{Env: scope.Env{
 		Client: interceptor.NewClient(w.observed(w.management), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if config, ok := o.(*bootstrapv1.PoolbootConfig); ok && w.cached != nil {
@@ -121,13 +121,12 @@ func (w *world) restart() {
 		ClusterCache:     w.clusters,
 		Recorder:         w.events,
 		OverlayNamespace: overlayNamespace,
-		rendered:         assignments.NewRenderedConfigs(w.management),
 		Offer:            func() (join.Offer, error) { return w.offered, nil },
 		WatchHardware: func() error {
 			w.hardwareWatched = true
 			return nil
 		},
-	}}
+	}, rendered: assignments.NewRenderedConfigs(w.management)}}
 	w.reconciler.hosts = scope.Hosts{Client: w.reconciler.Client, Live: w.reconciler.APIReader}
 }
 

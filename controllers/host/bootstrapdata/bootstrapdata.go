@@ -6,14 +6,10 @@ package bootstrapdata
 import (
 	"context"
 	"errors"
-	"regexp"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,33 +26,10 @@ import (
 
 // Phases reconcile the bootstrap data of hosts.
 type Phases struct {
-	// Client reads from the manager's cache and writes.
-	Client client.Client
-	// APIReader reads from the API server: the data Secret, whose token must never be generated twice, and what a token
-	// depends on before it expires, which cannot be undone.
-	APIReader client.Reader
+	scope.Env
 	// Secrets reads from a cache whether a data Secret exists. It is the manager's cache, which contains the Secrets
 	// with the label of a Cluster, without their data.
 	Secrets client.Reader
-	// ClusterCache connects to workload clusters.
-	ClusterCache clustercache.ClusterCache
-	// Recorder creates events.
-	Recorder events.EventRecorder
-
-	// ServerURL is the address of the config server as hosts reach it: https://host:port without a path.
-	ServerURL string
-	// ServerCA returns the PEM certificates with which hosts verify the config server, or nothing if hosts already
-	// trust it.
-	ServerCA func() ([]byte, error)
-	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
-	OverlayNamespace string
-	// TokenLifetime is how long a token is valid after its host was provisioned or, if that is later, after it was
-	// rotated. Zero means that tokens do not expire.
-	TokenLifetime time.Duration
-	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
-	SyncedLabels []*regexp.Regexp
-	// WatchHardware starts the watch on HardwareData on its first call.
-	WatchHardware func() error
 
 	// duplicates caches the reported pairs of PoolbootConfigs with the same pointer id, [2]types.UID → nil.
 	duplicates *lru.Cache

@@ -20,6 +20,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 )
 
 const (
@@ -85,7 +86,9 @@ func (w *world) create() {
 
 // restart replaces the reconciler by a new one.
 func (w *world) restart() {
-	w.reconciler = newReconciler(&Phases{Client: w.Client, APIReader: w.Client, Recorder: w.events, TokenLifetime: life, WatchHardware: func() error { return nil }})
+	w.reconciler = newReconciler(&Phases{Env: scope.Env{
+		Client: w.Client, APIReader: w.Client, Recorder: w.events, TokenLifetime: life, WatchHardware: func() error { return nil },
+	}})
 }
 
 // reconcile reconciles once, reads the config again, and returns the time until the next reconcile.

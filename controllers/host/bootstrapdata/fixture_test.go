@@ -73,7 +73,7 @@ func newSite(objects ...client.Object) *site {
 		WithStatusSubresource(&bootstrapv1.PoolbootConfig{}, &clusterv1.Cluster{}, &clusterv1.Machine{}, &poolv1.MachineConfigPool{}).
 		WithIndex(&bootstrapv1.PoolbootConfig{}, pointerIndex, pointerOf).
 		Build()
-	s.reconciler = newReconciler(&Phases{
+	s.reconciler = newReconciler(&Phases{Secrets: s.Client, Env: scope.Env{
 		Client: interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
 		APIReader: interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -81,13 +81,12 @@ func newSite(objects ...client.Object) *site {
 				return c.Get(ctx, key, o, opts...)
 			},
 		}),
-		Secrets:          s.Client,
 		ClusterCache:     &connection{ClusterCache: clustercache.NewFakeClusterCache(s.workload, client.ObjectKey{Namespace: namespace, Name: clusterName}), site: s},
 		Recorder:         s.events,
 		ServerURL:        serverURL,
 		ServerCA:         func() ([]byte, error) { return nil, nil },
 		OverlayNamespace: "poolboot-system",
-	})
+	}})
 	return s
 }
 

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -39,14 +38,7 @@ const (
 
 // Phases reconcile the Nodes of hosts.
 type Phases struct {
-	// Client reads from the manager's cache and writes.
-	Client client.Client
-	// ClusterCache connects to workload clusters.
-	ClusterCache clustercache.ClusterCache
-	// Recorder creates events.
-	Recorder events.EventRecorder
-	// OverlayNamespace is the namespace of the overlay Secrets: that of the config server.
-	OverlayNamespace string
+	scope.Env
 	// Controller receives the events of the watches on Nodes.
 	Controller controller.Controller
 }

@@ -60,13 +60,13 @@ func newSite(changes ...any) *site {
 	s := &site{events: events.NewFakeRecorder(100)}
 	s.workload = fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.node, secretAt(token)).Build()
 	s.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.PoolbootConfig{}).Build()
-	s.reconciler = &reconciler{Phases: Phases{
+	s.reconciler = &reconciler{Phases: Phases{Env: scope.Env{
 		Client: interceptor.NewClient(s.Client.(client.WithWatch), s.faults()),
 		ClusterCache: clustercache.NewFakeClusterCache(interceptor.NewClient(s.workload, s.faults()),
 			client.ObjectKey{Namespace: namespace, Name: clusterName}, watchName),
 		Recorder:         s.events,
 		OverlayNamespace: overlay.Namespace,
-	}}
+	}}}
 	s.reconciler.hosts = scope.Hosts{Client: s.reconciler.Client, Live: s.Client}
 	return s
 }

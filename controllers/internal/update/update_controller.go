@@ -3,14 +3,12 @@ package update
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -22,7 +20,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
@@ -50,26 +47,9 @@ const (
 
 // Updates has the phases of hosts that have joined, and that of their pools: it chooses which of them are next.
 type Updates struct {
-	// Client reads from the manager's cache and writes.
-	Client client.Client
-	// APIReader reads from the API server, for decisions which must not be made with a stale cache.
-	APIReader client.Reader
-	// ClusterCache connects to workload clusters.
-	ClusterCache clustercache.ClusterCache
-	// Recorder creates events. If it is nil, SetupWithManager sets the manager's recorder.
-	Recorder events.EventRecorder
-
-	// Offer returns the agent that hosts should run.
-	Offer func() (join.Offer, error)
-	// OverlayNamespace is the namespace of the assignment Secrets: that of the config server.
-	OverlayNamespace string
-	// Secrets is a cache of the metadata of Secrets in that namespace.
+	scope.Env
+	// Secrets is a cache of the metadata of Secrets in the namespace of the config server.
 	Secrets cache.Cache
-	// SyncedLabels are the regular expressions of Cluster API's flag --additional-sync-machine-labels.
-	SyncedLabels []*regexp.Regexp
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that objects must have; empty means
-	// all.
-	WatchFilterValue string
 
 	// poolController receives the events of the watches in workload clusters.
 	poolController controller.Controller

@@ -136,8 +136,11 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 	clusters := controllertest.NewClusterCache(interceptor.NewClient(w.workload, faults), clusterKey)
 	clusters.RESTConfig = &rest.Config{Host: "https://site.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("the CA of the cluster")}}
 	r := &Updates{
-		Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
-		Secrets: controllertest.NewCache(w.management), Offer: func() (join.Offer, error) { return join.Offer{}, nil }, revisions: lru.New(100), assignments: lru.New(100),
+		Env: scope.Env{
+			Client: management, APIReader: w.management, ClusterCache: clusters, Recorder: w.events, OverlayNamespace: "poolboot-system",
+			Offer: func() (join.Offer, error) { return join.Offer{}, nil },
+		},
+		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100),
 		failing: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }
