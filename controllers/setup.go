@@ -21,10 +21,10 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/clusternodes"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/enrollment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/host"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/machineconfig"
@@ -88,7 +88,7 @@ func SetupReconcilers(ctx context.Context, mgr ctrl.Manager, opts *Options) erro
 	if err != nil {
 		return fmt.Errorf("cache of enrollment tokens' Secrets: %w", err)
 	}
-	secretMetadata, err := assignments.NewMetadataCache(mgr, opts.OverlayNamespace)
+	secretMetadata, err := secretmetadata.NewCache(mgr, cache.Options{DefaultNamespaces: map[string]cache.Config{opts.OverlayNamespace: {}}})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -24,31 +23,18 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
-
-// newSecretMetadata returns the metadata of a Secret.
-func newSecretMetadata() *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
-}
 
 // NewTokenSecrets adds a cache to a manager. It has the metadata of all Secrets with enrollment tokens, because the
 // manager's own cache has only Secrets with the label of a Cluster. An empty namespace means all namespaces.
 func NewTokenSecrets(mgr ctrl.Manager, namespace string) (cache.Cache, error) {
-	options := cache.ByObject{
-		Field:     fields.OneTermEqualSelector("type", string(poolv1.EnrollmentTokenType)),
-		Transform: cache.TransformStripManagedFields(),
-	}
+	options := cache.ByObject{Field: fields.OneTermEqualSelector("type", string(poolv1.EnrollmentTokenType))}
 	if namespace != "" {
 		options.Namespaces = map[string]cache.Config{namespace: {}}
 	}
-	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{newSecretMetadata(): options},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return secrets, mgr.Add(secrets)
+	return secretmetadata.NewCache(mgr, cache.Options{ByObject: map[client.Object]cache.ByObject{secretmetadata.New(): options}})
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -62,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("enrollment").
 		For(&poolv1.Enrollment{}).
-		WatchesRawSource(source.Kind[client.Object](r.TokenSecrets, newSecretMetadata(), handler.EnqueueRequestsFromMapFunc(r.enrollmentsOfSecret))).
+		WatchesRawSource(source.Kind[client.Object](r.TokenSecrets, secretmetadata.New(), handler.EnqueueRequestsFromMapFunc(r.enrollmentsOfSecret))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.enrollmentsOfCluster), builder.WithPredicates(newOrPaused)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource("enrollment", r.enrollmentsOfCluster)).
 		Watches(&bootstrapv1.PoolbootConfig{}, configHandler(mgr.GetClient())).

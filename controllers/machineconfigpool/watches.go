@@ -6,6 +6,7 @@ import (
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
 )
 
 // interval is the shortest time between two looks at a pool because of events of its hosts. A pool with thousands of
@@ -27,7 +29,7 @@ import (
 const interval = 2 * time.Second
 
 // SetupWithManager adds the controller to a manager.
-func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.OverlayNamespace == "" {
 		return errors.New("machineconfigpool controller: Client, APIReader and OverlayNamespace must be set")
 	}
@@ -41,15 +43,14 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Watches(&bootstrapv1.PoolbootConfig{}, fairqueue.EnqueueLow(r.requestPools(ofPoolbootConfig)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: countsDiffer})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofCluster)),
-			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+				predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), ctrl.LoggerFrom(ctx))))).
 		WithOptions(fairqueue.Paced(fairqueue.Options(options, fairqueue.FlowOfPool(r.Client)), interval))
 	if r.Updates == nil {
 		return watches.Complete(r)
 	}
 	r.Updates.Recorder = r.Recorder
-	pools, err := r.Updates.WatchPools(watches, mgr).Build(r)
-	r.Updates.FollowNodes(pools)
-	return err
+	return r.Updates.FollowPools(watches, r)
 }
 
 // poolFilter reports whether an event requires a reconcile of a pool.
@@ -93,9 +94,9 @@ func ofPoolbootConfig(o client.Object, _ []poolv1.MachineConfigPool) poolFilter 
 	}
 }
 
-// countsDiffer matches updates of a PoolbootConfig that change the counts of its pool.
+// countsDiffer matches updates of a PoolbootConfig that change the counts of its pool, or which hosts are next.
 func countsDiffer(e event.UpdateEvent) bool {
-	return stateOf(e.ObjectOld.(*bootstrapv1.PoolbootConfig)) != stateOf(e.ObjectNew.(*bootstrapv1.PoolbootConfig))
+	return update.ConfigChanged(e) || stateOf(e.ObjectOld.(*bootstrapv1.PoolbootConfig)) != stateOf(e.ObjectNew.(*bootstrapv1.PoolbootConfig))
 }
 
 // requestPools returns requests for the matching pools in the namespace of an object.

@@ -24,7 +24,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
@@ -41,7 +41,7 @@ type Reconciler struct {
 
 // Reconcile deletes a Secret that is left over. Secrets of other kinds stay.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	secret := assignments.NewMetadata()
+	secret := secretmetadata.New()
 	if err := r.Secrets.Get(ctx, request.NamespacedName, secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -132,7 +132,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("overlay").
-		WatchesRawSource(source.Kind(r.Secrets, assignments.NewMetadata(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
+		WatchesRawSource(source.Kind(r.Secrets, secretmetadata.New(), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
 		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(r.assignmentOf), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },

@@ -8,29 +8,19 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
 
 // findCloudProvider returns the field that starts the kubelet of the host with --cloud-provider=external, or "" if
 // there is none. A host with an inline data Secret does not need its rendered config, so it can be gone.
 func (r *Phases) findCloudProvider(ctx context.Context, s *state) (string, error) {
-	source, err := join.FindExternalCloudProvider(s.Config)
-	if err != nil || source != "" {
-		return source, err
-	}
-	key := client.ObjectKey{Namespace: s.pool.Namespace, Name: s.configuration}
-	rendered := &poolv1.MachineConfig{}
-	err = r.Client.Get(ctx, key, rendered)
+	source, err := s.ExternalCloudProvider(ctx, s.configuration)
 	switch {
 	case apierrors.IsNotFound(err) && s.Config.Spec.IsInline():
 		return "", nil
 	case apierrors.IsNotFound(err):
-		return "", notRendered(key, &s.pool)
-	case err != nil:
-		return "", err
+		return "", notRendered(client.ObjectKey{Namespace: s.pool.Namespace, Name: s.configuration}, &s.pool)
 	}
-	return pool.FindExternalCloudProvider(rendered)
+	return source, err
 }
 
 // notRendered returns the failure of a host whose rendered config does not exist. Its pool creates it again.

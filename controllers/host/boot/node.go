@@ -41,17 +41,11 @@ func (r *Phases) connect(ctx context.Context, s *state) error {
 }
 
 // readNode sets the recorded Node. It sets nil if no Node is recorded, or it does not exist.
-func (r *Phases) readNode(ctx context.Context, s *state) error {
-	s.node = nil
-	if !record.HasNode(s.Config) {
-		return nil
+func (r *Phases) readNode(ctx context.Context, s *state) (err error) {
+	if s.node = nil; record.HasNode(s.Config) {
+		s.node, err = workload.GetIfExists[corev1.Node](ctx, s.workload, client.ObjectKey{Name: s.Config.Status.NodeRef.Name})
 	}
-	node := &corev1.Node{}
-	err := s.workload.Get(ctx, client.ObjectKey{Name: s.Config.Status.NodeRef.Name}, node)
-	if err == nil {
-		s.node = node
-	}
-	return client.IgnoreNotFound(err)
+	return err
 }
 
 // clusterRights identifies a cluster and a way to join it for which the rights of join credentials are ensured.

@@ -127,7 +127,7 @@ func (r *Phases) knownAddresses(ctx context.Context, s *state) (name string, kno
 			return "", nil, fmt.Errorf("watch on HardwareData: %w", err)
 		}
 	}
-	bmh, err := hostOf(ctx, r.Client, s)
+	bmh, err := s.Host(ctx, r.Client)
 	if err != nil || bmh == nil {
 		return "", nil, err
 	}

@@ -2,7 +2,6 @@ package bootstrapdata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
@@ -79,7 +77,7 @@ func (r *Phases) expirationTime(ctx context.Context, c client.Reader, s *state) 
 	if r.TokenLifetime == 0 || record.IsTokenExpired(s.Config) || record.IsRotationRequested(s.Config) {
 		return time.Time{}, nil
 	}
-	bmh, err := hostOf(ctx, c, s)
+	bmh, err := s.Host(ctx, c)
 	if err != nil || bmh == nil || bmh.State != bmov1alpha1.StateProvisioned || bmh.Object.Status.OperationHistory.Provision.End.IsZero() {
 		return time.Time{}, err
 	}
@@ -88,15 +86,6 @@ func (r *Phases) expirationTime(ctx context.Context, c client.Reader, s *state) 
 		since = rotated
 	}
 	return since.Add(r.TokenLifetime), nil
-}
-
-// hostOf returns the host of a PoolbootConfig, and nil if it has none.
-func hostOf(ctx context.Context, c client.Reader, s *state) (*host.Host, error) {
-	bmh, err := host.ForConfig(ctx, c, s.Config, s.Machine)
-	if _, ok := errors.AsType[*host.NotReadyError](err); ok {
-		return nil, nil
-	}
-	return bmh, err
 }
 
 // setTokenUsable sets the condition TokenUsable. A token that has never been unusable has none.

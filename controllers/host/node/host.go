@@ -1,9 +1,6 @@
 package node
 
 import (
-	"context"
-	"errors"
-
 	corev1 "k8s.io/api/core/v1"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -11,15 +8,6 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 )
-
-// findHost returns the host of a config, or nil if there is none now.
-func (r *Phases) findHost(ctx context.Context, f facts) (*host.Host, error) {
-	found, err := host.ForConfig(ctx, r.Client, f.config, f.machine)
-	if _, ok := errors.AsType[*host.NotReadyError](err); ok {
-		return nil, nil
-	}
-	return found, err
-}
 
 // currentHost returns the host of a config that has joined if it is not recorded, or recorded with another UID:
 // clusterctl move and the restore of a backup drop the record, and create the BareMetalHost again. It returns nil if

@@ -50,7 +50,7 @@ func (r *Phases) Reconcile(ctx context.Context, s *scope.Scope) error {
 	}
 	key := record.ClusterKey(s.Config)
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.Controller, Name: watchName, Configs: r.Client}
-	err := watch.NodesOfConfigs(ctx, key, nodeChanged())
+	err := watch.NodesOfConfigs(ctx, key)
 	if err == nil {
 		err = r.reconcile(ctx, key, s)
 	}
@@ -79,22 +79,15 @@ func (r *Phases) reconcile(ctx context.Context, cluster client.ObjectKey, s *sco
 // whether the Node with this name belongs to the config. The cache can be older than the Node of a boot that was just
 // prepared.
 func (r *Phases) gather(ctx context.Context, w client.Reader, s *scope.Scope) (facts, error) {
-	f := facts{config: s.Config, machine: s.Machine}
-	if s.Node != nil {
-		f.node = s.Node
-	} else if name := registration.Name(registration.Naming{Config: s.Config, Machine: s.Machine}); name != "" {
-		node := &corev1.Node{}
-		err := w.Get(ctx, client.ObjectKey{Name: name}, node)
-		if client.IgnoreNotFound(err) != nil {
+	f := facts{config: s.Config, machine: s.Machine, node: s.Node}
+	var err error
+	if name := registration.Name(registration.Naming{Config: s.Config, Machine: s.Machine}); f.node == nil && name != "" {
+		if f.node, err = workload.GetIfExists[corev1.Node](ctx, w, client.ObjectKey{Name: name}); err != nil {
 			return f, err
 		}
-		if err == nil {
-			f.node = node
-		}
 	}
-	var err error
 	if record.HasJoined(s.Config) || f.node != nil && (f.node.Labels[poolv1.NodeMetal3UUIDLabel] != "" || !s.Config.Status.HostRef.IsDefined()) {
-		if f.host, err = r.findHost(ctx, f); err != nil {
+		if f.host, err = s.Host(ctx, r.Client); err != nil {
 			return f, err
 		}
 	}
@@ -119,7 +112,7 @@ func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f f
 		}
 		f.config = s.Config
 	}
-	if err := r.retainPool(ctx, f, d); err != nil {
+	if err := r.retainPool(ctx, s, f, d); err != nil {
 		return err
 	}
 	recorded := &s.Config.Status

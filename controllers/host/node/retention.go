@@ -9,6 +9,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 )
 
@@ -17,12 +18,12 @@ import (
 
 // retainPool records the pool of a Node that has joined on its BareMetalHost, for the next Machine that boots there.
 // The lock prevents a write to a host that belongs to another Machine in the meantime.
-func (r *Phases) retainPool(ctx context.Context, f facts, d *decision) error {
+func (r *Phases) retainPool(ctx context.Context, s *scope.Scope, f facts, d *decision) error {
 	if !pool.IsRetainedOnHost(&f.config.Spec.BootSpec) || d.record == nil || !record.HasJoined(f.config) ||
 		f.machine == nil || !f.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	h, err := r.findHost(ctx, f)
+	h, err := s.Host(ctx, r.Client)
 	if err != nil || h == nil {
 		return err
 	}

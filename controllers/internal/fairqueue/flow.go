@@ -18,44 +18,44 @@ type Flow struct {
 	Pool string
 }
 
-// FlowOfConfig returns a function that returns the flow of requests for PoolbootConfigs. It reads the PoolbootConfigs
-// with the given reader, which must be a cache. Requests for deleted PoolbootConfigs of a namespace are one flow. Those
-// that are being deleted, or have no pool yet, do not wait behind the hosts of a pool.
-func FlowOfConfig(configs client.Reader) func(ctrl.Request) Flow {
+// flowOf returns a function that reads the object of a request with a reader, which must be a cache, and returns its
+// flow. Requests for deleted objects of a namespace are one flow.
+func flowOf[T any, Object interface {
+	*T
+	client.Object
+}](objects client.Reader, flow func(Object) Flow) func(ctrl.Request) Flow {
 	return func(r ctrl.Request) Flow {
-		config := &bootstrapv1.PoolbootConfig{}
-		if err := configs.Get(context.Background(), r.NamespacedName, config, client.UnsafeDisableDeepCopy); err != nil {
+		object := Object(new(T))
+		if err := objects.Get(context.Background(), r.NamespacedName, object, client.UnsafeDisableDeepCopy); err != nil {
 			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
 		}
+		return flow(object)
+	}
+}
+
+// FlowOfConfig returns a function that returns the flow of requests for PoolbootConfigs, as flowOf reads them. Those
+// that are being deleted, or have no pool yet, do not wait behind the hosts of a pool.
+func FlowOfConfig(configs client.Reader) func(ctrl.Request) Flow {
+	return flowOf(configs, func(config *bootstrapv1.PoolbootConfig) Flow {
 		if !config.DeletionTimestamp.IsZero() {
 			return Flow{Cluster: record.ClusterKey(config)}
 		}
 		return Flow{Cluster: record.ClusterKey(config), Pool: config.Status.PoolRole}
-	}
+	})
 }
 
-// FlowOfPool returns a function that returns the flow of requests for MachineConfigPools. It reads the pools with the
-// given reader, which must be a cache. Requests for deleted pools of a namespace are one flow.
+// FlowOfPool returns a function that returns the flow of requests for MachineConfigPools, as flowOf reads them.
 func FlowOfPool(pools client.Reader) func(ctrl.Request) Flow {
-	return func(r ctrl.Request) Flow {
-		p := &poolv1.MachineConfigPool{}
-		if err := pools.Get(context.Background(), r.NamespacedName, p, client.UnsafeDisableDeepCopy); err != nil {
-			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
-		}
+	return flowOf(pools, func(p *poolv1.MachineConfigPool) Flow {
 		return Flow{Cluster: client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterName}, Pool: p.Spec.PoolRole}
-	}
+	})
 }
 
-// FlowOfEnrollment returns a function that returns the flow of requests for Enrollments. It reads the Enrollments with
-// the given reader, which must be a cache. Requests for deleted Enrollments of a namespace are one flow.
+// FlowOfEnrollment returns a function that returns the flow of requests for Enrollments, as flowOf reads them.
 func FlowOfEnrollment(enrollments client.Reader) func(ctrl.Request) Flow {
-	return func(r ctrl.Request) Flow {
-		e := &poolv1.Enrollment{}
-		if err := enrollments.Get(context.Background(), r.NamespacedName, e, client.UnsafeDisableDeepCopy); err != nil {
-			return Flow{Cluster: client.ObjectKey{Namespace: r.Namespace}}
-		}
+	return flowOf(enrollments, func(e *poolv1.Enrollment) Flow {
 		return Flow{Cluster: client.ObjectKey{Namespace: e.Namespace, Name: e.Spec.ClusterName}}
-	}
+	})
 }
 
 // FlowOfCluster returns the flow of requests for Clusters.

@@ -20,7 +20,10 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
@@ -101,12 +104,8 @@ func (s *Scope) findOwners(ctx context.Context) (err error) {
 	if name == "" {
 		return nil
 	}
-	cluster := &clusterv1.Cluster{}
-	if err := s.hosts.Client.Get(ctx, client.ObjectKey{Namespace: s.Config.Namespace, Name: name}, cluster); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	s.Cluster = cluster
-	return nil
+	s.Cluster, err = workload.GetIfExists[clusterv1.Cluster](ctx, s.hosts.Client, client.ObjectKey{Namespace: s.Config.Namespace, Name: name})
+	return err
 }
 
 // ClusterName returns the name of the Cluster, or "" if it is unknown. The Machine takes precedence over the label.
@@ -119,6 +118,29 @@ func (s *Scope) ClusterName() string {
 
 // Owner returns the config as Nodes and join credentials reference it: <namespace>/<name>.
 func (s *Scope) Owner() string { return client.ObjectKeyFromObject(s.Config).String() }
+
+// Host returns the host of the config as a reader has it, or nil if there is none now.
+func (s *Scope) Host(ctx context.Context, reader client.Reader) (*host.Host, error) {
+	found, err := host.ForConfig(ctx, reader, s.Config, s.Machine)
+	if _, isNotReady := errors.AsType[*host.NotReadyError](err); isNotReady {
+		return nil, nil
+	}
+	return found, err
+}
+
+// ExternalCloudProvider returns the field that starts the kubelet of the host with --cloud-provider=external, or "" if
+// there is none. configuration is the rendered config of the host. The error is NotFound if that does not exist.
+func (s *Scope) ExternalCloudProvider(ctx context.Context, configuration string) (string, error) {
+	source, err := join.FindExternalCloudProvider(s.Config)
+	if err != nil || source != "" || configuration == "" {
+		return source, err
+	}
+	rendered := &poolv1.MachineConfig{}
+	if err := s.hosts.Client.Get(ctx, client.ObjectKey{Namespace: s.Config.Namespace, Name: configuration}, rendered); err != nil {
+		return "", err
+	}
+	return pool.FindExternalCloudProvider(rendered)
+}
 
 // Pools returns the pools of the Cluster, with defaults.
 func (s *Scope) Pools(ctx context.Context) (pools []poolv1.MachineConfigPool, err error) {

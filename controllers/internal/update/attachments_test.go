@@ -3,6 +3,7 @@ package update
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,11 +16,16 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 )
 
-// isAwaited reports whether somebody waits for the next list.
-func (a *attachments) isAwaited() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.clusters[clusterKey].next != nil
+// noticedContext notices that somebody waits for its end.
+type noticedContext struct {
+	context.Context
+	isAwaited *atomic.Bool
+}
+
+// Done implements context.Context.
+func (c noticedContext) Done() <-chan struct{} {
+	c.isAwaited.Store(true)
+	return c.Context.Done()
 }
 
 var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
@@ -30,6 +36,8 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 		began  chan int
 		answer chan error
 		lists  int
+		// isAwaited is true once somebody waits for a turn to list.
+		isAwaited atomic.Bool
 	)
 	attach := func(ctx context.Context, name, node string) {
 		GinkgoHelper()
@@ -39,6 +47,7 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 	}
 	BeforeEach(func() {
 		shared, lists, began, answer = &attachments{}, 0, make(chan int, 10), make(chan error)
+		isAwaited.Store(false)
 		server = interceptor.NewClient(controllertest.NewClientBuilder().Build(), interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				err := c.List(ctx, list, opts...) // only one at a time, so nothing else counts
@@ -63,7 +72,7 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 					result <- panicked
 				}
 			}()
-			attached, err := shared.ofNode(ctx, server, clusterKey, node)
+			attached, err := shared.ofNode(noticedContext{ctx, &isAwaited}, server, clusterKey, node)
 			if err != nil {
 				result <- failed
 				return
@@ -109,8 +118,10 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 		first := ask(ctx, "host-0")
 		Eventually(began).Should(Receive())
 		leader := ask(ctx, "host-0")
-		Eventually(shared.isAwaited).Should(BeTrue())
+		Eventually(isAwaited.Load).Should(BeTrue())
+		isAwaited.Store(false)
 		other := ask(ctx, "host-0")
+		Eventually(isAwaited.Load).Should(BeTrue())
 		Consistently(other, 100*time.Millisecond).ShouldNot(Receive())
 		answer <- nil
 		Eventually(first).Should(Receive(Equal(0)))
@@ -124,7 +135,7 @@ var _ = Describe("The lists of VolumeAttachments of a Cluster", func() {
 		first := ask(ctx, "host-0")
 		Eventually(began).Should(Receive())
 		second := ask(ctx, "host-0")
-		Eventually(shared.isAwaited).Should(BeTrue())
+		Eventually(isAwaited.Load).Should(BeTrue())
 		short, cancel := context.WithCancel(ctx)
 		third := ask(short, "host-0")
 		cancel()

@@ -8,13 +8,10 @@ import (
 	"maps"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
@@ -85,21 +82,4 @@ func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, c
 		input.ProviderID = h.Node.Spec.ProviderID // it never changes, and the kubelet was started with it
 	}
 	return registration.Register(input)
-}
-
-// cloudProviderOf returns the field that starts the kubelet of a host with --cloud-provider=external, or "". The
-// rendered config can be gone, because the host has it already.
-func (r *Updates) cloudProviderOf(ctx context.Context, h *host) (string, error) {
-	source, err := join.FindExternalCloudProvider(h.Config)
-	if err != nil || source != "" || h.Config.Status.Boot.ServedConfiguration.Name == "" {
-		return source, err
-	}
-	rendered := &poolv1.MachineConfig{}
-	key := client.ObjectKey{Namespace: h.Config.Namespace, Name: h.Config.Status.Boot.ServedConfiguration.Name}
-	if err := r.Client.Get(ctx, key, rendered); apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", err
-	}
-	return pool.FindExternalCloudProvider(rendered)
 }

@@ -67,8 +67,8 @@ var errNodeAppeared = errors.New("the Node was created at the same time: retryin
 
 // createNode pre-registers the Node of a host that has joined before.
 func (r *Updates) createNode(ctx context.Context, w client.Client, h *host, in poolContext) error {
-	source, err := r.cloudProviderOf(ctx, h)
-	if err != nil {
+	source, err := h.scope.ExternalCloudProvider(ctx, h.Config.Status.Boot.ServedConfiguration.Name)
+	if client.IgnoreNotFound(err) != nil { // the rendered config can be gone, because the host has it already
 		return err
 	}
 	registered, err := r.registrationOf(ctx, h, in, source)

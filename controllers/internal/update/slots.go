@@ -128,7 +128,7 @@ func (r *Updates) newScope(ctx context.Context, cluster *clusterv1.Cluster, p *p
 	}
 	s := &poolScope{poolContext: r.poolContextOf(ctx, cluster, p, pools)}
 	watch := workload.Watch{Clusters: r.ClusterCache, Controller: r.poolController, Name: poolWatchName, Configs: r.Client}
-	err := watch.NodesOfPools(ctx, workload.ClusterOfPool(p), nodeChanged())
+	err := watch.NodesOfPools(ctx, workload.ClusterOfPool(p))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -84,7 +85,7 @@ func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (boote
 	if h.HasAgent() || h.Node == nil {
 		return false, 0, nil
 	}
-	if err := r.Secrets.Get(ctx, r.secrets().Key(h.Config.UID), assignments.NewMetadata()); err != nil {
+	if err := r.Secrets.Get(ctx, r.secrets().Key(h.Config.UID), secretmetadata.New()); err != nil {
 		return false, 0, client.IgnoreNotFound(err)
 	}
 	_, wait = h.start(now)
@@ -100,7 +101,7 @@ func (r *Updates) awaitStart(ctx context.Context, h *host, now time.Time) (boote
 // reconcile.
 func (r *Updates) knownStoredOf(ctx context.Context, config *bootstrapv1.PoolbootConfig) (*target, error) {
 	if known, ok := r.known(config.UID); ok {
-		secret := assignments.NewMetadata()
+		secret := secretmetadata.New()
 		if err := r.Secrets.Get(ctx, r.secrets().Key(config.UID), secret); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 )
 
 var _ = Describe("The stored assignment of a host", func() {
@@ -118,7 +118,7 @@ var _ = Describe("The stored assignment of a host", func() {
 
 	It("of a host that is not known causes no event", func(ctx SpecContext) {
 		w := newWorld(1)
-		unknown := assignments.NewMetadata()
+		unknown := secretmetadata.New()
 		unknown.Labels = map[string]string{bootstrapv1.AssignmentLabel: "another"}
 		Expect(w.reconciler.assignmentChanged().Update(event.UpdateEvent{ObjectOld: unknown, ObjectNew: unknown})).To(BeFalse())
 		Expect(w.reconciler.configOfAssignment(ctx, unknown)).To(BeEmpty())

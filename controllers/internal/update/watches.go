@@ -4,20 +4,17 @@ import (
 	"context"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -25,6 +22,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/secretmetadata"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -41,22 +39,18 @@ func (r *Updates) WatchHosts(hosts *ctrl.Builder) *ctrl.Builder {
 	return hosts.
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(workload.ConfigOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
 		Watches(&poolv1.MachineConfigPool{}, slotHandler(), builder.WithPredicates(predicate.Funcs{UpdateFunc: slotsChanged})).
-		WatchesRawSource(source.Kind(r.Secrets, client.Object(assignments.NewMetadata()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged()))
+		WatchesRawSource(source.Kind(r.Secrets, client.Object(secretmetadata.New()), handler.EnqueueRequestsFromMapFunc(r.configOfAssignment), r.assignmentChanged()))
 }
 
-// WatchPools adds the watches to the controller of pools on what only the choice of the next hosts depends on.
-func (r *Updates) WatchPools(pools *ctrl.Builder, mgr ctrl.Manager) *ctrl.Builder {
-	log := mgr.GetLogger().WithValues("controller", "machineconfigpool")
-	ofCluster := handler.MapFunc(r.requestPools)
-	return pools.
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(predicates.ClusterControlPlaneInitialized(mgr.GetScheme(), log))).
-		Watches(&bootstrapv1.PoolbootConfig{}, fairqueue.EnqueueLow(r.requestPool), builder.WithPredicates(predicate.Funcs{UpdateFunc: configChanged})).
+// FollowPools builds the controller of pools with the watches on what only the choice of the next hosts depends on. It
+// also receives the events of Nodes.
+func (r *Updates) FollowPools(pools *ctrl.Builder, reconciler reconcile.Reconciler) (err error) {
+	r.poolController, err = pools.
 		Watches(&clusterv1.Machine{}, fairqueue.EnqueueLow(r.requestPoolOfMachine), builder.WithPredicates(predicate.Funcs{UpdateFunc: machineChanged})).
-		WatchesRawSource(r.ClusterCache.GetClusterSource("machineconfigpool", ofCluster))
+		WatchesRawSource(r.ClusterCache.GetClusterSource("machineconfigpool", r.requestPools)).
+		Build(reconciler)
+	return err
 }
-
-// FollowNodes makes the controller of pools receive the events of Nodes.
-func (r *Updates) FollowNodes(pools controller.Controller) { r.poolController = pools }
 
 // slotsChanged selects the updates of a pool that change its slots.
 func slotsChanged(e event.UpdateEvent) bool {
@@ -89,15 +83,6 @@ func (r *Updates) requestPools(ctx context.Context, cluster client.Object) []ctr
 	return workload.PoolRequests(ctx, r.Client, client.ObjectKeyFromObject(cluster), "")
 }
 
-// requestPool returns a request for the pool of a host that has joined.
-func (r *Updates) requestPool(ctx context.Context, object client.Object) []ctrl.Request {
-	config, ok := object.(*bootstrapv1.PoolbootConfig)
-	if !ok {
-		return nil
-	}
-	return workload.PoolOfConfig(ctx, r.Client, config)
-}
-
 // requestPoolOfMachine returns a request for the pool of a Machine.
 func (r *Updates) requestPoolOfMachine(ctx context.Context, object client.Object) []ctrl.Request {
 	for _, request := range workload.ConfigOfMachine(ctx, object) {
@@ -116,22 +101,8 @@ func machineChanged(e event.UpdateEvent) bool {
 	return !maps.Equal(before.Labels, after.Labels) || !rollout.IsSameForRollout(before, after)
 }
 
-// nodeChanged selects the changes of a Node that a decision depends on. It ignores the heartbeats of the kubelet.
-func nodeChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.UID != after.UID ||
-			before.ResourceVersion == after.ResourceVersion ||
-			util.IsNodeReady(before) != util.IsNodeReady(after) ||
-			before.Spec.Unschedulable != after.Spec.Unschedulable ||
-			!maps.Equal(before.Labels, after.Labels) ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			!maps.Equal(before.Annotations, after.Annotations)
-	}}
-}
-
-// configChanged selects the changes of a PoolbootConfig that a decision about its pool depends on.
-func configChanged(e event.UpdateEvent) bool {
+// ConfigChanged selects the changes of a PoolbootConfig that a decision about its pool depends on.
+func ConfigChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*bootstrapv1.PoolbootConfig), e.ObjectNew.(*bootstrapv1.PoolbootConfig)
 	return before.Generation != after.Generation ||
 		rollout.IsFollowed(before) != rollout.IsFollowed(after) ||

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -22,44 +21,20 @@ const diagnosisTTL = 10 * time.Second
 type diagnosis struct {
 	// secrets reads the Secrets with the kubeconfigs of the clusters.
 	secrets client.Reader
-
-	mu      sync.Mutex
-	results map[client.ObjectKey]diagnosisResult
-}
-
-// diagnosisResult is the result of the last check of a kubeconfig.
-type diagnosisResult struct {
-	started time.Time
-	err     error
+	results perCluster[notConnected]
 }
 
 // explain returns an error that explains why there is no connection to a cluster and what to do: what is wrong with the
-// kubeconfig, or else an UnansweredError. The Secret is read once per diagnosisTTL. While one call reads it, concurrent
-// calls get the previous result.
+// kubeconfig, or else an UnansweredError. The Secret is read once per diagnosisTTL.
 func (d *diagnosis) explain(ctx context.Context, cluster client.ObjectKey) error {
-	d.mu.Lock()
-	result, ok := d.results[cluster]
-	if ok && time.Since(result.started) < diagnosisTTL {
-		d.mu.Unlock()
-		return result.err
-	}
-	if d.results == nil {
-		d.results = map[client.ObjectKey]diagnosisResult{}
-	}
-	unanswered := &UnansweredError{Cluster: cluster}
-	if result.started = time.Now(); result.err == nil {
-		result.err = unanswered
-	}
-	d.results[cluster] = result
-	d.mu.Unlock()
-
-	if _, result.err = kubeconfig.OfCluster(ctx, d.secrets, cluster); result.err == nil {
-		result.err = unanswered
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.results[cluster] = result
-	return result.err
+	explained, _ := d.results.get(cluster, func(notConnected) time.Duration { return diagnosisTTL }, func() (notConnected, error) {
+		_, err := kubeconfig.OfCluster(ctx, d.secrets, cluster)
+		if err == nil {
+			err = &UnansweredError{Cluster: cluster}
+		}
+		return notConnected{err}, nil
+	})
+	return explained
 }
 
 // notConnected is an error that explains why there is no connection. Like the error of the cluster cache, it wraps

@@ -2,11 +2,11 @@ package workload
 
 import (
 	"cmp"
+	"fmt"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 )
@@ -19,17 +19,17 @@ type perCluster[T any] struct {
 
 	once     sync.Once
 	inFlight singleflight.Group
-	results  *cache.Expiring // UID of the Cluster → T
+	results  *cache.Expiring // UID or key of the Cluster → T
 }
 
 // get returns the cached result of a Cluster, or calls read for a new one, which is cached for ttl(result). An error is
 // not cached.
-func (p *perCluster[T]) get(cluster types.UID, ttl func(T) time.Duration, read func() (T, error)) (T, error) {
+func (p *perCluster[T]) get(cluster any, ttl func(T) time.Duration, read func() (T, error)) (T, error) {
 	p.once.Do(func() { p.results = cache.NewExpiringWithClock(cmp.Or[clock.Clock](p.Clock, clock.RealClock{})) })
 	if cached, ok := p.results.Get(cluster); ok {
 		return cached.(T), nil
 	}
-	shared, err, _ := p.inFlight.Do(string(cluster), func() (any, error) {
+	shared, err, _ := p.inFlight.Do(fmt.Sprint(cluster), func() (any, error) {
 		if cached, ok := p.results.Get(cluster); ok {
 			return cached, nil
 		}

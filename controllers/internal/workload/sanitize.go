@@ -61,7 +61,7 @@ func (c *restrictedCache) GetUncachedClient(ctx context.Context, cluster client.
 func (c *restrictedCache) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
 	config, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return nil, notConnected{c.diagnosis.explain(ctx, cluster)}
+		return nil, c.diagnosis.explain(ctx, cluster)
 	}
 	return config, err
 }

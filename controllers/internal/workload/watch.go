@@ -2,16 +2,20 @@ package workload
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -36,10 +40,22 @@ type Watch struct {
 // NodesOfConfigs watches Nodes and requests a reconcile of the PoolbootConfig of a changed Node. The PoolbootConfig is
 // the one in the Node's annotation. A Node that was deleted and registered again has no annotation; then it is the one
 // whose status names the Node or, if it lost its status, the one with the name of the Node.
-func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
+func (w Watch) NodesOfConfigs(ctx context.Context, cluster client.ObjectKey) error {
 	return w.start(ctx, cluster, &corev1.Node{}, func(ctx context.Context, node client.Object) []ctrl.Request {
 		return w.configsOfNode(ctx, cluster, node)
-	}, predicates...)
+	}, predicate.Funcs{UpdateFunc: nodeChanged})
+}
+
+// nodeChanged selects the changes of a Node that a decision depends on. It ignores the heartbeats of the kubelet.
+func nodeChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return before.UID != after.UID ||
+		before.ResourceVersion == after.ResourceVersion ||
+		util.IsNodeReady(before) != util.IsNodeReady(after) ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		!maps.Equal(before.Annotations, after.Annotations) ||
+		!equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
 func (w Watch) configsOfNode(ctx context.Context, cluster client.ObjectKey, node client.Object) []ctrl.Request {
@@ -62,7 +78,7 @@ func (w Watch) configsOfUser(ctx context.Context, cluster client.ObjectKey, user
 
 // NodesOfPools watches Nodes and requests a reconcile of the MachineConfigPool that is recorded for the PoolbootConfig
 // of a changed Node, as NodesOfConfigs finds it. The requests have a low priority.
-func (w Watch) NodesOfPools(ctx context.Context, cluster client.ObjectKey, predicates ...predicate.Predicate) error {
+func (w Watch) NodesOfPools(ctx context.Context, cluster client.ObjectKey) error {
 	return w.handle(ctx, cluster, &corev1.Node{}, fairqueue.EnqueueLow(func(ctx context.Context, node client.Object) (requests []ctrl.Request) {
 		for _, request := range w.configsOfNode(ctx, cluster, node) {
 			config := &bootstrapv1.PoolbootConfig{}
@@ -71,7 +87,7 @@ func (w Watch) NodesOfPools(ctx context.Context, cluster client.ObjectKey, predi
 			}
 		}
 		return requests
-	}), predicates...)
+	}), predicate.Funcs{UpdateFunc: nodeChanged})
 }
 
 // NodesOfCluster watches Nodes and requests a reconcile of their Cluster.
