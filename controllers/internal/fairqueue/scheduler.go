@@ -56,11 +56,10 @@ type cluster struct {
 	roundRobin []*pool // pools with queued requests; the first one is next
 }
 
-// pool has the queued requests of one flow, first in, first out, in one queue per priority. When the priority of a
-// request is raised, it is appended to the queue normal and its entry in the queue low becomes obsolete.
+// pool has the queued requests of one flow, first in, first out. Those with a low priority are after all others.
 type pool struct {
-	role        string
-	normal, low []*request
+	role  string
+	queue []*request
 }
 
 // Add queues a request.
@@ -84,7 +83,7 @@ func (s *scheduler) add(r ctrl.Request, low bool) {
 	case existing.low && !low:
 		existing.low = false
 		p := s.poolOf(existing.flow)
-		p.normal = append(p.normal, existing)
+		p.queue = append(slices.DeleteFunc(p.queue, func(r *request) bool { return r == existing }), existing)
 	}
 }
 
@@ -93,11 +92,7 @@ func (s *scheduler) enqueue(r *request) {
 	r.queued = true
 	s.requests[r.Request] = r
 	p := s.poolOf(r.flow)
-	if r.low {
-		p.low = append(p.low, r)
-	} else {
-		p.normal = append(p.normal, r)
-	}
+	p.queue = append(p.queue, r)
 	s.changed.Signal()
 }
 
@@ -155,8 +150,8 @@ func (s *scheduler) dequeue(i int) ctrl.Request {
 	n := take(&s.roundRobin, i)
 	c := take(&n.roundRobin, n.next(s.maxInFlight))
 	p := take(&c.roundRobin, 0)
-	r := p.dequeue()
-	if !p.isEmpty() {
+	r := take(&p.queue, max(slices.IndexFunc(p.queue, func(r *request) bool { return !r.low }), 0))
+	if len(p.queue) > 0 {
 		c.roundRobin = append(c.roundRobin, p)
 	}
 	if len(c.roundRobin) > 0 {
@@ -178,31 +173,6 @@ func take[Item any](items *[]Item, i int) Item {
 	item := (*items)[i]
 	*items = slices.Delete(*items, i, i+1)
 	return item
-}
-
-func (p *pool) dequeue() *request {
-	from := &p.normal
-	if len(p.normal) == 0 {
-		p.dropObsolete()
-		from = &p.low
-	}
-	r := (*from)[0]
-	(*from)[0] = nil
-	*from = (*from)[1:]
-	return r
-}
-
-// dropObsolete drops entries from the head of the queue low whose requests are in the queue normal since.
-func (p *pool) dropObsolete() {
-	for len(p.low) > 0 && !p.low[0].low {
-		p.low[0] = nil
-		p.low = p.low[1:]
-	}
-}
-
-func (p *pool) isEmpty() bool {
-	p.dropObsolete()
-	return len(p.normal) == 0 && len(p.low) == 0
 }
 
 // Done marks a request as no longer in flight. If it was added while it was in flight, it is queued again. One more
