@@ -6,14 +6,22 @@ import (
 	"context"
 	"fmt"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/setup"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/kubeconfig"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/admission"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/baremetalhost"
@@ -139,4 +147,52 @@ func reconcilers(cached client.Client, live client.Reader, tokens, secretMetadat
 		}, opts.Concurrency.Certificate})
 	}
 	return all
+}
+
+// AddToScheme adds all kinds that the reconcilers read or write, except those of the Metal3 provider, which are
+// unstructured.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
+		bmov1alpha1.AddToScheme, bootstrapv1.AddToScheme, poolv1.AddToScheme)
+	return builder.AddToScheme(scheme)
+}
+
+// The migrator can patch Poolboot's own CRDs, which RBAC lists by name, and writes each of their objects without a
+// change. For kinds that the manager does not change otherwise, the policy manager-storage-migration in config/rbac
+// enforces that.
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,verbs=patch,resourceNames=poolbootconfigs.bootstrap.cluster.x-k8s.io;poolbootconfigtemplates.bootstrap.cluster.x-k8s.io;enrollments.poolboot.io;machineconfigpools.poolboot.io;machineconfigs.poolboot.io
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs;poolbootconfigtemplates,verbs=get;list;patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs/status,verbs=patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments;machineconfigpools;machineconfigs,verbs=get;list;patch
+// +kubebuilder:rbac:groups=poolboot.io,resources=enrollments/status;machineconfigpools/status;machineconfigs/status,verbs=patch
+
+// MigrationPhases are the valid values of Options.SkipCRDMigrationPhases.
+var MigrationPhases = []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}
+
+// migrated returns the kinds of Poolboot's CRDs. Objects with a status are written through the status subresource. This
+// bypasses the webhooks, which could refuse an object that was valid when it was created. All objects are read from the
+// API server, because the cache has no managed fields and, with --namespace, not all objects.
+func migrated() map[client.Object]crdmigrator.ByObjectConfig {
+	byStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
+	return map[client.Object]crdmigrator.ByObjectConfig{
+		&bootstrapv1.PoolbootConfig{}:         byStatus,
+		&bootstrapv1.PoolbootConfigTemplate{}: {},
+		&poolv1.Enrollment{}:                  byStatus,
+		&poolv1.MachineConfig{}:               byStatus,
+		&poolv1.MachineConfigPool{}:           byStatus,
+	}
+}
+
+// setupMigration registers Cluster API's migrator of stored objects. It has one worker, to limit the load on the API
+// server during an upgrade.
+func setupMigration(ctx context.Context, mgr ctrl.Manager, opts *Options) error {
+	migrator := &crdmigrator.CRDMigrator{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Config: migrated()}
+	for _, phase := range opts.SkipCRDMigrationPhases {
+		migrator.SkipCRDMigrationPhases = append(migrator.SkipCRDMigrationPhases, crdmigrator.Phase(phase))
+	}
+	if err := migrator.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
+		return fmt.Errorf("CRD migrator: %w", err)
+	}
+	return nil
 }

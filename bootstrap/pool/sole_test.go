@@ -67,7 +67,7 @@ var _ = Describe("No other code decides", func() {
 			"cmd/kubectl-poolboot/internal/diff/pools.go",                           // the same
 			"cmd/kubectl-poolboot/internal/input/objects.go",                        // whether a file gives a role at all
 			"controllers/internal/workload/management.go",                           // which pools are concerned by an event of a host
-			"controllers/host/boot/pool.go", "controllers/internal/update/scope.go", // whether the recorded pool is still the pool
+			"controllers/host/boot/pool.go", "controllers/internal/update/slots.go", // whether the recorded pool is still the pool
 			// Whether the decision is the pool that it should be:
 			"bootstrap/registration/register.go", "controllers/host/boot/node.go", "controllers/admission/", "bootstrap/validation/", "cmd/kubectl-poolboot/internal/convert/objects.go",
 			"controllers/host/node/decision.go",
@@ -81,7 +81,7 @@ var _ = Describe("No other code decides", func() {
 	})
 	It("which pool is retained on a host: use pool.ForBoot", func() {
 		Expect(of(mentions, "HostRetainedPoolAnnotation", "bootstrap/pool/",
-			"controllers/host/node/retention.go", "controllers/host/boot/retention.go", // who writes it, and who names it in a remedy
+			"controllers/host/node/node.go", "controllers/host/boot/pool.go", // who writes it, and who names it in a remedy
 		)).To(BeEmpty())
 	})
 	It("which pool spec.poolRole names: use pool.ForBoot", func() {

@@ -102,11 +102,11 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 			"bootstrap/access/token.go", "controllers/enrollment/", // write them
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateAnnotation"},
-			"controllers/host/bootstrapdata/rotation.go", "bootstrap/server/refusal.go", // removes it, and names it in a message
+			"controllers/host/bootstrapdata/token.go", "bootstrap/server/refusal.go", // removes it, and names it in a message
 		)).To(BeEmpty())
 		Expect(files(read, []string{"TokenStateRevoked", "TokenStateExpired"})).To(BeEmpty())
 		Expect(files(read, []string{"RotateTokenAnnotation"},
-			"bootstrap/outlook/remedy.go", "controllers/host/bootstrapdata/rotation.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
+			"bootstrap/outlook/remedy.go", "controllers/host/bootstrapdata/token.go", "cmd/kubectl-poolboot/internal/movecheck/traps.go", // remove it, and name it in messages
 		)).To(BeEmpty())
 	})
 })

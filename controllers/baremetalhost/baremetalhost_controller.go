@@ -6,6 +6,7 @@ package baremetalhost
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -22,12 +23,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/hostpool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/latecrd"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -308,4 +312,31 @@ func (r *Reconciler) report(s *scope, eventType, reason, format string, args ...
 		related = s.config
 	}
 	r.Recorder.Eventf(s.host, related, eventType, reason, action, format, args...)
+}
+
+// SetupWithManager adds the controller to a manager. The controller starts after Metal3 is installed.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil {
+		return errors.New("baremetalhost controller: Client and APIReader must be set")
+	}
+	r.Recorder = mgr.GetEventRecorder("baremetalhost-controller")
+	builder := ctrl.NewControllerManagedBy(mgr).
+		Named("baremetalhost").
+		For(&bmov1alpha1.BareMetalHost{}).
+		Watches(&bootstrapv1.PoolbootConfig{}, handler.EnqueueRequestsFromMapFunc(hostOfConfig)).
+		WithOptions(options)
+	builder = hostpool.Watches(ctx, builder, r.Client, &bmov1alpha1.BareMetalHostList{}, func(object client.Object) bool {
+		host, ok := object.(*bmov1alpha1.BareMetalHost)
+		return ok && requestsPool(host)
+	})
+	return latecrd.WhenServed(mgr, "baremetalhost", bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), func() error { return builder.Complete(r) })
+}
+
+// hostOfConfig returns a request for the BareMetalHost of a PoolbootConfig.
+func hostOfConfig(_ context.Context, object client.Object) []ctrl.Request {
+	config, ok := object.(*bootstrapv1.PoolbootConfig)
+	if !ok || record.HostKindOf(config) != record.BareMetalHost {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: config.Namespace, Name: config.Spec.Host.BareMetalHostName}}}
 }

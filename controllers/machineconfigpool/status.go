@@ -2,6 +2,8 @@ package machineconfigpool
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // setStatus computes the whole status.
@@ -124,4 +127,96 @@ func (s *scope) setCondition(conditionType string, isTrue bool, reason, message 
 	meta.SetStatusCondition(&s.pool.Status.Conditions, metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: s.pool.Generation,
 	})
+}
+
+// replacementDelay is how long a Machine can be gone before its replacement exists. Cluster API creates it only then.
+const replacementDelay = time.Minute
+
+// setCapacity sets how many hosts the pool has when all are available. It grows with the hosts that join. It shrinks
+// only if fewer Machines exist for longer than a replacement needs to be created: a host that is replaced counts until
+// its replacement has joined, and a host that boots in addition does not.
+func (s *scope) setCapacity(n counts, now time.Time) {
+	capacity := &s.pool.Status.CapacityHostCount
+	switch {
+	case n.joined >= *capacity:
+		*capacity = n.joined
+	case n.total < *capacity:
+		if s.cache.smallerSince.IsZero() {
+			s.cache.smallerSince = now
+		}
+		if left := replacementDelay - now.Sub(s.cache.smallerSince); left > 0 {
+			s.reconcileIn(left)
+			return
+		}
+		*capacity = n.total
+	}
+	s.cache.smallerSince = time.Time{}
+}
+
+// maxReplaced is how many hosts that must be replaced are named in the status.
+const maxReplaced = 10
+
+// setPrediction predicts what the change to what the pool renders does to the running hosts that run something else. A
+// paused pool has it too: so it is known before the rollout starts. Hosts with the same rendered config have the same
+// prediction, so the cost grows with the number of these configs, and not with that of the hosts.
+func (s *scope) setPrediction(n counts) {
+	s.pool.Status.Prediction = poolv1.PoolPrediction{}
+	if len(n.running) == 0 {
+		return
+	}
+	target, hosts, replaced := s.target(), map[update.Effect]int32{}, []string(nil)
+	for _, name := range slices.Sorted(maps.Keys(n.running)) {
+		effect := s.predict(name, target)
+		hosts[effect] += int32(len(n.running[name]))
+		if effect == update.EffectReplace {
+			replaced = append(replaced, n.running[name]...)
+		}
+	}
+	slices.Sort(replaced)
+	s.pool.Status.Prediction = poolv1.PoolPrediction{
+		Configuration: target,
+		None:          ptr.To(hosts[update.EffectNone]), Reload: ptr.To(hosts[update.EffectReload]), Restart: ptr.To(hosts[update.EffectRestart]),
+		Reboot: ptr.To(hosts[update.EffectReboot]), Replace: ptr.To(hosts[update.EffectReplace]), Unknown: ptr.To(hosts[unknownEffect]),
+		ReplacedHosts: replaced[:min(maxReplaced, len(replaced))],
+	}
+}
+
+// unknownEffect is the effect of a change that cannot be predicted, because a rendered config does not exist.
+const unknownEffect update.Effect = ""
+
+// predict predicts the effect of the change from one rendered config to another. The result is remembered as long as no
+// pool changes, because pools have the policies.
+func (s *scope) predict(from, to string) update.Effect {
+	version := ""
+	for i := range s.pools {
+		version += fmt.Sprintf("%s %d ", s.pools[i].UID, s.pools[i].Generation)
+	}
+	if s.cache.predictedWith != version {
+		s.cache.predictedWith, s.cache.predictions = version, map[[2]string]update.Effect{}
+	}
+	if effect, ok := s.cache.predictions[[2]string{from, to}]; ok {
+		return effect
+	}
+	before, after := s.config(from), s.config(to)
+	if before == nil || after == nil {
+		return unknownEffect
+	}
+	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
+	effect, err := pool.PredictUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name)
+	if err != nil {
+		return unknownEffect
+	}
+	s.cache.predictions[[2]string{from, to}] = effect
+	return effect
+}
+
+// config returns a MachineConfig of the namespace, or nil. A rendered config that was just created is found later: its
+// creation triggers another reconcile.
+func (s *scope) config(name string) *poolv1.MachineConfig {
+	for i := range s.configs {
+		if s.configs[i].Name == name {
+			return &s.configs[i]
+		}
+	}
+	return nil
 }

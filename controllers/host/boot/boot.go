@@ -7,15 +7,20 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -196,4 +201,86 @@ func (r *Phases) reportResult(ctx context.Context, s *state, err error) (ctrl.Re
 		return ctrl.Result{RequeueAfter: failed.retry}, nil
 	}
 	return ctrl.Result{}, failed
+}
+
+// reconcileInline handles a host that boots from its data Secret alone. It ensures the rights of the join credential in
+// that Secret immediately, renews the credential until the Node is in its pool, and pre-registers the Node as soon as
+// the host is being provisioned.
+func (r *Phases) reconcileInline(ctx context.Context, s *state) (ctrl.Result, error) {
+	if err := r.refresh(inlineRenewal)(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	why, err := s.findHostLoss(ctx, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	phases := []phase{r.connect, r.remote(r.ensureRights), r.remote(r.extendCredential)}
+	if why != "" && record.IsCredentialUsed(s.Config) { // the next host has the same credential and another key
+		phases = append(phases, r.forgetCertificate)
+	}
+	if !record.IsPrepared(s.Config) || record.IsNodeMissing(s.Config) || why != "" {
+		phases = append(phases, r.choosePool, r.findProvisioningHost, r.register, r.remote(r.ensureNode), r.record)
+	}
+	result, err := r.reportResult(ctx, s, s.run(ctx, phases...))
+	return requeueForExtension(s, result), err
+}
+
+// forgetCertificate allows the join credential in a data Secret to obtain another certificate. The Secret is written
+// once, so the credential cannot be replaced.
+func (r *Phases) forgetCertificate(ctx context.Context, s *state) error {
+	return s.recordStatus(ctx, func(config *bootstrapv1.PoolbootConfig) {
+		config.Status.Certificate = bootstrapv1.GrantedCertificate{}
+	})
+}
+
+// findProvisioningHost sets the host of the Machine once it can boot from the data Secret. Until then, it returns a
+// failure that is not an error. A host of another infrastructure provider can boot at any time.
+func (r *Phases) findProvisioningHost(ctx context.Context, s *state) error {
+	err := r.findHost(ctx, s)
+	if err == nil {
+		err = checkUserData(s.host)
+	}
+	if is[*host.NotReadyError](err) {
+		return waiting(err)
+	}
+	if err != nil || s.host.Object == nil {
+		return err
+	}
+	switch s.host.State {
+	case bmov1alpha1.StateProvisioning, bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
+		return nil
+	default:
+		return waiting(fmt.Errorf("BareMetalHost %s is not being provisioned yet", s.host.Name))
+	}
+}
+
+// reconcilePaused does what cannot wait until the pause ends: it renews the join credential of a host that has its
+// configuration, because such a host does not send another request. It writes only to the workload cluster, and deletes
+// nothing there: during clusterctl move, the PoolbootConfig with this credential can already belong to another
+// management cluster. So the new expiration time is not recorded, and the credential is extended each time that half of
+// its life has passed.
+func (r *Phases) reconcilePaused(ctx context.Context, s *state, need need) (ctrl.Result, error) {
+	switch {
+	case need == expiration && s.Config.Status.Boot.CredentialExpirationTime != nil: // reported after the pause
+		return ctrl.Result{RequeueAfter: join.Lifetime / 2}, nil
+	case need != renewal && need != inlineRenewal:
+		return ctrl.Result{}, nil
+	}
+	why, err := s.findHostLoss(ctx, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if why == "" || need == inlineRenewal { // otherwise, the boot is withdrawn after the pause
+		if wait := untilExtension(s.Config); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+		err = s.run(ctx, r.connect, r.remote(func(ctx context.Context, s *state) error {
+			_, err := join.ExtendCredential(ctx, s.workload, s.Config.Status.Boot.CredentialID, join.Lifetime)
+			if apierrors.IsNotFound(err) {
+				return errUpToDate // it is restored, or reported as lost, after the pause
+			}
+			return err
+		}))
+	}
+	return ctrl.Result{RequeueAfter: join.Lifetime / 2}, err
 }

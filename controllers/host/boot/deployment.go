@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,10 +19,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 )
-
-// This file handles what Metal3 deploys on a host, and what happens when Metal3 removes it. The watch on BareMetalHosts
-// triggers it.
 
 // announce reports which host was chosen and why Metal3 does not get on with it, or that the host will
 // never send a request because its image gets no user data. Before a host is chosen, there is nothing to report.
@@ -198,4 +197,30 @@ func (s *state) replaceNode(ctx context.Context, replacement *corev1.Node) error
 	}
 	s.node, s.wasOtherHost = replacement, true
 	return s.workload.Create(ctx, s.node)
+}
+
+// findHost sets the host that boots. Of a host that enrolled, only the name is known. Of a host of another
+// infrastructure provider, only what its Machine contains is known.
+func (r *Phases) findHost(ctx context.Context, s *state) (err error) {
+	s.host, err = host.ForConfig(ctx, r.Client, s.Config, s.Machine)
+	switch {
+	case err != nil || s.host != nil:
+		return err
+	case s.Machine == nil:
+		s.host = &host.Host{Name: s.Config.Spec.Host.NodeName}
+	case registration.NamedAfterHost(s.Config):
+		return &failure{reason: bootstrapv1.BootFailedReason, waits: true, err: fmt.Errorf("spec.nodeNameSource is Host, but Machine %s has the infrastructure "+
+			"provider of %s, so the name of its host is not known: set spec.nodeNameSource to Machine", s.Machine.Name, s.Machine.Spec.InfrastructureRef.Kind)}
+	default:
+		s.host = &host.Host{Name: s.Machine.Name, ProviderID: s.Machine.Spec.ProviderID}
+	}
+	return nil
+}
+
+// related returns the second object of events about the config: the Machine, or nil without one.
+func (s *state) related() runtime.Object {
+	if s.Machine == nil {
+		return nil
+	}
+	return s.Machine
 }

@@ -4,20 +4,24 @@
 package bootstrapdata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -140,4 +144,77 @@ func (r *Phases) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 			r.event(after, corev1.EventTypeWarning, current.Reason, kind, "%s", current.Message)
 		}
 	}
+}
+
+// When a MachineDeployment is scaled up by a thousand, each write to a new PoolbootConfig happens a thousand times.
+// IsAwaitingMachine and NeedsFinalizer avoid all writes except the two that its data Secret needs anyway.
+
+// IsAwaitingMachine reports whether a MachineSet has just created a config and is about to create its Machine. If it
+// cannot, it deletes the config again. There is nothing to report yet, and a write could conflict with those of Cluster
+// API.
+func IsAwaitingMachine(config *bootstrapv1.PoolbootConfig) bool {
+	return config.DeletionTimestamp.IsZero() &&
+		util.HasOwner(config.OwnerReferences, clusterv1.GroupVersion.String(), []string{"MachineSet"})
+}
+
+// NeedsFinalizer reports whether something exists for a config, or is created next, that is not deleted with it
+// automatically. Only then is a finalizer useful. Before the data Secret is recorded, which the config owns, a host
+// that must send a request gets nothing.
+func NeedsFinalizer(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Spec.IsInline() || record.IsEnrolled(config) || config.Status.DataSecretName != ""
+}
+
+// decidePool records the pool, or why there is none.
+func (r *Phases) decidePool(ctx context.Context, s *state) error {
+	if s.Cluster == nil || s.Machine == nil && !record.IsMachineless(s.Config) {
+		return nil // this happens only if the data Secret already exists
+	}
+	var err error
+	if s.pools, err = s.Pools(ctx); err != nil {
+		return err
+	}
+	if s.inline, err = r.readInline(ctx, s); err != nil {
+		return err
+	}
+	boot := pool.Boot{Config: s.Config, Machine: s.Machine, Pools: s.pools}
+	if s.inline != nil {
+		boot.DataSecret = s.inline
+	}
+	role, condition := decide(boot)
+	s.Config.Status.PoolRole = role
+	conditions.Set(s.Config, condition)
+	return nil
+}
+
+// decide returns the pool role to record, or "" for none, and the condition that reports why.
+func decide(boot pool.Boot) (string, metav1.Condition) {
+	assigned, err := pool.ForBoot(boot)
+	condition := metav1.Condition{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionTrue, Reason: string(assigned.Reason)}
+	if err != nil {
+		condition.Status, condition.Message = metav1.ConditionFalse, err.Error()
+		condition.Reason = cmp.Or(outlook.ReasonOf(err), bootstrapv1.PoolConflictReason)
+	} else {
+		condition.Message = assigned.Message(boot)
+	}
+	return assigned.Role, condition
+}
+
+// isPoolDecided reports whether a boot can continue with the recorded pool.
+func isPoolDecided(config *bootstrapv1.PoolbootConfig) bool {
+	return config.Status.PoolRole != "" && conditions.IsTrue(config, bootstrapv1.PoolDecidedCondition)
+}
+
+// patchAnnotations writes annotations, and the finalizer if it is missing, in one patch. It removes annotations without
+// a value. Changes of the status are written later.
+func (s *state) patchAnnotations(ctx context.Context, annotations map[string]string) error {
+	return s.PatchMetadata(ctx, func(config *bootstrapv1.PoolbootConfig) {
+		controllerutil.AddFinalizer(config, bootstrapv1.Finalizer)
+		for key, value := range annotations {
+			if value == "" {
+				delete(config.Annotations, key)
+			} else {
+				metav1.SetMetaDataAnnotation(&config.ObjectMeta, key, value)
+			}
+		}
+	})
 }

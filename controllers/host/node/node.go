@@ -20,11 +20,15 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/status"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/teardown"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -148,5 +152,122 @@ func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f f
 		}
 		r.reportChanges(before, after)
 	})
+	return nil
+}
+
+// completeBoot revokes the token of a host that has joined, and deletes what only a booting host needs. It reports
+// whether there was anything to do. The ID of the credential stays recorded until everything is deleted, so a crash
+// leaves nothing behind.
+func (r *Phases) completeBoot(ctx context.Context, w client.Client, s *scope.Scope) (bool, error) {
+	if record.IsReleased(s.Config) {
+		return false, nil
+	}
+	if err := s.Flush(ctx); err != nil { // the token is revoked in the metadata of what is recorded
+		return false, err
+	}
+	config := s.Config.DeepCopy()
+	err := teardown.Boot{
+		Config:           config,
+		HasJoined:        true,
+		Management:       r.Client,
+		OverlayNamespace: r.OverlayNamespace,
+		Workload:         func(context.Context) (client.Client, error) { return w, nil },
+		CredentialID:     config.Status.Boot.CredentialID,
+	}.Delete(ctx)
+	s.Wrote(config) // also if only the token was revoked
+	return err == nil, err
+}
+
+// kubeletRegistrationTime returns when the kubelet of a Node first reported its state: the earliest transition of a
+// condition that only a kubelet reports. It returns nil if there is no such condition.
+func kubeletRegistrationTime(node *corev1.Node) *metav1.Time {
+	var first *metav1.Time
+	for _, c := range node.Status.Conditions {
+		switch c.Type {
+		case corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure:
+			if at := c.LastTransitionTime; !at.IsZero() && (first == nil || at.Before(first)) {
+				first = &at
+			}
+		}
+	}
+	return first
+}
+
+// reportChanges creates the events for a change of the record.
+func (r *Phases) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
+	event := func(kind, reason, note string, args ...any) {
+		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)
+	}
+	previous, current := before.Status, after.Status
+	if previous.NodeRef.IsDefined() && current.NodeRef.IsDefined() && previous.NodeRef.UID != current.NodeRef.UID {
+		event(corev1.EventTypeNormal, bootstrapv1.EventLabelsRestored,
+			"Node %s registered again; the labels of pool %q are restored", current.NodeRef.Name, current.PoolRole)
+	}
+	if previous.NodeRef.IsDefined() && previous.PoolRole != "" && previous.PoolRole != current.PoolRole {
+		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged,
+			"The labels of Node %s now select pool %q instead of pool %q", current.NodeRef.Name, current.PoolRole, previous.PoolRole)
+	}
+	old, condition := conditions.Get(before, bootstrapv1.NodeInPoolCondition), conditions.Get(after, bootstrapv1.NodeInPoolCondition)
+	if condition == nil || old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
+		return
+	}
+	switch {
+	case condition.Status == metav1.ConditionTrue && outlook.IsWrong(old):
+		event(corev1.EventTypeNormal, bootstrapv1.EventNodeReady, "%s", condition.Message)
+	case outlook.IsWrong(condition):
+		if condition.Reason == bootstrapv1.PoolConflictReason {
+			metrics.PoolConflictOfConfig(after, metrics.ConflictNode)
+		}
+		event(corev1.EventTypeWarning, condition.Reason, "%s", condition.Message)
+	}
+}
+
+// currentHost returns the host of a config that has joined if it is not recorded, or recorded with another UID:
+// clusterctl move and the restore of a backup drop the record, and create the BareMetalHost again. It returns nil if
+// the record is right. The phases of the boot record the host of a boot.
+func currentHost(f facts) *bootstrapv1.HostReference {
+	recorded := f.config.Status.HostRef
+	if f.host == nil || f.host.UID == "" || !record.HasJoined(f.config) || recorded.IsDefined() && recorded.Name != f.host.Name {
+		return nil
+	}
+	current := bootstrapv1.HostReference{Name: f.host.Name, Namespace: f.host.Namespace, UID: f.host.UID}
+	if recorded == current {
+		return nil
+	}
+	return &current
+}
+
+// followHost keeps the label with the host's UID current. clusterctl move creates the BareMetalHost again, with another
+// UID, and while the Metal3Machine has no providerID, the Metal3 provider finds the Node only by this label. The label
+// belongs to Metal3, not to users.
+func followHost(node *corev1.Node, h *host.Host) {
+	if h != nil && (node.Spec.ProviderID == "" || node.Spec.ProviderID == h.ProviderID) {
+		node.Labels[poolv1.NodeMetal3UUIDLabel] = h.UID
+	}
+}
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+
+// retainPool records the pool of a Node that has joined on its BareMetalHost, for the next Machine that boots there.
+// The lock prevents a write to a host that belongs to another Machine in the meantime.
+func (r *Phases) retainPool(ctx context.Context, s *scope.Scope, f facts, d *decision) error {
+	if !pool.IsRetainedOnHost(&f.config.Spec.BootSpec) || d.record == nil || !record.HasJoined(f.config) ||
+		f.machine == nil || !f.machine.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	h, err := s.Host(ctx, r.Client)
+	if err != nil || h == nil {
+		return err
+	}
+	role := pool.Retention(d.record.pool, f.pools)
+	if role == "" || h.Object.Annotations[poolv1.HostRetainedPoolAnnotation] == role {
+		return nil
+	}
+	desired := h.Object.DeepCopy()
+	metav1.SetMetaDataAnnotation(&desired.ObjectMeta, poolv1.HostRetainedPoolAnnotation, role)
+	if err := r.Client.Patch(ctx, desired, status.Locked(h.Object)); err != nil {
+		return fmt.Errorf("retain the pool of Node %s on BareMetalHost %s/%s: %w", f.node.Name, h.Namespace, h.Name, err)
+	}
 	return nil
 }

@@ -1,20 +1,32 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/access"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/assignment"
+	barehost "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
@@ -121,4 +133,113 @@ func (h *host) version(in poolContext) string {
 		fmt.Fprintf(version, "%q %q", h.Machine.Labels, h.Node.Spec.ProviderID)
 	}
 	return string(version.Sum(nil))
+}
+
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch
+
+// errNoAgent means that the manager offers no agent, so it can't say which one hosts should run.
+var errNoAgent = errors.New("the manager offers no agent: start it with --agent-directory")
+
+// newDocument builds the assignment of a host in its pool.
+func (r *Updates) newDocument(ctx context.Context, h *host, in poolContext) ([]byte, error) {
+	if len(in.offer.Agent.SHA512) == 0 {
+		return nil, errNoAgent
+	}
+	key := client.ObjectKey{Namespace: in.pool.Namespace, Name: in.pool.Status.Configuration.Name}
+	rendered, err := r.rendered.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("MachineConfig %s, the rendered config of MachineConfigPool %s: %w", key, in.pool.Name, err)
+	}
+	registered, err := r.registrationOf(ctx, h, in, "")
+	if err != nil {
+		return nil, err
+	}
+	return join.Document(join.Input{
+		Config: h.Config, Pool: in.pool, Pools: in.pools, Rendered: rendered, Registration: registered, Cluster: in.facts, Offer: in.offer,
+	})
+}
+
+// registrationOf returns what the Node of a host is registered with in its pool: what the host has recorded, and what
+// its pool and its Machine declare now.
+func (r *Updates) registrationOf(ctx context.Context, h *host, in poolContext, cloudProviderSource string) (registration.Registration, error) {
+	input := registration.Sources{
+		NodeName:       h.Config.Status.NodeRef.Name,
+		Cluster:        in.identity,
+		HostUID:        h.Config.Status.HostRef.UID,
+		Pool:           *in.pool,
+		Pools:          in.pools,
+		Config:         h.Config,
+		RenderedConfig: cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, in.pool.Status.Configuration.Name),
+		SyncedLabels:   r.SyncedLabels,
+
+		CloudProviderSource: cloudProviderSource,
+	}
+	if name := record.MachineName(h.Config); name != "" && h.Machine == nil {
+		return registration.Registration{}, fmt.Errorf("the Machine %s/%s does not exist, and it owns PoolbootConfig %s: the Node has labels of the Machine",
+			h.Config.Namespace, name, h.Config.Name)
+	}
+	if h.Machine != nil {
+		input.MachineLabels = h.Machine.Labels
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.Config.Status.DerivedNodeLabels)) {
+		input.DerivedLabels = append(input.DerivedLabels, registration.DerivedLabel{
+			Key: key, Value: h.Config.Status.DerivedNodeLabels[key], Source: "the derivedNodeLabels in the status of PoolbootConfig " + h.Config.Name,
+		})
+	}
+	found, err := barehost.ForConfig(ctx, r.Client, h.Config, h.Machine)
+	_, isNotReady := errors.AsType[*barehost.NotReadyError](err)
+	switch {
+	case err != nil && !isNotReady:
+		return registration.Registration{}, err
+	case found != nil:
+		input.ProviderID = found.ProviderID
+		input.HostUID = cmp.Or(input.HostUID, found.UID) // clusterctl move drops the record
+	}
+	if (found != nil || isNotReady) && h.Machine != nil && h.Node != nil && h.Node.Spec.ProviderID != "" {
+		input.ProviderID = h.Node.Spec.ProviderID // it never changes, and the kubelet was started with it
+	}
+	return registration.Register(input)
+}
+
+// predicted returns what was predicted for the update that a host has just completed. It returns "" if there was none,
+// if the agent does not say what it did, or if one of the rendered configs does not exist any more. It is called before
+// the record says that the host runs the second one, so it is called once for each update.
+func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update.Effect {
+	before, after := h.Config.Status.Boot.ServedConfiguration.Name, h.Config.Status.Update.Desired.Name
+	if !h.runsDesired() || h.Report.Effect == "" || before == "" || before == after {
+		return ""
+	}
+	var specs []poolv1.MachineConfigSpec
+	isMoved := false
+	for _, name := range []string{before, after} {
+		config, err := workload.GetIfExists[poolv1.MachineConfig](ctx, r.Client, client.ObjectKey{Namespace: h.Config.Namespace, Name: name})
+		if err != nil || config == nil {
+			return ""
+		}
+		specs = append(specs, config.Spec)
+		isMoved = isMoved || config.Labels[poolv1.RenderedForLabel] != in.pool.Name
+	}
+	worker, err := pool.OfRole(in.pools, poolv1.RoleWorker)
+	if err != nil {
+		worker = nil
+	}
+	effect, err := pool.PredictUpdate(in.pool, worker, specs[0], specs[1], isMoved)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
+		return ""
+	}
+	return effect
+}
+
+// comparePrediction compares what the agent of a host says that it did with what was predicted.
+func (r *Updates) comparePrediction(h *host, predicted update.Effect) {
+	if predicted == "" || predicted == h.Report.Effect {
+		return
+	}
+	metrics.PredictionDiffers(h.Config)
+	r.Recorder.Eventf(h.Config, nil, corev1.EventTypeWarning, bootstrapv1.EventPredictionDiffers, action,
+		"the effect of the update of Node %s to %s was %s, and %s was predicted: see the actions in the journal of poolboot-agent.service on the host",
+		h.Node.Name, h.Config.Status.Update.Desired.Name, h.Report.Effect, predicted)
 }
