@@ -45,6 +45,8 @@ const (
 
 	// retryInterval is when a request that cannot be decided yet is checked again.
 	retryInterval = 5 * time.Second
+	// recordTimeout is how long a request waits for the config server's record of what it served.
+	recordTimeout = 2 * time.Second
 )
 
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=poolbootconfigs,verbs=get;list;watch
@@ -81,6 +83,8 @@ type Reconciler struct {
 	written ownwrites.Tracker
 	// reported caches why requests are not approved, types.UID → string, to report each reason once.
 	reported *lru.Cache
+	// awaited caches since when requests wait for the record of their host, types.UID → time.Time.
+	awaited *lru.Cache
 }
 
 // maxServingRequests is how many serving certificate requests of one Node are checked, starting with the latest. A
@@ -155,6 +159,10 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 				continue
 			}
 		}
+		if r.awaitsRecord(config, &requests[i]) {
+			result.RequeueAfter = status.ConflictRetry
+			continue
+		}
 		waits, err := r.decideOne(ctx, cluster, client.ObjectKeyFromObject(config), requests[i].DeepCopy())
 		if waits && result.RequeueAfter == 0 {
 			result.RequeueAfter = retryInterval
@@ -164,6 +172,21 @@ func (r *Reconciler) decideAll(ctx context.Context, cluster client.ObjectKey, co
 		}
 	}
 	return result, errors.Join(errs...)
+}
+
+// awaitsRecord reports whether the config server is about to record that the host received its configuration: the host
+// has used its join credential. Otherwise recordGrant would conflict with that write. It reports false after
+// recordTimeout, because a config server can fail to write the record.
+func (r *Reconciler) awaitsRecord(config *bootstrapv1.PoolbootConfig, request *certificatesv1.CertificateSigningRequest) bool {
+	if config.Spec.IsInline() || !record.WasPrepared(config) || record.IsServed(config) || !isClientRequest(request, config.Status.Boot.CredentialID) {
+		return false
+	}
+	since, ok := r.awaited.Get(request.UID)
+	if !ok {
+		since = time.Now()
+		r.awaited.Add(request.UID, since)
+	}
+	return time.Since(since.(time.Time)) < recordTimeout
 }
 
 // belongsTo reports whether a request is from the host of a PoolbootConfig and is for Poolboot to decide.

@@ -61,7 +61,20 @@ var _ = Describe("The certificate controller", func() {
 	}
 	BeforeEach(func(c SpecContext) { ctx = c })
 
-	It("approves the certificate of a host that received its configuration", func() {
+	It("waits for the config server to record that the host received its configuration, until a timeout", func() {
+		setUp(newNode(), newRequest())
+		recorded := &bootstrapv1.PoolbootConfig{}
+		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())
+		recorded.Status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()}
+		Expect(r.Client.Status().Update(ctx, recorded)).To(Succeed())
+		Expect(reconcile()).To(Equal(ctrl.Result{RequeueAfter: status.ConflictRetry}))
+		Expect(conditionOf(newRequest().Name)).To(BeEmpty())
+		r.awaited.Add(newRequest().UID, time.Now().Add(-recordTimeout))
+		Expect(reconcile()).To(BeZero())
+		Expect(conditionOf(newRequest().Name)).To(Equal(certificatesv1.CertificateApproved))
+	})
+
+	It("does not wait if this is already recorded", func() {
 		setUp(newNode(), newRequest())
 		recorded := &bootstrapv1.PoolbootConfig{}
 		Expect(r.Client.Get(ctx, config, recorded)).To(Succeed())

@@ -61,7 +61,7 @@ func newWorkload(objects ...client.Object) client.WithWatch {
 func newReconciler(management, workload client.Client, recorder events.EventRecorder) *Reconciler {
 	return &Reconciler{
 		Client: management, APIReader: management, ClusterCache: controllertest.NewClusterCache(workload, clusterKey), Recorder: recorder,
-		reported: lru.New(maxReported),
+		reported: lru.New(maxReported), awaited: lru.New(maxReported),
 	}
 }
 

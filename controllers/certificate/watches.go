@@ -32,7 +32,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return errors.New("certificate controller: Client, APIReader and ClusterCache must be set")
 	}
 	r.Recorder = mgr.GetEventRecorder("certificate-controller")
-	r.reported = lru.New(maxReported)
+	r.reported, r.awaited = lru.New(maxReported), lru.New(maxReported)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.PoolbootConfig{}, workload.HostUserIndex, workload.HostUsers)
 	if err != nil {
 		return err
