@@ -39,11 +39,11 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// cacheOptions returns the options of caches for the objects that the answers depend on: PoolbootConfigs, rendered MachineConfigs,
-// Enrollments, and the overlay and assignment Secrets in the server's own namespace. No other Secret is read, and a
-// cache has one selector for each kind, so the assignments have a cache of their own. Rendered configs have no watch
-// filter label, because the records decide which host gets one. The informers store only what the sources compute from
-// each object: a rendered config is four times as large as its download.
+// cacheOptions returns the options of caches for the objects that the answers depend on: PoolbootConfigs, rendered
+// MachineConfigs, Enrollments, and the overlay and assignment Secrets in the server's own namespace. No other Secret is
+// read, and a cache has one selector for each kind, so the assignments have a cache of their own. Rendered configs have
+// no watch filter label, because the records decide which host gets one. The informers store only what the sources
+// compute from each object: a rendered config is four times as large as its download.
 func cacheOptions(scheme *runtime.Scheme, o *options, s *sources) (objects, assigned cache.Options, err error) {
 	rendered, renderedErr := labels.Parse(poolv1.RenderedForLabel)
 	overlay, overlayErr := labels.Parse(bootstrapv1.OverlayLabel)

@@ -168,8 +168,8 @@ func (h *hosts) ready() error {
 	return nil
 }
 
-// serve serves hosts until ctx ends. Then the server is no longer ready, and closes each connection after its answer, so
-// that hosts go to other replicas. It accepts new connections until all load balancers have noticed.
+// serve serves hosts until ctx ends. Then the server is no longer ready, and closes each connection after its answer,
+// so that hosts go to other replicas. It accepts new connections until all load balancers have noticed.
 func (h *hosts) serve(ctx context.Context) error {
 	if !h.assigned.WaitForCacheSync(ctx) || !toolscache.WaitForCacheSync(ctx.Done(), h.synced[:]...) {
 		return ctx.Err()

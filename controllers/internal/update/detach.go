@@ -145,8 +145,8 @@ type attachments struct {
 type attachmentList struct {
 	// turn is acquired by the one who lists, or reads the list.
 	turn *semaphore.Weighted
-	// began is when the list began. byNode has the VolumeAttachments of attached volumes by the names of the Nodes, which
-	// must not be changed.
+	// began is when the list began. byNode has the VolumeAttachments of attached volumes by the names of the Nodes,
+	// which must not be changed.
 	began  time.Time
 	byNode map[string][]storagev1.VolumeAttachment
 	err    error

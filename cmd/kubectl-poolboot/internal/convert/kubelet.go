@@ -238,9 +238,9 @@ func warnInherited(pools []poolv1.MachineConfigPool, of map[string]*input.Kubele
 	}
 }
 
-// warnUnreserved names a KubeletConfig with which the kubelets of a pool start in OpenShift only because it reserves 1Gi
-// of memory for the system without any KubeletConfig. Nothing is reserved in the image of most hosts, but this is not
-// known here.
+// warnUnreserved names a KubeletConfig with which the kubelets of a pool start in OpenShift only because it reserves
+// 1Gi of memory for the system without any KubeletConfig. Nothing is reserved in the image of most hosts, but this is
+// not known here.
 func warnUnreserved(name, pool string, section kubelet.Section, remark func(string, ...any)) {
 	var fields kubeletv1beta1.KubeletConfiguration
 	text, err := section.DropIn("")

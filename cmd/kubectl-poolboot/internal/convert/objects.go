@@ -112,8 +112,8 @@ func fromOpenShift(objects *input.Objects, cluster, namespace, containerRuntime 
 	return converted, input.InOrder(found.all...), errs
 }
 
-// convertConfigs converts the MachineConfigs of pools of OpenShift, for a namespace. It returns what is wrong with drop-ins
-// of the kubelet's configuration in them, by their names.
+// convertConfigs converts the MachineConfigs of pools of OpenShift, for a namespace. It returns what is wrong with
+// drop-ins of the kubelet's configuration in them, by their names.
 func convertConfigs(configs []poolv1.MachineConfig, pools []poolv1.MachineConfigPool, namespace, containerRuntime string, remark func(string, ...any)) map[string]field.ErrorList {
 	wrongDropins := map[string]field.ErrorList{}
 	for i := range configs {

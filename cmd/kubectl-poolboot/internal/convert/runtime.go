@@ -185,8 +185,8 @@ func bytesOf(size *resource.Quantity) string {
 	return numberOf(size.Value())
 }
 
-// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it. Those
-// of which the files do not tell which one is newer are refused as a whole.
+// settingsOf returns the settings of a pool: each field is that of the newest ContainerRuntimeConfig that sets it.
+// Those of which the files do not tell which one is newer are refused as a whole.
 func settingsOf(configs []*input.ContainerRuntimeConfig, p *poolv1.MachineConfigPool) (merged input.RuntimeSettings, errs []error) {
 	of := slices.DeleteFunc(slices.Clone(configs), func(c *input.ContainerRuntimeConfig) bool {
 		return !matchesSelector(c.Spec.MachineConfigPoolSelector, p.Labels)

@@ -63,8 +63,8 @@ func copyError(kind, name string, at, first place) error {
 	return at.of("metadata").errorf("%s %q is given twice: remove it, or the one in %s", kind, name, first.of("metadata"))
 }
 
-// essence returns what counts of an object of OpenShift's: not what its cluster added. It is empty if the object can't be
-// read.
+// essence returns what counts of an object of OpenShift's: not what its cluster added. It is empty if the object can't
+// be read.
 func essence(raw []byte) string {
 	var object struct {
 		Metadata struct {

@@ -151,8 +151,8 @@ func (f *Files) expand(name string) ([]string, error) {
 	return paths, err
 }
 
-// findSame returns the file, of those that were read, that is the same, and adds the file otherwise. Pipes are never the
-// same: each has more to read.
+// findSame returns the file, of those that were read, that is the same, and adds the file otherwise. Pipes are never
+// the same: each has more to read.
 func findSame(path string, read map[string]fs.FileInfo) string {
 	info, err := os.Stat(path)
 	if path == Stdin || err != nil || !info.Mode().IsRegular() {

@@ -32,8 +32,8 @@ func IsOpenShift(object metav1.TypeMeta) bool {
 	return object.GroupVersionKind().Group == OpenShift.Group
 }
 
-// readOpenShiftPool reads OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without a
-// node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no
+// readOpenShiftPool reads OpenShift's MachineConfigPool. Its role is its name, it counts for every cluster, and without
+// a node selector it matches nothing; OpenShift's operator sets those of worker. The control plane's pool selects no
 // Node: see pool.Decide. What Nodes should run is in OpenShift's spec.configuration, and in Poolboot's
 // status.configuration.
 func (o *Objects) readOpenShiftPool(raw []byte) (client.Object, error) {

@@ -160,9 +160,9 @@ type openShiftService struct {
 	ServiceName poolv1.UnitName `json:"serviceName"`
 }
 
-// DisruptionPolicy returns the node disruption policies of OpenShift as Poolboot's. The remarks name those that match no file in
-// OpenShift and are left out. An empty list of actions means None for files and units, and the default for SSH keys.
-// The errors have the paths of OpenShift's fields.
+// DisruptionPolicy returns the node disruption policies of OpenShift as Poolboot's. The remarks name those that match
+// no file in OpenShift and are left out. An empty list of actions means None for files and units, and the default for
+// SSH keys. The errors have the paths of OpenShift's fields.
 func DisruptionPolicy(c *MachineConfiguration) (policy poolv1.DisruptionPolicy, remarks []string, errs field.ErrorList) {
 	from, at := c.Spec.NodeDisruptionPolicy, field.NewPath("spec", "nodeDisruptionPolicy")
 	none := poolv1.DisruptionActions{{Type: poolv1.ActionNone}}

@@ -32,7 +32,8 @@ type facts struct {
 	machines  clusterv1.MachineList
 	hosts     bmov1alpha1.BareMetalHostList
 	configs   bootstrapv1.PoolbootConfigList
-	// needed are objects that must be moved, also of kinds that clusterctl does not read, and referrers what refers to them.
+	// needed are objects that must be moved, also of kinds that clusterctl does not read, and referrers what refers to
+	// them.
 	needed    []client.Object
 	referrers map[types.UID]string
 	// ironic and operator are the Deployments of Ironic and of the baremetal-operator; operatorValidates is true when
