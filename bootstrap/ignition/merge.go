@@ -190,7 +190,7 @@ func extractUnique[Entry keyed](t *tally, entries, aside *[]Entry) {
 // restoreUnique combines merged entries with those that were set aside, in order. An entry has another key than all
 // others.
 func restoreUnique[Entry keyed](t *tally, merged, aside []Entry) []Entry {
-	all := append(aside, merged...)
+	all := slices.Concat(aside, merged)
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(t.keys[a.Key()].position, t.keys[b.Key()].position) })
 	return all
 }

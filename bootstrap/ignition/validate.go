@@ -67,7 +67,8 @@ func (r rules) problemsIn(value reflect.Value) (problems []Problem) {
 		of.field("contents", light).SetZero()
 		value = light
 	}
-	if of.isValidator && !(r.merged && of.staysValid) && !(of.isResource && r.hasValidData(of, value)) {
+	isValid := r.merged && of.staysValid || of.isResource && r.hasValidData(of, value)
+	if of.isValidator && !isValid {
 		problems = allProblems(value.Addr().Interface().(validator).Validate(root))
 	}
 	if of.hasLists {

@@ -165,7 +165,7 @@ func mergeConfigs(sources []poolv1.MachineConfig, sections []part) (poolv1.Machi
 	if err := checkKernelDevel(out, sources); err != nil {
 		return out, nil, err
 	}
-	all := append(parts, sections...)
+	all := slices.Concat(parts, sections)
 	whole := mergeIgnition(all)
 	if err := ignition.ValidateMerged(whole); err != nil {
 		return out, nil, explainMerge(whole, all, err)

@@ -84,10 +84,13 @@ func (p *Program) name(ending string) string { return strings.TrimPrefix(p.Path+
 
 func (p *Program) readTrial() (t trial, err error) {
 	raw, err := p.Root.ReadFile(p.name(trialEnding))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && json.Unmarshal(raw, &t) != nil { // a damaged counter starts again
-		return trial{}, nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return trial{}, err
 	}
-	return t, err
+	if json.Unmarshal(raw, &t) != nil { // a damaged counter, or none, starts again
+		t = trial{}
+	}
+	return t, nil
 }
 
 func (p *Program) writeTrial(t trial) error {

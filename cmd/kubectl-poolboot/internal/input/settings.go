@@ -49,14 +49,17 @@ type openShiftObject[Spec any] struct {
 // DeepCopyObject returns the object itself, which does not change.
 func (o *openShiftObject[Spec]) DeepCopyObject() runtime.Object { return o }
 
-// Objects of OpenShift with settings. A MirrorSet is an ImageDigestMirrorSet, an ImageTagMirrorSet or an
-// ImageContentSourcePolicy, and an ImageConfig is an Image, the configuration of the registries of a cluster.
 type (
-	KubeletConfig          = openShiftObject[kubeletSpec]
-	MachineConfiguration   = openShiftObject[policySpec]
+	// KubeletConfig is an object of OpenShift with settings of kubelets.
+	KubeletConfig = openShiftObject[kubeletSpec]
+	// MachineConfiguration is the object of OpenShift with disruption policies.
+	MachineConfiguration = openShiftObject[policySpec]
+	// ContainerRuntimeConfig is an object of OpenShift with settings of CRI-O.
 	ContainerRuntimeConfig = openShiftObject[runtimeSpec]
-	MirrorSet              = openShiftObject[mirrorSpec]
-	ImageConfig            = openShiftObject[imageSpec]
+	// MirrorSet is an ImageDigestMirrorSet, an ImageTagMirrorSet or an ImageContentSourcePolicy.
+	MirrorSet = openShiftObject[mirrorSpec]
+	// ImageConfig is an Image, the configuration of the registries of a cluster.
+	ImageConfig = openShiftObject[imageSpec]
 )
 
 type kubeletSpec struct {
