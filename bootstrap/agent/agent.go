@@ -21,7 +21,7 @@ import (
 const (
 	// actionTimeout is how long one reload or restart of a unit may take. One that hangs longer failed.
 	actionTimeout = 5 * time.Minute
-	// operationTimeout is how long the operations of one executor may take. Packages and images take the longest.
+	// operationTimeout is how long one operation may take. Packages and images take the longest.
 	operationTimeout = time.Hour
 	// downloadTimeout is how long all downloads of one update may take.
 	downloadTimeout = 10 * time.Minute

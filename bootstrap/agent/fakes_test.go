@@ -61,6 +61,11 @@ type fakeExecutor struct {
 }
 
 func (f *fakeExecutor) Apply(_ context.Context, operation update.Operation) error {
+	if f.w.obstructs != nil {
+		if err := f.w.obstructs(operation); err != nil {
+			return err
+		}
+	}
 	name := f.name + " " + operation.Name
 	if operation.Kind == update.ChangeKernelArguments {
 		name += strings.Join(operation.After.KernelArguments, " ")

@@ -67,9 +67,8 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 	if err := errors.Join(errLoad, errTarget); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, undoTimeout)
-	defer cancel()
 	var left []leftEntry
+	timeLeft := undoTimeout
 	u := newUpdate(before, after, nil, a.Capabilities)
 	operations := u.plan.Operations
 	if !u.plan.IsPossible() { // the current configuration can be a later one
@@ -82,7 +81,7 @@ func (a *Agent) retryLeftOver(ctx context.Context, of string) error {
 		if !slices.ContainsFunc(a.journal.LeftOver, isLeft) {
 			continue
 		}
-		if failed := a.undoOperation(ctx, limited, operation); failed != nil {
+		if failed := a.undoOperation(ctx, &timeLeft, undoTimeout, operation); failed != nil {
 			left = append(left, newLeftEntry(of, operation, failed))
 		}
 	}

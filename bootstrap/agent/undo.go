@@ -15,9 +15,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
+// undoTimeout is how long an undo may take for kernel arguments, and for all operations besides those of the operating
+// system and these.
+var undoTimeout = 15 * time.Minute
+
 const (
-	// undoTimeout is how long all operations of an undo may take. Those of the operating system have operationTimeout.
-	undoTimeout = 15 * time.Minute
 	// maxUnread is how often an undo tries to read what it undoes.
 	maxUnread = 3
 	// maxRetries is how often a try to restore what an undo left over may interrupt the agent.
@@ -48,14 +50,12 @@ func (a *Agent) undo(ctx context.Context) (time.Duration, error) {
 		return now, err
 	}
 	a.reportUndo()
-	limited, cancel := context.WithTimeout(ctx, undoTimeout)
-	defer cancel()
-	steps := a.undoSteps(u)
+	steps, left := a.undoSteps(u), undoTimeout
 	for a.journal.Step < len(steps) {
 		step, err := steps[a.journal.Step], fmt.Errorf("it interrupted the agent %d times", maxStarts+1)
 		switch {
 		case mayContinue && step.operation != nil:
-			err = a.undoOperation(ctx, limited, *step.operation)
+			err = a.undoOperation(ctx, &left, operationTimeout, *step.operation)
 		case mayContinue:
 			err = step.run(ctx)
 		}
@@ -186,21 +186,25 @@ func (a *Agent) undoSteps(u *hostUpdate) []undoStep {
 	)
 }
 
-// undoOperation carries out one operation of an undo, with a limit of time of its own, and within that of all but those
-// of the operating system.
-func (a *Agent) undoOperation(ctx, limited context.Context, operation update.Operation) error {
-	if operation.Kind == update.ChangeOS {
-		return a.carryOut(ctx, operation)
+// undoOperation carries out one operation of an undo with a limit of time of its own. One of the operating system may
+// take osTimeout, and one of kernel arguments undoTimeout: they come first, and take no time from the others, which
+// share what is left.
+func (a *Agent) undoOperation(ctx context.Context, left *time.Duration, osTimeout time.Duration, operation update.Operation) error {
+	limit := osTimeout
+	switch operation.Kind {
+	case update.ChangeOS:
+	case update.ChangeKernelArguments:
+		limit = undoTimeout
+	default:
+		if *left <= 0 {
+			return errors.New("other entries took all the time of the undo")
+		}
+		limit = min(actionTimeout, *left)
+		defer func(began time.Time) { *left -= time.Since(began) }(time.Now())
 	}
-	if limited.Err() != nil {
-		return errors.New("other entries took all the time of the undo")
-	}
-	if operation.Kind == update.ChangeKernelArguments {
-		return a.carryOut(limited, operation)
-	}
-	own, cancel := context.WithTimeout(limited, actionTimeout)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return a.carryOut(own, operation)
+	return a.carryOut(limited, operation)
 }
 
 // undoActions makes units use the previous configuration again, unless the host is about to boot with it. All actions

@@ -65,6 +65,8 @@ type world struct {
 	losesPower bool
 
 	node Node
+	// obstructs is called before each operation, and returns why it fails. It can be nil.
+	obstructs func(update.Operation) error
 	// isBroken reports whether the kubelet can't become Ready with what is on the host.
 	isBroken func() bool
 	// found returns what the check of the host finds.

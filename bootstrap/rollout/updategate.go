@@ -213,7 +213,7 @@ var functions = sets.New("has", "all", "exists", "exists_one", "filter", "contai
 	"int", "uint", "double", "string", "bool", "bytes", "dyn", "type", "of", "none", "ofNonZeroValue", "or", "orValue", "value", "hasValue",
 	"timestamp", "duration", "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes",
 	"getSeconds", "getMilliseconds", "quantity", "isQuantity", "isInteger", "asInteger", "asApproximateFloat", "sign", "add", "sub",
-	"isLessThan", "isGreaterThan", "compareTo", "isSorted", "sum", "min", "max", "indexOf", "lastIndexOf")
+	"isLessThan", "isGreaterThan", "compareTo", "isSorted", "sum", "min", "max")
 
 // checkShape refuses an expression that can make a value which contains another one several times. Each step of
 // [1].map(a, [a, a]).map(a, [a, a]) costs little and doubles what a comparison looks at, and a comparison can't be
@@ -225,7 +225,8 @@ func checkShape(a *celast.AST) *nodelabels.ExpressionError {
 		switch e.Kind() {
 		case celast.CallKind:
 			function := e.AsCall().FunctionName()
-			if unicode.IsLetter(rune(function[0])) && !functions.Has(function) {
+			ofSets := e.AsCall().IsMemberFunction() && e.AsCall().Target().Kind() == celast.IdentKind && e.AsCall().Target().AsIdent() == "sets"
+			if unicode.IsLetter(rune(function[0])) && !functions.Has(function) || ofSets {
 				return refuse(e, function+" is not available, because it could make values that are too large or take too long to compare: use exists, all or filter")
 			}
 			if function == "_+_" {

@@ -71,6 +71,8 @@ var _ = Describe("A gate", func() {
 		Entry("with an unknown variable", `self.a == 1`, "1:1: undeclared reference to 'self'"),
 		Entry("with a function whose result can be much larger than its arguments", `object.a.replace("", object.b) == ""`, "1:17: replace is not available"),
 		Entry("with such a function for lists", `object.list.join(object.a) == ""`, "1:17: join is not available"),
+		Entry("with a search in texts of the object, which can't be interrupted", `object.a.indexOf(object.b) < 0`, "1:17: indexOf is not available"),
+		Entry("with a function of sets", `sets.contains(object.a, object.b)`, "1:14: contains is not available"),
 		Entry("with a format", `"%999999999d".format([1]) == ""`, "1:21: format is not available"),
 		Entry("with a list of any length", `lists.range(100000000).size() > 1`, "1:12: range is not available"),
 		Entry("with a regular expression from the object", `object.a.matches(object.b)`, "1:24: a regular expression must be a string literal"),

@@ -36,7 +36,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
 	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
-		For(&poolv1.MachineConfigPool{}).
+		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
+													predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(r.requestPools(itself))). // its status, which this controller writes
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
@@ -55,6 +57,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // poolFilter reports whether an event requires a reconcile of a pool.
 type poolFilter func(*poolv1.MachineConfigPool) bool
+
+// itself matches the pool of an event.
+func itself(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
+	return func(p *poolv1.MachineConfigPool) bool { return p.Name == o.GetName() }
+}
 
 // ofCluster matches the pools of a Cluster.
 func ofCluster(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -143,8 +144,10 @@ type attachments struct {
 
 // attachmentList is the last list of the VolumeAttachments of a Cluster.
 type attachmentList struct {
-	// turn is acquired by the one who lists, or reads the list.
-	turn *semaphore.Weighted
+	// turn is acquired by the one who lists, or reads the list. waiting are those who have it or wait for it: without
+	// any, nothing is kept.
+	turn    *semaphore.Weighted
+	waiting atomic.Int32
 	// began is when the list began. byNode has the VolumeAttachments of attached volumes by the names of the Nodes,
 	// which must not be changed.
 	began  time.Time
@@ -161,10 +164,17 @@ func (a *attachments) ofNode(ctx context.Context, live client.Reader, cluster cl
 	asked := time.Now()
 	known, _ := a.clusters.LoadOrStore(cluster, &attachmentList{turn: semaphore.NewWeighted(1)})
 	list := known.(*attachmentList)
+	list.waiting.Add(1)
 	if err := list.turn.Acquire(ctx, 1); err != nil {
+		list.waiting.Add(-1)
 		return nil, err
 	}
-	defer list.turn.Release(1)
+	defer func() {
+		if list.waiting.Add(-1) == 0 {
+			list.began, list.byNode = time.Time{}, nil
+		}
+		list.turn.Release(1)
+	}()
 	if list.began.Before(asked) {
 		list.began, list.byNode, list.err = time.Now(), nil, errNotListed
 		list.byNode, list.err = listAttachments(ctx, live)
