@@ -135,8 +135,8 @@ func ownerReference(cluster *clusterv1.Cluster) metav1.OwnerReference {
 
 // write patches what differs from before, and does nothing if nothing differs. Afterwards, the pool has its current
 // version, and a status that describes it. What a paused pool hands out is written first, because the status must not
-// depend on anything that is not recorded, and what any other pool hands out before a workload cluster is asked for its
-// hosts: hosts boot with it. The error is a conflict if the pool was changed after it was read.
+// depend on anything that is not recorded. Another configuration is written before Nodes are read from the workload
+// cluster, because hosts boot with it. The error is a conflict if the pool was changed after it was read.
 func (r *Reconciler) write(ctx context.Context, before *poolv1.MachineConfigPool, s *scope) error {
 	p := s.pool
 	written := before.DeepCopy()

@@ -21,6 +21,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/fairqueue"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
 
 // interval is the shortest time between two looks at a pool because of events of its hosts. A pool with thousands of
@@ -34,11 +35,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return errors.New("machineconfigpool controller: Client, APIReader and OverlayNamespace must be set")
 	}
 	r.Recorder = mgr.GetEventRecorder("machineconfigpool-controller")
+	changedByUser := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	watches := ctrl.NewControllerManagedBy(mgr).
 		Named("machineconfigpool").
-		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(predicate.Or(
-													predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(r.requestPools(itself))). // its status, which this controller writes
+		For(&poolv1.MachineConfigPool{}, builder.WithPredicates(changedByUser)).
+		Watches(&poolv1.MachineConfigPool{}, fairqueue.EnqueueLow(workload.RequestItself)). // this controller writes its status
 		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofPool)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&poolv1.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.requestPools(ofMachineConfig)),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
@@ -57,11 +58,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // poolFilter reports whether an event requires a reconcile of a pool.
 type poolFilter func(*poolv1.MachineConfigPool) bool
-
-// itself matches the pool of an event.
-func itself(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {
-	return func(p *poolv1.MachineConfigPool) bool { return p.Name == o.GetName() }
-}
 
 // ofCluster matches the pools of a Cluster.
 func ofCluster(o client.Object, _ []poolv1.MachineConfigPool) poolFilter {

@@ -1,9 +1,9 @@
 package fairqueue
 
 import (
-	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -16,7 +16,7 @@ import (
 func Paced(options controller.Options, interval time.Duration) controller.Options {
 	newQueue := options.NewQueue
 	options.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-		return &paced{PriorityQueue: newQueue(name, limiter).(*queue), interval: interval, begun: map[ctrl.Request]time.Time{}}
+		return &paced{PriorityQueue: newQueue(name, limiter).(*queue), interval: interval, begun: cache.NewExpiring()}
 	}
 	return options
 }
@@ -25,9 +25,8 @@ func Paced(options controller.Options, interval time.Duration) controller.Option
 type paced struct {
 	priorityqueue.PriorityQueue[ctrl.Request]
 	interval time.Duration
-
-	mu    sync.Mutex
-	begun map[ctrl.Request]time.Time
+	// begun has when the last reconcile of an object began, for an interval: ctrl.Request → time.Time.
+	begun *cache.Expiring
 }
 
 // AddWithOpts adds requests.
@@ -43,25 +42,18 @@ func (q *paced) AddWithOpts(o priorityqueue.AddOpts, requests ...ctrl.Request) {
 
 // wait returns how much of the interval is left.
 func (q *paced) wait(r ctrl.Request, now time.Time) time.Duration {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if left := q.interval - now.Sub(q.begun[r]); left <= q.interval { // else the clock was set
+	begun, ok := q.begun.Get(r)
+	if !ok {
+		return 0
+	}
+	if left := q.interval - now.Sub(begun.(time.Time)); left <= q.interval { // else the clock was set
 		return max(left, 0)
 	}
 	return 0
 }
 
-// begin records that a reconcile begins, and forgets those that delay nothing any more.
-func (q *paced) begin(r ctrl.Request, now time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for other, at := range q.begun {
-		if now.Sub(at).Abs() > q.interval {
-			delete(q.begun, other)
-		}
-	}
-	q.begun[r] = now
-}
+// begin records that a reconcile begins.
+func (q *paced) begin(r ctrl.Request, now time.Time) { q.begun.Set(r, now, q.interval) }
 
 // Get blocks until a request is scheduled, and returns it.
 func (q *paced) Get() (ctrl.Request, bool) {

@@ -80,9 +80,9 @@ func ClusterOfPool(pool client.Object) client.ObjectKey {
 	return client.ObjectKey{Namespace: pool.GetNamespace(), Name: pool.(*poolv1.MachineConfigPool).Spec.ClusterName}
 }
 
-// RequestCluster returns a request for the Cluster of an event.
-func RequestCluster(_ context.Context, cluster client.Object) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+// RequestItself returns a request for the object of an event.
+func RequestItself(_ context.Context, object client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
 // RequestClusterOfPool returns a request for the Cluster of a pool.
