@@ -80,6 +80,9 @@ func (a *Agent) carryOutUpdate(ctx context.Context, u *hostUpdate) error {
 			return err
 		}
 	}
+	if u.forced && !hasFiles { // of paths that no operation names, such as the keys of a user
+		return a.applyFiles(ctx, u)
+	}
 	return nil
 }
 

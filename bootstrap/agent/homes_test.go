@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/coreos/ignition/v2/config/v3_5/types"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -43,6 +44,21 @@ var _ = DescribeTable("A file where the SSH keys of a user are is the same after
 	Entry("if both are removed", keysAnd("1", "file"), keysAnd("", "")),
 	Entry("if the file replaces the keys", keysAnd("1", ""), keysAnd("", "file")),
 )
+
+var _ = Describe("SSH keys of a user that were changed by hand", func() {
+	const file = "home/core/.ssh/authorized_keys.d/ignition"
+
+	It("are repaired, also if nothing else differs", func() {
+		config := withFiles("/etc/none/f", "a")
+		config.Ignition.Passwd.Users = []types.PasswdUser{{Name: "core", SSHAuthorizedKeys: []types.SSHAuthorizedKey{"key"}}}
+		w := installed(config, repairs)
+		before := w.read(file)
+		w.write(file, "by hand")
+		Expect(w.run()).To(Succeed())
+		Expect(w.read(file)).To(Equal(before))
+		Expect(w.state()).To(HavePrefix("Done "))
+	})
+})
 
 // keysAnd returns the sections of a document with a key of a user and with a file where such keys are, each unless it
 // is empty.

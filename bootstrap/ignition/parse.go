@@ -9,6 +9,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/coreos/ignition/v2/config/validate"
+	"k8s.io/utils/ptr"
 )
 
 // version3_6 is the newest spec version that is read. It has the fields of 3.5 and accepts more values. A value that
@@ -119,7 +120,7 @@ func read3(raw []byte, version string) (c Config, err error) {
 		problems = allProblems(validate.ValidateWithContext(document.Elem().Interface(), raw))
 	}
 	if len(problems) == 0 && version == version3_6 {
-		problems = rules{}.problemsIn(reflect.ValueOf(&c).Elem())
+		problems = append(rules{}.problemsIn(reflect.ValueOf(&c).Elem()), specialModes(c)...)
 		for i := range problems {
 			problems[i].Message += ": Ignition accepts this from spec 3.6 on, and the Ignition of a host can be older: use a value of spec 3.5"
 		}
@@ -128,4 +129,22 @@ func read3(raw []byte, version string) (c Config, err error) {
 		return Config{}, &ParseError{Problems: LimitProblems(problems)}
 	}
 	return c, nil
+}
+
+// specialModes returns the problems of setuid, setgid and sticky bits, which Ignition ignores before spec 3.6.
+func specialModes(c Config) (problems []Problem) {
+	check := func(kind string, i int, mode *int) {
+		if ptr.Deref(mode, 0)&0o7000 != 0 {
+			addProblem(&problems, func() Problem {
+				return Problem{Path: fmt.Sprintf("storage.%s[%d].mode", kind, i), Message: "the mode has a setuid, setgid or sticky bit"}
+			})
+		}
+	}
+	for i, file := range c.Storage.Files {
+		check("files", i, file.Mode)
+	}
+	for i, directory := range c.Storage.Directories {
+		check("directories", i, directory.Mode)
+	}
+	return problems
 }
