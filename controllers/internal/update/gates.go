@@ -22,6 +22,9 @@ import (
 // the condition of the pool says so. Until then, the condition stays as it is.
 const unansweredPatience = time.Minute
 
+// gatesTimeout is the time for reading all gates of a pool: rendering the pool again waits for it.
+const gatesTimeout = 10 * time.Second
+
 // gates are the update gates of a pool in one reconcile.
 type gates struct {
 	// wereRead is true if a host can begin its update except for the gates. closed is then why it can't, or nil.
@@ -70,6 +73,8 @@ func (r *Updates) closedGate(ctx context.Context, s *poolScope) (*rollout.Closed
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, gatesTimeout)
+	defer cancel()
 	for i := range s.pool.Spec.Updates.Gates {
 		gate := &s.pool.Spec.Updates.Gates[i]
 		closed, err := readGate(ctx, reader, gate)

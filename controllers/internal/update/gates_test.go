@@ -27,10 +27,14 @@ type gateReader struct {
 	reads int
 	// only is the name of the object for which err is, or "" for all.
 	only string
+	// deadlines are those of the requests.
+	deadlines []time.Time
 }
 
 func (r *gateReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	r.reads++
+	deadline, _ := ctx.Deadline()
+	r.deadlines = append(r.deadlines, deadline)
 	if r.err != nil && (r.only == "" || r.only == key.Name) {
 		return r.err
 	}
@@ -228,6 +232,20 @@ var _ = Describe("A pool with an update gate", func() {
 			w.settle(ctx)
 		}
 		Expect(w.gatesCondition(ctx)).To(And(HaveField("Reason", poolv1.GateUnreadableReason), HaveField("Message", ContainSubstring("the gate second can't be read"))))
+	})
+
+	It("reads all its gates within ten seconds, because the next change of the pool waits for that", func(ctx SpecContext) {
+		ready(ctx, 3)
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			second := p.Spec.Updates.Gates[0]
+			second.Name = "second"
+			p.Spec.Updates.Gates = append(p.Spec.Updates.Gates, second)
+		})
+		w.render(ctx, "rendered-worker-2")
+		reader.deadlines = nil
+		w.settle(ctx)
+		Expect(reader.deadlines).To(HaveLen(2))
+		Expect(reader.deadlines[0]).To(And(BeTemporally("~", time.Now(), 10*time.Second), Equal(reader.deadlines[1])))
 	})
 
 	It("tries again if the API server does not answer, keeps its condition, and reports it after a minute", func(ctx SpecContext) {
