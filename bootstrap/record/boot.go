@@ -34,10 +34,11 @@ func HasRequested(config *bootstrapv1.PoolbootConfig) bool {
 	return config.Status.Requests.RequestedTime != nil
 }
 
-// IsRequestPending reports whether a host has sent a boot request since the boot was last prepared.
+// IsRequestPending reports whether a host has sent a boot request that is not answered. The answer repeats the time of
+// the request, which identifies it: times of different clocks are never compared.
 func IsRequestPending(config *bootstrapv1.PoolbootConfig) bool {
-	requested, prepared := config.Status.Requests.RequestedTime, config.Status.Boot.PreparedTime
-	return requested != nil && (prepared == nil || requested.After(prepared.Time))
+	requested := config.Status.Requests.RequestedTime
+	return requested != nil && !requested.Equal(config.Status.Boot.AnsweredRequestTime)
 }
 
 // WasPrepared reports whether the boot of a PoolbootConfig was ever prepared. It can have been withdrawn since.
@@ -48,8 +49,7 @@ func WasPrepared(config *bootstrapv1.PoolbootConfig) bool {
 // IsServed reports whether the host has received the configuration that was last prepared. The config server records
 // this while the host continues its boot.
 func IsServed(config *bootstrapv1.PoolbootConfig) bool {
-	served, prepared := config.Status.Requests.ServedTime, config.Status.Boot.PreparedTime
-	return served != nil && (prepared == nil || !served.Before(prepared))
+	return config.Status.Requests.ServedTime != nil
 }
 
 // IsIgnitionFailed reports whether the host has reported that Ignition failed, and has not requested its configuration

@@ -87,7 +87,7 @@ var _ = Describe("Other packages do not read the record themselves", Ordered, fu
 	})
 	It("the stage of a boot: use record.HasRequested, IsRequestPending, WasPrepared or StageOf", func() {
 		Expect(files(compared, []string{"Requests.RequestedTime", "requests.RequestedTime", "Boot.PreparedTime", "boot.PreparedTime"})).To(BeEmpty())
-		Expect(files(read, []string{"requests.RequestedTime.After", "Requests.RequestedTime.After", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
+		Expect(files(read, []string{"requests.RequestedTime.After", "Requests.RequestedTime.After", "Requests.RequestedTime.Equal", "prepared.Before", "PreparedTime.Before"})).To(BeEmpty())
 		Expect(files(read, []string{"NodeReadyInPoolReason"}, "controllers/host/node/decision.go", "bootstrap/outlook/")).To(BeEmpty())
 	})
 	It("which Cluster and overlay it has: use record.ClusterName, ClusterKey or OverlayName", func() {

@@ -59,7 +59,7 @@ func Moments(config *bootstrapv1.PoolbootConfig) []Moment {
 		{StepNodeReady, boot.NodeReadyTime, false},
 		{StepTokenRevoked, boot.TokenRevokedTime, false},
 	} {
-		if taken.time == nil || taken.ofAttempt && (isWithdrawn || taken.time.Time.Before(requested)) {
+		if taken.time == nil || taken.ofAttempt && (isWithdrawn || IsRequestPending(config)) {
 			continue
 		}
 		moments = append(moments, Moment{taken.step, taken.time.Time})

@@ -36,7 +36,7 @@ func boot(steps int) *bootstrapv1.PoolbootConfig {
 			c.Status.Requests.FirstRequestedTime, c.Status.Requests.RequestedTime = micro(m), micro(m)
 		},
 		func(m int) {
-			c.Status.Boot.PreparedTime = micro(m)
+			c.Status.Boot.PreparedTime, c.Status.Boot.AnsweredRequestTime = micro(m), c.Status.Requests.RequestedTime
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.NodeInPoolCondition, "WaitingForKubelet", metav1.ConditionFalse, m))
 		},
 		func(m int) { c.Status.Requests.ServedTime = micro(m) },
@@ -82,10 +82,10 @@ var _ = Describe("The timeline of a boot", func() {
 		Entry("with a host that sends another boot request, recorded by a config server of an earlier version", boot(5), record.StagePreparing, 40,
 			func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.RequestedTime = micro(40) }),
 		Entry("with a boot that is prepared for another boot request", boot(5), record.StageServing, 41, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Requests.FirstRequestedTime, c.Status.Requests.RequestedTime, c.Status.Boot.PreparedTime = micro(40), micro(40), micro(41)
+			c.Status.Requests = bootstrapv1.HostRequests{FirstRequestedTime: micro(40), RequestedTime: micro(40)}
+			c.Status.Boot.PreparedTime, c.Status.Boot.AnsweredRequestTime = micro(41), micro(40)
 		}),
 		Entry("with a withdrawn boot", boot(5), record.StageWaitingForHost, 30, func(c *bootstrapv1.PoolbootConfig) {
-			c.Status.Boot.PreparedTime = micro(31)
 			c.Status.Conditions = append(c.Status.Conditions, condition(bootstrapv1.BootPreparedCondition, "WaitingForHost", metav1.ConditionUnknown, 30))
 		}),
 		Entry("with a host that enrolled, before its boot request", boot(1), record.StageProvisioning, 0, enrolled),
@@ -155,11 +155,14 @@ var _ = Describe("The timeline of a boot", func() {
 			}
 			Expect(sum).To(Equal(21 * time.Minute))
 		},
-		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) { c.Status.Requests.RequestedTime = micro(9) },
+		Entry("of a host that retried while it was blocked", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Requests.RequestedTime, c.Status.Boot.AnsweredRequestTime = micro(9), micro(9)
+		},
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 4, record.StageServing: 5, record.StageJoining: 6}),
 		Entry("of a host that sent another boot request, which starts again", func(c *bootstrapv1.PoolbootConfig) {
 			requests := &c.Status.Requests
 			requests.FirstRequestedTime, requests.RequestedTime, c.Status.Boot.PreparedTime, requests.ServedTime = micro(16), micro(17), micro(18), micro(19)
+			c.Status.Boot.AnsweredRequestTime = requests.RequestedTime
 		}, map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 13, record.StagePreparing: 2, record.StageServing: 1, record.StageJoining: 2}),
 		Entry("of a host whose Node was created again after it got its configuration", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.PreparedTime = micro(18) },
 			map[record.Stage]int{record.StagePending: 1, record.StageWaitingForHost: 2, record.StageProvisioning: 3, record.StagePreparing: 9, record.StageServing: 0, record.StageJoining: 6}),

@@ -31,7 +31,6 @@ var _ = Describe("A request", func() {
 		w.addRecord(pointerID, "machine-0", boundTo("machine-0", token))
 		w.addOverlay("machine-0", name, life)
 		w.set(func() { // as after the first request
-			w.records["machine-0"].PreparedTime = time.Now().Add(-time.Minute)
 			w.records["machine-0"].ServedTime = time.Now()
 			w.records["machine-0"].Addresses = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 		})

@@ -250,15 +250,15 @@ var _ = Describe("A host that requests its configuration", func() {
 		Entry("long ago is recorded again", time.Minute, 1),
 		Entry("a while ago is not recorded again: the manager is busy", 20*time.Second, 0),
 		Entry("a while ago is recorded again if the boot failed", 20*time.Second, 1, func(r *server.Record) { r.PreparationFailed = true }),
-		Entry("before the last preparation is recorded again", 20*time.Second, 1, func(r *server.Record) { r.PreparedTime = time.Now() }),
+		Entry("before the last preparation is recorded again", 20*time.Second, 1, func(r *server.Record) { r.AnsweredTime = r.RequestedTime }),
 		Entry("with a clock that is ahead is recorded again", -time.Hour, 1),
 	)
 
-	It("is recorded with a time after the last preparation, even if the manager's clock is ahead", func() {
-		prepared := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-		w.set(func() { w.records["machine-0"].PreparedTime = prepared })
+	It("is recorded with a time after the request that was answered, even if the clock of that server is ahead", func() {
+		answered := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+		w.set(func() { w.records["machine-0"].RequestedTime, w.records["machine-0"].AnsweredTime = answered, answered })
 		serve(w, short).get(configPath, token)
-		Expect(w.requested).To(HaveExactElements(BeTemporally(">", prepared)))
+		Expect(w.requested).To(HaveExactElements(BeTemporally(">", answered)))
 	})
 
 	It("is recorded as served once for each overlay", func() {
@@ -280,7 +280,6 @@ var _ = Describe("A host that requests its configuration", func() {
 		_, before := s.get(configPath, token)
 		s.stop()
 		w.set(func() {
-			w.records["machine-0"].PreparedTime = time.Now().Add(-time.Minute)
 			w.records["machine-0"].ServedTime = w.served[0]
 		})
 		restarted := serve(w, long)

@@ -60,7 +60,7 @@ func newRecording(boots BootRecorder, admissions AdmissionRecorder, now func() t
 func (r *recording) recordRequest(ctx context.Context, record Record, from netip.Addr) error {
 	now := r.now()
 	interval := requestInterval
-	if record.RequestedTime.After(record.PreparedTime) && !record.PreparationFailed {
+	if record.isPending() && !record.PreparationFailed {
 		interval = busyInterval
 	}
 	recent := func(at time.Time) bool { return now.Sub(at).Abs() < interval }
@@ -68,8 +68,8 @@ func (r *recording) recordRequest(ctx context.Context, record Record, from netip
 		return nil
 	}
 	at := now
-	if !at.After(record.PreparedTime) { // the clock of the manager is ahead, but the request is later than the preparation
-		at = record.PreparedTime.Add(time.Microsecond)
+	if !at.After(record.RequestedTime) { // the clock of another server is ahead, but this request is later
+		at = record.RequestedTime.Add(time.Microsecond)
 	}
 	if !r.claimAddress(&record, from) {
 		from = netip.Addr{}
@@ -133,19 +133,15 @@ func (r *recording) claimWrite(memory *lru.Cache, uid types.UID, value any, isSu
 	return true
 }
 
-// IsFirstRequest reports whether a request is the first one for a configuration: no request is recorded since the last
-// preparation, or all recorded requests used an earlier token. If the recorded first request is later than the recorded
-// last request, its clock was ahead, and the time of the last request counts instead.
+// isPending reports whether a recorded request is not answered.
+func (r Record) isPending() bool { return !r.RequestedTime.Equal(r.AnsweredTime) }
+
+// IsFirstRequest reports whether a request is the first one for a configuration: all recorded requests are answered, or
+// used an earlier token.
 func (r Record) IsFirstRequest() bool {
-	first := r.FirstRequestedTime
-	if !r.RequestedTime.IsZero() && first.After(r.RequestedTime) {
-		first = r.RequestedTime
-	}
-	return !first.After(r.PreparedTime) || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
+	return !r.isPending() || len(r.Addresses) == 0 && len(r.OldAddresses) > 0
 }
 
 // isServed reports whether the record shows that the current configuration was served, by another replica or by
 // this one before a restart, and that Ignition has not failed since.
-func (r Record) isServed() bool {
-	return !r.PreparedTime.IsZero() && r.ServedTime.After(r.PreparedTime) && r.ServedTime.After(r.FailedTime)
-}
+func (r Record) isServed() bool { return r.ServedTime.After(r.FailedTime) }

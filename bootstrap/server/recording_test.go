@@ -123,14 +123,14 @@ var _ = Describe("Recording requests", func() {
 		Entry("and one every five seconds while the record does not show it", false, 10),
 	)
 
-	DescribeTable("distinguishes the first request for a configuration from its retries", func(first bool, requested, prepared int, more ...func(*Record)) {
+	DescribeTable("distinguishes the first request for a configuration from its retries", func(first bool, requested, answered int, more ...func(*Record)) {
 		at := func(minute int) (t time.Time) {
 			if minute > 0 {
 				t = time.Date(2026, 5, 4, 8, minute, 0, 0, time.UTC)
 			}
 			return t
 		}
-		host := Record{FirstRequestedTime: at(requested), PreparedTime: at(prepared)}
+		host := Record{RequestedTime: at(requested), AnsweredTime: at(answered)}
 		for _, change := range more {
 			change(&host)
 		}
@@ -138,7 +138,7 @@ var _ = Describe("Recording requests", func() {
 	},
 		Entry("of a host that has sent no request", true, 0, 0),
 		Entry("of a host that waits for its configuration", false, 1, 0),
-		Entry("of a host that has its configuration and requests another one, as after a reboot", true, 1, 2),
+		Entry("of a host that has its configuration and requests another one, as after a reboot", true, 1, 1),
 		Entry("of a host that requests another one for the second time", false, 3, 2),
 		Entry("of a host with a new token", true, 1, 0, func(r *Record) { r.OldAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.7")} }),
 		Entry("of a host that has already used its new token", false, 1, 0, func(r *Record) {
@@ -165,14 +165,6 @@ var _ = Describe("Recording requests", func() {
 		Entry("if the record shows them", true),
 		Entry("and if the record does not show them yet", false),
 	)
-
-	It("uses the time of the last request if the first one is later, because a clock was ahead", func() {
-		now := time.Now()
-		ahead := Record{FirstRequestedTime: now.Add(time.Hour), RequestedTime: now, PreparedTime: now.Add(time.Second)}
-		Expect(ahead.IsFirstRequest()).To(BeTrue())
-		ahead.RequestedTime = now.Add(time.Minute)
-		Expect(ahead.IsFirstRequest()).To(BeFalse(), "a later request was recorded")
-	})
 
 	It("records an address again if the record has lost it, and immediately for another token", func() {
 		clock := time.Now()

@@ -51,9 +51,10 @@ type Record struct {
 	// Version is the PoolbootConfig's resourceVersion.
 	Version string
 
-	// FirstRequestedTime, RequestedTime, PreparedTime and ServedTime are those of status.boot, or zero if not set.
-	// FailedTime is the time of the last report that Ignition failed.
-	FirstRequestedTime, RequestedTime, PreparedTime, ServedTime, FailedTime time.Time
+	// FirstRequestedTime, RequestedTime and ServedTime are those of status.requests, and AnsweredTime is
+	// status.boot.answeredRequestTime, or zero if not set. FailedTime is the time of the last report that Ignition
+	// failed.
+	FirstRequestedTime, RequestedTime, AnsweredTime, ServedTime, FailedTime time.Time
 
 	// RegistrationRequestedTime and RegisteredTime are those of status.update, or zero if not set.
 	RegistrationRequestedTime, RegisteredTime time.Time

@@ -80,7 +80,7 @@ type registration struct {
 func (r *recording) recordRegistrationRequest(ctx context.Context, record Record) (time.Time, error) {
 	now, last := r.now(), record.RegistrationRequestedTime
 	interval := requestInterval
-	if last.After(record.RegisteredTime) {
+	if !last.Equal(record.RegisteredTime) {
 		interval = busyInterval
 	}
 	recent := func(at time.Time) bool { return now.Sub(at).Abs() < interval }

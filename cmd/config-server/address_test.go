@@ -109,7 +109,7 @@ var _ = Describe("An address from which a token is used is recorded", func() {
 	})
 
 	It("even if the host's configuration is prepared before its request is recorded", func(ctx SpecContext) {
-		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: now.Add(time.Minute)}
+		m.config.Status.Boot.AnsweredRequestTime = &metav1.MicroTime{Time: now}
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(bootRecorder{admin}.RecordRequest(ctx, before, netip.MustParseAddr(second), now.Add(time.Second))).To(Succeed())
 		Expect(recordedAddresses(ctx)()).To(HaveExactElements(HaveField("Address", own), HaveField("Address", second)))

@@ -103,7 +103,7 @@ var _ = Describe("The config server, with the rights of config/rbac", func() {
 		Expect(recordRequest(notRequested, "192.0.2.7", at(3))).To(times(at(1), at(3)), "a replica whose cache lags")
 
 		By("starting again when the host sends a request after its configuration was prepared")
-		m.config.Status.Boot.PreparedTime = &metav1.MicroTime{Time: at(4)}
+		m.config.Status.Boot.AnsweredRequestTime = m.config.Status.Requests.RequestedTime
 		Expect(admin.Status().Update(ctx, m.config)).To(Succeed())
 		Expect(recordRequest(notRequested, "192.0.2.7", at(4))).To(times(at(1), at(3)), "an earlier request was answered")
 		prepared := recordOf(m.config)

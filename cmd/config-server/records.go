@@ -42,7 +42,7 @@ func recordOf(config *bootstrapv1.PoolbootConfig) server.Record {
 		Version:                   config.ResourceVersion,
 		FirstRequestedTime:        ptr.Deref(requests.FirstRequestedTime, never).Time,
 		RequestedTime:             ptr.Deref(requests.RequestedTime, never).Time,
-		PreparedTime:              ptr.Deref(boot.PreparedTime, never).Time,
+		AnsweredTime:              ptr.Deref(boot.AnsweredRequestTime, never).Time,
 		ServedTime:                ptr.Deref(requests.ServedTime, never).Time,
 		FailedTime:                requests.IgnitionFailure.ReportedTime.Time,
 		RegistrationRequestedTime: ptr.Deref(requests.RegistrationRequestedTime, never).Time,
@@ -105,9 +105,10 @@ func pendingMessage(prepared *metav1.Condition) string {
 type bootRecorder struct{ client client.Client }
 
 func (b bootRecorder) RecordRequest(ctx context.Context, record server.Record, from netip.Addr, at time.Time) error {
+	answered := record.AnsweredTime
 	return b.write(ctx, record, func(record server.Record) (requests map[string]any, locked bool) {
 		requests, locked = addressPatch(record, from, at)
-		if !at.After(record.PreparedTime) {
+		if !record.AnsweredTime.Equal(answered) {
 			return requests, locked // what the host requested was prepared meanwhile
 		}
 		requests["requestedTime"] = metav1.MicroTime{Time: at}

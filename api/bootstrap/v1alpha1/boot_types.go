@@ -21,6 +21,11 @@ type BootStatus struct {
 	// +optional
 	PreparedTime *metav1.MicroTime `json:"preparedTime,omitempty"`
 
+	// answeredRequestTime is the requests.requestedTime that was answered last: the boot was prepared for it, or was
+	// withdrawn. The manager has not answered a request with another time.
+	// +optional
+	AnsweredRequestTime *metav1.MicroTime `json:"answeredRequestTime,omitempty"`
+
 	// kubeletRegisteredTime is the time at which the host's kubelet first reported its state, by the host's own clock.
 	// It is set once the Node is Ready in its pool.
 	// +optional

@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // HostRequests is what the config server records about the requests of a host. The manager writes it only to forget the
-// requests of a host that another one replaces.
+// requests of a host that another one replaces, and what was served before it prepares a boot again.
 //
 // +kubebuilder:validation:MinProperties=1
 type HostRequests struct {

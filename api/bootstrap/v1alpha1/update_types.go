@@ -71,7 +71,7 @@ type UpdateStatus struct {
 	AgentVersion string `json:"agentVersion,omitempty"`
 
 	// registeredTime is the requests.registrationRequestedTime of the last request after which the Node was seen or
-	// created. If it is not before that, the kubelet can start.
+	// created. Then the kubelet can start.
 	// +optional
 	RegisteredTime *metav1.MicroTime `json:"registeredTime,omitempty"`
 }

@@ -44,6 +44,10 @@ func (in *BootStatus) DeepCopyInto(out *BootStatus) {
 		in, out := &in.PreparedTime, &out.PreparedTime
 		*out = (*in).DeepCopy()
 	}
+	if in.AnsweredRequestTime != nil {
+		in, out := &in.AnsweredRequestTime, &out.AnsweredRequestTime
+		*out = (*in).DeepCopy()
+	}
 	if in.KubeletRegisteredTime != nil {
 		in, out := &in.KubeletRegisteredTime, &out.KubeletRegisteredTime
 		*out = (*in).DeepCopy()

@@ -224,20 +224,20 @@ var _ = Describe("A host that requests its configuration", func() {
 
 	It("keeps what others write to its config", func(ctx SpecContext) {
 		w := s.world()
-		served, intervene := microTime(time.Now()), false
+		registration, intervene := microTime(time.Now()), false
 		w.before = func(n int) error {
 			if intervene = !intervene; !intervene {
 				return nil
 			}
 			change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
-				c.Status.Requests.ServedTime = served
+				c.Status.Requests.RegistrationRequestedTime = registration
 				conditions.Set(c, metav1.Condition{Type: fmt.Sprintf("Write%d", n), Status: metav1.ConditionTrue, Reason: "ByAnother"})
 			})
 			return nil
 		}
 		Expect(w.sendRequest(ctx)).To(BeZero())
 		expectPrepared(ctx, w, machineName)
-		Expect(w.config(ctx).Status.Requests.ServedTime.Equal(served)).To(BeTrue())
+		Expect(w.config(ctx).Status.Requests.RegistrationRequestedTime.Equal(registration)).To(BeTrue())
 		for n := 1; n <= w.writes; n += 2 {
 			Expect(conditions.IsTrue(w.config(ctx), fmt.Sprintf("Write%d", n))).To(BeTrue())
 		}

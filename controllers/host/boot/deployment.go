@@ -150,6 +150,7 @@ func (r *Phases) withdrawIfHostLost(ctx context.Context, s *state) error {
 		return err
 	}
 	s.credential.ID = s.Config.Status.Boot.CredentialID
+	answered := s.Config.Status.Requests.RequestedTime
 	withdrawn := bootPrepared(metav1.ConditionUnknown, bootstrapv1.WaitingForHostReason,
 		why+": no host has requested its configuration since")
 	// This write precedes the deletions. Otherwise the next comparison would report the Node as missing.
@@ -170,7 +171,7 @@ func (r *Phases) withdrawIfHostLost(ctx context.Context, s *state) error {
 		}
 		status := &config.Status
 		status.Boot.CredentialID, status.Boot.CredentialExpirationTime = "", nil
-		status.Boot.PreparedTime = &metav1.MicroTime{Time: time.Now()} // earlier requests count as answered
+		status.Boot.AnsweredRequestTime = answered
 		status.HostRef, status.DerivedNodeLabels = bootstrapv1.HostReference{}, nil
 		status.Boot.HostChosenTime, status.Requests.ServedTime, status.Requests.Addresses = nil, nil, nil
 		status.Requests.IgnitionFailure = bootstrapv1.IgnitionFailure{}

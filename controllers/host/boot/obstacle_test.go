@@ -135,7 +135,7 @@ var _ = Describe("A host that cannot get its configuration", func() {
 		Entry("when its Node is in its pool", func(*world) {
 			conditions.Set(s.config, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.NodeReadyInPoolReason})
 		}),
-		Entry("when its request was answered", func(*world) { s.config.Status.Boot.PreparedTime = microTime(time.Now().Add(time.Second)) }),
+		Entry("when its request was answered", func(*world) { s.config.Status.Boot.AnsweredRequestTime = s.config.Status.Requests.RequestedTime }),
 	)
 
 	It("is ignored by a manager that watches other objects", func(ctx SpecContext) {

@@ -37,6 +37,7 @@ func newExpiringWorld(ctx context.Context, in time.Duration) *world {
 	Expect(w.workload.Update(ctx, &token)).To(Succeed())
 	change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 		c.Status.Requests.RequestedTime = microTime(time.Now().Add(-time.Hour - 2*time.Second))
+		c.Status.Boot.AnsweredRequestTime = c.Status.Requests.RequestedTime
 		c.Status.Boot.PreparedTime = microTime(time.Now().Add(-time.Hour - time.Second))
 		c.Status.Requests.ServedTime = microTime(time.Now().Add(-time.Hour))
 		c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(in)}

@@ -89,12 +89,9 @@ func (s *state) chooseHost(status *bootstrapv1.PoolbootConfigStatus) {
 // credential that is unknown to the approver of certificates and to the cleanup of a deletion, which both use this
 // record.
 func (r *Phases) record(ctx context.Context, s *state) error {
-	now := time.Now()
-	if requested := s.Config.Status.Requests.RequestedTime; requested != nil && now.Before(requested.Time) {
-		now = requested.Time // the config server's clock is ahead
-	}
+	now, answered := time.Now(), s.Config.Status.Requests.RequestedTime
 	if first := record.FirstRequestTime(s.Config); !first.IsZero() {
-		metrics.BootPrepared(now.Sub(first).Seconds())
+		metrics.BootPrepared(max(0, now.Sub(first).Seconds()))
 	}
 	prepared := registration.BootPrepared(s.node.Name, s.pool.Spec.PoolRole, s.configuration)
 	hadFailed := conditions.IsFalse(s.Config, bootstrapv1.BootPreparedCondition)
@@ -109,7 +106,8 @@ func (r *Phases) record(ctx context.Context, s *state) error {
 			status.Boot.CredentialID = s.credential.ID
 			status.Boot.CredentialExpirationTime = &metav1.Time{Time: s.credential.Expires}
 		}
-		status.Boot.PreparedTime = &metav1.MicroTime{Time: now}
+		status.Boot.PreparedTime, status.Boot.AnsweredRequestTime = &metav1.MicroTime{Time: now}, answered
+		status.Requests.ServedTime = nil
 		conditions.Set(config, prepared)
 		if !conditions.Has(config, bootstrapv1.NodeInPoolCondition) { // the comparison of the Node would set the same next
 			conditions.Set(config, registration.WaitingForKubelet(s.node.Name, s.pool.Spec.PoolRole))

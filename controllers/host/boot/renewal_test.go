@@ -30,6 +30,7 @@ var _ = Describe("A host that has its configuration", func() {
 		change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 			c.Status.Boot.PreparedTime = microTime(time.Now().Add(-ago - time.Second))
 			c.Status.Requests.RequestedTime = microTime(time.Now().Add(-ago - 2*time.Second))
+			c.Status.Boot.AnsweredRequestTime = c.Status.Requests.RequestedTime
 			c.Status.Requests.ServedTime = microTime(time.Now().Add(-ago))
 			c.Status.Boot.CredentialExpirationTime = &metav1.Time{Time: time.Now().Add(lifetime)}
 		})

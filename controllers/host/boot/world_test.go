@@ -28,6 +28,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/join"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/assignments"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/scope"
@@ -213,10 +214,10 @@ func (w *world) sendRequest(ctx context.Context) (ctrl.Result, error) {
 	GinkgoHelper()
 	change(ctx, w.management, w.config(ctx), func(c *bootstrapv1.PoolbootConfig) {
 		at := time.Now()
-		if prepared := c.Status.Boot.PreparedTime; prepared != nil && !at.After(prepared.Time) {
-			at = prepared.Add(time.Microsecond)
+		if last := c.Status.Requests.RequestedTime; last != nil && !at.After(last.Time) {
+			at = last.Add(time.Microsecond)
 		}
-		if first := c.Status.Requests.FirstRequestedTime; first == nil || c.Status.Boot.PreparedTime != nil && !first.After(c.Status.Boot.PreparedTime.Time) {
+		if !record.IsRequestPending(c) {
 			c.Status.Requests.FirstRequestedTime = microTime(at)
 		}
 		c.Status.Requests.RequestedTime = microTime(at)

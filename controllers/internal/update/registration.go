@@ -18,8 +18,8 @@ import (
 
 // isRegistrationRequested reports whether a host that starts again waits for its Node.
 func isRegistrationRequested(config *bootstrapv1.PoolbootConfig) bool {
-	requested, registered := config.Status.Requests.RegistrationRequestedTime, config.Status.Update.RegisteredTime
-	return requested != nil && (registered == nil || registered.Before(requested))
+	requested := config.Status.Requests.RegistrationRequestedTime
+	return requested != nil && !requested.Equal(config.Status.Update.RegisteredTime)
 }
 
 // register answers the request of a host that starts again: the Node exists, with the labels and taints of the
@@ -51,9 +51,7 @@ func (r *Updates) register(ctx context.Context, h *host, in poolContext) error {
 		}
 	}
 	err = h.scope.Record(ctx, func(config *bootstrapv1.PoolbootConfig) {
-		if last := config.Status.Update.RegisteredTime; last == nil || last.Before(&requested) {
-			config.Status.Update.RegisteredTime = &requested
-		}
+		config.Status.Update.RegisteredTime = &requested
 	})
 	h.Config = h.scope.Config
 	return client.IgnoreNotFound(err)
