@@ -131,9 +131,9 @@ func (c *ControlPlane) StartScheduler() error {
 	return err
 }
 
-// moreMemory has a program collect garbage seldom until it uses 1 GiB. With the default, that is a third of the
+// moreMemory has a program collect garbage seldom until it uses 2 GiB. With the default, that is a third of the
 // processor time of an API server.
-var moreMemory = []string{"GOGC=400", "GOMEMLIMIT=1GiB"}
+var moreMemory = []string{"GOGC=400", "GOMEMLIMIT=2GiB"}
 
 func (c *ControlPlane) launch(program string, args ...string) (*process.Process, error) {
 	c.log.Info("Starting", "program", program, "cluster", c.Name, "log", c.path(program+".log"))
