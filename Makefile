@@ -81,6 +81,7 @@ test: export GOFLAGS := $(GOFLAGS) -vet=off
 test: build-tests ## Run all tests: units (with the race detector), envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@echo "==> test the packages, beginning with those that take longest"
 	go -C api test ./...
+	go -C $(TOOLS)/image test ./...
 	CGO_ENABLED=1 go test -race ./controllers/internal/update $$($(RACE))
 	go test $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
@@ -236,6 +237,13 @@ images: $(BIN)/image ## Write the images of the manager and the config server, a
 		$(BIN)/image -program $(OUT)/images/$$architecture/$$program -folder $(OUT)/agents -architecture $$architecture \
 			-tag $(REGISTRY)/$$program:$(VERSION) -output $(OUT)/images/$$program-$$architecture.tar; \
 	done; done
+
+.PHONY: push-images
+push-images: images ## Push these images to REGISTRY, each as one image for all architectures, with the credentials of docker login.
+	@set -e; for program in manager config-server; do \
+		$(PROGRESS) "push $(REGISTRY)/$$program:$(VERSION)" "log in to the registry: docker login" \
+			$(BIN)/image -push -tag $(REGISTRY)/$$program:$(VERSION) $(ARCHITECTURES:%=$(OUT)/images/$$program-%.tar); \
+	done
 
 # A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
 # The name of the file ends with that of the kernel. hack/image/image.sh reads KERNEL, PACKAGES and ROOT_SIZE.

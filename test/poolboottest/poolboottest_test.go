@@ -2,6 +2,7 @@ package poolboottest
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 func TestPoolbootTest(t *testing.T) {
@@ -93,4 +95,19 @@ var _ = Describe("SetupWithManager", Ordered, func() {
 			Expect(<-ended).To(Succeed())
 		}
 	})
+})
+
+// The command is in docs/dev/envtest.md.
+var _ = It("builds the example outside the tree, with the command in the documentation", func(ctx SpecContext) {
+	guide, err := os.ReadFile(sourcetree.Path("docs", "dev", "envtest.md"))
+	Expect(err).NotTo(HaveOccurred())
+	_, command, found := strings.Cut(string(guide), "```sh\n")
+	Expect(found).To(BeTrue())
+	command, _, _ = strings.Cut(command, "```")
+	folder := GinkgoT().TempDir()
+	Expect(os.CopyFS(folder, os.DirFS("example"))).To(Succeed())
+	build := exec.CommandContext(ctx, "bash", "-ec", command+"go list -test -deps ./... >/dev/null")
+	build.Dir, build.Env = folder, append(os.Environ(), "CLONE="+sourcetree.Path())
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", output)
 })

@@ -48,10 +48,11 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty, because it would match nothing: leave it out for the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but its
-	// new Machines boot with the rendered config that the annotation poolboot.io/paused-configuration names. If you
-	// do not set the annotation, Poolboot sets it to what the pool handed out or, if nothing runs that yet, to what
-	// most of its hosts run. Poolboot removes it when the pool is no longer paused.
+	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but hands
+	// out the rendered config that the annotation poolboot.io/paused-configuration names: new Machines boot with it,
+	// and hosts whose update failed return to it. If you do not set the annotation, Poolboot sets it to what the pool
+	// handed out or, if nothing runs that yet, to what most of its hosts run. Poolboot removes it when the pool is no
+	// longer paused.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 

@@ -1,5 +1,6 @@
 // Command image writes a container image with one static program and, if it needs any, a folder of files, as a file for
-// "docker load", "ctr image import" or "crane push". It needs no container runtime, no base image and no registry.
+// "docker load" or "ctr image import". It needs no container runtime, no base image and no registry. With -push, it
+// pushes such files, one for each architecture, to a registry as one image, with the credentials of "docker login".
 package main
 
 import (
@@ -11,11 +12,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // user is the user and group of the program. No host defines them.
@@ -27,8 +31,13 @@ func main() {
 	architecture := flag.String("architecture", "", "Architecture that the program was built for, as GOARCH has it.")
 	tag := flag.String("tag", "", "The image's name: registry/repository:tag.")
 	output := flag.String("output", "", "File to write.")
+	pushes := flag.Bool("push", false, "Push the files that the other arguments name to --tag.")
 	flag.Parse()
-	if err := write(*program, *folder, *architecture, *tag, *output); err != nil {
+	act := func() error { return write(*program, *folder, *architecture, *tag, *output) }
+	if *pushes {
+		act = func() error { return push(*tag, flag.Args()) }
+	}
+	if err := act(); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
@@ -58,6 +67,28 @@ func write(program, folder, architecture, tag, output string) error {
 		return err
 	}
 	return tarball.WriteToFile(output, reference, image)
+}
+
+// push pushes files that write has written as one image for all their architectures.
+func push(tag string, files []string) error {
+	reference, err := name.NewTag(tag, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("--tag: %w", err)
+	}
+	var additions []mutate.IndexAddendum
+	for _, file := range files {
+		image, err := tarball.ImageFromPath(file, nil)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		additions = append(additions, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()}})
+	}
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.DockerManifestList), additions...)
+	return remote.WriteIndex(reference, index, remote.WithAuthFromKeychain(authn.DefaultKeychain))
 }
 
 // layers returns the layers of an image: that of the folder, which images can share, and that of the program.

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	folder, tag := t.TempDir(), strings.TrimPrefix(server.URL, "http://")+"/poolboot/manager:v0.1.0"
+	var files []string
+	for _, architecture := range []string{"amd64", "arm64"} {
+		program, file := filepath.Join(folder, architecture, "manager"), filepath.Join(folder, architecture+".tar")
+		if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(program, []byte("for "+architecture), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(program, "", architecture, tag, file); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	if err := push(tag, files); err != nil {
+		t.Fatal(err)
+	}
+	reference, err := name.ParseReference(tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, architecture := range []string{"amd64", "arm64"} {
+		image, err := remote.Image(reference, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: architecture}))
+		if err != nil {
+			t.Fatalf("a node of architecture %s finds no image: %v", architecture, err)
+		}
+		if config, err := image.ConfigFile(); err != nil || config.Architecture != architecture {
+			t.Errorf("a node of architecture %s gets that of %v (%v)", architecture, config, err)
+		}
+	}
+}
+
+func TestPushOfNothing(t *testing.T) {
+	if err := push("localhost/poolboot/manager:v0.1.0", []string{filepath.Join(t.TempDir(), "missing.tar")}); err == nil {
+		t.Error("a file that does not exist is pushed")
+	}
+}
