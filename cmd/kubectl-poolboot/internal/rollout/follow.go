@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/util/exec"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -32,7 +33,12 @@ type follower struct {
 	// hasRendered is true once the pool has rendered what existed when the command started. Before that, its hosts say
 	// nothing about it.
 	hasRendered bool
+	// target is what the pool handed out then.
+	target string
 }
+
+// exitSuperseded is the exit code of a watch if the pool hands out another config than the one that it waits for.
+const exitSuperseded = 3
 
 // errComplete ends a watch: all hosts are updated.
 var errComplete = errors.New("complete")
@@ -52,7 +58,11 @@ func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *p
 			_, err := fmt.Fprintln(o.streams.ErrOut, f.summary())
 			return err
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("--timeout %s expired: %s", o.timeout, f.summary())
+			err := fmt.Errorf("--timeout %s expired: %s", o.timeout, f.summary())
+			if f.summary().held() != nil {
+				err = cli.ActionRequired(err)
+			}
+			return err
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
@@ -178,14 +188,20 @@ func (f *follower) show(ctx context.Context) error {
 		if f.hasRendered, err = hasRendered(ctx, f.cluster, f.pool); err != nil || !f.hasRendered {
 			return err
 		}
+		f.target = f.pool.Status.Configuration.Name
 	}
-	if err := s.failure(); err != nil {
+	switch err := s.failure(); {
+	case err != nil:
 		return err
-	}
-	if s.isComplete() {
+	case s.isComplete():
 		return errComplete
+	case f.pool.Status.Configuration.Name != f.target:
+		return exec.CodeExitError{Code: exitSuperseded, Err: fmt.Errorf("%s hands out %s in place of %s: run the command again to follow it",
+			describe(f.pool), f.pool.Status.Configuration.Name, f.target)}
+	case f.pool.Spec.IsPaused():
+		return s.held()
 	}
-	return s.held()
+	return nil
 }
 
 // hasRendered reports whether the status of a pool describes its spec and the MachineConfigs as they are now. It reads

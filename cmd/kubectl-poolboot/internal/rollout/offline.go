@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
@@ -59,7 +60,7 @@ func (o *planOptions) planFiles(ctx context.Context) (plans map[string]plan, con
 		if plans[p.Spec.PoolRole], err = planOf(p, pools, nodesOf[p.Spec.PoolRole]); err != nil {
 			return nil, nil, fmt.Errorf("--pools: %w", err)
 		}
-		o.noteMissing(p, len(nodesOf[p.Spec.PoolRole]) > 0)
+		o.noteGates(p)
 	}
 	if len(nodes) == 0 {
 		o.note("--nodes %s: it contains no Node", strings.Join(o.nodes, ","))
@@ -73,11 +74,8 @@ func (o *planOptions) note(text string, args ...any) {
 	fmt.Fprintf(o.streams.ErrOut, "note: "+text+"\n", args...)
 }
 
-// noteMissing notes what a pool in a file does not have, and the answer depends on.
-func (o *planOptions) noteMissing(p *poolv1.MachineConfigPool, hasNodes bool) {
-	if p.Status.Configuration.Name == "" && hasNodes {
-		o.note("no host of the pool %s is next: %s", p.Spec.PoolRole, missingConfiguration(p))
-	}
+// noteGates notes that a file does not say whether the gates of a pool are open.
+func (o *planOptions) noteGates(p *poolv1.MachineConfigPool) {
 	if len(p.Spec.Updates.Gates) > 0 && meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition) == nil {
 		o.note("the objects of the update gates of pool %s are not read from files, and its status has no condition %s: the answer is as if they were open",
 			p.Spec.PoolRole, poolv1.UpdateGatesOpenCondition)
@@ -99,11 +97,6 @@ func (o *planOptions) noteInvalid(found *input.Objects, pools []poolv1.MachineCo
 			o.note("%v", err)
 		}
 	}
-}
-
-// missingConfiguration returns why nothing is rolled out in a pool.
-func missingConfiguration(p *poolv1.MachineConfigPool) string {
-	return fmt.Sprintf("MachineConfigPool %q has no status.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it", p.Name)
 }
 
 // assign returns the Nodes of each role, in the order of the files. A Node that is in no pool is noted.
@@ -145,13 +138,21 @@ func planOf(p *poolv1.MachineConfigPool, pools []poolv1.MachineConfigPool, nodes
 	for i, node := range nodes {
 		members[i] = nodeMember(p, pools, node)
 	}
-	return decide(members, limit, holdOf(p), p.Spec.Updates.FailureDomainLabel), nil
+	return decide(p, members, limit), nil
 }
 
 // holdOf returns why no host of a pool begins an update, or "". This command does not read the objects of update gates:
 // the manager reads them, and reports a closed gate in the status of the pool.
 func holdOf(p *poolv1.MachineConfigPool) string {
-	return cmp.Or(rollout.HoldOfWindow(p, time.Now()).Why, rollout.HoldOfGates(p))
+	return cmp.Or(waitsInPause(p), rollout.HoldOfWindow(p, time.Now()).Why, rollout.HoldOfGates(p))
+}
+
+// waitsInPause says what a paused pool renders and does not hand out. It returns "" if there is nothing.
+func waitsInPause(p *poolv1.MachineConfigPool) string {
+	if c := conditions.Get(p, poolv1.UpdatedCondition); p.Spec.IsPaused() && c != nil && c.Reason == poolv1.RolloutPausedReason {
+		return c.Message
+	}
+	return ""
 }
 
 // member is a host as the rollout decides about it.
@@ -163,9 +164,9 @@ type member struct {
 	note string
 }
 
-// decide returns the plan for hosts, in their order. hold is why none begins an update, or "". domain is the label of
-// failure domains, or "".
-func decide(members []member, limit int, hold, domain string) plan {
+// decide returns the plan for the hosts of a pool, in their order.
+func decide(of *poolv1.MachineConfigPool, members []member, limit int) plan {
+	hold := holdOf(of)
 	p := plan{MaxUnavailable: limit, Unavailable: []string{}, Next: []string{}, notes: map[string]string{}}
 	hosts := make([]rollout.Candidate, len(members))
 	for i, m := range members {
@@ -186,9 +187,18 @@ func decide(members []member, limit int, hold, domain string) plan {
 		full = fmt.Sprintf("%d of the pool's hosts can be unavailable at a time, and these hold the places: %s", limit, describeHolders(members))
 	}
 	for _, m := range members {
-		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, domain)), full); note != "" {
+		if note := m.whyNot(p, cmp.Or(hold, otherDomains(members, p, m, of.Spec.Updates.FailureDomainLabel)), full); note != "" {
 			p.notes[m.Name] = note
 		}
+	}
+	switch {
+	case len(p.Next) > 0:
+	case !of.Status.Configuration.IsDefined():
+		p.Reason = fmt.Sprintf("MachineConfigPool %q has no status.configuration.name, the rendered config that its hosts should run", of.Name)
+	case !slices.ContainsFunc(members, func(m member) bool { return m.isWaiting() }):
+		p.Reason = cmp.Or(waitsInPause(of), fmt.Sprintf("none waits for an update to %s", of.Status.Configuration.Name))
+	default:
+		p.Reason = cmp.Or(hold, full, "those that wait are in other failure domains than the unavailable ones")
 	}
 	return p
 }

@@ -70,7 +70,7 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	for _, gone := range notReplaced {
 		members = append(members, member{Candidate: gone, place: "its Machine is gone, and its replacement has not joined"})
 	}
-	return map[string]plan{p.Spec.PoolRole: decide(members, limit, holdOf(p), p.Spec.Updates.FailureDomainLabel)}, nil
+	return map[string]plan{p.Spec.PoolRole: decide(p, members, limit)}, nil
 }
 
 // nodeMember returns a Node as the manager sees it that told the Node what to run. The file contains no record of

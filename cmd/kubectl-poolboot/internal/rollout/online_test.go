@@ -103,6 +103,20 @@ infra   b      it is in the failure domain rack=r2, and others are unavailable o
 		Expect(clitest.Rows(status.Out)[1]).To(ContainSubstring("Node a waits, and its update gates must be open, and " + why))
 	})
 
+	DescribeTable("says why no host is next", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string) {
+		s := newSite(change, host)
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra"))).To(ContainSubstring("\nNo host of the pool infra is next: " + why))
+		Expect(clitest.ExpectSuccess(s.run("plan", "infra", "-o", "json"))).To(ContainSubstring(`"reason": "` + why))
+	},
+		Entry("because all run what the pool hands out", nil, done("a"), "none waits for an update to rendered-infra-1"),
+		Entry("because the pool is paused and renders another config", func(p *poolv1.MachineConfigPool) {
+			paused(p)
+			p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutPausedReason, Message: "rendered-infra-2 waits"}}
+		}, done("a"), "rendered-infra-2 waits"),
+		Entry("because the pool is paused", paused, waits("a"), "the pool is paused"),
+		Entry("because others hold all places", nil, applies("a"), "none waits for an update to rendered-infra-1"),
+	)
+
 	It("prints no next host of a paused pool", func() {
 		Expect(clitest.ExpectSuccess(newSite(paused, waits("a")).run("plan", "infra"))).To(And(ContainSubstring("infra   1                <none>        1          <none>"),
 			ContainSubstring("infra   a      the pool is paused: set spec.paused of MachineConfigPool infra to false to update it")))

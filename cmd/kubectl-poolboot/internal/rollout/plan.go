@@ -38,6 +38,8 @@ type plan struct {
 	Capacity int `json:"capacity"`
 	// Next are the hosts that are updated now, in order. It is empty while something holds back the pool.
 	Next []string `json:"next"`
+	// Reason is why no host is next, or "".
+	Reason string `json:"reason,omitempty"`
 
 	// notes are why other hosts wait or are left alone, by name.
 	notes map[string]string
@@ -111,14 +113,19 @@ func (o *planOptions) run(ctx context.Context, args []string) (err error) {
 // printPlans prints a table of the pools, and the hosts that wait.
 func printPlans(out io.Writer, plans map[string]plan) error {
 	var pools, notes [][]string
+	var reasons strings.Builder
 	for _, role := range slices.Sorted(maps.Keys(plans)) {
 		p := plans[role]
 		pools = append(pools, []string{role, strconv.Itoa(p.MaxUnavailable), strings.Join(p.Unavailable, ", "), strconv.Itoa(p.Capacity), strings.Join(p.Next, ", ")})
+		if p.Reason != "" {
+			reasons.WriteString("\n" + cli.Paragraph("", fmt.Sprintf("No host of the pool %s is next: %s", role, p.Reason)))
+		}
 		for _, name := range slices.Sorted(maps.Keys(p.notes)) {
 			notes = append(notes, []string{role, name, p.notes[name]})
 		}
 	}
 	err := (&cli.Table{Out: out, Header: []string{"POOL", "MAXUNAVAILABLE", "UNAVAILABLE", "CAPACITY", "NEXT"}}).Print(pools...)
+	fmt.Fprint(out, reasons.String())
 	if err != nil || len(notes) == 0 {
 		return err
 	}

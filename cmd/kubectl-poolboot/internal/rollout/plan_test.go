@@ -68,13 +68,15 @@ var _ = Describe("plan of files", func() {
     "maxUnavailable": 1,
     "unavailable": [],
     "capacity": 1,
-    "next": []
+    "next": [],
+    "reason": "none waits for an update to new"
   },
   "worker": {
     "maxUnavailable": 1,
     "unavailable": [],
     "capacity": 1,
-    "next": []
+    "next": [],
+    "reason": "none waits for an update to new"
   }
 }
 `))
@@ -83,7 +85,7 @@ var _ = Describe("plan of files", func() {
 	It("counts a Node in its custom pool, and not in worker", func() {
 		Expect(asJSON([]string{pool, withStatus("worker", "new")},
 			newNode("a", infra, 1, waits), newNode("b", worker, 2, updates))).To(MatchJSON(
-			`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]},"worker":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[]}}`))
+			`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["a"]},"worker":{"maxUnavailable":1,"unavailable":["b"],"capacity":0,"next":[],"reason":"none waits for an update to new"}}`))
 	})
 
 	DescribeTable("reads Nodes in any form", func(document string) {
@@ -113,7 +115,7 @@ var _ = Describe("plan of files", func() {
 			}
 			failed := newNode("b", infra, 1, ours("b", "new", "a", "b", "Degraded"))
 			Expect(asJSON(pools, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":2,"unavailable":[],"capacity":1,"next":["a"]}}`))
-			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":0,"next":[]}}`))
+			Expect(asJSON([]string{withStatus("infra", "new")}, waiting, failed)).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":0,"next":[],"reason":"1 of the pool's hosts can be unavailable at a time, and these hold the places: b (its update failed)"}}`))
 		})
 
 		It("does not count a host that is told a newer config during its update as one that begins an update", func() {
@@ -126,7 +128,7 @@ var _ = Describe("plan of files", func() {
 	})
 
 	It("prints no next host of a paused pool", func() {
-		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
+		Expect(asJSON([]string{withStatus("infra", "new", "paused: true")}, newNode("a", infra, 1, waits))).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"the pool is paused: set spec.paused of MachineConfigPool infra to false to update it"}}`))
 	})
 
 	It("prints a table, with the reason why hosts are not next", func() {
@@ -149,9 +151,8 @@ infra   c      it is in an update: Applying
 	It("notes pools that roll out nothing, and Nodes that are in no pool", func() {
 		r := planning([]string{clitest.Pool("edge", "infra")}, []string{newNode("a", infra, 1, waits), newNode("b", nil, 1), newNode("c", []string{"master"}, 1)}, "-o", "json")
 		Expect(r.Code).To(BeZero())
-		Expect(r.Out).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]}}`))
-		Expect(r.ErrOut).To(Equal("note: Node \"b\" is in no pool of the files\n" +
-			"note: no host of the pool infra is next: MachineConfigPool \"infra\" has no status.configuration.name, the rendered config that its hosts should run: use the pool as kubectl get -o yaml prints it\n"))
+		Expect(r.Out).To(MatchJSON(`{"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"MachineConfigPool \"infra\" has no status.configuration.name, the rendered config that its hosts should run"}}`))
+		Expect(r.ErrOut).To(Equal("note: Node \"b\" is in no pool of the files\n"))
 	})
 
 	Describe("notes", func() {
@@ -180,7 +181,7 @@ infra   c      it is in an update: Applying
 
 	It("prints the answer and fails with 2 if a Node has the labels of several custom pools", func() {
 		r := planning([]string{withStatus("infra", "new"), withStatus("gpu", "new")}, []string{newNode("a", []string{"infra", "gpu"}, 1), newNode("b", infra, 1, waits)}, "-o", "json")
-		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[]},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"]}}`))
+		Expect(r.Out).To(MatchJSON(`{"gpu":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":[],"reason":"none waits for an update to new"},"infra":{"maxUnavailable":1,"unavailable":[],"capacity":1,"next":["b"]}}`))
 		Expect(r.ErrOut).To(ContainSubstring(`error: --nodes: Node "a": the labels belong to the pools gpu and infra`))
 		Expect(r.Code).To(Equal(2))
 	})

@@ -41,9 +41,11 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
 started, or later, and all hosts run what the pool hands out.
 
-Exit codes: 0 if all hosts run it, and without --watch also while hosts are being updated. 1 if an update failed or is
-not possible, an agent does not answer, a host was changed by hand, a host without an agent runs another config, the
-pool cannot be rendered, or --timeout expires; with --watch also if the pool is paused while hosts wait.`,
+Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if an
+update failed or is not possible, an agent does not answer, a host was changed by hand, a host without an agent runs
+another config, the pool cannot be rendered, or --timeout expires. 2 if the pool is paused and something waits, or its
+maintenance window or an update gate is closed and hosts wait; --watch waits for windows and gates until --timeout
+expires. 3 with --watch if the pool hands out another config before all hosts run the first.`,
 		Example: `  # The hosts of a pool
   kubectl poolboot rollout status infra -n metal
 
@@ -74,12 +76,16 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 		return err
 	}
 	s := newSummary(p, newHostStatuses(p, configs))
-	if o.isTable() {
-		err = s.print(o)
-	} else {
-		err = o.output.Print(o.streams.Out, s.hosts, nil)
+	switch failure, held := s.failure(), s.held(); {
+	case !o.isTable():
+		return errors.Join(o.output.Print(o.streams.Out, s.hosts, nil), cmp.Or(failure, held))
+	case failure == nil && held != nil:
+		return errors.Join(s.printHosts(o), held)
+	default:
+		err := s.printHosts(o)
+		fmt.Fprintln(o.streams.ErrOut, s)
+		return errors.Join(err, failure)
 	}
-	return errors.Join(err, s.failure())
 }
 
 func (o *statusOptions) isTable() bool {
@@ -111,15 +117,11 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
 	return s
 }
 
-// print prints the hosts, and the summary.
-func (s summary) print(o *statusOptions) error {
-	if len(s.hosts) > 0 {
-		if err := printHosts(o.newTable(), s.hosts); err != nil {
-			return err
-		}
+func (s summary) printHosts(o *statusOptions) error {
+	if len(s.hosts) == 0 {
+		return nil
 	}
-	_, err := fmt.Fprintln(o.streams.ErrOut, s)
-	return err
+	return printHosts(o.newTable(), s.hosts)
 }
 
 func (s summary) String() string {
@@ -127,19 +129,19 @@ func (s summary) String() string {
 	switch {
 	case !s.pool.Status.Configuration.IsDefined():
 		text = describe(s.pool) + ": it hands out no rendered config yet"
-	case s.pool.Spec.IsPaused():
-		text += "; the pool is paused"
 	case !s.isComplete():
 		if why := holdOf(s.pool); why != "" {
 			text += "; " + why
 		}
+	case s.pool.Spec.IsPaused():
+		text += "; the pool is paused"
 	}
 	return text
 }
 
-// isComplete reports whether all hosts run what the pool hands out.
+// isComplete reports whether all hosts run what the pool renders.
 func (s summary) isComplete() bool {
-	return s.pool.Status.Configuration.IsDefined() && s.updated == len(s.hosts)
+	return s.pool.Status.Configuration.IsDefined() && s.updated == len(s.hosts) && waitsInPause(s.pool) == ""
 }
 
 // failure returns what a user must correct before the rollout goes on, or nil.
@@ -153,13 +155,13 @@ func (s summary) failure() error {
 	return nil
 }
 
-// held returns why a rollout that did not fail never completes by itself, or nil.
+// held returns what holds the hosts back while none is being updated: a pause, the maintenance window or a gate. It
+// returns nil if nothing does.
 func (s summary) held() error {
-	inUpdate := slices.ContainsFunc(s.hosts, func(h hostStatus) bool { return h.isInUpdate() })
-	if s.pool.Spec.IsPaused() && !s.isComplete() && !inUpdate {
-		return fmt.Errorf("%s: it is paused, and hosts wait: run kubectl poolboot rollout resume %s -n %s", describe(s.pool), s.pool.Name, s.pool.Namespace)
+	if s.isComplete() || holdOf(s.pool) == "" || slices.ContainsFunc(s.hosts, hostStatus.isInUpdate) {
+		return nil
 	}
-	return nil
+	return cli.ActionRequired(errors.New(s.String()))
 }
 
 // hostStatus is the state of a host of a pool, as it is printed as JSON.

@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,11 +57,46 @@ var _ = Describe("status", func() {
 		Entry("if the pool cannot be rendered", func(p *poolv1.MachineConfigPool) {
 			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "MachineConfig 50-a: no"}}
 		}, done("a"), "MachineConfigPool edge/infra: MachineConfig 50-a: no"),
-		Entry("if a paused pool would never complete", paused, waits("a"), "MachineConfigPool edge/infra: it is paused, and hosts wait: run kubectl poolboot rollout resume infra -n edge", "--watch"),
 		Entry("after --timeout, also of a paused pool whose hosts complete their updates", paused, applies("a"),
 			"--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1 hosts run rendered-infra-1; the pool is paused", "--watch", "--timeout", "100ms"),
 		Entry("after --timeout", nil, waits("a"), "--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1 hosts run rendered-infra-1", "--watch", "--timeout", "100ms"),
 	)
+
+	const holdsBack = "the pool is paused and hands out rendered-infra-1, while rendered-infra-2 waits"
+	holding := func(p *poolv1.MachineConfigPool) {
+		paused(p)
+		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutPausedReason, Message: holdsBack}}
+	}
+	closed := func(p *poolv1.MachineConfigPool) {
+		opens := time.Now().UTC().AddDate(0, 0, 7)
+		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
+	}
+	DescribeTable("has the exit code 2, and says what holds the hosts back,", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string, args ...string) {
+		r := newSite(change, host).run(append([]string{"status", "infra"}, args...)...)
+		Expect(r.ErrOut).To(And(HavePrefix("error: "), ContainSubstring(why)))
+		Expect(r.Code).To(Equal(2))
+	},
+		Entry("if a paused pool holds back another config", holding, done("a"), "MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-1; "+holdsBack),
+		Entry("if a paused pool holds back another config, with --watch", holding, done("a"), holdsBack, "--watch"),
+		Entry("if hosts of a paused pool wait", paused, waits("a"), "0 of 1 hosts run rendered-infra-1; the pool is paused: ", "--watch"),
+		Entry("if the maintenance window is closed", closed, waits("a"), "0 of 1 hosts run rendered-infra-1; the maintenance window of MachineConfigPool infra opens at "),
+		Entry("after --timeout, if the maintenance window is closed", closed, waits("a"), "--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1", "--watch", "--timeout", "100ms"),
+	)
+
+	It("has the exit code 3 with --watch if the pool renders another config before all hosts run the first", func(ctx SpecContext) {
+		s := newSite(nil, waits("a"))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		p := &poolv1.MachineConfigPool{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+		p.Status.Configuration.Name = "rendered-infra-2"
+		Expect(s.live.Status().Update(ctx, p)).To(Succeed())
+		var r clitest.Result
+		Eventually(ended).Should(Receive(&r))
+		Expect(r.ErrOut).To(Equal("error: MachineConfigPool edge/infra hands out rendered-infra-2 in place of rendered-infra-1: run the command again to follow it\n"))
+		Expect(r.Code).To(Equal(3))
+	})
 
 	It("does not fail because of an update to an earlier config", func() {
 		r := newSite(nil, failed("a", "rendered-infra-bad")).run("status", "infra")
