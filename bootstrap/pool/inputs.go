@@ -5,7 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -66,6 +69,26 @@ func InputsID(role string, pools []poolv1.MachineConfigPool, configs []poolv1.Ma
 		fmt.Fprintln(hash, in.sources[i].Name, in.sources[i].UID, in.sources[i].Generation)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// NotSelected says that no pool of the namespace of a MachineConfig selects it, and what each selects. It returns "" if
+// one does, or if there are no pools yet.
+func NotSelected(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) string {
+	if IsRendered(config) || len(pools) == 0 {
+		return ""
+	}
+	selectors := make([]string, len(pools))
+	for i := range pools {
+		if Selects(pools[i], config.Labels) {
+			return ""
+		}
+		selectors[i] = pools[i].Name + ": nothing, because spec.machineConfigSelector is not set"
+		if pools[i].Spec.MachineConfigSelector != nil {
+			selectors[i] = pools[i].Name + ": " + metav1.FormatLabelSelector(pools[i].Spec.MachineConfigSelector)
+		}
+	}
+	slices.Sort(selectors)
+	return "metadata.labels: no pool selects them, so no host gets this MachineConfig. The pools select " + strings.Join(selectors, "; ")
 }
 
 // Selects reports whether a pool's own machineConfigSelector selects a MachineConfig with these labels. A malformed

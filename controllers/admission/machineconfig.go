@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -25,19 +27,42 @@ type MachineConfig struct {
 
 var _ admission.Validator[*poolv1.MachineConfig] = &MachineConfig{}
 
-// ValidateCreate refuses a MachineConfig that no pool can render, and a rendered config that no pool has rendered.
-func (*MachineConfig) ValidateCreate(_ context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
+// ValidateCreate refuses a MachineConfig that no pool can render, and a rendered config that no pool has rendered. It
+// warns of one that no pool selects.
+func (w *MachineConfig) ValidateCreate(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
 	warnings, errs := validation.MachineConfig(config)
-	return warnings, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, errs)
+	if len(errs) > 0 {
+		return warnings, invalid(poolv1.GroupVersion.WithKind("MachineConfig"), config, errs)
+	}
+	notSelected, err := w.warnNotSelected(ctx, config)
+	return append(warnings, notSelected...), err
+}
+
+// warnNotSelected warns of a MachineConfig that no pool selects.
+func (w *MachineConfig) warnNotSelected(ctx context.Context, config *poolv1.MachineConfig) (admission.Warnings, error) {
+	if pool.IsRendered(config) {
+		return nil, nil
+	}
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := w.Reader.List(ctx, pools, client.InNamespace(config.Namespace)); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigPools of namespace %s: %w", config.Namespace, err))
+	}
+	if warning := pool.NotSelected(config, pools.Items); warning != "" {
+		return admission.Warnings{warning}, nil
+	}
+	return nil, nil
 }
 
 // ValidateUpdate validates a changed spec as ValidateCreate does. So the spec of a rendered config cannot change,
 // because its name would no longer match.
 func (w *MachineConfig) ValidateUpdate(ctx context.Context, before, config *poolv1.MachineConfig) (admission.Warnings, error) {
-	if isUnchanged(config, before.Spec, config.Spec) {
-		return nil, nil
+	switch {
+	case !isUnchanged(config, before.Spec, config.Spec):
+		return w.ValidateCreate(ctx, config)
+	case !maps.Equal(before.Labels, config.Labels):
+		return w.warnNotSelected(ctx, config)
 	}
-	return w.ValidateCreate(ctx, config)
+	return nil, nil
 }
 
 // ValidateDelete refuses only the deletion of the rendered config that a paused pool hands out. Other rendered configs

@@ -31,7 +31,21 @@ func renderedConfig() *poolv1.MachineConfig {
 }
 
 var _ = Describe("MachineConfig webhook", func() {
-	webhook := &MachineConfig{}
+	webhook := &MachineConfig{Reader: newWebhook().Reader}
+
+	It("warns of labels that no pool selects, also if they change later, and says what the pools select", func() {
+		infra := newPool("infra", "infra")
+		withPools := &MachineConfig{Reader: newWebhook(infra, newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.MachineConfigSelector = nil })).Reader}
+		config := machineConfig("50-infra", `{"ignition":{"version":"3.4.0"}}`, "")
+		config.Namespace, config.Labels = infra.Namespace, map[string]string{"role": "infar"}
+		warning := "metadata.labels: no pool selects them, so no host gets this MachineConfig. The pools select gpu: nothing, because spec.machineConfigSelector is not set; infra: role=infra"
+		Expect(withPools.ValidateCreate(ctx(), config)).To(ConsistOf(warning))
+		corrected := config.DeepCopy()
+		corrected.Labels["role"] = "infra"
+		Expect(withPools.ValidateUpdate(ctx(), config, corrected)).To(BeEmpty())
+		Expect(withPools.ValidateUpdate(ctx(), corrected, config)).To(ConsistOf(warning))
+		Expect(webhook.ValidateCreate(ctx(), config)).To(BeEmpty(), "there are no pools yet")
+	})
 
 	DescribeTable("accepts what Poolboot can render",
 		func(config *poolv1.MachineConfig) {

@@ -72,11 +72,12 @@ func (w *MachineConfigPool) warnings(ctx context.Context, p *poolv1.MachineConfi
 		warnings = append(warnings, fmt.Sprintf("spec.clusterName: Cluster %s does not exist now: the pool renders nothing until it exists; "+
 			"a pool must be in the namespace of its Cluster", workload.ClusterOfPool(p)))
 	}
-	selects, err := w.selectsAny(ctx, p)
-	if err != nil {
+	switch selects, err := w.selectsAny(ctx, p); {
+	case err != nil:
 		return nil, apierrors.NewInternalError(fmt.Errorf("MachineConfigs of namespace %s: %w", p.Namespace, err))
-	}
-	if !selects {
+	case p.Spec.MachineConfigSelector == nil:
+		warnings = append(warnings, "spec.machineConfigSelector is not set, so the pool has no MachineConfigs of its own: if it should have some, set it to their labels")
+	case !selects:
 		warnings = append(warnings, fmt.Sprintf("spec.machineConfigSelector selects no MachineConfig of namespace %s now: "+
 			"the pool adds nothing until a MachineConfig has these labels", p.Namespace))
 	}

@@ -156,7 +156,7 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		},
 		Entry("a selector that selects no MachineConfig", newPool("infra", "infra"), "spec.machineConfigSelector", "site"),
 		Entry("no selector, which selects nothing", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.MachineConfigSelector = nil }),
-			"spec.machineConfigSelector"),
+			"spec.machineConfigSelector is not set"),
 		Entry("a selector with a label that kubelets can set", newPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"})),
 			"spec.nodeSelector", "example.com/site", "node-restriction.kubernetes.io/"),
 		Entry("a Cluster that does not exist, or is in another namespace", newPool("gpu", "gpu", func(s *poolv1.MachineConfigPoolSpec) { s.ClusterName = "c2" }),

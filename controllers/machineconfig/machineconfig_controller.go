@@ -1,11 +1,14 @@
-// Package machineconfig reports in the condition Ready of a MachineConfig whether pools can render it, by the
-// validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can be
-// invalid.
+// Package machineconfig reports in the status of a MachineConfig which pools select it, and whether they can render it,
+// by the validation of the webhook. A MachineConfig that was stored without the webhook, or by an earlier version, can
+// be invalid.
 package machineconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
@@ -26,7 +30,10 @@ import (
 // maxMessage is the maximum size of the message of the condition in bytes.
 const maxMessage = 4096
 
-// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs,verbs=get;list;watch
+// maxPools is how many pools the status names.
+const maxPools = 100
+
+// +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs;machineconfigpools,verbs=get;list;watch
 // +kubebuilder:rbac:groups=poolboot.io,resources=machineconfigs/status,verbs=patch
 
 // Reconciler reconciles MachineConfigs, except rendered configs: these are valid by construction.
@@ -47,8 +54,23 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Named("machineconfig").
 		For(&poolv1.MachineConfig{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(options).
 		Complete(r)
+}
+
+// configsOfNamespace returns requests for all MachineConfigs that a changed pool can select.
+func (r *Reconciler) configsOfNamespace(ctx context.Context, p client.Object) (requests []ctrl.Request) {
+	configs := &poolv1.MachineConfigList{}
+	if err := r.Client.List(ctx, configs, client.InNamespace(p.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "The MachineConfigs of a changed pool are not reconciled")
+	}
+	for i := range configs.Items {
+		if !pool.IsRendered(&configs.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&configs.Items[i])})
+		}
+	}
+	return requests
 }
 
 // Reconcile validates one MachineConfig and writes its status if that changes.
@@ -60,9 +82,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !config.DeletionTimestamp.IsZero() || pool.IsRenderedName(config.Name) || (r.WatchFilterValue != "" && !labels.HasWatchLabel(config, r.WatchFilterValue)) {
 		return ctrl.Result{}, nil
 	}
+	pools := &poolv1.MachineConfigPoolList{}
+	if err := r.Client.List(ctx, pools, client.InNamespace(config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("MachineConfigPools of namespace %s: %w", config.Namespace, err)
+	}
 	before := config.DeepCopy()
-	config.Status.ObservedGeneration = config.Generation
-	meta.SetStatusCondition(&config.Status.Conditions, ready(config))
+	config.Status.ObservedGeneration, config.Status.Pools = config.Generation, nil
+	for _, p := range pools.Items {
+		if pool.Selects(p, config.Labels) {
+			config.Status.Pools = append(config.Status.Pools, p.Name)
+		}
+	}
+	slices.Sort(config.Status.Pools)
+	config.Status.Pools = config.Status.Pools[:min(maxPools, len(config.Status.Pools))]
+	meta.SetStatusCondition(&config.Status.Conditions, ready(config, pools.Items))
 	if err := status.Patch(ctx, r.Client, before, config); err != nil {
 		return status.RetryConflict(ctx, ctrl.Result{}, client.IgnoreNotFound(err))
 	}
@@ -70,9 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // ready returns the condition Ready of a MachineConfig.
-func ready(config *poolv1.MachineConfig) metav1.Condition {
+func ready(config *poolv1.MachineConfig, pools []poolv1.MachineConfigPool) metav1.Condition {
 	c := metav1.Condition{Type: poolv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: poolv1.MachineConfigValidReason,
-		Message: "pools can render it", ObservedGeneration: config.Generation}
+		Message: excerpt.Of(cmp.Or(pool.NotSelected(config, pools), "pools can render it"), maxMessage), ObservedGeneration: config.Generation}
 	if _, errs := validation.MachineConfig(config); len(errs) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, poolv1.MachineConfigInvalidReason
 		c.Message = excerpt.Of("pools that select it cannot be rendered: "+errs.ToAggregate().Error(), maxMessage)

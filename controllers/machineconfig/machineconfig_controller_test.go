@@ -73,6 +73,21 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(writes).To(Equal(1))
 	})
 
+	It("names the pools that select it, and says what pools select if none does", func(ctx SpecContext) {
+		start()
+		for _, name := range []string{"worker", "infra"} {
+			p := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name}}
+			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": name}}
+			Expect(r.Client.Create(ctx, p)).To(Succeed())
+		}
+		Expect(status(ctx)).To(And(HaveField("Pools", BeEmpty()), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "no pool selects them")))
+		config.Labels = map[string]string{"role": "infra"}
+		Expect(r.Client.Update(ctx, config)).To(Succeed())
+		Expect(status(ctx)).To(And(HaveField("Pools", ConsistOf("infra")), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "pools can render it")))
+		Expect(r.configsOfNamespace(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge"}})).To(ConsistOf(
+			ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)}), "if a pool changes")
+	})
+
 	It("names the field that is wrong until it is corrected, as the webhook does", func(ctx SpecContext) {
 		config.Spec.Config.Raw = []byte(invalid)
 		start()

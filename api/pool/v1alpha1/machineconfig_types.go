@@ -90,6 +90,15 @@ type MachineConfigStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// pools are the names of the first MachineConfigPools that select the MachineConfig. What worker selects is in all
+	// pools of its Cluster.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Pools []string `json:"pools,omitempty"`
 }
 
 // MachineConfig is a piece of machine configuration: files, units, users, kernel arguments. MachineConfigPools select
@@ -103,6 +112,7 @@ type MachineConfigStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Pools",type=string,JSONPath=`.status.pools`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -45,7 +45,12 @@ var _ = Describe("diff", func() {
 
 	It("prints nothing and exits with 0 when the files change nothing", func() {
 		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", live...))).To(Equal(clitest.Result{}))
-		Expect(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("99-other", "gpu", clitest.Motd("gpu"))))).To(Equal(clitest.Result{}), "no pool selects it")
+	})
+
+	It("notes a MachineConfig that no pool selects, and what the pools select", func() {
+		r := runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Config("99-other", "gpu", clitest.Motd("gpu"))))
+		Expect(r).To(Equal(clitest.Result{ErrOut: "note: MachineConfig edge/99-other: metadata.labels: no pool selects them, so no host gets this MachineConfig. The pools select " +
+			"infra: machineconfiguration.openshift.io/role=infra; worker: machineconfiguration.openshift.io/role=worker\n"}))
 	})
 
 	It("exits with 1 and shows each pool, its machines and what changes", func() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -74,6 +75,11 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 			return nil, notes, fmt.Errorf("list PoolbootConfigs of namespace %s: %w", namespace, err)
 		}
 		after := before.merge(changed)
+		for _, c := range changed.configs {
+			if note := pool.NotSelected(&c, after.pools); note != "" {
+				notes = append(notes, fmt.Sprintf("MachineConfig %s: %s", klog.KObj(&c), note))
+			}
+		}
 		for _, name := range after.clusters() {
 			if cluster != "" && cluster != name && cluster != namespace+"/"+name {
 				continue

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+var _ = Describe("kubectl get", func() {
+	DescribeTable("shows in its columns, without -o wide,", func(ctx SpecContext, kind, resource, status string, shown map[string]any) {
+		object := newObject(kind, "metadata: {name: columns}")
+		Expect(k8sClient.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(k8sClient.Delete(ctx, object)).To(Succeed()) })
+		fields := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(status), &fields)).To(Succeed())
+		object.Object["status"] = fields
+		Expect(k8sClient.Status().Update(ctx, object)).To(Succeed())
+
+		client, err := rest.HTTPClientFor(controlPlane.Config)
+		Expect(err).NotTo(HaveOccurred())
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/apis/poolboot.io/v1alpha1/namespaces/default/%s/columns", controlPlane.Config.Host, resource), nil)
+		Expect(err).NotTo(HaveOccurred())
+		request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+		answer, err := client.Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		defer answer.Body.Close()
+		table := metav1.Table{}
+		Expect(json.NewDecoder(answer.Body).Decode(&table)).To(Succeed())
+		cells := map[string]any{}
+		for i, column := range table.ColumnDefinitions {
+			if column.Priority == 0 {
+				cells[column.Name] = table.Rows[0].Cells[i]
+			}
+		}
+		shown["Name"], shown["Age"] = "columns", cells["Age"]
+		Expect(cells).To(Equal(shown))
+	},
+		Entry("which pools select a MachineConfig", "MachineConfig", "machineconfigs", `{pools: [infra, worker]}`,
+			map[string]any{"Pools": `["infra","worker"]`, "Ready": nil, "Ignition": nil, "RenderedFor": nil}),
+	)
+})
