@@ -90,12 +90,13 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		Entry("explain node", "example.com/tier=infra", "explain", "node", longName),
 		Entry("move-check", "to move", "move-check"),
 		Entry("render --explain", "/etc/motd", "render", "--live", "--pool", "infra", "--explain"),
-		Entry("rollout history", "1761d9954d", "rollout", "history", "infra"),
+		Entry("rollout history", "infra@1761d995", "rollout", "history", "infra"),
 		Entry("rollout pause", "is paused", "rollout", "pause", "infra", "--configuration", goodConfig),
 		Entry("rollout plan", longName, "rollout", "plan", "infra"),
 		Entry("rollout resume", "is not paused", "rollout", "resume", "infra"),
 		Entry("rollout retry", "applies its configuration again", "rollout", "retry", "infra"),
-		Entry("rollout status", "6db67f47c0", "rollout", "status", "infra"),
+		Entry("rollout status", "infra@6db67f47", "rollout", "status", "infra"),
+		Entry("rollout status of all pools", "infra@1761d995", "rollout", "status", "-A"),
 	)
 
 	It("in the examples of the documentation", func() {

@@ -178,15 +178,16 @@ func (s *MachineConfigPoolSpec) IsPaused() bool { return s.Paused != nil && *s.P
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io/move=","cluster.x-k8s.io/v1beta2=v1alpha1"}
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it is the value of a label of its rendered configs: use a shorter name",fieldPath=".metadata"
-// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`
-// +kubebuilder:printcolumn:name="Updating",type=string,JSONPath=`.status.conditions[?(@.type=="Updating")].status`
-// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Hosts",type=integer,JSONPath=`.status.hostCount`
 // +kubebuilder:printcolumn:name="ReadyHosts",type=integer,JSONPath=`.status.readyHostCount`
 // +kubebuilder:printcolumn:name="UpdatedHosts",type=integer,JSONPath=`.status.updatedHostCount`
 // +kubebuilder:printcolumn:name="DegradedHosts",type=integer,JSONPath=`.status.degradedHostCount`
+// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.configuration.name`,priority=1
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="Updated")].status`,priority=1
+// +kubebuilder:printcolumn:name="Updating",type=string,JSONPath=`.status.conditions[?(@.type=="Updating")].status`,priority=1
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`,priority=1
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterName`,priority=1
 // +kubebuilder:printcolumn:name="PoolRole",type=string,JSONPath=`.spec.poolRole`,priority=1
 // +kubebuilder:printcolumn:name="UnavailableHosts",type=integer,JSONPath=`.status.unavailableHostCount`,priority=1

@@ -19,12 +19,11 @@ const (
 	gap = 3
 	// minLast is the width to which the last column of a table is wrapped before others are, and minWord the one from
 	// which its words are split.
-	minLast, minWord = 30, 20
+	minLast, minWord = 30, 12
 )
 
-// renderedName matches the name of a rendered config, and what distinguishes it from others: the first digits of its
-// hash.
-var renderedName = regexp.MustCompile(`\b` + poolv1.RenderedNamePrefix + `[a-z0-9.-]+-([0-9a-f]{10})[0-9a-f]*\b`)
+// renderedName matches the name of a rendered config: its pool, and the first digits of its hash.
+var renderedName = regexp.MustCompile(`\b` + poolv1.RenderedNamePrefix + `([a-z0-9.-]+)-([0-9a-f]{8})[0-9a-f]*\b`)
 
 // Table prints rows under a header that is printed once. Cells are printable and, without a text, None. So that the
 // table fits in 120 columns, they are wrapped between words, and the names of rendered configs are shortened.
@@ -45,7 +44,7 @@ func (t *Table) Print(rows ...[]string) error {
 		rows[i] = make([]string, len(row))
 		for j, cell := range row {
 			if len(t.Header) > 0 && !t.Wide {
-				cell = renderedName.ReplaceAllString(cell, "$1")
+				cell = renderedName.ReplaceAllString(cell, "$1@$2")
 			}
 			rows[i][j] = Printable(cmp.Or(cell, None))
 		}

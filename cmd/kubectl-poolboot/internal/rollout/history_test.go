@@ -39,7 +39,7 @@ var _ = Describe("history", func() {
 		Expect(err).NotTo(HaveOccurred())
 		documented := regexp.MustCompile("(?ms)^```console history\n.*?\n(.*?)^```").FindSubmatch(document)
 		Expect(documented).NotTo(BeNil())
-		names := strings.NewReplacer("6db67f47c0", oldConfig, "8c1f02a9d4", newConfig, "Cluster/edge", "Cluster/infra-1")
+		names := strings.NewReplacer("infra@6db67f47", oldConfig, "infra@8c1f02a9", newConfig, "Cluster/edge", "Cluster/infra-1")
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))).To(And(HaveLen(3), Equal(clitest.Rows(names.Replace(string(documented[1]))))))
 		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"file": 2`)))
 	})

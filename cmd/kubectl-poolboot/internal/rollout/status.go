@@ -27,6 +27,7 @@ import (
 type statusOptions struct {
 	streams genericiooptions.IOStreams
 	output  cli.Output
+	all     bool
 	watch   bool
 	timeout time.Duration
 }
@@ -34,9 +35,13 @@ type statusOptions struct {
 func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
 	o := &statusOptions{streams: streams}
 	cmd := &cobra.Command{
-		Use:   "status POOL [--watch] [--timeout DURATION]",
-		Short: "Show how far the hosts of a pool are",
+		Use:   "status [-n NAMESPACE | -A] | POOL [--watch] [--timeout DURATION]",
+		Short: "Show how far the hosts of pools are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
+
+Without a POOL, show a line for each pool: the hosts that run what it hands out, those that are in an update or have no
+Node that is Ready in the pool (AWAY), those that need you to act (FAILED), and the problem. The exit code is that of
+the pool with the worst state.
 
 With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
 started, or later, and all hosts run what the pool hands out.
@@ -46,7 +51,10 @@ update failed or is not possible, an agent does not answer, a host was changed b
 another config, the pool cannot be rendered, or --timeout expires. 2 if the pool is paused and something waits, or its
 maintenance window or an update gate is closed and hosts wait; --watch waits for windows and gates until --timeout
 expires. 3 with --watch if the pool hands out another config before all hosts run the first.`,
-		Example: `  # The hosts of a pool
+		Example: `  # All pools
+  kubectl poolboot rollout status -A
+
+  # The hosts of a pool
   kubectl poolboot rollout status infra -n metal
 
   # Wait until all hosts are updated
@@ -55,10 +63,28 @@ expires. 3 with --watch if the pool hands out another config before all hosts ru
   # Which hosts still run an earlier agent?
   kubectl poolboot rollout status infra -n metal -o wide`,
 	}
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "show the pools of all namespaces")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print a line for every change until all hosts are updated")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long --watch waits, for example 30m; 0 for no limit")
 	o.output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs and the versions of agents; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
-	return configureLive(cmd, to, o.run)
+	cmd = configureLive(cmd, to, o.run)
+	runPool := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return o.runFleet(cmd.Context(), to)
+		}
+		return runPool(cmd, args)
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return nil
+		case o.all:
+			return fmt.Errorf("--all-namespaces and POOL: leave out the flag, or %s", args[0])
+		}
+		return onePool(cmd, args)
+	}
+	return cmd
 }
 
 func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
@@ -181,7 +207,7 @@ type hostStatus struct {
 	// Agent is the version of the agent that the host runs, or "" without one.
 	Agent string `json:"agent"`
 
-	isUpdated, isWrong bool
+	isUpdated, isWrong, isAway bool
 }
 
 // newHostStatus returns the state of a host of a pool.
@@ -213,6 +239,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
 		}
 	}
+	h.isAway = h.isInUpdate() || !record.IsNodeInPool(config)
 	return h
 }
 
@@ -223,6 +250,7 @@ func (h hostStatus) runsDesired() bool { return h.Current != "" && h.Current == 
 func (h hostStatus) isSame(other hostStatus) bool {
 	isSameTime := h.Since.Equal(other.Since)
 	h.Since, other.Since = time.Time{}, time.Time{}
+	h.isAway, other.isAway = false, false
 	return isSameTime && h == other
 }
 

@@ -18,6 +18,12 @@ import (
 )
 
 var _ = Describe("status", func() {
+	const holdsBack = "the pool is paused and hands out rendered-infra-1, while rendered-infra-2 waits"
+	holding := func(p *poolv1.MachineConfigPool) {
+		paused(p)
+		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutPausedReason, Message: holdsBack}}
+	}
+
 	It("prints the hosts of the pool, and how many are updated", func() {
 		booting := done("booting")
 		booting.Annotations = nil
@@ -47,6 +53,33 @@ var _ = Describe("status", func() {
 		Expect(r.ErrOut).To(ContainSubstring("0 of 1 hosts"))
 	})
 
+	It("prints a line for each pool without the name of one, with what is wrong in it", func(ctx SpecContext) {
+		broken := failed("b", newConfig)
+		s := newSite(nil, done("a"), broken, applies("c"))
+		for _, node := range []string{"a", "b", "c"} {
+			s.change(ctx, node, func(c *bootstrapv1.PoolbootConfig) {
+				c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
+			})
+		}
+		held := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "far", Name: "gpu"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: "infra"}}
+		holding(held)
+		held.Status.Configuration.Name = "rendered-gpu-6a593b40aaaaaaaaaaaaaaaaaaaaaaaa"
+		held.Status.Conditions = append(held.Status.Conditions, metav1.Condition{Type: poolv1.ReadyCondition, LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Hour))})
+		Expect(s.live.Create(ctx, held)).To(Succeed())
+
+		r := s.run("status", "-A")
+		Expect(clitest.Rows(r.Out)).To(Equal([]string{
+			"NAMESPACE POOL CONFIG UPDATED AWAY FAILED SINCE PROBLEM",
+			"edge infra rendered-infra-1 1/3 1 1 <none> PoolbootConfig edge/b-config: Degraded: the update of Node b failed",
+			"far gpu gpu@6a593b40 0/0 0 0 3h " + holdsBack,
+		}))
+		Expect(r.ErrOut).To(BeEmpty())
+		Expect(r.Code).To(Equal(1))
+		Expect(s.run("status", "-o", "json").Out).To(ContainSubstring(`"failed": 1`))
+		clitest.ExpectError(s.run("status", "-w"), 1, "--watch and --timeout are for one pool: name it")
+		clitest.ExpectError(s.run("status", "infra", "-A"), 1, "--all-namespaces and POOL: leave out the flag, or infra")
+	})
+
 	DescribeTable("fails with the reason", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string, args ...string) {
 		r := newSite(change, host).run(append([]string{"status", "infra"}, args...)...)
 		Expect(r.Code).To(Equal(1))
@@ -62,11 +95,6 @@ var _ = Describe("status", func() {
 		Entry("after --timeout", nil, waits("a"), "--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1 hosts run rendered-infra-1", "--watch", "--timeout", "100ms"),
 	)
 
-	const holdsBack = "the pool is paused and hands out rendered-infra-1, while rendered-infra-2 waits"
-	holding := func(p *poolv1.MachineConfigPool) {
-		paused(p)
-		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutPausedReason, Message: holdsBack}}
-	}
 	closed := func(p *poolv1.MachineConfigPool) {
 		opens := time.Now().UTC().AddDate(0, 0, 7)
 		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}

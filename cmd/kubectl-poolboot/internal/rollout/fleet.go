@@ -1,0 +1,145 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/util/exec"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
+)
+
+// poolStatus is the state of a pool among others, as it is printed as JSON.
+type poolStatus struct {
+	Namespace string `json:"namespace"`
+	Pool      string `json:"pool"`
+	Cluster   string `json:"cluster"`
+	// Configuration is the rendered config that the pool hands out.
+	Configuration string `json:"configuration"`
+	// Hosts have joined. Of these, Updated run the configuration, Away are in an update or have no Node that is Ready
+	// in the pool, and Failed need a user to act.
+	Hosts   int `json:"hosts"`
+	Updated int `json:"updated"`
+	Away    int `json:"away"`
+	Failed  int `json:"failed"`
+	// Since is when the pool became ready or stopped being ready.
+	Since time.Time `json:"since,omitzero"`
+	// Problem is what failed or holds the hosts back, or "".
+	Problem string `json:"problem"`
+}
+
+// runFleet prints a line for each pool. The exit code is that of the pool with the worst state.
+func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error {
+	if o.watch || o.timeout != 0 {
+		return errors.New("--watch and --timeout are for one pool: name it")
+	}
+	cluster, err := to.Open()
+	if err != nil {
+		return err
+	}
+	namespace := client.InNamespace(cluster.Namespace)
+	if o.all {
+		namespace = ""
+	}
+	pools, configs := &poolv1.MachineConfigPoolList{}, &bootstrapv1.PoolbootConfigList{}
+	if err := cluster.List(ctx, pools, namespace); err != nil {
+		return fmt.Errorf("list MachineConfigPools: %w", err)
+	}
+	if err := cluster.List(ctx, configs, namespace); err != nil {
+		return fmt.Errorf("list PoolbootConfigs: %w", err)
+	}
+	statuses, code := []poolStatus{}, 0
+	for i := range pools.Items {
+		p := &pools.Items[i]
+		s := newSummary(p, newHostStatuses(p, slices.DeleteFunc(slices.Clone(configs.Items), func(c bootstrapv1.PoolbootConfig) bool {
+			return c.Namespace != p.Namespace || record.ClusterName(&c) != p.Spec.ClusterName || !isIn(p, &c)
+		})))
+		statuses = append(statuses, newPoolStatus(s))
+		switch {
+		case s.failure() != nil:
+			code = cli.ExitFailure
+		case s.held() != nil && code == 0:
+			code = cli.ExitActionRequired
+		}
+	}
+	if len(statuses) == 0 && o.isTable() {
+		fmt.Fprintln(o.streams.ErrOut, "No MachineConfigPools found.")
+		return nil
+	}
+	slices.SortFunc(statuses, func(a, b poolStatus) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pool, b.Pool))
+	})
+	err = o.output.Print(o.streams.Out, statuses, func(io.Writer) error { return o.printFleet(statuses) })
+	if err == nil && code != 0 {
+		return exec.CodeExitError{Code: code, Err: errors.New("")} // the table has the problems
+	}
+	return err
+}
+
+func newPoolStatus(s summary) poolStatus {
+	p := s.pool
+	status := poolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Configuration: p.Status.Configuration.Name, Hosts: len(s.hosts), Updated: s.running}
+	for _, h := range s.hosts {
+		if h.isAway {
+			status.Away++
+		}
+		if h.isWrong {
+			status.Failed++
+		}
+	}
+	ready := conditions.Get(p, poolv1.ReadyCondition)
+	if ready != nil {
+		status.Since = ready.LastTransitionTime.Time
+	}
+	if err := s.failure(); err != nil {
+		status.Problem = strings.TrimPrefix(err.Error(), describe(p)+": ")
+	} else if !s.isComplete() || p.Spec.IsPaused() {
+		status.Problem = holdOf(p)
+	}
+	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
+		status.Problem = ready.Message
+	}
+	return status
+}
+
+func (o *statusOptions) printFleet(statuses []poolStatus) error {
+	table := o.newTable()
+	table.Header = []string{"POOL", "CONFIG", "UPDATED", "AWAY", "FAILED", "SINCE", "PROBLEM"}
+	if o.all {
+		table.Header = slices.Insert(table.Header, 0, "NAMESPACE")
+	}
+	if table.Wide {
+		table.Header = slices.Insert(table.Header, len(table.Header)-1, "CLUSTER")
+	}
+	rows := make([][]string, len(statuses))
+	for i, s := range statuses {
+		since := ""
+		if !s.Since.IsZero() {
+			since = duration.HumanDuration(time.Since(s.Since))
+		}
+		row := []string{s.Pool, s.Configuration, fmt.Sprintf("%d/%d", s.Updated, s.Hosts), strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
+		if o.all {
+			row = slices.Insert(row, 0, s.Namespace)
+		}
+		if table.Wide {
+			row = append(row, s.Cluster)
+		}
+		rows[i] = append(row, s.Problem)
+	}
+	return table.Print(rows...)
+}
