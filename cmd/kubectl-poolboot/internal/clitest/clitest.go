@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,11 +16,11 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -155,27 +156,31 @@ func (s *FakeConnection) Open() (*input.Cluster, error) {
 	return cluster, nil
 }
 
-// NewFakeConnection returns a connection to pools and MachineConfigs in YAML, which are in the namespace edge if they
-// name none, and to other objects.
+// NewFakeConnection returns a connection to pools and MachineConfigs in YAML that kubectl apply has created, which are
+// in the namespace edge if they name none, and to other objects.
 func NewFakeConnection(documents []string, others ...client.Object) *FakeConnection {
 	GinkgoHelper()
 	objects, err := (&input.Files{}).Read(WriteFile("live.yaml", documents...))
 	Expect(err).NotTo(HaveOccurred())
 	builder := NewFakeClientBuilder(others...)
-	for _, p := range input.Of[*poolv1.MachineConfigPool](objects) {
-		builder = builder.WithObjects(setDefaultNamespace(p))
-	}
-	for _, c := range input.Of[*poolv1.MachineConfig](objects) {
-		builder = builder.WithObjects(setDefaultNamespace(c))
+	for _, item := range objects.Own() {
+		object := item.Object
+		if object.GetNamespace() == "" {
+			object.SetNamespace("edge")
+		}
+		if annotations := object.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] == "" {
+			applied, err := item.Written().MarshalJSON()
+			Expect(err).NotTo(HaveOccurred())
+			annotations = maps.Clone(annotations)
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[corev1.LastAppliedConfigAnnotation] = string(applied)
+			object.SetAnnotations(annotations)
+		}
+		builder = builder.WithObjects(object)
 	}
 	return &FakeConnection{WithWatch: builder.Build()}
-}
-
-func setDefaultNamespace(object client.Object) client.Object {
-	if object.GetNamespace() == "" {
-		object.SetNamespace("edge")
-	}
-	return object
 }
 
 // NewFakeClientBuilder returns a builder of a fake client that knows the kinds of the plugin.

@@ -50,7 +50,7 @@ the existing Nodes that get it, the Nodes that keep another value, and the Pods 
 evicts. Nodes and Pods are read from the workload cluster, with the Cluster's kubeconfig Secret. The output reports when
 they can't be read.
 
-Objects in files replace objects in the cluster with the same kind, namespace and name. Nothing is written.
+Objects in files are merged with those in the cluster as kubectl apply merges them. Nothing is written.
 
 Exit codes: 0 without a difference, 1 with one, 2 for an error.`,
 		Example: `  # What would this MachineConfig change?

@@ -97,11 +97,11 @@ $`))
 		Expect(r.Out).To(ContainSubstring(`machines: 7
     Machine agentless, Node node-agentless
     Machine booting
-    Machine disk, Node node-disk: Replace
-    Machine earlier, Node node-earlier: Reboot
-    Machine gone, Node node-gone: Unknown
-    Machine other, Node node-other: Restart
-    Machine same, Node node-same: None
+    Machine disk, Node node-disk: Replace, because it still runs rendered-disk
+    Machine earlier, Node node-earlier: Reboot, because it still runs rendered-earlier
+    Machine gone, Node node-gone: Unknown, because it still runs rendered-gone
+    Machine other, Node node-other: Restart, because it still runs rendered-other
+    Machine same, Node node-same: None, because it still runs rendered-same
 `))
 	})
 
@@ -123,6 +123,27 @@ $`))
 		r := runDiff(clitest.NewFakeConnection(nil), "-f", clitest.WriteFile("new.yaml", live...))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with nothing -> rendered-worker-.*\+ file /etc/motd\n`))
 		Expect(r.ErrOut).To(BeEmpty())
+	})
+
+	It("keeps what a file leaves out and kubectl apply has not set, as kubectl apply does", func() {
+		applied := strings.Replace(infra, "name: infra\n", `name: infra
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"clusterName":"infra-1","poolRole":"infra","node":{"labels":{"a":"1"}}}}'}
+`, 1)
+		changed := strings.Replace(applied, "spec:\n", "spec:\n  paused: true\n  node: {labels: {a: '1', b: '2'}}\n", 1)
+		r := runDiff(clitest.NewFakeConnection([]string{worker, changed}), "-f", clitest.WriteFile("new.yaml", strings.Replace(infra, "spec:\n", "spec:\n  node: {labels: {c: '3'}}\n", 1)))
+		Expect(r.Out).To(And(ContainSubstring("  - node.labels a: 1\n"), Not(ContainSubstring("node.labels b")), Not(ContainSubstring("- paused"))))
+		changed = strings.Replace(changed, `{"spec"`, `{"other"`, 1)
+		Expect(runDiff(clitest.NewFakeConnection([]string{worker, changed}), "-f", clitest.WriteFile("new.yaml", infra))).To(Equal(clitest.Result{}))
+	})
+
+	It("says what happens to a host for which an earlier change waits, when the pool is resumed", func() {
+		host := clitest.PoolbootConfig("infra", "a", "node-a")
+		record.RevokeToken(host)
+		earlier := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "rendered-earlier", Labels: map[string]string{poolv1.RenderedForLabel: "infra"}}}
+		host.Status.Boot.ServedConfiguration.Name, host.Status.Update.DesiredRevision = earlier.Name, strings.Repeat("0", 64)
+		paused := strings.Replace(infra, "spec:\n", "spec:\n  paused: true\n", 1)
+		r := runDiff(clitest.NewFakeConnection([]string{worker, paused, clitest.Config("51-infra", "infra", `{kernelType: realtime}`)}, earlier, host), "-f", clitest.WriteFile("new.yaml", infra))
+		Expect(r.Out).To(And(ContainSubstring("  - paused: true\n"), ContainSubstring("Machine a, Node node-a: Reboot, because it still runs rendered-earlier\n")))
 	})
 
 	It("reports that a pool is paused", func() {

@@ -2,11 +2,16 @@ package diff
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,18 +71,20 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 		if err != nil {
 			return nil, notes, err
 		}
-		changed, err := read(ctx, files, namespace)
-		if err != nil {
-			return nil, notes, err
-		}
 		var configs bootstrapv1.PoolbootConfigList
 		if err := live.List(ctx, &configs, client.InNamespace(namespace)); err != nil {
 			return nil, notes, fmt.Errorf("list PoolbootConfigs of namespace %s: %w", namespace, err)
 		}
-		after := before.merge(changed)
-		for _, c := range changed.configs {
-			if note := pool.NotSelected(&c, after.pools); note != "" {
-				notes = append(notes, fmt.Sprintf("MachineConfig %s: %s", klog.KObj(&c), note))
+		after := before
+		if after.pools, err = apply(before.pools, files, namespace); err != nil {
+			return nil, notes, err
+		}
+		if after.configs, err = apply(before.configs, files, namespace); err != nil {
+			return nil, notes, err
+		}
+		for _, c := range input.Of[*poolv1.MachineConfig](files) {
+			if note := pool.NotSelected(c, after.pools); note != "" && c.Namespace == namespace {
+				notes = append(notes, fmt.Sprintf("MachineConfig %s: %s", klog.KObj(c), note))
 			}
 		}
 		for _, name := range after.clusters() {
@@ -123,19 +130,44 @@ func read(ctx context.Context, from client.Reader, namespace string) (objects, e
 	return objects{pools: pools.Items, configs: configs.Items}, nil
 }
 
-// merge returns the objects, of which others replace those with the same name.
-func (o objects) merge(others objects) objects {
-	return objects{
-		pools:   replace(o.pools, others.pools, func(p poolv1.MachineConfigPool) string { return p.Name }),
-		configs: replace(o.configs, others.configs, func(c poolv1.MachineConfig) string { return c.Name }),
+// apply returns the objects of one type in a namespace as kubectl apply leaves them with the objects in files: fields
+// that a file leaves out stay, unless an earlier kubectl apply has set them.
+func apply[T any, P interface {
+	*T
+	client.Object
+}](live []T, files *input.Objects, namespace string) ([]T, error) {
+	after := slices.Clone(live)
+	for _, item := range files.Own() {
+		object, ok := item.Object.(P)
+		if !ok || object.GetNamespace() != namespace {
+			continue
+		}
+		at := slices.IndexFunc(after, func(other T) bool { return P(&other).GetName() == object.GetName() })
+		if at < 0 {
+			after = append(after, *object)
+			continue
+		}
+		written := item.Written().Object
+		delete(written, "status")
+		modified, err := json.Marshal(written)
+		utilruntime.Must(err) // it was read from JSON
+		current, err := json.Marshal(after[at])
+		utilruntime.Must(err)
+		applied := P(&after[at]).GetAnnotations()[corev1.LastAppliedConfigAnnotation]
+		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(applied), modified, current)
+		if err == nil {
+			current, err = jsonpatch.MergePatch(current, patch)
+		}
+		merged := new(T)
+		if err == nil {
+			err = json.Unmarshal(current, merged)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: kubectl apply would fail: %w", item.Kind.Kind, klog.KObj(object), err)
+		}
+		after[at] = *merged
 	}
-}
-
-func replace[T any](kept, others []T, name func(T) string) []T {
-	kept = slices.DeleteFunc(slices.Clone(kept), func(object T) bool {
-		return slices.ContainsFunc(others, func(other T) bool { return name(other) == name(object) })
-	})
-	return append(kept, others...)
+	return after, nil
 }
 
 // filterCluster returns the objects with only the pools of one Cluster.
@@ -190,24 +222,26 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 const unknownEffect = "Unknown"
 
 // predict predicts what happens to each running host that has an agent, by the rendered config that it runs. That can
-// be another one than those of its pool: its last update can have failed, or wait.
+// be another one than those of its pool: its last update can have failed, or wait. The effect then says so, because it
+// is not only that of the files.
 func (d *difference) predict(o objects) {
 	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker)
 	d.effects = map[string]string{}
 	for _, c := range d.machines {
-		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after {
+		runs := c.Status.Boot.ServedConfiguration.Name
+		if !rollout.IsFollowed(&c) || c.Status.Update.DesiredRevision == "" || d.before == d.after && runs == d.after {
 			continue
 		}
 		d.effects[c.Name] = unknownEffect
-		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool {
-			return rendered.Name == c.Status.Boot.ServedConfiguration.Name
-		})
-		if at < 0 {
-			continue
+		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == runs })
+		if at >= 0 {
+			isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
+			if effect, err := pool.PredictUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved); err == nil {
+				d.effects[c.Name] = string(effect)
+			}
 		}
-		isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
-		if effect, err := pool.PredictUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved); err == nil {
-			d.effects[c.Name] = string(effect)
+		if !pool.HasSameContent(runs, d.before) && runs != "" {
+			d.effects[c.Name] += ", because it still runs " + runs
 		}
 	}
 }
