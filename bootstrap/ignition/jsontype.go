@@ -24,19 +24,33 @@ type Mistake struct {
 	Key     string
 	// Nearest is the name of the field that an unknown one is most similar to, or "".
 	Nearest string
+	// Place is the path in the document's type where a field has the name of an unknown one, or "".
+	Place string
+}
+
+// Correct returns what to do about an unknown field.
+func (m Mistake) Correct() string {
+	switch {
+	case m.Place != "":
+		return "move it to " + m.Place
+	case m.Nearest != "":
+		return fmt.Sprintf("correct its name to %s, or remove it", m.Nearest)
+	}
+	return "correct its name, or remove it"
 }
 
 // FindMistakes returns the mistakes in a decoded document, in the order of the keys. Integers must be decoded as
 // json.Number or as int64: a float64 is no whole number. Like encoding/json, it ignores the case of keys if anyCase is
 // set.
 func FindMistakes(document any, of reflect.Type, anyCase bool) []Mistake {
-	f := finder{anyCase: anyCase}
+	f := finder{anyCase: anyCase, root: of}
 	f.check(document, of, "")
 	return f.found
 }
 
 type finder struct {
 	anyCase bool
+	root    reflect.Type
 	found   []Mistake
 }
 
@@ -95,11 +109,52 @@ func (f *finder) checkStruct(value any, of reflect.Type, at string) {
 			}
 		}
 		if !ok {
-			f.found = append(f.found, Mistake{Path: JoinPath(at, key), Value: object[key], Unknown: true, Key: key, Nearest: nearest(key, slices.Sorted(maps.Keys(fields)))})
+			f.found = append(f.found, Mistake{Path: JoinPath(at, key), Value: object[key], Unknown: true, Key: key, Nearest: nearest(key, slices.Sorted(maps.Keys(fields))), Place: FindPlace(f.root, key)})
 			continue
 		}
 		f.check(object[key], known, JoinPath(at, key))
 	}
+}
+
+// maxDepth is how deep FindPlace searches a type.
+const maxDepth = 4
+
+// FindPlace returns the path of the only field with a name that is the least deep in a type, such as storage.files, or
+// "" if there is none or it is at the top. Fields of the status of an object are not for users.
+func FindPlace(of reflect.Type, key string) string {
+	places := map[string]reflect.Type{"": of}
+	for range maxDepth {
+		inner, found := map[string]reflect.Type{}, []string(nil)
+		for at, of := range places {
+			for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+				if of.Kind() == reflect.Slice {
+					at += "[]"
+				}
+				of = of.Elem()
+			}
+			if of.Kind() != reflect.Struct || reflect.PointerTo(of).Implements(unmarshaler) {
+				continue
+			}
+			fields := map[string]reflect.Type{}
+			addFields(fields, of)
+			for name, field := range fields {
+				if path := JoinPath(at, name); path != "status" {
+					inner[path] = field
+				}
+				if name == key {
+					found = append(found, JoinPath(at, name))
+				}
+			}
+		}
+		switch {
+		case len(found) == 1 && found[0] != key:
+			return found[0]
+		case len(found) > 0:
+			return ""
+		}
+		places = inner
+	}
+	return ""
 }
 
 // addFields adds the types of the fields of a struct, and of those embedded in it, by their names in JSON.

@@ -45,6 +45,15 @@ func typeOf(version string) reflect.Type {
 	return nil
 }
 
+// PlaceOf returns the path of a field with this name in the latest version of Ignition, or "".
+func PlaceOf(key string) string {
+	latest, fields := configTypes[len(configTypes)-1].config, map[string]reflect.Type{}
+	if addFields(fields, latest); fields[key] != nil {
+		return key
+	}
+	return FindPlace(latest, key)
+}
+
 // CheckKeys returns the keys of a document that Ignition ignores because its spec version does not have them. Those
 // whose value configures something are in the error, which is a *ParseError: a host would start without it. The others
 // are warnings: empty values, comments, and the file system "root" of spec 2. Keys that are given twice are in the
@@ -135,6 +144,6 @@ func newKeyExplainer(document any, version string) func(Mistake) string {
 		if i := slices.IndexFunc(later, func(unknown map[string]bool) bool { return !unknown[mistake.Path] }); i >= 0 {
 			return why + "set ignition.version to " + laterVersions[i] + ", which has it"
 		}
-		return why + cmp.Or(keyRemedies[mistake.Key], "correct its name, or remove it")
+		return why + cmp.Or(keyRemedies[mistake.Key], mistake.Correct())
 	}
 }

@@ -27,8 +27,12 @@ var _ = Describe("CheckKeys", func() {
 		Entry("units of networkd", `{"ignition":{"version":"3.2.0"},"networkd":{"units":[{"name":"a.network"}]}}`, "networkd", "/etc/systemd/network"),
 		Entry("a key of a later version", `{"ignition":{"version":"3.2.0"},"kernelArguments":{"shouldExist":["a"]}}`, "kernelArguments", "set ignition.version to 3.3.0, which has it"),
 		Entry("a key of a later version of spec 2", `{"ignition":{"version":"2.0.0"},"storage":{"directories":[{"path":"/a","filesystem":"root"}]}}`, "storage.directories", "set ignition.version to 2.1.0, which has it"),
-		Entry("a wrong name", `{"ignition":{"version":"3.5.0"},"storage":{"fils":[{"path":"/a"}]}}`, "storage.fils", "correct its name, or remove it"),
-		Entry("a wrong name in spec 2", `{"ignition":{"version":"2.2.0"},"passwd":{"user":[{"name":"core"}]}}`, "passwd.user", "correct its name, or remove it"),
+		Entry("a wrong name", `{"ignition":{"version":"3.5.0"},"storage":{"fils":[{"path":"/a"}]}}`, "storage.fils", "correct its name to files, or remove it"),
+		Entry("a wrong name in spec 2", `{"ignition":{"version":"2.2.0"},"passwd":{"user":[{"name":"core"}]}}`, "passwd.user", "correct its name to users, or remove it"),
+		Entry("a key of no version", `{"ignition":{"version":"3.5.0"},"storage":{"qqqqqqqqqq":[{"path":"/a"}]}}`, "storage.qqqqqqqqqq", "correct its name, or remove it"),
+		Entry("a key one level too high", `{"ignition":{"version":"3.5.0"},"files":[{"path":"/a"}]}`, "files", "move it to storage.files"),
+		Entry("a key of an item beside the list", `{"ignition":{"version":"3.5.0"},"systemd":{"dropins":[{"name":"a.conf"}]}}`, "systemd.dropins", "move it to systemd.units[].dropins"),
+		Entry("a key of several places", `{"ignition":{"version":"3.5.0"},"mode":420}`, "mode", "correct its name, or remove it"),
 	)
 
 	DescribeTable("refuses a key that is given twice, of which Ignition would lose one",

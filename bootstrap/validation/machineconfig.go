@@ -12,15 +12,26 @@ import (
 )
 
 // MachineConfig validates a MachineConfig: its Ignition or Butane must be valid and must not change what Poolboot
-// manages. The name of a rendered config must match its content. The warnings name keys that Ignition ignores.
+// manages. The name of a rendered config must match its content. The warnings name keys that Ignition ignores, and
+// modes that were probably meant otherwise.
 func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.ErrorList) {
 	guard, spec := ignition.Guard, field.NewPath("spec")
 	if pool.IsRenderedName(config.Name) {
 		guard = ignition.GuardRendered
 	}
-	errs = Ignition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, guard, spec)
+	document := spec.Child("config")
+	if config.Spec.Config == nil {
+		document = spec.Child("butane")
+	}
+	warnings = KeyWarnings(config.Spec.Config, spec)
+	errs = Ignition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, func(parsed ignition.Config) error {
+		for _, problem := range ignition.CheckModes(parsed) {
+			warnings = append(warnings, childPath(document, problem.Path).String()+": "+problem.Message)
+		}
+		return guard(parsed)
+	}, spec)
 	errs = append(errs, guardErrors(ignition.GuardArguments(config.Spec.KernelArguments), spec)...)
-	return KeyWarnings(config.Spec.Config, spec), append(errs, validateRendered(config)...)
+	return warnings, append(errs, validateRendered(config)...)
 }
 
 // validateRendered validates that the name of a rendered config has the hash of its content.

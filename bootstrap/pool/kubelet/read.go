@@ -3,6 +3,7 @@ package kubelet
 import (
 	"errors"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -58,6 +59,9 @@ func nullsIn(value any, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
+// besideSection is the field that OpenShift's KubeletConfigs and Poolboot's pools have beside a section.
+const besideSection = "autoSizingReserved"
+
 // mistakesIn returns an error for each part of a section that the Kubernetes type does not accept.
 func mistakesIn(section map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, mistake := range ignition.FindMistakes(section, reflect.TypeFor[kubeletv1beta1.KubeletConfiguration](), false) {
@@ -66,11 +70,10 @@ func mistakesIn(section map[string]any, at *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.TypeInvalid(place, field.OmitValueType{}, mistake.Message))
 			continue
 		}
-		name := "its name"
-		if mistake.Nearest != "" {
-			name += " to " + mistake.Nearest
+		if mistake.Path == besideSection {
+			mistake.Place = strings.TrimSuffix(at.String(), path.Ext(at.String())) + "." + besideSection
 		}
-		errs = append(errs, field.Invalid(place, field.OmitValueType{}, "a "+Kind+" has no such field: correct "+name+", or remove it"))
+		errs = append(errs, field.Invalid(place, field.OmitValueType{}, "a "+Kind+" has no such field: "+mistake.Correct()))
 	}
 	return errs
 }

@@ -12,12 +12,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	kyaml "sigs.k8s.io/yaml"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition/butane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -44,7 +46,22 @@ func (o *options) convertButane() error {
 	if err != nil {
 		return locate(whole, err)
 	}
+	o.warnRefused(whole, config)
 	return o.printIgnition(config)
+}
+
+// warnRefused warns of what is valid Ignition and Poolboot refuses in a MachineConfig, or warns of.
+func (o *options) warnRefused(whole *input.Text, config ignition.Config) {
+	raw, err := ignition.Marshal(config)
+	utilruntime.Must(err) // it was read
+	warnings, refused := validation.MachineConfig(&poolv1.MachineConfig{Spec: poolv1.MachineConfigSpec{Config: &runtime.RawExtension{Raw: raw}}})
+	for _, err := range refused {
+		warnings = append(warnings, fmt.Sprintf("%s: Poolboot refuses it in a MachineConfig: %s", err.Field, input.DescribeField(err)))
+	}
+	for _, warning := range warnings {
+		at, why := cutField(warning)
+		fmt.Fprintf(o.streams.ErrOut, "warning: %v\n", whole.Locate(ignition.Problem{Path: at, Message: why}))
+	}
 }
 
 // convertMachineConfig prints a Butane document of OpenShift's variant as a MachineConfig of Poolboot.

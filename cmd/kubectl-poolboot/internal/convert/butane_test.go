@@ -76,6 +76,13 @@ spec:
 		Expect(r.ErrOut).To(MatchRegexp(`^warning: \S*a.bu: line 5: metadata.labels\[machineconfiguration.openshift.io/role\]: no pool selects it`))
 	})
 
+	It("warns of what Poolboot refuses in a MachineConfig, and of a mode that was meant otherwise", func() {
+		r := convert("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/hostname\n    mode: 0420\n")
+		Expect(r.Code).To(BeZero())
+		Expect(r.Out).To(ContainSubstring("/etc/hostname"))
+		Expect(r.ErrOut).To(MatchRegexp(`^warning: \S*a.bu: line 6: storage.files\[0\].mode: 272 is 0420, .*\nwarning: \S*a.bu: line 5: storage.files\[0\].path: Poolboot refuses it in a MachineConfig: /etc/hostname is reserved`))
+	})
+
 	It("gives Ignition no namespace", func() {
 		clitest.ExpectError(convert("variant: fcos\nversion: 1.5.0\n", "-n", "edge"), 1, "leave out --namespace")
 	})

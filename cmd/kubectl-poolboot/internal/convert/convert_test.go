@@ -151,6 +151,11 @@ spec:
 			`warning: MachineConfigPool "infra": spec.maxUnavailabel is left out: Poolboot does not have this field: if it is misspelled, correct its name to maxUnavailable`),
 		Entry("a misspelled field of a MachineConfig, with the correct name", theirs("50-a", "worker", "{kernelArgument: [nosmt]}"),
 			`warning: MachineConfig "50-a": spec.kernelArgument is left out: Poolboot does not have this field: if it is misspelled, correct its name to kernelArguments`),
+		Entry("a misplaced field, with its place", newKubeletConfig("k", "infra: infra}, kubeletConfig: {maxPods: 5", "logLevel: 2"),
+			`warning: KubeletConfig "k" is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label` +
+				"\n"+`warning: KubeletConfig "k": spec.machineConfigPoolSelector.kubeletConfig is left out: Poolboot does not have this field here: move it to spec.kubeletConfig`),
+		Entry("a key of Ignition in the spec of a MachineConfig, with its place", theirs("50-a", "worker", "{files: [{path: /a}]}"),
+			`warning: MachineConfig "50-a": spec.files is left out: Poolboot does not have this field here: move it to spec.config.storage.files`),
 		Entry("the control plane's pool", clitest.OpenShiftMaster,
 			`warning: MachineConfigPool "master" is left out: control plane machines are in no pool of Poolboot`),
 		Entry("a rendered MachineConfig", theirs("rendered-worker-0", "worker", "{fieldOfALaterRelease: quay.io/ext}"),

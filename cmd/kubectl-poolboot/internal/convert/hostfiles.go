@@ -2,6 +2,9 @@ package convert
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
 	"maps"
 	"path"
 	"slices"
@@ -45,17 +48,34 @@ func encodeTOML(content table) []byte {
 const fileMode = 0o644
 
 // newFilesConfig returns a MachineConfig with files for the pool of a role. It is Butane, in which the files can be
-// read and changed.
+// read and changed, or if that would be too large, in which they are compressed.
 func newFilesConfig(name, role string, files hostFiles) poolv1.MachineConfig {
+	text := butaneOf(files, func(content []byte) table { return table{"inline": string(content)} })
+	if len(text) > maxButane {
+		text = butaneOf(files, func(content []byte) table {
+			var compressed bytes.Buffer
+			to := gzip.NewWriter(&compressed)
+			_, err := to.Write(content)
+			utilruntime.Must(errors.Join(err, to.Close())) // it is in memory
+			return table{"compression": "gzip", "source": "data:;base64," + base64.StdEncoding.EncodeToString(compressed.Bytes())}
+		})
+	}
+	config := poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{input.RoleLabel: role}}}
+	config.Spec.Butane = text
+	return config
+}
+
+// maxButane is the maximum size of spec.butane in bytes.
+const maxButane = 1 << 20
+
+func butaneOf(files hostFiles, contents func([]byte) table) string {
 	list := []table{}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		list = append(list, table{"path": path, "mode": fileMode, "overwrite": true, "contents": table{"inline": string(files[path])}})
+		list = append(list, table{"path": path, "mode": fileMode, "overwrite": true, "contents": contents(files[path])})
 	}
 	text, err := yaml.Marshal(table{"variant": "fcos", "version": "1.5.0", "storage": table{"files": list}})
 	utilruntime.Must(err)
-	config := poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{input.RoleLabel: role}}}
-	config.Spec.Butane = string(text)
-	return config
+	return string(text)
 }
 
 // containerdHosts is the directory in which containerd has a directory for each registry.

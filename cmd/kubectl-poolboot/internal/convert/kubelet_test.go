@@ -45,7 +45,9 @@ var _ = Describe("convert, of KubeletConfigs", func() {
 	})
 
 	It("refuses a KubeletConfig that computes and sets what is reserved, and keeps its pool", func() {
-		r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, newKubeletConfig("w", "role: worker", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")),
+		r := runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, newKubeletConfig("w", "role: worker", "kubeletConfig: {autoSizingReserved: true}")), "--cluster", "infra-1", "-n", "edge")
+		Expect(r.ErrOut).To(ContainSubstring("spec.kubeletConfig.autoSizingReserved is left out: a KubeletConfiguration has no such field: move it to spec.autoSizingReserved\n"))
+		r = runPoolboot("convert", "-f", clitest.WriteFile("objects.yaml", worker, newKubeletConfig("w", "role: worker", "autoSizingReserved: true, kubeletConfig: {systemReserved: {memory: 1Gi}}")),
 			"--cluster", "infra-1", "-n", "edge", "--skip-refused")
 		Expect(r.Code).To(Equal(cli.ExitIncomplete))
 		Expect(r.Out).To(ContainSubstring("kind: MachineConfigPool"))

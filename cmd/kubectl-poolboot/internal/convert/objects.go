@@ -166,7 +166,7 @@ func selectPools(objects *input.Objects, hasWorker bool, remark func(string, ...
 		remark("warning: MachineConfigPool %q is left out, because it is refused: KubeletConfigs and policies for it are left out with it", poolv1.RoleWorker)
 		pools = append(pools, input.NewBuiltIn(poolv1.RoleWorker)) // to judge what is for it
 	default:
-		remark("note: MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", poolv1.RoleWorker, why)
+		remark("note: %s", input.DescribeBuiltIn(why))
 		pools = append(pools, input.NewBuiltIn(poolv1.RoleWorker))
 	}
 	rank := map[bool]int{false: 0, true: 1} // by whether a pool is custom

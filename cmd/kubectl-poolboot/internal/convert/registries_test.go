@@ -33,6 +33,16 @@ var _ = Describe("convert, of mirrors and registries", func() {
 	older := newMirrorSet("ImageContentSourcePolicy", "o", `repositoryDigestMirrors: [{source: "example.com:8443/a/b", mirrors: ["10.0.0.1:5000/x"]}, {source: docker.io, mirrors: []}]`)
 	image := newMirrorSet("Image", "cluster", `additionalTrustedCA: {name: my-ca}, registrySources: {insecureRegistries: ["mirror.local:5000", "*.lab.local"], blockedRegistries: [evil.local, quay.io/team/bad], containerRuntimeSearchRegistries: [quay.io]}`)
 
+	It("compresses registries.conf if a MachineConfig could not have it as text", func() {
+		var entries []string
+		for i := range 4200 {
+			entries = append(entries, fmt.Sprintf("{source: registry.example.com/vendor-%05d/component, mirrors: [mirror.example.com:8443/vendor-%05[1]d/component, mirror2.example.com:8443/vendor-%05[1]d/component]}", i))
+		}
+		out := clitest.ExpectSuccess(converting("crio", newMirrorSet("ImageDigestMirrorSet", "d", "imageDigestMirrors: ["+strings.Join(entries, ", ")+"]")))
+		Expect(out).To(And(ContainSubstring("path: "+conf), ContainSubstring("compression: gzip")))
+		Expect(len(out)).To(BeNumerically("<", 200_000))
+	})
+
 	It("writes registries.conf for CRI-O, for all pools", func() {
 		r := converting("crio", digests, tags, older, image)
 		Expect(r.Code).To(BeZero(), r.ErrOut)

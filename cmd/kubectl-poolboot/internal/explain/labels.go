@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
@@ -58,6 +59,9 @@ func (o *options) printLabels(ctx context.Context, args []string) error {
 	pools, err := source.Pools(ctx, "", o.cluster)
 	if err != nil {
 		return err
+	}
+	if o.role == poolv1.RoleWorker {
+		source.AddWorker(pools)
 	}
 	of, err := pool.OfRole(pools.Items, o.role)
 	if err != nil {

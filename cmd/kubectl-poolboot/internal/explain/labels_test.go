@@ -46,6 +46,11 @@ poolboot.io/unassigned:NoSchedule                Poolboot
 		Expect(clitest.ExpectSuccess(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra), "--pool", "infra"))).To(
 			And(ContainSubstring("\nkubernetes.io/os=linux "), ContainSubstring("\nnode-role.kubernetes.io/infra= "), ContainSubstring("\npoolboot.io/pool=infra ")))
 
+		By("adding the built-in pool worker, which every OpenShift cluster has")
+		r := runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", clitest.OpenShiftInfra), "--pool", "worker")
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: MachineConfigPool \"infra\" inherits from it\n"))
+		Expect(r.Out).To(ContainSubstring("\nnode-role.kubernetes.io/worker= "))
+
 		By("naming the selector that one without must have")
 		clitest.ExpectError(runPoolboot("labels", "-f", clitest.WriteFile("pools.yaml", strings.Split(clitest.OpenShiftInfra, "spec:")[0]), "--pool", "infra"), 2,
 			`MachineConfigPool "infra": spec.nodeSelector: is empty and would match nothing: set node-role.kubernetes.io/infra: "" in its matchLabels`)

@@ -42,6 +42,7 @@ func (o *Objects) noteIgnored(kind schema.GroupVersionKind, name string, at plac
 	}
 	fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored%s\n", at.of("metadata"), kind.Kind, name, kind.GroupVersion(), why)
 	delete(object, "metadata") // with the object again, as kubectl applied it
+	delete(object, "kind")     // it is not contained in itself
 	o.eachContained(object, "", func(path, contained string) {
 		fmt.Fprintf(o.notes, "warning: %v\n", at.of(path).errorf("%s %q: %s: %s in it is not read: move it to a file of its own", kind.Kind, name, path, contained))
 	})

@@ -61,6 +61,11 @@ warning: a.yaml: document 1: line 5: ConfigMap "extra-manifests": data[50-a.yaml
 `))
 	})
 
+	It("are not noted as contained in themselves", func() {
+		Expect(notes("a.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: k}\nspec: {kubeletConfig: {maxPods: 100}}\n")).
+			To(Equal("note: a.yaml: document 1: line 3: KubeletConfig \"k\" of machineconfiguration.openshift.io/v1 is ignored\n"))
+	})
+
 	It("are noted with what to read instead, if other programs make objects of them", func() {
 		Expect(notes("a.yaml", "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: p}\n")).
 			To(HaveSuffix(`PerformanceProfile "p" of performance.openshift.io/v2 is ignored: OpenShift makes MachineConfigs and a KubeletConfig of it: read those of a dump of the cluster` + "\n"))

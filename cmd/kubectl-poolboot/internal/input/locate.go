@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 )
@@ -217,6 +218,18 @@ type fieldsError struct {
 
 func (e *fieldsError) Error() string { return e.errs.ToAggregate().Error() }
 
+// findMistakes returns the mistakes in an object. Keys of Ignition in the spec of a MachineConfig belong into its
+// config.
+func findMistakes(object any, of reflect.Type) []ignition.Mistake {
+	mistakes := ignition.FindMistakes(object, of, false)
+	for i, mistake := range mistakes {
+		if place := ignition.PlaceOf(mistake.Key); mistake.Unknown && of == reflect.TypeFor[poolv1.MachineConfig]() && mistake.Path == "spec."+mistake.Key && place != "" {
+			mistakes[i].Place = "spec.config." + place
+		}
+	}
+	return mistakes
+}
+
 // explainDecoding returns every value in JSON that a type of objects can't hold, instead of an error about the first.
 // If strict is set, it also returns the fields that the type does not have.
 func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error {
@@ -225,24 +238,16 @@ func explainDecoding(err error, raw []byte, of reflect.Type, strict bool) error 
 		return err
 	}
 	var errs field.ErrorList
-	for _, mistake := range ignition.FindMistakes(document, of, false) {
+	for _, mistake := range findMistakes(document, of) {
 		switch {
 		case !mistake.Unknown:
 			errs = append(errs, field.TypeInvalid(field.NewPath(mistake.Path), field.OmitValueType{}, mistake.Message))
 		case strict:
-			errs = append(errs, field.Invalid(field.NewPath(mistake.Path), field.OmitValueType{}, "there is no such field: "+correctName(mistake.Nearest)))
+			errs = append(errs, field.Invalid(field.NewPath(mistake.Path), field.OmitValueType{}, "there is no such field: "+mistake.Correct()))
 		}
 	}
 	if len(errs) == 0 {
 		return err
 	}
 	return &fieldsError{errs}
-}
-
-// correctName returns what to do about a field that does not exist.
-func correctName(nearest string) string {
-	if nearest == "" {
-		return "correct its name, or remove it"
-	}
-	return fmt.Sprintf("correct its name to %s, or remove it", nearest)
 }

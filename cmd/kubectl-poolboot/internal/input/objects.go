@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -130,6 +131,7 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		Metadata        struct {
 			Name string `json:"name"`
 		} `json:"metadata"`
+		Name     string            `json:"name"`
 		Items    []json.RawMessage `json:"items"`
 		Variant  string            `json:"variant"`
 		Ignition struct {
@@ -141,6 +143,9 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 	}
 	if head.Kind != "" {
 		kind = head.GroupVersionKind()
+	}
+	if head.Kind == "" && pool.IsRenderedName(head.Name) {
+		return o.addObject(ConfigKind, at, renderedConfig(head.Name, raw))
 	}
 	if isFirst, err := o.give(kind, head.Metadata.Name, at, raw); !isFirst {
 		return err
@@ -190,6 +195,20 @@ func (o *Objects) addObject(kind schema.GroupVersionKind, at place, raw []byte) 
 		fields.errs = append(fields.errs, slices.DeleteFunc(item.Validate(), isMisspelled)...)
 	}
 	return o.Refuse(kind.Kind, head.Metadata.Name, fields.errs)
+}
+
+// renderedConfig returns the MachineConfig for what kubectl poolboot render prints: the fields of its spec, with
+// ignition in place of config.
+func renderedConfig(name string, raw []byte) []byte {
+	spec := map[string]any{}
+	utilruntime.Must(json.Unmarshal(raw, &spec)) // it was read before
+	spec["config"] = spec["ignition"]
+	delete(spec, "ignition")
+	delete(spec, "name")
+	version, kind := ConfigKind.ToAPIVersionAndKind()
+	config, err := json.Marshal(map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec})
+	utilruntime.Must(err) // as above
+	return config
 }
 
 // explainHead returns what is wrong with a document whose kind and name can't be read.

@@ -64,7 +64,7 @@ func (o *Objects) readOpenShiftPool(raw []byte) (client.Object, error) {
 	ours.Spec.MaxUnavailable = theirs.Spec.MaxUnavailable
 	if len(theirs.Spec.Configuration) > 0 {
 		ours.Status.Configuration.Name, _ = theirs.Spec.Configuration["name"].(string)
-		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration", "")
+		o.drop(OpenShiftPoolKind, theirs.Name, "spec.configuration", ignition.Mistake{})
 	}
 	if ours.Name == poolv1.RoleWorker {
 		if remark := completeWorker(&ours); remark != "" {
@@ -83,7 +83,7 @@ func (o *Objects) readOpenShiftConfig(raw []byte) (client.Object, error) {
 	config.SetGroupVersionKind(OpenShiftConfigKind)
 	if config.Spec.Butane != "" {
 		config.Spec.Butane = ""
-		o.drop(OpenShiftConfigKind, config.Name, "spec.butane", "")
+		o.drop(OpenShiftConfigKind, config.Name, "spec.butane", ignition.Mistake{})
 	}
 	return config, nil
 }
@@ -97,32 +97,34 @@ func (o *Objects) decodeOpenShift(kind schema.GroupVersionKind, raw []byte, obje
 	}
 	of := reflect.TypeOf(object).Elem()
 	name, _, _ := unstructured.NestedString(written, "metadata", "name")
-	for _, mistake := range ignition.FindMistakes(written, of, false) {
+	for _, mistake := range findMistakes(written, of) {
 		if mistake.Unknown && !IsEmpty(mistake.Value) {
-			o.drop(kind, name, mistake.Path, mistake.Nearest)
+			o.drop(kind, name, mistake.Path, mistake)
 		}
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
 		return explainDecoding(err, raw, of, false)
 	}
 	if len(object.GetOwnerReferences()) > 0 {
-		o.drop(kind, name, ownersField, "")
+		o.drop(kind, name, ownersField, ignition.Mistake{})
 	}
 	if len(object.GetFinalizers()) > 0 {
-		o.drop(kind, name, finalizersField, "")
+		o.drop(kind, name, finalizersField, ignition.Mistake{})
 	}
 	return nil
 }
 
-// drop lists a field of an object that is not read. If Poolboot has a field with a similar name, it is named.
-func (o *Objects) drop(kind schema.GroupVersionKind, name, path, nearest string) {
+// drop lists a field of an object that is not read. The mistake says whether it is misspelled or misplaced.
+func (o *Objects) drop(kind schema.GroupVersionKind, name, path string, mistake ignition.Mistake) {
 	dropped := DroppedField{Object: kind.Kind + " " + name, Path: path, Why: whyDropped[kind.Kind+" "+path]}
 	ofCluster, isOfCluster := whyOfCluster[path]
 	switch {
 	case isOfCluster:
 		dropped.Why, dropped.Expected = ofCluster, true
-	case dropped.Why == "" && nearest != "":
-		dropped.Why = "Poolboot does not have this field: if it is misspelled, correct its name to " + nearest
+	case dropped.Why == "" && mistake.Place != "":
+		dropped.Why = "Poolboot does not have this field here: " + mistake.Correct()
+	case dropped.Why == "" && mistake.Nearest != "":
+		dropped.Why = "Poolboot does not have this field: if it is misspelled, correct its name to " + mistake.Nearest
 	case dropped.Why == "":
 		dropped.Why = "Poolboot does not have this field"
 	}

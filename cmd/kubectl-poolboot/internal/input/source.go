@@ -189,6 +189,24 @@ func (s *Source) Pools(ctx context.Context, namespace, cluster string) (*Pools, 
 	})}, nil
 }
 
+// AddWorker adds OpenShift's built-in pool worker to pools of OpenShift in files that leave it out: every OpenShift
+// cluster has it, and custom pools inherit from it.
+func (s *Source) AddWorker(pools *Pools) {
+	objects, inFiles := s.Reader.(*Objects)
+	_, err := pool.OfRole(pools.Items, poolv1.RoleWorker)
+	custom := slices.IndexFunc(pools.Items, func(p poolv1.MachineConfigPool) bool { return IsOpenShift(p.TypeMeta) && !IsControlPlane(p.Name) })
+	if !inFiles || !errors.As(err, new(*pool.NotFoundError)) || custom < 0 {
+		return
+	}
+	fmt.Fprintf(objects.notes, "note: %s\n", DescribeBuiltIn(fmt.Sprintf("MachineConfigPool %q inherits from it", pools.Items[custom].Name)))
+	pools.Items = append(pools.Items, NewBuiltIn(poolv1.RoleWorker))
+}
+
+// DescribeBuiltIn returns the note that OpenShift's built-in pool worker is added, and why.
+func DescribeBuiltIn(why string) string {
+	return fmt.Sprintf("MachineConfigPool %q is added as OpenShift's built-in pool, which the files do not contain: %s", poolv1.RoleWorker, why)
+}
+
 // MachineConfigs returns the MachineConfigs that the pools of a Cluster may select: those of its namespace.
 func (s *Source) MachineConfigs(ctx context.Context, cluster klog.ObjectRef) ([]poolv1.MachineConfig, error) {
 	var list poolv1.MachineConfigList

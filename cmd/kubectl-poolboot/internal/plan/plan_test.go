@@ -55,6 +55,15 @@ var _ = Describe("plan", func() {
 			"reasons":["fips: it changes, and a host applies it only when it is installed: replace the Machine, or restore the entry"]}`))
 	})
 
+	It("reads what kubectl poolboot render prints", func() {
+		printed := func(arguments, source string) string {
+			return `{"name":"` + oldName + `","ignition":{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"` + source + `"}}]}},"kernelArguments":[` + arguments +
+				`],"extensions":[],"fips":false,"kernelType":"default"}`
+		}
+		out := clitest.ExpectSuccess(runPlan("", "--from", clitest.WriteFile("old.json", printed("", "data:,1")), "--to", clitest.WriteFile("new.json", printed(`"quiet"`, "data:,2"))))
+		Expect(out).To(And(ContainSubstring("file /etc/a "), ContainSubstring("kernelArguments "), ContainSubstring("Reboot:   yes")))
+	})
+
 	It("prints a table of the changes", func() {
 		Expect(clitest.ExpectSuccess(planning("{}", "{kernelArguments: [a], config: {ignition: {version: 3.5.0}, storage: {files: [{path: /etc/crio/policies/a, mode: 0644}]}}}"))).To(Equal(`CHANGE                      ACTIONS               REASON
 kernelArguments             Reboot                it always requires a reboot

@@ -16,6 +16,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -102,6 +103,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	source.AddWorker(pools)
 	configs, err := source.MachineConfigs(ctx, pools.Cluster)
 	if err != nil {
 		return err
@@ -149,24 +151,27 @@ func explainConfigs(err error, role string, pools []poolv1.MachineConfigPool, co
 	return errors.Join(all...)
 }
 
-// checkKeys warns of the keys of rendered MachineConfigs that Ignition ignores. Those with content are an error, as in
-// the webhook; of a cluster they are warnings, because its controllers render them.
+// checkKeys prints what the webhook warns of in rendered MachineConfigs. Keys that Ignition ignores with their content
+// are an error, as in the webhook; of a cluster they are warnings, because its controllers render them.
 func (o *options) checkKeys(source *input.Source, configs []poolv1.MachineConfig, rendered []string) error {
 	var errs []error
 	for _, config := range configs {
-		if config.Spec.Config == nil || !slices.Contains(rendered, config.Name) {
+		if !slices.Contains(rendered, config.Name) {
 			continue
 		}
-		ignored, err := ignition.CheckKeys(config.Spec.Config.Raw)
-		if lost := (*ignition.ParseError)(nil); o.live && errors.As(err, &lost) {
-			ignored, err = append(ignored, lost.Problems...), nil
+		warnings, _ := validation.MachineConfig(&config) // its errors are those of the render
+		if config.Spec.Config != nil {
+			_, err := ignition.CheckKeys(config.Spec.Config.Raw)
+			if lost := (*ignition.ParseError)(nil); o.live && errors.As(err, &lost) {
+				for _, problem := range lost.Problems {
+					warnings = append(warnings, fmt.Sprintf("spec.config.%s: %s", problem.Path, problem.Message))
+				}
+			} else if err != nil {
+				errs = append(errs, fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err))
+			}
 		}
-		for _, problem := range ignored {
-			about := fmt.Sprintf("MachineConfig %q: spec.config.%s: %s", config.Name, problem.Path, problem.Message)
-			fmt.Fprintln(o.streams.ErrOut, "warning:", source.LocateText(about))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("MachineConfig %q: spec.config: %w", config.Name, err))
+		for _, warning := range warnings {
+			fmt.Fprintln(o.streams.ErrOut, "warning:", source.LocateText(fmt.Sprintf("MachineConfig %q: %s", config.Name, warning)))
 		}
 	}
 	return errors.Join(errs...)

@@ -49,6 +49,27 @@ var _ = Describe("render", func() {
 			"kernelArguments": [], "extensions": [], "fips": false, "kernelType": "default"}`))
 	})
 
+	It("adds OpenShift's built-in pool worker, which repositories with custom pools leave out, but none to pools of Poolboot", func() {
+		r := runPoolboot("render", "-f", clitest.WriteFile("all.yaml", clitest.OpenShiftInfra, clitest.OpenShiftInfra51, clitest.Config("99-y", "worker", clitest.Motd("worker"))), "--pool", "infra")
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool \"worker\" is added as OpenShift's built-in pool, which the files do not contain: MachineConfigPool \"infra\" inherits from it\n"))
+		Expect(r.Out).To(And(ContainSubstring("/etc/motd"), ContainSubstring("/etc/infratest")))
+		clitest.ExpectError(runPoolboot("render", "-f", clitest.WriteFile("all.yaml", clitest.Pool("edge", "infra")), "--pool", "infra"), 1, `the files contain no MachineConfigPool of role "worker"`)
+	})
+
+	It("warns of a mode that was probably meant otherwise, also in Butane", func() {
+		for _, spec := range []string{"{config: {ignition: {version: 3.4.0}, storage: {files: [{path: /a, mode: 0420}]}}}", `{butane: "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /a, mode: 0420}]}"}`} {
+			r := runPoolboot("render", "-f", clitest.WriteFile("all.yaml", append(ours, clitest.Config("50-a", "infra", spec))...), "--pool", "infra")
+			Expect(r.Code).To(BeZero())
+			Expect(r.ErrOut).To(And(HavePrefix("warning: "), ContainSubstring(`MachineConfig "50-a": spec.`), ContainSubstring(".storage.files[0].mode: 272 is 0420")))
+		}
+	})
+
+	It("says where keys belong that are one level too high", func() {
+		r := runPoolboot("render", "-f", clitest.WriteFile("all.yaml", append(ours, clitest.Config("50-a", "infra", "{storage: {files: [{path: /a}]}}"), clitest.Config("51-a", "infra", "{config: {ignition: {version: 3.4.0}, files: [{path: /a}]}}"))...), "--pool", "infra")
+		Expect(r.ErrOut).To(And(MatchRegexp(`line \d+: MachineConfig "50-a": spec.storage: there is no such field: move it to spec.config.storage\n`)))
+		clitest.ExpectError(r, 1, "MachineConfig \"51-a\": spec.config.files: Ignition 3.4.0 does not have this key, and would ignore it with its content: move it to storage.files\n")
+	})
+
 	It("merges worker's MachineConfigs into a custom pool, whose 51-x overrides worker's 99-y", func() {
 		config := rendering("infra", append(ours, clitest.Config("99-y", "worker", clitest.Motd("worker")), clitest.Config("51-x", "infra", clitest.Motd("infra")),
 			clitest.Config("00-issue", "worker", strings.ReplaceAll(clitest.Motd("inherited"), "motd", "issue")))...)
