@@ -1,6 +1,7 @@
 package machineconfigpool
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -70,6 +71,22 @@ var _ = Describe("A paused pool", func() {
 		p = s.reconcile("infra")
 		Expect(p.Status.Configuration.Name).NotTo(Equal(old.Name))
 		Expect(annotation(p)).To(BeEmpty())
+	})
+
+	It("records what it handed out, in this order, and not what a pause holds back", func() {
+		var handedOut []string
+		for i := range poolv1.MaxHistory + 2 {
+			s.set(infra, fmt.Sprintf("change-%d", i))
+			handedOut = append(handedOut, s.reconcile("infra").Status.Configuration.Name)
+		}
+		s.pause(true)
+		s.set(infra, "held-back")
+		var recorded []string
+		for _, h := range s.reconcile("infra").Status.History {
+			recorded = append(recorded, h.Name)
+			Expect(h.StartTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
+		}
+		Expect(recorded).To(Equal(handedOut[2:]))
 	})
 
 	It("writes nothing if nothing changed", func() {

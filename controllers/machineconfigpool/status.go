@@ -22,6 +22,7 @@ func (s *scope) setStatus() {
 	status := &s.pool.Status
 	status.ObservedGeneration = s.pool.Generation
 	status.Configuration = s.configuration()
+	s.setHistory(metav1.Now())
 	status.InputsHash, _ = pool.InputsID(s.pool.Spec.PoolRole, s.pools, s.configs) // the problem of the pool has the error
 	n := s.countMachines()
 	s.setCapacity(n, time.Now())
@@ -36,6 +37,16 @@ func (s *scope) setStatus() {
 	s.setUpdated(n)
 	s.setDegraded(n)
 	s.setReady()
+}
+
+// setHistory records what the pool hands out, if it is another configuration than before.
+func (s *scope) setHistory(now metav1.Time) {
+	name, history := s.pool.Status.Configuration.Name, s.pool.Status.History
+	if name == "" || len(history) > 0 && history[len(history)-1].Name == name {
+		return
+	}
+	history = append(history, poolv1.HandedOutConfiguration{Name: name, StartTime: &now})
+	s.pool.Status.History = history[max(0, len(history)-poolv1.MaxHistory):]
 }
 
 // setReady sets Ready from the other conditions: what is wrong comes before what takes time.

@@ -54,6 +54,13 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
+	// history has the rendered configs that the pool handed out last, in this order. The last one is that of
+	// configuration.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	History []HandedOutConfiguration `json:"history,omitempty"`
+
 	// inputsHash identifies what the pool was rendered from last, or could not be rendered from: the names, UIDs
 	// and generations of the worker pool and of the MachineConfigs.
 	// +optional
@@ -124,6 +131,22 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	SlotsOpenTime *metav1.Time `json:"slotsOpenTime,omitempty"`
 }
+
+// HandedOutConfiguration is a rendered config that a pool handed out.
+type HandedOutConfiguration struct {
+	// name is the rendered MachineConfig's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// startTime is when the pool began to hand it out.
+	// +required
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+}
+
+// MaxHistory is the maximum number of entries of status.history.
+const MaxHistory = 20
 
 // UpdateSlot is a host that can be away for an update.
 type UpdateSlot struct {

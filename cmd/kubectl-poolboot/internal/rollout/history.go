@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,17 +23,17 @@ import (
 
 // revision is a rendered config of a pool, as it is printed as JSON.
 type revision struct {
-	Name    string    `json:"name"`
-	Created time.Time `json:"created"`
-	// Owners are the objects that own it, as KIND/NAME.
-	Owners []string `json:"owners"`
+	Name string `json:"name"`
+	// HandedOutTime is when the pool began to hand it out. It is absent if that is not recorded.
+	HandedOutTime time.Time `json:"handedOutTime,omitzero"`
 	// HandedOut is true for the one that the pool hands out.
 	HandedOut bool `json:"handedOut"`
-	// Running is how many hosts run it, and Told how many are told to run it.
-	Running int `json:"running"`
-	Told    int `json:"told"`
-	// Changes are how many entries of each kind differ from the config before it; null for the first one.
-	Changes map[string]int `json:"changes"`
+	// Running are the Nodes of the hosts that run it, and Told those of the hosts that are told to run it.
+	Running []string `json:"running"`
+	Told    []string `json:"told"`
+	// Changes are the entries that differ from the config before it; null for the first one, and if one of both does
+	// not exist any more.
+	Changes []string `json:"changes"`
 }
 
 func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -42,8 +41,9 @@ func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 	cmd := &cobra.Command{
 		Use:   "history POOL",
 		Short: "List the rendered configs of a pool",
-		Long: `List the rendered configs of a pool that still exist, the oldest first: which one the pool hands out, how many hosts run
-each of them and are told to run it, and how many entries of each kind differ from the config before it.`,
+		Long: `List the last rendered configs that a pool handed out, in this order: when, which hosts run each of them and are told
+to run it, and which entries differ from the config before it. A config that was handed out again is listed again. Those
+that exist and were not handed out, as in a paused pool, are listed by the time of their creation.`,
 		Example: `  kubectl poolboot rollout history infra -n metal`,
 	}
 	output.AddFlag(cmd, "json or yaml, or wide for a table with whole names of configs; without it, a table", cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
@@ -62,78 +62,99 @@ each of them and are told to run it, and how many entries of each kind differ fr
 	})
 }
 
-// listRevisions returns the rendered configs of a pool, the oldest first.
+// listRevisions returns what a pool handed out, in this order, with the rendered configs that it did not hand out in
+// between, by their age.
 func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) ([]revision, error) {
 	configs := &poolv1.MachineConfigList{}
 	if err := cluster.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{poolv1.RenderedForLabel: p.Name}); err != nil {
 		return nil, fmt.Errorf("list MachineConfigs: %w", err)
 	}
-	slices.SortFunc(configs.Items, func(a, b poolv1.MachineConfig) int { return pool.CompareAge(&a, &b) })
 	hosts, _, err := listHosts(ctx, cluster, p)
 	if err != nil {
 		return nil, err
 	}
-	revisions := make([]revision, len(configs.Items))
-	var before update.Config
-	for i := range configs.Items {
-		c := &configs.Items[i]
-		r := &revisions[i]
-		r.Name, r.Created, r.HandedOut = c.Name, c.CreationTimestamp.Time, c.Name == p.Status.Configuration.Name
-		r.Owners = []string{}
-		for _, owner := range c.OwnerReferences {
-			r.Owners = append(r.Owners, owner.Kind+"/"+owner.Name)
+	times, rendered := map[*revision]time.Time{}, map[string]update.Config{}
+	var listed []*revision
+	add := func(name string, at time.Time) *revision {
+		r := &revision{Name: name, Running: []string{}, Told: []string{}}
+		listed, times[r] = append(listed, r), at
+		return r
+	}
+	last := map[string]*revision{}
+	for _, h := range p.Status.History {
+		last[h.Name] = add(h.Name, h.StartTime.Time)
+		last[h.Name].HandedOutTime = h.StartTime.Time
+	}
+	for _, c := range configs.Items {
+		if last[c.Name] == nil {
+			last[c.Name] = add(c.Name, c.CreationTimestamp.Time)
 		}
-		for j := range hosts {
-			if hosts[j].Status.Boot.ServedConfiguration.Name == c.Name {
-				r.Running++
-			} else if hosts[j].Status.Update.Desired.Name == c.Name {
-				r.Told++
-			}
-		}
-		after, err := pool.ParseRendered(c.Spec)
-		if err != nil {
+		if rendered[c.Name], err = pool.ParseRendered(c.Spec); err != nil {
 			return nil, fmt.Errorf("MachineConfig %s/%s: %w", c.Namespace, c.Name, err)
 		}
-		if i > 0 {
-			r.Changes = countChanges(before, after)
+	}
+	if current := last[p.Status.Configuration.Name]; current != nil {
+		current.HandedOut = true
+	}
+	for _, h := range hosts {
+		if r := last[h.Status.Boot.ServedConfiguration.Name]; r != nil {
+			r.Running = append(r.Running, h.Status.NodeRef.Name)
 		}
-		before = after
+		if r := last[h.Status.Update.Desired.Name]; r != nil && r != last[h.Status.Boot.ServedConfiguration.Name] {
+			r.Told = append(r.Told, h.Status.NodeRef.Name)
+		}
+	}
+	slices.SortStableFunc(listed, func(a, b *revision) int { return times[a].Compare(times[b]) })
+	revisions := make([]revision, len(listed))
+	for i, r := range listed {
+		slices.Sort(r.Running)
+		slices.Sort(r.Told)
+		if i > 0 {
+			before, hasBefore := rendered[listed[i-1].Name]
+			if after, hasAfter := rendered[r.Name]; hasBefore && hasAfter {
+				r.Changes = listChanges(before, after)
+			}
+		}
+		revisions[i] = *r
 	}
 	return revisions, nil
 }
 
-// countChanges returns how many entries of each kind differ between two rendered configs.
-func countChanges(before, after update.Config) map[string]int {
+// listChanges returns the entries that differ between two rendered configs.
+func listChanges(before, after update.Config) []string {
 	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
-	entries := map[update.Item]bool{}
+	entries := map[string]bool{}
 	for _, change := range plan.Changes {
-		entries[change.Item] = true
+		entries[change.Item.String()] = true
 	}
 	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
-		entries[obstacle.Item] = true
+		entries[obstacle.Item.String()] = true
 	}
-	counts := map[string]int{}
-	for entry := range entries {
-		counts[string(entry.Kind)]++
-	}
-	return counts
+	return slices.Sorted(maps.Keys(entries))
 }
+
+// maxListed is how many hosts and changes of a config a table names.
+const maxListed = 5
 
 // printRevisions prints a table.
 func printRevisions(table *cli.Table, revisions []revision) error {
-	table.Header = []string{"CONFIG", "OWNER", "AGE", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
+	join := func(names []string) string {
+		if more := len(names) - maxListed; more > 0 && !table.Wide {
+			return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
+		}
+		return strings.Join(names, ", ")
+	}
+	table.Header = []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
 	rows := make([][]string, len(revisions))
 	for i, r := range revisions {
-		var changes []string
-		for _, kind := range slices.Sorted(maps.Keys(r.Changes)) {
-			changes = append(changes, fmt.Sprintf("%s: %d", kind, r.Changes[kind]))
+		at := ""
+		if !r.HandedOutTime.IsZero() {
+			at = duration.HumanDuration(time.Since(r.HandedOutTime)) + " ago"
 		}
-		handedOut := "no"
 		if r.HandedOut {
-			handedOut = "yes"
+			at += ", now"
 		}
-		rows[i] = []string{r.Name, strings.Join(r.Owners, ", "), duration.HumanDuration(time.Since(r.Created)), handedOut,
-			strconv.Itoa(r.Running), strconv.Itoa(r.Told), strings.Join(changes, ", ")}
+		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running), join(r.Told), join(r.Changes)}
 	}
 	return table.Print(rows...)
 }

@@ -27,10 +27,19 @@ var _ = Describe("history", func() {
 		return c
 	}
 
-	It("lists the rendered configs with their hosts and changes, the oldest first", func(ctx SpecContext) {
-		s := newSite(nil, done("a"), applies("b"), waits("c"))
+	handedOut := func(names ...string) func(*poolv1.MachineConfigPool) {
+		return func(p *poolv1.MachineConfigPool) {
+			for i, name := range names {
+				at := metav1.NewTime(time.Now().Add(-time.Duration(50-10*i) * time.Minute))
+				p.Status.History = append(p.Status.History, poolv1.HandedOutConfiguration{Name: name, StartTime: &at})
+			}
+		}
+	}
+
+	It("lists the rendered configs as they were handed out, with their hosts and changes", func(ctx SpecContext) {
+		s := newSite(handedOut(oldConfig, newConfig), done("a"), applies("b"), waits("c"))
 		for _, c := range []*poolv1.MachineConfig{
-			newRendered(newConfig, 20, `{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/sdb","wipeTable":true}],"files":[{"path":"/etc/a","contents":{"source":"data:,2"}},{"path":"/etc/b"}]},"systemd":{"units":[{"name":"a.service"}]}}`),
+			newRendered(newConfig, 5, `{"ignition":{"version":"3.5.0"},"storage":{"disks":[{"device":"/dev/sdb","wipeTable":true}],"files":[{"path":"/etc/a","contents":{"source":"data:,2"}},{"path":"/etc/b"}]},"systemd":{"units":[{"name":"a.service"}]}}`),
 			newRendered(oldConfig, 10, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,1"}}]}}`),
 		} {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
@@ -39,9 +48,19 @@ var _ = Describe("history", func() {
 		Expect(err).NotTo(HaveOccurred())
 		documented := regexp.MustCompile("(?ms)^```console history\n.*?\n(.*?)^```").FindSubmatch(document)
 		Expect(documented).NotTo(BeNil())
-		names := strings.NewReplacer("infra@6db67f47", oldConfig, "infra@8c1f02a9", newConfig, "Cluster/edge", "Cluster/infra-1")
+		names := strings.NewReplacer("infra@6db67f47", oldConfig, "infra@8c1f02a9", newConfig, "infra-9pq4c", "a", "infra-k2x8v", "b", "infra-z4w6t", "c")
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))).To(And(HaveLen(3), Equal(clitest.Rows(names.Replace(string(documented[1]))))))
-		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"file": 2`)))
+		Expect(clitest.ExpectSuccess(s.run("history", "infra", "-o", "json"))).To(And(ContainSubstring(`"changes": null`), ContainSubstring(`"file /etc/a"`), ContainSubstring(`"handedOutTime": "20`)))
+	})
+
+	It("lists a config again that was handed out again, and one that a paused pool holds back", func(ctx SpecContext) {
+		s := newSite(handedOut(newConfig, "rendered-infra-deleted", newConfig), done("a"))
+		for _, c := range []*poolv1.MachineConfig{newRendered(newConfig, 5, `{"ignition":{"version":"3.5.0"}}`), newRendered("rendered-infra-2", 59, `{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service"}]}}`)} {
+			Expect(s.live.Create(ctx, c)).To(Succeed())
+		}
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(Equal([]string{
+			newConfig + " 50m ago <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <none>", newConfig + " 30m ago, now a <none> <none>",
+			"rendered-infra-2 <none> <none> <none> unit a.service"}))
 	})
 
 	It("says if there is none", func() {
