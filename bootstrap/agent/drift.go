@@ -99,6 +99,7 @@ func (a *Agent) loadCurrent(ctx context.Context) error {
 		}
 	}
 	a.current, a.isDue = c, true
+	a.lookAtUnits(ctx) // the end of an update is reported with the units that fail since
 	return nil
 }
 

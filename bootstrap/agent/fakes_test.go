@@ -184,7 +184,6 @@ func (f fakeUnits) States(ctx context.Context, units ...string) ([]unitstate.Sta
 }
 
 func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error) {
-	f.w.looks++
 	s, differs := f.w.units()[unit]
 	if !differs {
 		s = unitstate.State{Active: "active", Sub: "running", Result: "success", Age: time.Hour}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -75,19 +76,31 @@ func (a *Agent) lookAtUnits(ctx context.Context) (changed bool) {
 func (a *Agent) unitProblems(ctx context.Context) (problems []unitstate.Problem, _ error) {
 	limited, cancel := context.WithTimeout(ctx, unitTimeout)
 	defer cancel()
-	kubelet, err := a.kubeletProblem(limited)
+	units, err := a.Executors.Units.Failing(limited)
 	if err != nil {
 		return nil, err
 	}
-	if kubelet != nil {
-		problems = append(problems, *kubelet)
+	if a.current != nil {
+		units = slices.AppendSeq(units, maps.Keys(a.current.enablement)) // those that systemd starts again at once are not among the failing ones
 	}
-	failing, err := a.Executors.Units.Failing(limited)
+	slices.Sort(units)
+	units = slices.DeleteFunc(slices.Compact(units), func(unit string) bool { return unit == ignition.KubeletUnit || !a.needs(unit) })
+	states, err := a.Executors.Units.States(limited, append([]string{ignition.KubeletUnit}, units...)...)
 	if err != nil {
 		return nil, err
 	}
-	others, err := a.problemsOf(limited, slices.DeleteFunc(failing, func(unit string) bool { return unit == ignition.KubeletUnit || !a.needs(unit) }))
-	return append(problems, others...), err
+	for i, state := range states {
+		isKubelet := i == 0
+		if isKubelet && state.Active == "inactive" { // why is asked, too
+			if state, err = a.Executors.Units.State(limited, ignition.KubeletUnit); err != nil {
+				return nil, err
+			}
+		}
+		if problem := state.Problem(isKubelet); problem != nil {
+			problems = append(problems, *problem)
+		}
+	}
+	return problems, nil
 }
 
 // needs reports whether a unit is one of the current configuration that can run. The agent itself runs: when it
@@ -110,20 +123,6 @@ func (a *Agent) kubeletProblem(ctx context.Context) (*unitstate.Problem, error) 
 		return nil, fmt.Errorf("the state of %s is not known: %w", ignition.KubeletUnit, err)
 	}
 	return state.Problem(true), nil
-}
-
-// problemsOf returns what is wrong with units that need not run all the time.
-func (a *Agent) problemsOf(ctx context.Context, units []string) (problems []unitstate.Problem, _ error) {
-	if len(units) == 0 {
-		return nil, nil
-	}
-	states, err := a.Executors.Units.States(ctx, units...)
-	for _, state := range states {
-		if problem := state.Problem(false); problem != nil {
-			problems = append(problems, *problem)
-		}
-	}
-	return problems, err
 }
 
 // see remembers what is wrong now.
@@ -171,12 +170,14 @@ func (a *Agent) failingUnits(ctx context.Context) string {
 	if more > 0 {
 		failing = failing[:maxUnits]
 	}
-	problems, err := a.problemsOf(limited, failing)
+	states, err := a.Executors.Units.States(limited, failing...)
 	if err != nil {
 		a.Log.Error("why units failed is not known", "error", err)
 	}
-	for _, problem := range problems {
-		lines, command = append(lines, problem.String()), command+" -u "+problem.Unit
+	for _, state := range states {
+		if problem := state.Problem(false); problem != nil {
+			lines, command = append(lines, problem.String()), command+" -u "+problem.Unit
+		}
 	}
 	if len(lines) == 0 {
 		return ""

@@ -142,6 +142,18 @@ var _ = Describe("A host that is in no update", func() {
 		Expect(look(0)).To(Equal("crio.service: it failed: result exit-code, exit status 3\nof@a.service: it failed: result exit-code, exit status 3\nweb.service: it failed: result exit-code, exit status 3"))
 	})
 
+	It("reports a unit that an update adds and that fails with the end of the update, not after it", func() {
+		stop()
+		config := withFiles("/etc/none/f", "b")
+		config.Ignition.Systemd.Units = []types.Unit{unit("web.service", "[Install]", true), unit("added.service", "[Install]", true)}
+		units["added.service"] = unitstate.State{Active: "failed", Sub: "failed", Result: "exit-code", ExitStatus: 3}
+		second := w.offer(w.assign("rendered-b", config))
+		Expect(w.run()).To(Succeed())
+		Expect(w.state()).To(Equal("Done " + second))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.FailingUnitsAnnotation, "added.service: it failed: result exit-code, exit status 3"))
+		a, stop = w.begin()
+	})
+
 	It("does not report a kubelet that somebody restarts, but one that stays stopped", func() {
 		units["kubelet.service"] = unitstate.State{Active: "inactive", Sub: "dead", Result: "success"}
 		Expect(look(0)).To(BeEmpty())
@@ -165,11 +177,20 @@ var _ = Describe("A host that is in no update", func() {
 		Expect(w.node.Annotations).To(HaveKey(agentv1.FailingUnitsAnnotation))
 	})
 
-	It("has no more units looked at than the kubelet and those that failed", func() {
-		before := w.looks
-		look(time.Second)
-		Expect(w.looks - before).To(Equal(1))
+	It("reports a unit of its configuration that systemd starts again and again at once, and not one that it started again once", func() {
+		state := restarted
+		state.Restart = "on-failure"
+		units["web.service"], units["other.service"] = state, state
+		Expect(look(0)).To(BeEmpty())
+		delete(units, "web.service")
+		Expect(look(10 * time.Second)).To(BeEmpty())
+		units["web.service"] = state
+		Expect(look(10 * time.Second)).To(BeEmpty())
+		Expect(look(unitGrace)).To(Equal("web.service: it ended, and systemd starts it again"))
+		units["web.service"] = restarting
+		Expect(look(10 * time.Second)).To(Equal("web.service: it ended, and systemd starts it again: result exit-code, exit status 1"))
 	})
+
 })
 
 var _ = Describe("What leaves a host about an update that failed", func() {

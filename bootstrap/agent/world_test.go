@@ -71,9 +71,8 @@ type world struct {
 	isBroken func() bool
 	// found returns what the check of the host finds.
 	found func() []string
-	// units returns the states of units that do not simply run, and looks counts the questions for a state.
+	// units returns the states of units that do not simply run.
 	units func() map[string]unitstate.State
-	looks int
 	// drains is set if the manager drains.
 	drains bool
 	// staysReady keeps the Node Ready while the host is broken, as an API server that has not missed the kubelet yet.

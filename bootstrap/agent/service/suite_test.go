@@ -278,6 +278,14 @@ func (f fakeUnits) State(_ context.Context, unit string) (unitstate.State, error
 	return s, nil
 }
 
+func (f fakeUnits) States(ctx context.Context, units ...string) (states []unitstate.State, _ error) {
+	for _, unit := range units {
+		state, _ := f.State(ctx, unit)
+		states = append(states, state)
+	}
+	return states, nil
+}
+
 func (w *world) service() *Service {
 	return &Service{
 		Root: w.root, Version: "v0.1.0", Log: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), Capabilities: update.AllCapabilities,

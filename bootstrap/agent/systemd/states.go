@@ -34,7 +34,8 @@ func (m Manager) Failing(ctx context.Context) ([]string, error) {
 
 // States returns the states of units, in their order, with one call of systemctl. It ignores templates.
 func (m Manager) States(ctx context.Context, units ...string) ([]unitstate.State, error) {
-	all, err := m.show(ctx, units, "Id", "LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus", "NRestarts", "ExecMainStartTimestampMonotonic")
+	all, err := m.show(ctx, units, "Id", "LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus", "Restart", "RestartUSec", "NRestarts",
+		"ExecMainStartTimestampMonotonic")
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (m Manager) States(ctx context.Context, units ...string) ([]unitstate.State
 	for i, properties := range all {
 		s := unitstate.State{
 			Unit: properties["Id"], Load: properties["LoadState"], Active: properties["ActiveState"], Sub: properties["SubState"],
-			Result: properties["Result"], Restarts: properties.number("NRestarts"),
+			Result: properties["Result"], Restart: properties["Restart"], RestartDelay: properties["RestartUSec"], Restarts: properties.number("NRestarts"),
 		}
 		switch status := properties.number("ExecMainStatus"); properties.number("ExecMainCode") {
 		case exited:

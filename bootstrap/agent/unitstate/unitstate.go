@@ -17,6 +17,8 @@ type State struct {
 	Load, Active, Sub, Result string
 	// ExitStatus and Signal are how the main process ended last, 0 if it did not end that way.
 	ExitStatus, Signal int
+	// Restart and RestartDelay are the values of systemd's properties Restart and RestartUSec.
+	Restart, RestartDelay string
 	// Restarts is how often systemd has started the unit again by itself since somebody started it.
 	Restarts int
 	// Age is the time since the main process was started last, 0 if it was not.
@@ -68,6 +70,8 @@ func (s State) Problem(mustRun bool) *Problem {
 		return problem(false, "it failed%s", s.how())
 	case s.isRestarting() && (mustRun || s.Result != "success"), mustRun && s.Restarts > 0 && s.Age < settleTime:
 		return problem(false, "%s%s", Restarted, s.how())
+	case s.Restarts > 0 && s.Age < settleTime && s.mustStayUp(): // how it ended is not known any more
+		return problem(true, "%s", Restarted)
 	case !mustRun || s.Active == "active" || s.Active == "reloading":
 		return nil
 	case len(s.WaitsFor) > 0:
@@ -82,6 +86,12 @@ func (s State) Problem(mustRun bool) *Problem {
 
 // isRestarting reports whether the unit ended, and waits until systemd starts it again.
 func (s State) isRestarting() bool { return strings.Contains(s.Sub, "auto-restart") }
+
+// mustStayUp reports whether systemd starts the unit again only after a failure, or always and at once, which is its
+// default. A unit that does some work, ends, and is started again after a while can end as often as it likes.
+func (s State) mustStayUp() bool {
+	return s.Restart != "always" && s.Restart != "on-success" || s.RestartDelay == "100ms"
+}
 
 // how returns how the unit ended, "" if it is not known any more.
 func (s State) how() string {

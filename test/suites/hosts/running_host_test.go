@@ -201,6 +201,7 @@ var _ = Describe("A running host", Ordered, ContinueOnFailure, func() {
 	host := func() *runningHost { return h }
 	describeServers(host)
 	describeJournals(host)
+	describeUnits(host)
 	describeFiles(host)
 	describeUndo(host)
 	describeInterruptions(host)
@@ -238,4 +239,23 @@ func describeJournals(host func() *runningHost) {
 		Expect(log).NotTo(ContainSubstring("undone"))
 		AddReportEntry("updates for ten changes in a row", strings.Count(log, "to=Applying"))
 	}, SpecTimeout(2*time.Minute))
+}
+
+// describeUnits has the specs about units of the configuration that an update starts and that fail, while the kubelet
+// runs and the Node is Ready.
+func describeUnits(host func() *runningHost) {
+	DescribeTable("reports a unit that an update adds and that", func(ctx SpecContext, want string, lines ...string) {
+		h := host()
+		config := h.config("failing")
+		systemd := config["systemd"].(map[string]any)
+		systemd["units"] = append(systemd["units"].([]map[string]any), unit("added.service", append(lines, "[Install]", "WantedBy=multi-user.target")...))
+		h.expectDone(ctx, h.assign(ctx, config), "failing")
+		Eventually(ctx, func() string { return h.annotation(ctx, agentv1.FailingUnitsAnnotation) }).WithTimeout(time.Minute).Should(HavePrefix("added.service: " + want))
+		h.expectDone(ctx, h.assign(ctx, h.config("without")), "without")
+		Eventually(ctx, func() string { return h.annotation(ctx, agentv1.FailingUnitsAnnotation) }).WithTimeout(3 * time.Minute).Should(BeEmpty())
+	},
+		Entry("fails", "it failed: result exit-code, exit status 3", "[Service]", "ExecStart=/bin/sh -c 'sleep 1; exit 3'", SpecTimeout(5*time.Minute)),
+		Entry("ends again and again after some seconds", "it ended, and systemd starts it again",
+			"[Service]", "Restart=always", "ExecStart=/bin/sh -c 'sleep 4; exit 3'", SpecTimeout(5*time.Minute)),
+	)
 }
