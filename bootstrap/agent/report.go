@@ -53,6 +53,7 @@ func (a *Agent) annotations() map[string]string {
 	annotations := map[string]string{agentv1.CurrentAnnotation: a.journal.Current}
 	if a.Program != nil {
 		annotations[agentv1.AgentAnnotation], _, _ = a.Program.Running()
+		annotations[agentv1.BootAnnotation] = a.Clock.BootID()
 	}
 	reason := shorten(strings.TrimSpace(a.report.reason+"\n"+cmp.Or(a.report.problem, a.report.notAccepted)), agentv1.MaxReason)
 	if a.report.target != "" || reason != "" {

@@ -77,6 +77,7 @@ func agentUnit() []*unit.UnitOption {
 		unit.NewUnitOption("Unit", "StartLimitIntervalSec", "0"), // it is restarted without a limit, every RestartSec
 		unit.NewUnitOption("Service", "ExecStartPre", guardCommand),
 		unit.NewUnitOption("Service", "ExecStart", agentCommand("run")),
+		unit.NewUnitOption("Service", "ExecStopPost", "-"+agentCommand("stopped")),
 		unit.NewUnitOption("Service", "Restart", "always"),
 		unit.NewUnitOption("Service", "RestartSec", "10"),
 		unit.NewUnitOption("Service", "KillMode", "mixed"),

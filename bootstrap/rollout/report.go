@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/excerpt"
@@ -30,6 +31,9 @@ type Report struct {
 	Effect update.Effect
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
+	// Silence is why the agent does not run while the kubelet does, or "". An agent that does not say whether it runs,
+	// as earlier ones, counts as one that runs.
+	Silence string
 	// FailingUnits are the units that the host needs and that do not do their work.
 	FailingUnits []FailingUnit
 }
@@ -67,6 +71,7 @@ func ReportOf(node *corev1.Node) Report {
 		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
 		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
 
+		Silence:      silenceOf(node),
 		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
 	}
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
@@ -74,6 +79,17 @@ func ReportOf(node *corev1.Node) Report {
 		r.Effect = update.Effect(effect)
 	}
 	return r
+}
+
+// silenceOf returns why the agent of a Node does not run, or "". Of a Node that is not Ready, it is not known.
+func silenceOf(node *corev1.Node) string {
+	switch boot, is := node.Annotations[agentv1.BootAnnotation], node.Status.NodeInfo.BootID; {
+	case boot == "" || is == "" || boot == is || !util.IsNodeReady(node):
+		return ""
+	case boot == agentv1.AgentStopped:
+		return "it has stopped"
+	}
+	return "it has not started since the host booted"
 }
 
 // whyNotUnderstood returns why the report of the agent of a Node is not understood, or "".

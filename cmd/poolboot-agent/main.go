@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,6 +36,7 @@ const usage = `poolboot-agent keeps this host in the configuration of its pool.
 Usage:
   poolboot-agent run       follow the pool until stopped
   poolboot-agent register  have the Node registered before the kubelet starts; never fails
+  poolboot-agent stopped   report that the agent has stopped, unless the host shuts down
   poolboot-agent guard     count a start of the program that replaced this one
   poolboot-agent check     test whether this program works on this host, and change nothing
   poolboot-agent version   print the version
@@ -66,7 +68,7 @@ func run(ctx context.Context, arguments []string) int {
 	case "version":
 		fmt.Println(version)
 		return 0
-	case "run", "register", "check", "guard":
+	case "run", "register", "stopped", "check", "guard":
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return 2
@@ -98,6 +100,11 @@ func run(ctx context.Context, arguments []string) int {
 		}
 		log.Info("the Node is registered")
 		return 0
+	case "stopped":
+		state, _ := command.Runner{}.Run(ctx, "systemctl", "is-system-running") // it fails unless everything runs
+		if strings.TrimSpace(string(state)) != "stopping" {                     // the kubelet says what a shutdown does
+			err = (&service.Service{Root: root, Version: version, Log: log}).ReportStop(ctx)
+		}
 	case "guard":
 		var program *service.Program
 		if program, err = newProgram(root); err == nil {

@@ -54,14 +54,20 @@ const (
 	FailingUnitsAnnotation = "poolboot.io/failing-units"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "poolboot.io/agent-version"
+	// BootAnnotation is the ID of the boot in which the agent runs, as in status.nodeInfo.bootID of the Node, or
+	// AgentStopped. With both, it is known whether the agent runs without a report that is repeated.
+	BootAnnotation = "poolboot.io/agent-boot"
 )
+
+// AgentStopped is the value of BootAnnotation after the agent has stopped, also if it was killed.
+const AgentStopped = "stopped"
 
 // ReportVersion is the version of the report that this code writes and understands. A change of the report that earlier
 // managers would misunderstand increases it.
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.

@@ -275,8 +275,8 @@ const (
 	// The host runs no agent, so it keeps the configuration with which it booted. Renew its Machine to update it:
 	// docs/pools.md#renewing-machines.
 	NoAgentReason = "NoAgent"
-	// The agent of the running host has not answered for 10 minutes, or has not reported since the Node was Ready.
-	// Check the host and poolboot-agent.service on it.
+	// The agent of the running host does not run, has not answered for 10 minutes, or has not reported since the Node
+	// was Ready. Check the host and poolboot-agent.service on it.
 	AgentNotAnsweringReason = "AgentNotAnswering"
 	// The config server does not accept the certificate of the kubelet: docs/updates.md#when-an-update-stops.
 	CertificateNotAcceptedReason = "CertificateNotAccepted"

@@ -52,8 +52,8 @@ func hashOf(program []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fakeSystemctl says that the kubelet runs.
-const fakeSystemctl = "#!/bin/sh\n[ $1 != show ] || printf 'Id=kubelet.service\\nLoadState=loaded\\nActiveState=active\\nSubState=running\\n'\n"
+// fakeSystemctl says that the kubelet runs, and what /opt/state says about the system.
+const fakeSystemctl = "#!/bin/sh\n[ $1 != is-system-running ] || exec cat /opt/state\n[ $1 != show ] || printf 'Id=kubelet.service\\nLoadState=loaded\\nActiveState=active\\nSubState=running\\n'\n"
 
 // mount makes the directory of a host a root directory with the programs of this machine.
 func (w *world) mount() {
@@ -233,6 +233,25 @@ var _ = Describe("The program", Ordered, func() {
 		Eventually(state(w), "60s").Should(Equal("Done " + updated + " v0.1.0"))
 		Expect(hashOf([]byte(w.read(assignment.ProgramPath)))).To(Equal(hashOf(first)))
 		Expect(w.read(assignment.ProgramPath + trialEnding)).To(ContainSubstring(`"starts":6`))
+	})
+
+	It("says in which boot it runs, and after its end that it has stopped, unless the host shuts down", func() {
+		w, _, _ := begin()
+		boot := func() string { return w.annotation(agentv1.BootAnnotation) }
+		Eventually(boot, "30s").Should(And(Not(BeEmpty()), Equal(Clock{}.BootID())))
+		stopped := func(system string) int {
+			GinkgoHelper()
+			w.write("/opt/state", system+"\n")
+			cmd := exec.Command(assignment.ProgramPath, "stopped")
+			cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: w.directory}, "/"
+			Expect(cmd.CombinedOutput()).To(BeEmpty())
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.stops
+		}
+		Expect(stopped("stopping")).To(Equal(0))
+		Expect(stopped("degraded")).To(Equal(1))
+		Eventually(boot, "30s").Should(Equal(Clock{}.BootID()), "the agent that still runs corrects it")
 	})
 
 	It("stays if the other one does not work on this host", func() {

@@ -204,13 +204,14 @@ func (s *Service) reportOnly(ctx context.Context, c *connection, nodes *latest, 
 		return problem
 	}
 	s.Log.Error("the agent changes nothing until this is corrected", "error", problem)
-	state, reason, version := string(agentv1.Degraded), problem.Error(), strconv.Itoa(agentv1.ReportVersion)
+	state, reason, version, boot := string(agentv1.Degraded), problem.Error(), strconv.Itoa(agentv1.ReportVersion), Clock{}.BootID()
 	for {
 		node := nodes.get()
-		if is := node.Annotations; node.Known && (is[agentv1.StateAnnotation] != state || is[agentv1.ReasonAnnotation] != reason || is[agentv1.ReportVersionAnnotation] != version) {
+		if is := node.Annotations; node.Known && (is[agentv1.StateAnnotation] != state || is[agentv1.ReasonAnnotation] != reason || is[agentv1.ReportVersionAnnotation] != version || is[agentv1.BootAnnotation] != boot) {
 			desired := node.Annotations[agentv1.DesiredAnnotation]
 			report := map[string]*string{
 				agentv1.ReportVersionAnnotation: &version, agentv1.StateAnnotation: &state, agentv1.ReasonAnnotation: &reason, agentv1.AgentAnnotation: &s.Version,
+				agentv1.BootAnnotation: &boot,
 			}
 			if desired != "" {
 				report[agentv1.TargetAnnotation] = &desired

@@ -65,6 +65,8 @@ type world struct {
 	register    func(w http.ResponseWriter)
 	registered  int
 	kubelet     unitstate.State
+	// stops counts the reports that the agent has stopped.
+	stops int
 	// expires is when the only certificate expires that the config server accepts, zero if it accepts all.
 	expires time.Time
 }
@@ -132,6 +134,9 @@ func (w *world) nodeJSON() string {
 func (w *world) annotate(changes map[string]*string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if boot := changes[agentv1.BootAnnotation]; boot != nil && *boot == agentv1.AgentStopped {
+		w.stops++
+	}
 	for name, value := range changes {
 		delete(w.annotations, name)
 		if value != nil {

@@ -14,6 +14,58 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 )
 
+var _ = Describe("A host whose agent does not run while its kubelet does", func() {
+	var (
+		w   *world
+		now time.Time
+	)
+	BeforeEach(func(ctx SpecContext) {
+		w, now = newWorld(1), time.Now().Truncate(time.Second)
+		w.reconciler.clock = func() time.Time { return now }
+		w.adopt(ctx)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Status.NodeInfo.BootID, node.Annotations[agentv1.BootAnnotation] = "boot-1", "boot-1"
+		})
+	})
+
+	DescribeTable("is reported within a minute, once, until the agent runs", func(ctx SpecContext, message string, change func(*corev1.Node)) {
+		w.changeNode(ctx, 0, change)
+		result, err := w.reconcileHost(ctx, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).To(And(BeNumerically(">", 10*time.Second), BeNumerically("<", 50*time.Second)), "systemd starts it again after 10 s")
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+
+		now = now.Add(result.RequeueAfter)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.AgentNotAnsweringReason), HaveField("Message", ContainSubstring(message))))
+		w.settle(ctx)
+		Expect(w.eventsOf("AgentNotAnswering")).To(HaveLen(1))
+
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = node.Status.NodeInfo.BootID })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+	},
+		Entry("if it was stopped", "does not run: it has stopped", func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped }),
+		Entry("if it does not start after a boot", "does not run: it has not started since the host booted", func(node *corev1.Node) { node.Status.NodeInfo.BootID = "boot-2" }),
+	)
+
+	DescribeTable("is not reported", func(ctx SpecContext, change func(*corev1.Node)) {
+		w.changeNode(ctx, 0, change)
+		w.settle(ctx)
+		now = now.Add(time.Minute)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDoneReason))
+	},
+		Entry("if its Node is not Ready: then the host is off", func(node *corev1.Node) {
+			node.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped
+			setReady(node, false)
+		}),
+		Entry("if the agent is of a version that does not say whether it runs", func(node *corev1.Node) { delete(node.Annotations, agentv1.BootAnnotation) }),
+	)
+})
+
 var _ = Describe("A host that was told something and whose agent does not answer", func() {
 	It("is reported after a deadline without another event, once, until it answers", func(ctx SpecContext) {
 		w := newWorld(2)

@@ -53,6 +53,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	isNot := func(reason, format string, args ...any) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, reason, format, args...)
 	}
+	isLate, _ := h.answer(o.now)
 	switch {
 	case h.Node == nil:
 		return unknown(bootstrapv1.NodeMissingReason, "Node %s does not exist: see the condition %s", h.Config.Status.NodeRef.Name, bootstrapv1.NodeInPoolCondition)
@@ -63,6 +64,9 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case !h.HasAgent():
 		return unknown(bootstrapv1.NoAgentReason, "the host of Node %s runs no agent, and keeps the configuration with which it booted: to update it, %s",
 			h.Node.Name, outlook.HowToRenew(h.Config))
+	case isLate && h.Report.Silence != "":
+		return isNot(bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and its agent does not run: %s. On the host, see systemctl status poolboot-agent.service",
+			h.Node.Name, h.Report.Silence)
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
 		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
 			h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), bootstrapv1.NodeInPoolCondition)
@@ -86,7 +90,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	case rollout.Failed:
 		return h.stopped(hold)
 	case rollout.Unknown:
-		if isLate, _ := h.answer(o.now); !isLate && h.isCompleting() {
+		if !isLate && h.isCompleting() {
 			return h.inUpdate(o)
 		}
 		return h.unanswered(o)

@@ -36,6 +36,9 @@ func (h *host) flush(ctx context.Context) error {
 // download for as long as that before.
 const answerDeadline = 10 * time.Minute
 
+// silenceDeadline is how long an agent may not run before that is reported: systemd starts it again after 10 seconds.
+const silenceDeadline = 30 * time.Second
+
 // observe records why the host is unavailable, and what the agent reports: its version, the revision that the host has,
 // and since when the agent does not answer.
 func (h *host) observe(now time.Time) {
@@ -48,7 +51,7 @@ func (h *host) observe(now time.Time) {
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}
-	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown &&
+	switch isUnanswered := h.Report.Silence != "" || h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown &&
 		!h.IsOnlyClaimed() && h.Report.NotUnderstood == ""; {
 	case !isUnanswered:
 		update.UnansweredTime = nil
@@ -79,6 +82,9 @@ func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {
 		return false, 0
 	}
 	left = answerDeadline - now.Sub(since.Time)
+	if h.Report.Silence != "" {
+		left -= answerDeadline - silenceDeadline
+	}
 	return left <= 0, max(left, 0)
 }
 

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -175,21 +176,14 @@ func (w *world) node(ctx context.Context, i int) *corev1.Node {
 func (w *world) changeNode(ctx context.Context, i int, change func(*corev1.Node)) {
 	GinkgoHelper()
 	node := w.node(ctx, i)
-	isReady := conditionOf(node)
+	before := node.Status.DeepCopy()
 	change(node)
 	status := node.Status.DeepCopy()
 	Expect(w.workload.Update(ctx, node)).To(Succeed())
-	if len(status.Conditions) > 0 && status.Conditions[0].Status != isReady {
+	if !equality.Semantic.DeepEqual(before, status) {
 		node.Status = *status
 		Expect(w.workload.Status().Update(ctx, node)).To(Succeed())
 	}
-}
-
-func conditionOf(node *corev1.Node) corev1.ConditionStatus {
-	if len(node.Status.Conditions) == 0 {
-		return ""
-	}
-	return node.Status.Conditions[0].Status
 }
 
 // reports sets what the agent of a host reports about a revision.

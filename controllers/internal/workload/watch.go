@@ -52,6 +52,7 @@ func nodeChanged(e event.UpdateEvent) bool {
 	return before.UID != after.UID ||
 		before.ResourceVersion == after.ResourceVersion ||
 		util.IsNodeReady(before) != util.IsNodeReady(after) ||
+		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!maps.Equal(before.Annotations, after.Annotations) ||

@@ -131,6 +131,18 @@ var _ = Describe("A watch on a workload cluster", func() {
 		Expect(requestFor(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}})).To(Equal("metal/node-4"), "which has lost its status")
 	})
 
+	It("requests the PoolbootConfig of a Node whose host has booted so quickly that it stayed Ready", func() {
+		Expect(watch.NodesOfConfigs(ctx, edge)).To(Succeed())
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", ResourceVersion: "1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "a"}}}
+		Expect(requestFor(node)).To(Equal("metal/one"))
+		informer, err := cc.informers.FakeInformerFor(ctx, node)
+		Expect(err).NotTo(HaveOccurred())
+		booted := node.DeepCopy()
+		booted.ResourceVersion, booted.Status.NodeInfo.BootID = "2", "b"
+		informer.Update(node, booted)
+		Eventually(c.queue.Len).Should(Equal(1))
+	})
+
 	It("requests none for a Node that is not of a host, without looking at all hosts", func() {
 		watch.Configs = interceptor.NewClient(configs, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {

@@ -105,7 +105,7 @@ func (h *runningHost) config(text string, others ...map[string]any) map[string]a
 func (h *runningHost) configWith(web map[string]any, text string, others ...map[string]any) map[string]any {
 	agent := map[string]any{"name": assignment.AgentUnit, "dropins": []any{map[string]any{"name": "watcher.conf",
 		"contents": "[Service]\nExecStartPre=-/bin/sh -c \"test ! -x " + assignment.PreviousProgramPath + " || exec " + assignment.PreviousProgramPath +
-			" guard\"\nExecStart=\nExecStart=/opt/agent-watcher\nRestartSec=200ms\n"}}}
+			" guard\"\nExecStopPost=-" + assignment.ProgramPath + " stopped\nExecStart=\nExecStart=/opt/agent-watcher\nRestartSec=200ms\n"}}}
 	return map[string]any{
 		"storage": files(append(others, file("/etc/none/f", 0o644, text), file("/etc/none/deep/er/f", 0o600, text),
 			file("/opt/agent-watcher", 0o755, agentWatcher), file("/etc/kubernetes/kubelet.conf.d/10-leases.conf", 0o644, leases))...),
@@ -189,7 +189,7 @@ func (h *runningHost) log(ctx context.Context, cursor string) func() string {
 // systemctl controls the unit of the agent.
 func (h *runningHost) systemctl(ctx context.Context, verb string) {
 	GinkgoHelper()
-	Expect(h.Run(ctx, "systemctl", verb, assignment.AgentUnit)).To(BeEmpty())
+	Expect(h.Run(ctx, strings.Fields("systemctl "+verb+" "+assignment.AgentUnit)...)).To(BeEmpty())
 }
 
 // These specs are about what can go wrong on a host. Each leaves the host as it was before: done.
@@ -202,6 +202,7 @@ var _ = Describe("A running host", Ordered, ContinueOnFailure, func() {
 	describeServers(host)
 	describeJournals(host)
 	describeUnits(host)
+	describeStops(host)
 	describeFiles(host)
 	describeUndo(host)
 	describeInterruptions(host)
@@ -239,6 +240,51 @@ func describeJournals(host func() *runningHost) {
 		Expect(log).NotTo(ContainSubstring("undone"))
 		AddReportEntry("updates for ten changes in a row", strings.Count(log, "to=Applying"))
 	}, SpecTimeout(2*time.Minute))
+}
+
+// describeStops has the specs about hosts whose agent does not run while their kubelet does.
+func describeStops(host func() *runningHost) {
+	It("says on its Node whether the agent runs in this boot", func(ctx SpecContext) {
+		h := host()
+		runsIn := func(g Gomega) (agent, kubelet string) {
+			node, err := h.pool.client.CoreV1().Nodes().Get(ctx, h.pool.node, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			return node.Annotations[agentv1.BootAnnotation], node.Status.NodeInfo.BootID
+		}
+		expectRuns := func() {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				agent, kubelet := runsIn(g)
+				g.Expect(agent).To(And(Equal(kubelet), Equal(h.BootID())))
+			}).WithTimeout(time.Minute).Should(Succeed())
+		}
+		expectStopped := func() {
+			GinkgoHelper()
+			Eventually(func(g Gomega) string { agent, _ := runsIn(g); return agent }).WithTimeout(20 * time.Second).Should(Equal(agentv1.AgentStopped))
+		}
+		expectRuns()
+		h.systemctl(ctx, "stop")
+		expectStopped()
+		h.systemctl(ctx, "start")
+		expectRuns()
+		By("killing it")
+		h.systemctl(ctx, "kill --signal=KILL")
+		expectStopped()
+		expectRuns()
+		By("rebooting without it")
+		_, err := h.Run(ctx, "systemctl", "disable", assignment.AgentUnit)
+		Expect(err).NotTo(HaveOccurred())
+		previous := h.BootID()
+		_, _ = h.Run(ctx, "systemctl", "reboot") // its connection can end first
+		waitForAnotherBoot(ctx, h.Host, previous)
+		Eventually(func(g Gomega) {
+			agent, kubelet := runsIn(g)
+			g.Expect([]string{agent, kubelet}).To(Equal([]string{previous, h.BootID()}), "the end of a boot is no stop")
+		}).WithTimeout(time.Minute).Should(Succeed())
+		_, err = h.Run(ctx, "systemctl", "enable", "--now", assignment.AgentUnit)
+		Expect(err).NotTo(HaveOccurred())
+		expectRuns()
+	}, SpecTimeout(5*time.Minute))
 }
 
 // describeUnits has the specs about units of the configuration that an update starts and that fail, while the kubelet
