@@ -152,7 +152,7 @@ spec:
 		Entry("a misspelled field of a MachineConfig, with the correct name", theirs("50-a", "worker", "{kernelArgument: [nosmt]}"),
 			`warning: MachineConfig "50-a": spec.kernelArgument is left out: Poolboot does not have this field: if it is misspelled, correct its name to kernelArguments`),
 		Entry("a misplaced field, with its place", newKubeletConfig("k", "infra: infra}, kubeletConfig: {maxPods: 5", "logLevel: 2"),
-			`warning: KubeletConfig "k" is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label` +
+			`warning: KubeletConfig "k" is left out: its machineConfigPoolSelector selects no pool of OpenShift in the files: name the file with the pool too, or give the pool the label`+
 				"\n"+`warning: KubeletConfig "k": spec.machineConfigPoolSelector.kubeletConfig is left out: Poolboot does not have this field here: move it to spec.kubeletConfig`),
 		Entry("a key of Ignition in the spec of a MachineConfig, with its place", theirs("50-a", "worker", "{files: [{path: /a}]}"),
 			`warning: MachineConfig "50-a": spec.files is left out: Poolboot does not have this field here: move it to spec.config.storage.files`),
@@ -187,7 +187,17 @@ spec:
 	It("names objects of kinds that it does not convert", func() {
 		r := converting(clitest.OpenShiftWorker, "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: big}\n")
 		Expect(r.Code).To(BeZero())
-		Expect(r.ErrOut).To(Equal("note: PinnedImageSet \"big\" of machineconfiguration.openshift.io/v1 is ignored\n"))
+		Expect(r.ErrOut).To(Equal("warning: PinnedImageSet \"big\" of machineconfiguration.openshift.io/v1 is ignored: hosts pull these images when they need them: " +
+			"write a unit that pulls them with crictl\n"))
+	})
+
+	It("warns that signatures of images are not verified any more", func() {
+		r := converting(clitest.OpenShiftWorker, "apiVersion: config.openshift.io/v1\nkind: ClusterImagePolicy\nmetadata: {name: signed}\n",
+			"apiVersion: config.openshift.io/v1\nkind: ImagePolicy\nmetadata: {name: signed}\n")
+		Expect(r.Code).To(BeZero())
+		Expect(strings.Split(r.ErrOut, "\n")).To(HaveExactElements(
+			And(HavePrefix("warning: ClusterImagePolicy"), ContainSubstring("without a verified signature: for CRI-O, write /etc/containers/policy.json")),
+			HavePrefix("warning: ImagePolicy"), BeEmpty()))
 	})
 
 	It("leaves out MachineConfigs that only the control plane's pool selects", func() {

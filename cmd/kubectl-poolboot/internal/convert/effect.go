@@ -28,10 +28,23 @@ var withoutEffect = []struct {
 	{regexp.MustCompile(`^/etc/(machine-config-daemon|mco|machine-config-server)(/|$)`), "only OpenShift's Machine Config Operator reads this file: leave it out"},
 }
 
-// withoutCRIO has names of files and units that have no effect on hosts with containerd, and what to do there.
-var withoutCRIO = regexp.MustCompile(`^(/etc/crio/.*|crio\.service)$`)
+// withoutCRIO has names of files, file systems and units that have no effect on hosts with containerd, and what to do
+// there.
+var withoutCRIO = []struct {
+	name    *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`^(/etc/crio/.*|crio\.service)$`),
+		"hosts with containerd do not have CRI-O: write the setting for containerd, in /etc/containerd/conf.d/*.toml or in a drop-in of containerd.service"},
+	{regexp.MustCompile(`^/etc/containers/registries\.conf(\.d/.*)?$`),
+		"containerd does not read this file: write " + containerdHosts + "/HOST/hosts.toml, or convert an ImageDigestMirrorSet or ImageTagMirrorSet"},
+	{regexp.MustCompile(`^/etc/containers/(policy\.json|registries\.d/.*)$`), "containerd verifies no signatures: " + verifyElsewhere},
+	{regexp.MustCompile(`^(/var/lib/containers(/.*)?|var-lib-containers(-.*)?\.(mount|automount))$`),
+		"containerd stores images and containers in /var/lib/containerd: use this path, and var-lib-containerd.mount for a unit"},
+}
 
-const withContainerd = "hosts with containerd do not have CRI-O: write the setting for containerd, in /etc/containerd/conf.d/*.toml or in a drop-in of containerd.service"
+// verifyElsewhere is where signatures of images can be verified without CRI-O.
+const verifyElsewhere = "verify them in the API server, with an admission webhook such as the policy-controller of sigstore"
 
 // openShiftVariables are variables that only the kubelet's unit or the kubelet of OpenShift reads, and what to do here.
 var openShiftVariables = map[string]string{
@@ -71,9 +84,18 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 				return
 			}
 		}
-		if containerRuntime == runtimeContainerd && withoutCRIO.MatchString(name) {
-			warn(at, name, withContainerd)
+	}
+	checkCRIO := func(at, name string) {
+		for _, entry := range withoutCRIO {
+			if containerRuntime == runtimeContainerd && entry.name.MatchString(name) {
+				warn(at, name, entry.instead)
+				return
+			}
 		}
+	}
+	if isSet := config.Spec.KernelType != "" || len(config.Spec.Extensions) > 0; isSet && containerRuntime == runtimeContainerd {
+		remark("warning: MachineConfig %q: spec.kernelType and spec.extensions need rpm-ostree, which images with containerd rarely have: "+
+			"install the kernel and the packages in the image of the hosts, and leave the fields out", config.Name)
 	}
 	checkVariables := func(at, contents string) {
 		var found []string
@@ -92,8 +114,21 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 			name, _ := file["path"].(string)
 			at := fmt.Sprintf("storage.files[%d]", i)
 			check(at, path.Clean(name))
+			checkCRIO(at, path.Clean(name))
 			if strings.Contains(name, "/"+ignition.KubeletUnit+".d/") {
 				checkVariables(at, contentsOf(file))
+			}
+		}
+		for i, filesystem := range itemsAt(document, "storage", "filesystems") {
+			name, _ := filesystem["path"].(string)
+			checkCRIO(fmt.Sprintf("storage.filesystems[%d]", i), path.Clean(name))
+		}
+		for i, disk := range itemsAt(document, "storage", "disks") {
+			for j, partition := range itemsAt(disk, "partitions") {
+				if number := partition["number"]; number == nil || fmt.Sprint(number) == "0" {
+					remark("warning: MachineConfig %q: spec.config.storage.disks[%d].partitions[%d] has no number: after a power loss, Ignition creates it again: "+
+						"set number, on the disk of the operating system above that of Metal3's config drive", config.Name, i, j)
+				}
 			}
 		}
 		for i, unit := range itemsAt(document, "systemd", "units") {
@@ -102,6 +137,7 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 			if contents, _ := unit["contents"].(string); contents == "" { // a user's own unit of this name has an effect
 				check(at, name)
 			}
+			checkCRIO(at, name)
 			if name != ignition.KubeletUnit {
 				continue
 			}

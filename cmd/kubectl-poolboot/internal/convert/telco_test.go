@@ -72,6 +72,37 @@ spec:
 		Expect(runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge").ErrOut).To(BeEmpty())
 	})
 
+	It("names files, file systems and fields that containerd and its images do not have, and partitions without a number", func() {
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-disk, labels: {machineconfiguration.openshift.io/role: worker}}
+spec:
+  kernelType: realtime
+  config:
+    ignition: {version: 3.2.0}
+    storage:
+      disks: [{device: /dev/vda, partitions: [{label: containers, startMiB: 20000, sizeMiB: 10000}, {number: 6, sizeMiB: 1000}]}]
+      filesystems: [{device: /dev/disk/by-partlabel/containers, path: /var/lib/containers, format: xfs}]
+      files:
+      - {path: /etc/containers/registries.conf.d/50-mirror.conf, contents: {source: "data:,"}}
+      - {path: /etc/containers/policy.json, contents: {source: "data:,"}}
+    systemd: {units: [{name: var-lib-containers.mount, enabled: true, contents: "[Mount]\nWhat=/dev/vda5\nWhere=/var/lib/containers"}]}
+`)
+		const partition = "spec.config.storage.disks[0].partitions[0] has no number: after a power loss, Ignition creates it again: set number, "
+		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--container-runtime", "containerd")
+		Expect(r.Code).To(BeZero(), r.ErrOut)
+		Expect(strings.Split(strings.TrimSpace(r.ErrOut), "\n")).To(HaveExactElements(
+			ContainSubstring("spec.kernelType and spec.extensions need rpm-ostree, which images with containerd rarely have: install the kernel"),
+			ContainSubstring(partition),
+			ContainSubstring("storage.filesystems[0]: /var/lib/containers has no effect: containerd stores images and containers in /var/lib/containerd: use this path"),
+			ContainSubstring("storage.files[0]: /etc/containers/registries.conf.d/50-mirror.conf has no effect: containerd does not read this file: write /etc/containerd/certs.d/HOST/hosts.toml"),
+			ContainSubstring("storage.files[1]: /etc/containers/policy.json has no effect: containerd verifies no signatures: verify them in the API server"),
+			ContainSubstring("systemd.units[0]: var-lib-containers.mount has no effect: containerd stores"),
+		))
+		Expect(strings.Split(strings.TrimSpace(runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge").ErrOut), "\n")).To(
+			HaveExactElements(ContainSubstring(partition)))
+	})
+
 	It("moves the command that starts the kubelet in a mount namespace to the pool", func() {
 		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin))
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge")

@@ -27,6 +27,23 @@ var builtElsewhere = map[schema.GroupKind]string{
 	{Group: kustomizationKind.Group, Kind: "Component"}:                   "it is a part of a kustomization: build that with kubectl kustomize, and read the result",
 }
 
+// lostElsewhere are kinds of OpenShift of which hosts lose the effect, and what to do instead.
+var lostElsewhere = map[schema.GroupKind]string{
+	{Group: openShiftConfig, Kind: "ClusterImagePolicy"}: unverified,
+	{Group: openShiftConfig, Kind: "ImagePolicy"}:        unverified,
+	{Group: openShiftConfig, Kind: "CRIOCredentialProviderConfig"}: "hosts pull images without these credentials: install a credential provider in the image of the hosts, " +
+		"and set --image-credential-provider-config and --image-credential-provider-bin-dir in KUBELET_EXTRA_ARGS there",
+	{Group: OpenShift.Group, Kind: "PinnedImageSet"}: "hosts pull these images when they need them: write a unit that pulls them with crictl",
+	{Group: OpenShift.Group, Kind: "MachineOSConfig"}: "no image is built from it: build it with another program, and set osImageURL in a MachineConfig for hosts with rpm-ostree, " +
+		"or deploy it to new hosts",
+}
+
+const (
+	openShiftConfig = "config.openshift.io"
+	unverified      = "hosts run these images without a verified signature: for CRI-O, write /etc/containers/policy.json and /etc/containers/registries.d in a MachineConfig; " +
+		"for containerd, verify them in the API server, with an admission webhook such as the policy-controller of sigstore"
+)
+
 // noteIgnored mentions an object of a kind that is not read, and each object in it that would be read by itself.
 func (o *Objects) noteIgnored(kind schema.GroupVersionKind, name string, at place, raw []byte) error {
 	var object map[string]any
@@ -36,11 +53,14 @@ func (o *Objects) noteIgnored(kind schema.GroupVersionKind, name string, at plac
 	if kind.GroupKind() == kustomizationKind {
 		return o.noteKustomization(object, at)
 	}
-	why := ""
+	severity, why := "note", ""
+	if instead, isLost := lostElsewhere[kind.GroupKind()]; isLost {
+		severity, why = "warning", ": "+instead
+	}
 	if reason, isBuilt := builtElsewhere[kind.GroupKind()]; isBuilt {
 		why = ": " + reason
 	}
-	fmt.Fprintf(o.notes, "note: %s: %s %q of %s is ignored%s\n", at.of("metadata"), kind.Kind, name, kind.GroupVersion(), why)
+	fmt.Fprintf(o.notes, "%s: %s: %s %q of %s is ignored%s\n", severity, at.of("metadata"), kind.Kind, name, kind.GroupVersion(), why)
 	delete(object, "metadata") // with the object again, as kubectl applied it
 	delete(object, "kind")     // it is not contained in itself
 	o.eachContained(object, "", func(path, contained string) {
