@@ -62,9 +62,17 @@ CRD_REF_DOCS := $(BIN)/crd-ref-docs
 ##@ Start here
 
 .PHONY: demo
-demo: rootfs $(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS)) build ## Boot four machines into their pools on real parts, change a pool while its hosts run, and prove it. KEEP=1 leaves it running.
+demo: rootfs $(if $(KEEP),$(REAL_PARTS),$(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS))) build ## Boot four machines into their pools on real parts, change a pool while its hosts run, and prove it. KEEP=1 leaves it running.
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
 	@exec $(BIN)/demo $(if $(KEEP),--keep)
+
+.PHONY: demo-shell
+demo-shell: ## Open a shell on a host of the demo that KEEP=1 has left running. HOST: its BareMetalHost.
+	@for pid in $$(pgrep -f '^/sbin/init systemd.show_status=1'); do \
+		if [ "$$(nsenter --uts --target $$pid hostname)" = "$(HOST)" ]; then \
+			nsenter --all --target $$pid env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="$$TERM" /bin/bash; exit $$?; \
+		fi; \
+	done; echo "No host of a demo has the name HOST=$(HOST). What to do: run make demo KEEP=1, and set HOST to one of its BareMetalHosts." >&2; exit 1
 
 # These packages start no goroutine (hack/architecture tests it), and their tests take several times as long with the race detector.
 SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles bootstrap/agent/kernelarguments bootstrap/agent/osimage bootstrap/agent/systemd bootstrap/ignition bootstrap/join bootstrap/nodelabels bootstrap/pool bootstrap/rollout bootstrap/update

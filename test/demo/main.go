@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -84,7 +85,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "demo: FAILED, and keeps everything running:", err)
 		}
-		waitForInterrupt(ctx, s)
+		err = errors.Join(err, waitForInterrupt(ctx, s))
 	}
 	return err
 }
@@ -157,17 +158,27 @@ func kubectl(ctx context.Context, s *site.Site, verb, file string) error {
 	return err
 }
 
-func waitForInterrupt(ctx context.Context, s *site.Site) {
+// waitForInterrupt lets a user try the site. A scheduler runs Pods on its hosts.
+func waitForInterrupt(ctx context.Context, s *site.Site) error {
+	if err := s.Workload.StartScheduler(); err != nil {
+		return err
+	}
+	bin, err := process.BinDir()
+	if err != nil {
+		return err
+	}
 	fmt.Print(look{
-		management: s.Management.Kubeconfig, workload: s.Workload.Kubeconfig,
+		bin: bin, management: s.Management.Kubeconfig, workload: s.Workload.Kubeconfig,
 		manager: s.Manager.MetricsURL(), configServer: s.ConfigServer.MetricsURL(),
 		dir: s.Dir(), pid: os.Getpid(),
 	})
 	<-ctx.Done()
+	return nil
 }
 
 // look names what a user can inspect while the site is running.
 type look struct {
+	bin                   string // with kubectl and the plugin
 	management, workload  string // kubeconfigs
 	manager, configServer string // URLs of metrics
 	dir                   string
@@ -176,15 +187,16 @@ type look struct {
 
 func (l look) String() string {
 	return fmt.Sprintf(`
-The site is running. To inspect it, run in other terminals:
-  export MANAGEMENT_KUBECONFIG=%s
-  export WORKLOAD_KUBECONFIG=%s
-  bin/kubectl --kubeconfig $MANAGEMENT_KUBECONFIG get pbpool,machine
-  bin/kubectl --kubeconfig $WORKLOAD_KUBECONFIG get nodes
+The site is running. To try it, run in other terminals:
+  export PATH=%s:$PATH KUBECONFIG=%s WORKLOAD_KUBECONFIG=%s
+  kubectl get pbpool,machine
+  kubectl poolboot rollout status
+  kubectl --kubeconfig $WORKLOAD_KUBECONFIG get nodes
+  make demo-shell HOST=host-0   # a shell on a BareMetalHost
 Metrics:
   curl %s   # manager
   curl %s   # config server
 The logs and the disks of the hosts are in %s.
 To stop, press Ctrl-C or run kill -INT %d. The demo then stops everything and cleans up.
-`, l.management, l.workload, l.manager, l.configServer, l.dir, l.pid)
+`, l.bin, l.management, l.workload, l.manager, l.configServer, l.dir, l.pid)
 }
