@@ -97,11 +97,20 @@ type Hold struct {
 // MaxWait limits the time until a pool with a closed window is looked at again, because clocks can be set.
 const MaxWait = time.Hour
 
+// Command returns a command of kubectl poolboot rollout for a pool. In a file, the pool can have no namespace.
+func Command(name string, p *poolv1.MachineConfigPool) string {
+	command := fmt.Sprintf("kubectl poolboot rollout %s %s", name, p.Name)
+	if p.Namespace != "" {
+		command += " -n " + p.Namespace
+	}
+	return command
+}
+
 // HoldOfWindow returns why no host of a pool begins an update. A user can store a window that can't be read while the
 // webhook does not run.
 func HoldOfWindow(p *poolv1.MachineConfigPool, now time.Time) Hold {
 	if p.Spec.IsPaused() {
-		return Hold{Why: fmt.Sprintf("the pool is paused: set spec.paused of MachineConfigPool %s to false to update it", p.Name)}
+		return Hold{Why: "the pool is paused: run " + Command("resume", p) + " to update it"}
 	}
 	window, errs := ParseWindow(p.Spec.Updates.MaintenanceWindow, field.NewPath("spec", "updates", "maintenanceWindow"))
 	if len(errs) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/validation"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
 )
@@ -90,5 +91,5 @@ func (w *MachineConfig) ValidateDelete(ctx context.Context, config *poolv1.Machi
 		return nil, err
 	}
 	return nil, apierrors.NewForbidden(poolv1.GroupVersion.WithResource("machineconfigs").GroupResource(), config.Name,
-		fmt.Errorf("the paused MachineConfigPool %s hands it out, and cannot render it again after its MachineConfigs have changed: set the pool's spec.paused to false first", p.Name))
+		fmt.Errorf("the paused MachineConfigPool %s hands it out, and cannot render it again after its MachineConfigs have changed: first run %s", p.Name, rollout.Command("resume", p)))
 }

@@ -154,7 +154,7 @@ var _ = Describe("Deletion of a MachineConfigPool", func() {
 		It("is refused only for the one that a paused pool hands out", func() {
 			err := remove(rendered(), cluster(), paused(true, "rendered-infra-0"))
 			Expect(apierrors.IsForbidden(err)).To(BeTrue())
-			Expect(err).To(MatchError(And(ContainSubstring("MachineConfigPool infra"), ContainSubstring("spec.paused to false"))))
+			Expect(err).To(MatchError(And(ContainSubstring("MachineConfigPool infra"), ContainSubstring("kubectl poolboot rollout resume infra -n "))))
 			Expect(remove(rendered(), cluster(), paused(true, "rendered-infra-1"))).To(Succeed())
 			Expect(remove(rendered(), cluster(), paused(false, "rendered-infra-0"))).To(Succeed())
 

@@ -64,13 +64,13 @@ var situations = map[string]struct {
 	poolv1.RolloutPausedReason: {poolv1.UpdatedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		s.pause(true)
 		s.set(infra, "changed")
-	}, `set spec.paused to false`},
+	}, `run kubectl poolboot rollout resume infra -n \w+ to hand it out`},
 	poolv1.PausedConfigurationInvalidReason: {poolv1.RenderDegradedCondition, func(s *fixture, _ *poolv1.MachineConfig) {
 		p := s.pool("infra")
 		p.Spec.Paused = new(true)
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, poolv1.PausedConfigurationAnnotation, "rendered-infra-0")
 		Expect(s.Update(ctx(), p)).To(Succeed())
-	}, `annotation poolboot.io/paused-configuration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, set the annotation to one`},
+	}, `annotation poolboot.io/paused-configuration: MachineConfig rendered-infra-0 does not exist: apply it from a backup, run kubectl poolboot rollout pause infra -n`},
 	poolv1.RenderFailedReason: {poolv1.RenderDegradedCondition, func(s *fixture, infra *poolv1.MachineConfig) {
 		infra.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.0.0"}}`)
 		Expect(s.Update(ctx(), infra)).To(Succeed())
@@ -299,4 +299,4 @@ var _ = Describe("The conditions of a pool", func() {
 })
 
 // nextSteps matches the words in a message that separate the problem from what to do.
-var nextSteps = regexp.MustCompile(`(: |, |; )(see|set|create|delete|roll out|wait|correct|give|put)\b`)
+var nextSteps = regexp.MustCompile(`(: |, |; )(see|set|create|delete|roll out|run|wait|correct|give|put)\b`)

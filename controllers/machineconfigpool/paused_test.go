@@ -61,7 +61,7 @@ var _ = Describe("A paused pool", func() {
 
 		p := s.reconcile("infra")
 		Expect(p.Status.Configuration).To(Equal(old))
-		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "spec.paused", old.Name))
+		Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "rollout resume", old.Name))
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, no, poolv1.RolloutPausedReason))
 		rendered := &poolv1.MachineConfigList{}
 		Expect(s.List(ctx(), rendered, client.HasLabels{poolv1.RenderedForLabel})).To(Succeed())
@@ -104,7 +104,7 @@ var _ = Describe("A paused pool", func() {
 		s.pause(true)
 		s.set(infra, "changed")
 		Expect(s.Delete(ctx(), old)).To(Succeed())
-		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason, old.Name, "backup", "spec.paused"))
+		Expect(s.reconcile("infra")).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason, old.Name, "backup", "rollout resume"))
 	})
 
 	Describe("whose annotation a user sets", func() {
@@ -160,7 +160,7 @@ var _ = Describe("A paused pool", func() {
 			p := pin(name())
 			Expect(p.Status.Configuration.Name).To(Equal(current))
 			Expect(p).To(haveCondition(poolv1.RenderDegradedCondition, yes, poolv1.PausedConfigurationInvalidReason,
-				append(words, "annotation poolboot.io/paused-configuration: MachineConfig "+name(), poolv1.RenderedForLabel+"=infra", "spec.paused to false")...))
+				append(words, "annotation poolboot.io/paused-configuration: MachineConfig "+name(), "kubectl poolboot rollout history infra", "kubectl poolboot rollout resume infra")...))
 			Expect(annotation(p)).To(Equal(name()), "a user set it")
 			writes := s.writes
 			s.reconcile("infra")
@@ -332,7 +332,7 @@ var _ = Describe("A paused pool", func() {
 			move(m) // before the controller sees the pause
 			p := s.reconcile("infra")
 			Expect(p.Status.Configuration).To(BeZero())
-			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "set spec.paused to false"))
+			Expect(p).To(haveCondition(poolv1.UpdatedCondition, no, poolv1.RolloutPausedReason, "not known yet", "run kubectl poolboot rollout resume infra -n "))
 
 			m.Status.PoolRole, m.Status.Boot.ServedConfiguration.Name = "infra", old
 			Expect(s.Status().Update(ctx(), m)).To(Succeed())

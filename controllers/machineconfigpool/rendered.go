@@ -18,6 +18,7 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/metrics"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/workload"
@@ -121,8 +122,8 @@ func (r *Reconciler) checkPausedConfiguration(ctx context.Context, s *scope) err
 	s.pausedConfigurationInvalid = true
 	if s.problem == nil {
 		s.problem = &problem{poolv1.PausedConfigurationInvalidReason, fmt.Sprintf(
-			"annotation %s: MachineConfig %s %sset the annotation to one with the label %s=%s, or set spec.paused to false",
-			poolv1.PausedConfigurationAnnotation, name, cause, poolv1.RenderedForLabel, s.pool.Name)}
+			"annotation %s: MachineConfig %s %srun %s --configuration NAME with one that %s lists, or %s",
+			poolv1.PausedConfigurationAnnotation, name, cause, rollout.Command("pause", s.pool), rollout.Command("history", s.pool), rollout.Command("resume", s.pool))}
 	}
 	return nil
 }

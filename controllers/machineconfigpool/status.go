@@ -69,12 +69,12 @@ func (s *scope) setUpdated(n counts) {
 	switch {
 	case !c.IsDefined() && s.problem == nil:
 		set(false, false, poolv1.RolloutPausedReason, "the pool is paused and what its Nodes run is not known yet: wait until the workload cluster "+
-			"can be reached, or set spec.paused to false to hand out "+target)
+			"can be reached, or run "+rollout.Command("resume", s.pool)+" to hand out "+target)
 	case !c.IsDefined():
 		set(false, false, poolv1.NothingRenderedReason, "no configuration was rendered yet: see the condition "+poolv1.RenderDegradedCondition)
 	case paused && c.Name != target:
 		set(false, false, poolv1.RolloutPausedReason, fmt.Sprintf("the pool is paused and hands out %s, while %s waits: "+
-			"set spec.paused to false to hand it out%s", c.Name, target, n.renewingAgentless()))
+			"run %s to hand it out%s", c.Name, target, rollout.Command("resume", s.pool), n.renewingAgentless()))
 	case n.updated < n.total:
 		reason, message := s.pendingReason(n), n.pendingMessage()
 		if reason == poolv1.RolloutBlockedReason {

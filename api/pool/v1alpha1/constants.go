@@ -161,7 +161,7 @@ const (
 	HostsDegradedReason = "HostsDegraded"
 	// Nothing is rendered yet. See RenderDegraded.
 	NothingRenderedReason = "NothingRendered"
-	// The pool is paused by spec.paused, and a change waits. To roll it out, set spec.paused to false.
+	// The pool is paused by spec.paused, and a change waits. To roll it out, run kubectl poolboot rollout resume.
 	RolloutPausedReason = "RolloutPaused"
 	// The pool is rendered.
 	RenderedReason = "Rendered"

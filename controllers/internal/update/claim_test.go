@@ -64,7 +64,7 @@ var _ = Describe("A host that claims to be in an update", func() {
 			w.claims(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), revisionOf(0, "rendered-worker-1"))
 			w.settle(ctx)
 			untouched(ctx, w, 0)
-			Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateDegradedReason), HaveField("Message", ContainSubstring(bootstrapv1.ForceUpdateAnnotation))))
+			Expect(w.updated(ctx, 0)).To(And(HaveField("Reason", bootstrapv1.UpdateDegradedReason), HaveField("Message", ContainSubstring("kubectl poolboot rollout retry worker -n "))))
 		}
 	})
 

@@ -82,13 +82,13 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	}
 	if h.IsOnlyClaimed() {
 		return isNot(bootstrapv1.UpdateDegradedReason, "the agent of Node %s reports %s for an update to %s that has ended or was not begun, so the Node is not drained. "+
-			"Check whether the host was reset to an earlier state, and change the annotation %s of the PoolbootConfig to apply everything again", h.Node.Name, h.Report.State, runs, bootstrapv1.ForceUpdateAnnotation)
+			"Check whether the host was reset to an earlier state, and to apply everything again, run %s", h.Node.Name, h.Report.State, runs, h.retry(o))
 	}
 	switch h.Progress() {
 	case rollout.InUpdate:
 		return h.inUpdate(o)
 	case rollout.Failed:
-		return h.stopped(hold)
+		return h.stopped(o, hold)
 	case rollout.Unknown:
 		if !isLate && h.isCompleting() {
 			return h.inUpdate(o)
@@ -98,8 +98,8 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 	switch {
 	case h.Report.Drift != "":
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and the host differs from it: %s. Undo the change on the host%s, "+
-			"change the annotation %s of the PoolbootConfig to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.Report.Drift,
-			o.repairing(), bootstrapv1.ForceUpdateAnnotation)
+			"run %s to apply everything again, or leave out of the configuration what the operating system changes itself", h.Node.Name, runs, h.Report.Drift,
+			o.repairing(), h.retry(o))
 	case h.Report.State == agentv1.Degraded:
 		return isNot(bootstrapv1.UpdateDegradedReason, "Node %s runs %s, and its agent reports: %s", h.Node.Name, runs, h.why())
 	case o.err != nil:
@@ -143,7 +143,7 @@ func (h *host) inUpdate(o outcome) *metav1.Condition {
 
 // stopped returns the condition of a host whose update failed, or is not possible. hold is why it begins no other one
 // now, or "".
-func (h *host) stopped(hold string) *metav1.Condition {
+func (h *host) stopped(o outcome, hold string) *metav1.Condition {
 	desired, runs := h.Config.Status.Update.Desired.Name, h.Config.Status.Boot.ServedConfiguration.Name
 	if hold != "" {
 		hold = ". It begins no other update now, because " + hold
@@ -153,7 +153,12 @@ func (h *host) stopped(hold string) *metav1.Condition {
 			h.Node.Name, runs, desired, h.why(), outlook.HowToRenew(h.Config), hold)
 	}
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the update of Node %s to %s failed and was undone, so it runs %s: %s. Correct the configuration, "+
-		"or change the annotation %s of the PoolbootConfig to try it again%s", h.Node.Name, desired, runs, h.why(), bootstrapv1.ForceUpdateAnnotation, hold)
+		"or run %s to try it again%s", h.Node.Name, desired, runs, h.why(), h.retry(o), hold)
+}
+
+// retry returns the command that forces the host.
+func (h *host) retry(o outcome) string {
+	return rollout.Command("retry", o.in.pool) + " --host " + h.Node.Name
 }
 
 // repairing advises the drift policy Repair, if the pool has another one.

@@ -90,11 +90,11 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("a paused pool", func(_ *host, o *outcome) {
 		paused := true
 		o.revision, o.in.pool.Spec.Paused = oldRevision, &paused
-	}, metav1.ConditionFalse, "Waiting", "set spec.paused of MachineConfigPool worker to false"),
+	}, metav1.ConditionFalse, "Waiting", "kubectl poolboot rollout resume worker"),
 	Entry("a paused pool that did not tell it yet", func(h *host, o *outcome) {
 		h.Node.Annotations[agentv1.DesiredAnnotation] = oldRevision
 		h.Config.Status.Boot.ServedConfiguration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
-	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-1", "set spec.paused of MachineConfigPool worker to false"),
+	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-1", "kubectl poolboot rollout resume worker"),
 	Entry("labels of no pool", func(h *host, _ *outcome) { h.Follows = "" },
 		metav1.ConditionFalse, "Waiting", "follows no pool until its labels name one", "NodeInPool"),
 	Entry("labels of another pool during an update", func(h *host, _ *outcome) {
@@ -109,9 +109,9 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("an update that was not begun", func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State = oldRevision, agentv1.Draining
 		delete(h.Node.Annotations, agentv1.BegunAnnotation)
-	}, metav1.ConditionFalse, "Degraded", "reports Draining for an update to rendered-worker-2 that has ended or was not begun", "force-update"),
+	}, metav1.ConditionFalse, "Degraded", "reports Draining for an update to rendered-worker-2 that has ended or was not begun", "kubectl poolboot rollout retry worker -n edge --host host-0"),
 	Entry("failed", func(h *host, _ *outcome) { h.Report.Current, h.Report.State = oldRevision, agentv1.Degraded },
-		metav1.ConditionFalse, "Degraded", "was undone", "force-update", "journal of poolboot-agent.service"),
+		metav1.ConditionFalse, "Degraded", "was undone", "kubectl poolboot rollout retry worker -n edge --host host-0", "journal of poolboot-agent.service"),
 	Entry("not possible", func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Unreconcilable, "disks changed"
 	}, metav1.ConditionFalse, "Unreconcilable", "disks changed", "Correct the configuration"),
@@ -130,7 +130,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		metav1.ConditionFalse, "UnitsFailing", "Node host-0 runs rendered-worker-2. In addition, units", failingText),
 	Entry("a paused pool, and the kubelet ends again and again", failing(func(_ *host, o *outcome) {
 		o.revision, o.in.pool.Spec.Paused = oldRevision, new(true)
-	}), metav1.ConditionFalse, "UnitsFailing", "set spec.paused of MachineConfigPool worker to false to update it. In addition, units", failingText),
+	}), metav1.ConditionFalse, "UnitsFailing", "to update it. In addition, units", failingText),
 	Entry("verifying, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
 		h.Report.Current, h.Report.State = oldRevision, agentv1.Verifying
 	}), metav1.ConditionFalse, "Verifying", "must stay Ready", failingText),

@@ -199,7 +199,7 @@ var _ = Describe("A host that changes its pool", func() {
 		w.settlePools(ctx, "infra")
 		Expect(w.config(ctx, 0).Status.Boot.ServedConfiguration.Name).To(Equal("rendered-worker-2"))
 		Expect(w.toldRevision(ctx, 0)).To(Equal(revisionOf(0, "rendered-worker-2")))
-		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("set spec.paused of MachineConfigPool infra to false"))
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("kubectl poolboot rollout resume infra"))
 
 		infra := &poolv1.MachineConfigPool{}
 		Expect(w.management.Get(ctx, client.ObjectKey{Namespace: clusterKey.Namespace, Name: "infra"}, infra)).To(Succeed())

@@ -31,7 +31,7 @@ var _ = Describe("A paused pool", func() {
 
 		setPaused("true")
 		t.Create(ctx, t.MachineConfig("60-waits", "infra", "/etc/waits", "waits"))
-		Eventually(ctx, getPoolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False RolloutPaused"), ContainSubstring("set spec.paused to false")))
+		Eventually(ctx, getPoolCondition(infra, poolv1.UpdatedCondition)).Should(And(HavePrefix("False RolloutPaused"), ContainSubstring("kubectl poolboot rollout resume infra")))
 		Expect(infra.Status.ObservedGeneration).To(Equal(infra.Generation))
 		Eventually(ctx, func() ([]string, error) {
 			table, err := lab.Kubectl(ctx, lab.Management, "get", "pbpool", "infra", "--namespace", t.Namespace, "--no-headers")
