@@ -77,6 +77,7 @@ var _ = Describe("A host that was installed with another operating system than t
 		w.fails["difference"] = errors.New("no program")
 		Expect(w.run()).To(Succeed())
 		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("osImageURL: OperatingSystem\nextensions: OperatingSystem\nkernelType: OperatingSystem"))
+		Expect(w.node.Annotations).To(HaveKeyWithValue(agentv1.UnsupportedAnnotation, "OSImage Extensions"))
 		forced := w.offer(w.assign("rendered-a", wanted, forced))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Unreconcilable " + forced))

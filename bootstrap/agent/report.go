@@ -50,7 +50,9 @@ func (r *report) is(target string, state agentv1.State) bool {
 // has just started does not know its state yet, and leaves the state that was reported last. The version of the report
 // goes with a report only.
 func (a *Agent) annotations() map[string]string {
-	annotations := map[string]string{agentv1.CurrentAnnotation: a.journal.Current}
+	annotations := map[string]string{
+		agentv1.CurrentAnnotation: a.journal.Current, agentv1.UnsupportedAnnotation: strings.Join(a.Capabilities.Unsupported(), " "),
+	}
 	if a.Program != nil {
 		annotations[agentv1.AgentAnnotation], _, _ = a.Program.Running()
 		annotations[agentv1.BootAnnotation] = a.Clock.BootID()

@@ -48,9 +48,8 @@ func CompareAge(a, b *poolv1.MachineConfig) int {
 
 // PredictUpdate returns what happens to a running host of a pool when it changes from one rendered config to another.
 // worker is nil if there is none. isMoved means that the first one is that of another pool: then the flags of the
-// kubelet change too, and it restarts. The host is assumed to have every program that can change kernel arguments, the
-// operating system and extensions, because the management cluster does not know its programs.
-func PredictUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, isMoved bool) (update.Effect, error) {
+// kubelet change too, and it restarts. can is what the programs of the host can change.
+func PredictUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, isMoved bool, can update.Capabilities) (update.Effect, error) {
 	before, err := ParseRendered(from)
 	if err != nil {
 		return "", fmt.Errorf("configuration before: %w", err)
@@ -59,7 +58,7 @@ func PredictUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineC
 	if err != nil {
 		return "", fmt.Errorf("configuration after: %w", err)
 	}
-	plan := update.New(before, after, UpdatePolicyOf(p, worker), update.AllCapabilities)
+	plan := update.New(before, after, UpdatePolicyOf(p, worker), can)
 	if isMoved && plan.IsPossible() {
 		plan.Actions = append(plan.Actions, update.Action{Type: update.Restart, Unit: "kubelet.service"})
 	}

@@ -31,6 +31,8 @@ type Report struct {
 	Effect update.Effect
 	// Reason and Drift are for people. They have no control characters and at most agentv1.MaxReason bytes.
 	Reason, Drift string
+	// Unsupported are the kinds of changes for which the host has no program.
+	Unsupported []string
 	// Silence is why the agent does not run while the kubelet does, or "". An agent that does not say whether it runs,
 	// as earlier ones, counts as one that runs.
 	Silence string
@@ -71,6 +73,7 @@ func ReportOf(node *corev1.Node) Report {
 		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
 		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
 
+		Unsupported:  update.CapabilitiesWithout(strings.Fields(node.Annotations[agentv1.UnsupportedAnnotation])...).Unsupported(),
 		Silence:      silenceOf(node),
 		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
 	}

@@ -36,6 +36,32 @@ func CapabilitiesOf(programs ...string) Capabilities {
 	return Capabilities{KernelArguments: hasOneOf(kernelArgumentTools), OSImage: hasOneOf(osImageTools), Packages: hasOneOf(packageTools)}
 }
 
+// Names of kinds of changes, in reports of agents and in the status of PoolbootConfigs.
+const (
+	changeKernelArguments = "KernelArguments"
+	changeOSImage         = "OSImage"
+	changeExtensions      = "Extensions"
+)
+
+// Unsupported returns the kinds of changes for which the host has no program.
+func (c Capabilities) Unsupported() (changes []string) {
+	for _, kind := range []struct {
+		name string
+		can  bool
+	}{{changeKernelArguments, c.KernelArguments}, {changeOSImage, c.OSImage}, {changeExtensions, c.Packages}} {
+		if !kind.can {
+			changes = append(changes, kind.name)
+		}
+	}
+	return changes
+}
+
+// CapabilitiesWithout returns those of a host that supports all kinds of changes but these. It ignores other words.
+func CapabilitiesWithout(changes ...string) Capabilities {
+	supports := func(change string) bool { return !slices.Contains(changes, change) }
+	return Capabilities{KernelArguments: supports(changeKernelArguments), OSImage: supports(changeOSImage), Packages: supports(changeExtensions)}
+}
+
 // missingTools returns the obstacles of changes for which the host has no program.
 func missingTools(changes []Difference, can Capabilities) (obstacles []Obstacle) {
 	for _, change := range changes {

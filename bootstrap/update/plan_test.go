@@ -205,3 +205,14 @@ var _ = Describe("An update is impossible", func() {
 })
 
 const hash = "5ae625665f3e0bd0a065ed07a41989e4025b79d13930a2a8c57d6b4325226707d956a082d1e91b4d96a793562df98fd03c9dcf743c9c7b4e3055d4f9f09ba015"
+
+var _ = DescribeTable("What a host has no program for is", func(programs []string, want ...string) {
+	can := update.CapabilitiesOf(programs...)
+	Expect(can.Unsupported()).To(HaveExactElements(want))
+	Expect(update.CapabilitiesWithout(can.Unsupported()...)).To(Equal(can), "a report of an agent has all of it")
+},
+	Entry("nothing with rpm-ostree", []string{"rpm-ostree"}),
+	Entry("extensions with bootc", []string{"bootc"}, "Extensions"),
+	Entry("the operating system with grubby", []string{"grubby"}, "OSImage", "Extensions"),
+	Entry("everything without a program", nil, "KernelArguments", "OSImage", "Extensions"),
+)

@@ -13,6 +13,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // machineState is what the counts of a pool depend on in a Machine.
@@ -34,6 +35,8 @@ type machineState struct {
 	changing bool
 	// unavailable is why the host is unavailable although its Node is Ready, or "".
 	unavailable bootstrapv1.UnavailableReason
+	// can is what the programs of the running host can change.
+	can update.Capabilities
 	// agentless is true if the running host has no agent.
 	agentless bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
@@ -45,7 +48,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	state := machineState{
 		cluster: record.ClusterName(c), pool: c.Status.PoolRole, configuration: c.Status.Boot.ServedConfiguration.Name,
 		joined: record.IsBootComplete(c), inPool: inPool, follows: c.Status.Update.DesiredRevision != "",
-		unavailable: c.Status.Update.UnavailableReason,
+		unavailable: c.Status.Update.UnavailableReason, can: update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...),
 	}
 	if c := outlook.FindNeedsPerson(c); c != nil {
 		state.problem = c.Message
@@ -67,6 +70,12 @@ func isFree(c *bootstrapv1.PoolbootConfig) bool {
 		!meta.IsStatusConditionFalse(c.Status.Conditions, bootstrapv1.UserDataSetCondition)
 }
 
+// runs is what the effect of an update on a host depends on: the rendered config that it runs, and its programs.
+type runs struct {
+	configuration string
+	can           update.Capabilities
+}
+
 // counts is the state of the pool's Machines. Messages name Machines by their PoolbootConfigs.
 type counts struct {
 	total, updated, ready, agentless int32
@@ -83,8 +92,8 @@ type counts struct {
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
 	outdated, outdatedHosts, waiting, updating, stopped []string
-	// running has the names of the last three by the rendered config that they run.
-	running map[string][]string
+	// running has the names of the last three by what the prediction depends on.
+	running map[runs][]string
 	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
 	// free are BareMetalHosts without a Machine that wait for an image. Nothing is being installed on them, so the pool
@@ -94,7 +103,7 @@ type counts struct {
 
 func (s *scope) countMachines() (n counts) {
 	target := s.target()
-	n.running = map[string][]string{}
+	n.running = map[runs][]string{}
 	for i := range s.machines {
 		name, state := s.machines[i].Name, stateOf(&s.machines[i])
 		if state.free {
@@ -114,7 +123,8 @@ func (s *scope) countMachines() (n counts) {
 			n.booting = append(n.booting, name)
 		case state.follows && (!isCurrent || state.changing):
 			if !isCurrent {
-				n.running[state.configuration] = append(n.running[state.configuration], name)
+				is := runs{state.configuration, state.can}
+				n.running[is] = append(n.running[is], name)
 			}
 			switch state.phase {
 			case updating:

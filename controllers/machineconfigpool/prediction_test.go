@@ -78,6 +78,20 @@ var _ = Describe("The prediction of a pool", func() {
 			HavePrefix("m02"), HavePrefix("m03"), HavePrefix("m04"), HavePrefix("m05"), HavePrefix("m06"), HavePrefix("m07"), HavePrefix("m08"), HavePrefix("m09"))))
 	})
 
+	It("counts a host without a program for the change as one that must be replaced, and no other", func() {
+		runs("m1", first)
+		runs("m2", first)
+		c := &bootstrapv1.PoolbootConfig{}
+		Expect(s.Get(ctx(), client.ObjectKey{Namespace: infra.Namespace, Name: "m2"}, c)).To(Succeed())
+		c.Status.Update.UnsupportedChanges = []string{"KernelArguments"}
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		infra.Spec.KernelArguments = []string{"quiet"}
+		p := change(`{"ignition":{"version":"3.4.0"}}`)
+		Expect(p.Status.Prediction).To(And(HaveField("Reboot", HaveValue(BeEquivalentTo(1))), HaveField("Replace", HaveValue(BeEquivalentTo(1))), HaveField("ReplacedHosts", Equal([]string{"m2"}))))
+		infra.Spec.KernelArguments = nil
+		Expect(change(fmt.Sprintf(file, "/etc/app.conf")).Status.Prediction.Reboot).To(HaveValue(BeEquivalentTo(2)))
+	})
+
 	It("is known while the pool is paused, for what waits", func() {
 		runs("m1", first)
 		s.pause(true)

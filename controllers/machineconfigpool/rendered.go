@@ -149,7 +149,7 @@ type renderCache struct {
 	verified map[string]version
 	// predictions has the effects of changes from one rendered config to another. They were predicted with the pools
 	// that predictedWith identifies.
-	predictions   map[[2]string]update.Effect
+	predictions   map[prediction]update.Effect
 	predictedWith string
 	// stuckSince is since when no host is updated, while others wait and some could not be updated, in a pool with
 	// failure domains. It is zero otherwise.

@@ -2,7 +2,6 @@ package machineconfigpool
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -176,11 +175,11 @@ func (s *scope) setPrediction(n counts) {
 		return
 	}
 	target, hosts, replaced := s.target(), map[update.Effect]int32{}, []string(nil)
-	for _, name := range slices.Sorted(maps.Keys(n.running)) {
-		effect := s.predict(name, target)
-		hosts[effect] += int32(len(n.running[name]))
+	for is, names := range n.running {
+		effect := s.predict(is, target)
+		hosts[effect] += int32(len(names))
 		if effect == update.EffectReplace {
-			replaced = append(replaced, n.running[name]...)
+			replaced = append(replaced, names...)
 		}
 	}
 	slices.Sort(replaced)
@@ -195,29 +194,35 @@ func (s *scope) setPrediction(n counts) {
 // unknownEffect is the effect of a change that cannot be predicted, because a rendered config does not exist.
 const unknownEffect update.Effect = ""
 
-// predict predicts the effect of the change from one rendered config to another. The result is remembered as long as no
-// pool changes, because pools have the policies.
-func (s *scope) predict(from, to string) update.Effect {
+// prediction is a change of a host to a rendered config.
+type prediction struct {
+	from runs
+	to   string
+}
+
+// predict predicts the effect of the change of a host to a rendered config. The result is remembered as long as no pool
+// changes, because pools have the policies.
+func (s *scope) predict(from runs, to string) update.Effect {
 	version := ""
 	for i := range s.pools {
 		version += fmt.Sprintf("%s %d ", s.pools[i].UID, s.pools[i].Generation)
 	}
 	if s.cache.predictedWith != version {
-		s.cache.predictedWith, s.cache.predictions = version, map[[2]string]update.Effect{}
+		s.cache.predictedWith, s.cache.predictions = version, map[prediction]update.Effect{}
 	}
-	if effect, ok := s.cache.predictions[[2]string{from, to}]; ok {
+	if effect, ok := s.cache.predictions[prediction{from, to}]; ok {
 		return effect
 	}
-	before, after := s.config(from), s.config(to)
+	before, after := s.config(from.configuration), s.config(to)
 	if before == nil || after == nil {
 		return unknownEffect
 	}
 	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
-	effect, err := pool.PredictUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name)
+	effect, err := pool.PredictUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name, from.can)
 	if err != nil {
 		return unknownEffect
 	}
-	s.cache.predictions[[2]string{from, to}] = effect
+	s.cache.predictions[prediction{from, to}] = effect
 	return effect
 }
 

@@ -54,6 +54,9 @@ const (
 	FailingUnitsAnnotation = "poolboot.io/failing-units"
 	// AgentAnnotation is the version of the agent.
 	AgentAnnotation = "poolboot.io/agent-version"
+	// UnsupportedAnnotation has the kinds of changes for which the host has no program, separated by spaces:
+	// KernelArguments, OSImage, Extensions. It is absent if there is none.
+	UnsupportedAnnotation = "poolboot.io/unsupported-changes"
 	// BootAnnotation is the ID of the boot in which the agent runs, as in status.nodeInfo.bootID of the Node, or
 	// AgentStopped. With both, it is known whether the agent runs without a report that is repeated.
 	BootAnnotation = "poolboot.io/agent-boot"
@@ -67,7 +70,7 @@ const AgentStopped = "stopped"
 const ReportVersion = 1
 
 // Reports are the annotations that agents write, with the client certificates of their kubelets.
-var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation, BootAnnotation}
+var Reports = []string{ReportVersionAnnotation, CurrentAnnotation, TargetAnnotation, StateAnnotation, ReasonAnnotation, EffectAnnotation, DriftAnnotation, FailingUnitsAnnotation, AgentAnnotation, UnsupportedAnnotation, BootAnnotation}
 
 // CertificateNotAccepted begins the part of ReasonAnnotation that says why the config server does not accept the
 // client certificate of the kubelet.

@@ -70,6 +70,16 @@ type UpdateStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	AgentVersion string `json:"agentVersion,omitempty"`
 
+	// unsupportedChanges are the kinds of changes for which the host has no program, as its agent reports:
+	// KernelArguments, OSImage for osImageURL, Extensions for extensions and kernelType. Such a change needs an image
+	// with the program, or another host.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Enum=KernelArguments;OSImage;Extensions
+	UnsupportedChanges []string `json:"unsupportedChanges,omitempty"`
+
 	// registeredTime is the requests.registrationRequestedTime of the last request after which the Node was seen or
 	// created. Then the kubelet can start.
 	// +optional

@@ -610,6 +610,11 @@ func (in *UpdateStatus) DeepCopyInto(out *UpdateStatus) {
 		in, out := &in.StageTime, &out.StageTime
 		*out = (*in).DeepCopy()
 	}
+	if in.UnsupportedChanges != nil {
+		in, out := &in.UnsupportedChanges, &out.UnsupportedChanges
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.RegisteredTime != nil {
 		in, out := &in.RegisteredTime, &out.RegisteredTime
 		*out = (*in).DeepCopy()

@@ -174,7 +174,7 @@ type UpdateSlot struct {
 }
 
 // PoolPrediction is the number of running hosts by the strongest thing that happens to them when they change their
-// configuration. It assumes hosts with every program that can change kernel arguments and the operating system.
+// configuration. A change for which a host has no program is a replacement.
 //
 // +kubebuilder:validation:MinProperties=1
 type PoolPrediction struct {

@@ -51,6 +51,17 @@ var _ = Describe("A host whose agent does not run while its kubelet does", func(
 		Entry("if it does not start after a boot", "does not run: it has not started since the host booted", func(node *corev1.Node) { node.Status.NodeInfo.BootID = "boot-2" }),
 	)
 
+	It("leaves a record of what the programs of the host can't change", func(ctx SpecContext) {
+		unsupported := func(report string) []string {
+			GinkgoHelper()
+			w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.UnsupportedAnnotation] = report })
+			w.settle(ctx)
+			return w.config(ctx, 0).Status.Update.UnsupportedChanges
+		}
+		Expect(unsupported("OSImage Extensions other Extensions")).To(Equal([]string{"OSImage", "Extensions"}))
+		Expect(unsupported("")).To(BeEmpty())
+	})
+
 	DescribeTable("is not reported", func(ctx SpecContext, change func(*corev1.Node)) {
 		w.changeNode(ctx, 0, change)
 		w.settle(ctx)

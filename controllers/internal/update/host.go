@@ -47,7 +47,7 @@ func (h *host) observe(now time.Time) {
 	if h.Node == nil || !h.HasAgent() {
 		return
 	}
-	update.AgentVersion = h.Report.Version
+	update.AgentVersion, update.UnsupportedChanges = h.Report.Version, h.Report.Unsupported
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}

@@ -225,7 +225,7 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 	if err != nil {
 		worker = nil
 	}
-	effect, err := pool.PredictUpdate(in.pool, worker, specs[0], specs[1], isMoved)
+	effect, err := pool.PredictUpdate(in.pool, worker, specs[0], specs[1], isMoved, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
 		return ""

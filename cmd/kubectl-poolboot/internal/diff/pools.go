@@ -92,7 +92,8 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 				continue
 			}
 			hasCluster = true
-			found, clusterNotes, err := compareCluster(before.filterCluster(name), after.filterCluster(name))
+			ofCluster := filterConfigs(configs.Items, func(c *bootstrapv1.PoolbootConfig) bool { return record.ClusterName(c) == name })
+			found, clusterNotes, err := compareCluster(before.filterCluster(name), after.filterCluster(name), ofCluster)
 			notes = append(notes, clusterNotes...)
 			if merged := (*pool.MergeError)(nil); errors.As(err, &merged) {
 				return nil, notes, files.Locate(merged)
@@ -100,7 +101,6 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 			if err != nil {
 				return nil, notes, fmt.Errorf("the pools of Cluster %s/%s: %w", namespace, name, err)
 			}
-			ofCluster := filterConfigs(configs.Items, func(c *bootstrapv1.PoolbootConfig) bool { return record.ClusterName(c) == name })
 			for i, d := range found {
 				found[i].machines = filterConfigs(ofCluster, func(c *bootstrapv1.PoolbootConfig) bool {
 					return c.Status.PoolRole == d.pool.Spec.PoolRole
@@ -186,7 +186,7 @@ func (o objects) clusters() []string {
 }
 
 // compareCluster compares what the pools of one Cluster render, in the order of the pools' names.
-func compareCluster(before, after objects) (differences []difference, notes []string, err error) {
+func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (differences []difference, notes []string, err error) {
 	slices.SortFunc(after.pools, func(a, b poolv1.MachineConfigPool) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range after.pools {
 		to, err := pool.Render(p.Spec.PoolRole, after.pools, after.configs)
@@ -209,7 +209,7 @@ func compareCluster(before, after objects) (differences []difference, notes []st
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		plan, err := after.plan(&p, from.Spec, to.Spec)
+		plan, err := after.plan(&p, from.Spec, to.Spec, capabilities(p.Spec.PoolRole, hosts))
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
@@ -236,7 +236,7 @@ func (d *difference) predict(o objects) {
 		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == runs })
 		if at >= 0 {
 			isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
-			if effect, err := pool.PredictUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved); err == nil {
+			if effect, err := pool.PredictUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
 				d.effects[c.Name] = string(effect)
 			}
 		}
@@ -246,8 +246,22 @@ func (d *difference) predict(o objects) {
 	}
 }
 
+// capabilities returns what at least one of the running hosts of a pool can change, or everything if there is no host.
+func capabilities(role string, hosts []bootstrapv1.PoolbootConfig) update.Capabilities {
+	unsupported, isFirst := []string(nil), true
+	for i := range hosts {
+		if is := &hosts[i].Status.Update; rollout.IsInPool(role, &hosts[i]) && is.DesiredRevision != "" {
+			if isFirst {
+				unsupported, isFirst = slices.Clone(is.UnsupportedChanges), false
+			}
+			unsupported = slices.DeleteFunc(unsupported, func(change string) bool { return !slices.Contains(is.UnsupportedChanges, change) })
+		}
+	}
+	return update.CapabilitiesWithout(unsupported...)
+}
+
 // plan returns how a running host of a pool changes from one rendered config to another.
-func (o objects) plan(p *poolv1.MachineConfigPool, before, after poolv1.MachineConfigSpec) (update.Plan, error) {
+func (o objects) plan(p *poolv1.MachineConfigPool, before, after poolv1.MachineConfigSpec, can update.Capabilities) (update.Plan, error) {
 	from, err := pool.ParseRendered(before)
 	if err != nil {
 		return update.Plan{}, err
@@ -257,7 +271,7 @@ func (o objects) plan(p *poolv1.MachineConfigPool, before, after poolv1.MachineC
 		return update.Plan{}, err
 	}
 	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker) // Render has refused several
-	return update.New(from, to, pool.UpdatePolicyOf(p, worker), update.AllCapabilities), nil
+	return update.New(from, to, pool.UpdatePolicyOf(p, worker), can), nil
 }
 
 // render returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be
