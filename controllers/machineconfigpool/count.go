@@ -31,6 +31,8 @@ type machineState struct {
 	follows bool
 	// phase is how far such a host is, if it runs another configuration.
 	phase phase
+	// failed is the rendered config to which the update of the host failed or is not possible, or "".
+	failed string
 	// changing is true if the host is to run another revision, also one with the same rendered config.
 	changing bool
 	// unavailable is why the host is unavailable although its Node is Ready, or "".
@@ -57,6 +59,9 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 		state.phase, state.changing = phaseOf(c), isChanging(c)
 	}
 	updated := conditions.Get(c, bootstrapv1.UpdatedCondition)
+	if updated != nil && (updated.Reason == bootstrapv1.UpdateDegradedReason || updated.Reason == bootstrapv1.UpdateUnreconcilableReason) {
+		state.failed = c.Status.Update.Desired.Name
+	}
 	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
 	state.free = !state.joined && state.problem == "" && isFree(c)
 	return state
@@ -126,10 +131,12 @@ func (s *scope) countMachines() (n counts) {
 				is := runs{state.configuration, state.can}
 				n.running[is] = append(n.running[is], name)
 			}
-			switch state.phase {
-			case updating:
+			// What failed with an earlier config says nothing about the one that the pool hands out now.
+			isEarlier := state.failed != "" && !pool.HasSameContent(state.failed, s.pool.Status.Configuration.Name)
+			switch {
+			case state.phase == updating:
 				n.updating = append(n.updating, name)
-			case stopped:
+			case state.phase == stopped && !isEarlier:
 				n.stopped = append(n.stopped, name)
 			default:
 				n.waiting = append(n.waiting, name)

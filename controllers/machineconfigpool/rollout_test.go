@@ -107,6 +107,23 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
 	})
 
+	It("does not stop at hosts whose update to an earlier configuration failed: they are next", func() {
+		failed := becomes("m2", bootstrapv1.UpdateApplyingReason).Status.Configuration.Name
+		c := follower("m1", "")
+		Expect(s.Get(ctx(), client.ObjectKeyFromObject(c), c)).To(Succeed())
+		c.Status.Update.Desired.Name = failed
+		Expect(s.Status().Update(ctx(), c)).To(Succeed())
+		becomes("m1", bootstrapv1.UpdateDegradedReason)
+		s.set(config("50-infra", "infra", "0"), "1")
+		s.reconcile("infra")
+		restored := s.reconcile("infra").Status.Configuration.Name
+		Expect(restored).NotTo(Equal(failed))
+		controllertest.Events(s.events)
+		p := becomes("m2", bootstrapv1.UpdateWaitingReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason, "2 of 2 hosts run another configuration, and wait for their update (m1, m2)"))
+		Expect(eventReasons()).To(BeEmpty(), "nothing failed with "+restored)
+	})
+
 	It("stops at a host whose agent does not answer", func() {
 		p := becomes("m1", bootstrapv1.AgentNotAnsweringReason)
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason, "1 of 2 hosts cannot be updated (m1)"))
