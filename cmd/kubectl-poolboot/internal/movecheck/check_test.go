@@ -243,6 +243,8 @@ var _ = Describe("move-check", func() {
 		}),
 		Entry("pools whose kind clusterctl does not know", Lost, "MachineConfigPool metal/infra", "would not be moved", "kubectl label crd machineconfigpools.poolboot.io clusterctl.cluster.x-k8s.io=",
 			func(m *movable) { m.definitions["MachineConfigPool"].Labels = nil }),
+		Entry("Metal3Machines whose kind clusterctl does not know, and not that they use no host", Lost, "Metal3Machine metal/m3m1", "would not be moved",
+			"kubectl label crd metal3machines.infrastructure.cluster.x-k8s.io clusterctl.cluster.x-k8s.io=", func(m *movable) { m.definitions["Metal3Machine"].Labels = nil }),
 		Entry("a template of a MachineHealthCheck that nothing owns", Lost, "Metal3RemediationTemplate metal/reboot", "MachineHealthCheck metal/check refers to it",
 			"kubectl -n metal label metal3remediationtemplate reboot clusterctl.cluster.x-k8s.io/move=", func(m *movable) {
 				m.define("metal3remediationtemplates.infrastructure.cluster.x-k8s.io/v1beta2/Metal3RemediationTemplate", clusterctlv1.ClusterctlLabel)

@@ -224,7 +224,7 @@ var neededKinds = map[string][]string{
 	bootstrapv1.GroupVersion.Group:    {"PoolbootConfig", "PoolbootConfigTemplate"},
 	poolv1.GroupVersion.Group:         {"MachineConfigPool", "MachineConfig", "Enrollment"},
 	clusterv1.GroupVersion.Group:      {"MachineDrainRule"},
-	"infrastructure.cluster.x-k8s.io": {"Metal3DataTemplate"},
+	"infrastructure.cluster.x-k8s.io": {"Metal3Machine", "Metal3DataTemplate"},
 	"ipam.metal3.io":                  {"IPPool"},
 }
 

@@ -113,7 +113,7 @@ func (f *facts) hostTraps() (traps []trap) {
 				"wait until the baremetal-operator has restored it: Ironic must run, and the annotation " + bmov1alpha1.PausedAnnotation + " must be removed"})
 		}
 		isSaved := hasSavedStatus && metav1.HasAnnotation(h.ObjectMeta, bmov1alpha1.PausedAnnotation)
-		if isInstalled(h) && f.consumer(h) == nil && !isSaved {
+		if isInstalled(h) && !f.isUsed(h) && !isSaved {
 			traps = append(traps, trap{Lost, at, "it is " + string(state) + " and no Metal3Machine uses it, so its status is not saved in an annotation for the move: Metal3 would register and install it again",
 				fmt.Sprintf(`kubectl -n %[1]s annotate baremetalhost %[2]s %[3]s= %[4]s="$(kubectl -n %[1]s get baremetalhost %[2]s -o jsonpath='{.status}')"; after the move remove the first annotation in the target`,
 					h.Namespace, h.Name, bmov1alpha1.PausedAnnotation, bmov1alpha1.StatusAnnotation)})
@@ -134,6 +134,12 @@ func (f *facts) consumer(h *bmov1alpha1.BareMetalHost) *node {
 		}
 	}
 	return nil
+}
+
+// isUsed reports whether a Metal3Machine can use a host. Objects of kinds that clusterctl does not read are not known.
+func (f *facts) isUsed(h *bmov1alpha1.BareMetalHost) bool {
+	by := h.Spec.ConsumerRef
+	return f.consumer(h) != nil || by != nil && !slices.ContainsFunc(f.kinds, func(kind movableKind) bool { return kind.Kind == by.Kind })
 }
 
 // wipeTraps returns what could wipe running servers: clusterctl removes the pause annotation of a BareMetalHost before
