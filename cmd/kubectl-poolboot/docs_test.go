@@ -145,6 +145,13 @@ var _ = Describe("The plugin", func() {
 		Expect(clitest.ExpectSuccess(runPoolboot("--version"))).To(ContainSubstring(version.Get().GitVersion))
 	})
 
+	It("takes the flags of a script that passes them to every command of kubectl, also where no cluster is read", func() {
+		file := clitest.WriteFile("pool.yaml", clitest.Pool("worker-1", "worker"))
+		for _, command := range [][]string{{"version"}, {"labels", "--pool", "worker", "-f", file}} {
+			Expect(clitest.ExpectSuccess(runPoolboot(append(command, "--kubeconfig", "none", "--context", "none")...))).NotTo(BeEmpty())
+		}
+	})
+
 	It("refuses an unknown command", func() {
 		clitest.ExpectError(runPoolboot("witch"), 1, `unknown command "witch"`)
 	})

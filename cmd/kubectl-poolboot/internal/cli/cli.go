@@ -36,6 +36,14 @@ func NewRoot(streams genericiooptions.IOStreams, commands ...*cobra.Command) *co
 	})
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
 	cmd.AddCommand(commands...)
+	for _, c := range commands {
+		for _, name := range []string{"kubeconfig", "context"} { // scripts pass them to every command
+			if !c.HasSubCommands() && c.Flags().Lookup(name) == nil {
+				c.Flags().String(name, "", "ignored, because the command reads no cluster")
+				utilruntime.Must(c.Flags().MarkHidden(name))
+			}
+		}
+	}
 	return cmd
 }
 
