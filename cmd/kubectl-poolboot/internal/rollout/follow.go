@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -193,7 +194,7 @@ func (f *follower) show(ctx context.Context) error {
 	switch err := s.failure(); {
 	case err != nil:
 		return err
-	case s.isComplete():
+	case s.isComplete() && int(ptr.Deref(f.pool.Status.UpdatedHostCount, int32(len(s.hosts)))) >= len(s.hosts): // the pool shows it, too
 		return errComplete
 	case f.pool.Status.Configuration.Name != f.target:
 		return exec.CodeExitError{Code: exitSuperseded, Err: fmt.Errorf("%s hands out %s in place of %s: run the command again to follow it",

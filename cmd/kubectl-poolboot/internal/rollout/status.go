@@ -197,7 +197,7 @@ type hostStatus struct {
 	Host string `json:"host"`
 	Node string `json:"node"`
 	// State is the reason of the condition Updated, and Message its message. They are empty if the condition does not
-	// exist yet. Since is when its status changed.
+	// exist yet. Since is when its status changed, or when the stage of the update began.
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
 	Message string    `json:"message"`
@@ -238,6 +238,9 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 		if c.Status == metav1.ConditionTrue && !hasConfig {
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
 		}
+	}
+	if began := config.Status.Update.StageTime; began != nil && h.isInUpdate() {
+		h.Since = began.Time
 	}
 	h.isAway = h.isInUpdate() || !record.IsNodeInPool(config)
 	return h

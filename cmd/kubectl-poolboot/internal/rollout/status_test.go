@@ -135,6 +135,31 @@ var _ = Describe("status", func() {
 		Expect(newSite(paused, done("a")).run("status", "infra", "--watch").Code).To(BeZero())
 	})
 
+	It("does not end with --watch before kubectl get shows that the pool is updated", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) { p.Status.UpdatedHostCount = ptr.To[int32](1) }, done("a"), done("b"))
+		result := make(chan clitest.Result, 1)
+		go func() { result <- s.run("status", "infra", "--watch") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		Consistently(result, "200ms").ShouldNot(Receive())
+		p := &poolv1.MachineConfigPool{}
+		Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
+		p.Status.UpdatedHostCount = ptr.To[int32](2)
+		Expect(s.live.Status().Update(ctx, p)).To(Succeed())
+		Eventually(result).Should(Receive(HaveField("Code", 0)))
+	})
+
+	It("counts a host that differs from its configuration as one that runs it, as the pool does", func() {
+		s := newSite(nil, done("a"), newHost("b", newConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateDegradedReason, "the host differs from it"))
+		Expect(s.run("status", "infra").ErrOut).To(ContainSubstring("2 of 2 hosts run rendered-infra-1"))
+		Expect(s.run("status").Out).To(ContainSubstring("2/2"))
+	})
+
+	It("says since when a host is in the stage of its update", func() {
+		rebooting := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateRebootingReason, "it reboots") // not Done for fifteen minutes
+		rebooting.Status.Update.Stage, rebooting.Status.Update.StageTime = bootstrapv1.UpdateRebooting, &metav1.Time{Time: time.Now().Add(-2 * time.Minute)}
+		Expect(newSite(nil, rebooting).run("status", "infra").Out).To(And(ContainSubstring("2m"), Not(ContainSubstring("15m"))))
+	})
+
 	It("prints a line for every change with --watch until all hosts are updated", func(ctx SpecContext) {
 		s := newSite(nil, done("a"), waits("b"))
 		ended := make(chan clitest.Result, 1)
