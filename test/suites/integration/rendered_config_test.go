@@ -180,6 +180,6 @@ var _ = Describe("Rendered configs", func() {
 		infra.Spec.Paused = new(true)
 		Expect(lab.ManagementClient.Patch(ctx, infra, client.MergeFrom(before))).To(Succeed())
 		_, err = lab.Kubectl(ctx, lab.Management, "delete", "pbmconf", name, "--namespace", t.Namespace)
-		Expect(err).To(MatchError(ContainSubstring("spec.paused to false")))
+		Expect(err).To(MatchError(ContainSubstring("kubectl poolboot rollout resume infra")))
 	})
 })
