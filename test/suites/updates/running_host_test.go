@@ -248,6 +248,24 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Eventually(ctx, updated(f)).Should(HavePrefix("True"))
 	}, SpecTimeout(4*time.Minute))
 
+	It("report a unit that fails, and within a minute an agent that does not run, while their Nodes stay Ready", func(ctx SpecContext) {
+		f := hosts[0]
+		systemctl := func(arguments ...string) {
+			GinkgoHelper()
+			_, err := f.Run(ctx, append([]string{"systemctl"}, arguments...)...)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		systemctl("kill", "--signal=KILL", "follow.service")
+		Eventually(ctx, updated(f)).WithTimeout(time.Minute).Should(And(HavePrefix("False "+bootstrapv1.UnitsFailingReason), ContainSubstring("follow.service: it failed: result signal, signal 9")))
+		systemctl("restart", "follow.service")
+
+		systemctl("stop", "poolboot-agent.service")
+		Eventually(ctx, updated(f)).WithTimeout(time.Minute).Should(And(HavePrefix("False "+bootstrapv1.AgentNotAnsweringReason), ContainSubstring("it has stopped")))
+		Expect(util.IsNodeReady(t.Node(ctx, f.config))).To(BeTrue())
+		systemctl("start", "poolboot-agent.service")
+		Eventually(ctx, updated(f)).WithTimeout(time.Minute).Should(HavePrefix("True"))
+	}, SpecTimeout(4*time.Minute))
+
 	It("are in their pool from the first version of a Node that was deleted while they were off", func(ctx SpecContext) {
 		f := hosts[0]
 		node := t.Node(ctx, f.config)
