@@ -125,7 +125,7 @@ func listChanges(before, after update.Config) []string {
 	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
 	entries := map[string]bool{}
 	for _, change := range plan.Changes {
-		entries[change.Item.String()] = true
+		entries[change.String()] = true
 	}
 	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
 		entries[obstacle.Item.String()] = true
