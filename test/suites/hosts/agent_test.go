@@ -24,11 +24,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
 )
 
-// agentScript stands in for the agent: these specs test its units. It counts how often it was started. A registration
-// does what the file /var/lib/registration says, and cannot write.
+// agentScript stands in for the agent: these specs test its units. It counts how often it was started and has stopped.
+// A registration does what the file /var/lib/registration says, and cannot write.
 const agentScript = `#!/bin/sh
 case $1 in
 run) echo run >>/var/lib/starts; exec sleep infinity ;;
+stopped) echo stopped >>/var/lib/stops ;;
 register) ! touch /var/lib/written 2>/dev/null || exit 2; . /var/lib/registration ;;
 esac
 `
@@ -105,6 +106,7 @@ var _ = Describe("The units of the agent on a host in namespaces", func() {
 		pid := property(assignment.AgentUnit, "MainPID")
 		Expect(h.Run(ctx, "kill", "-KILL", pid)).To(BeEmpty())
 		Eventually(starts).Should(Equal("run\nrun\n"))
+		Expect(readFile(ctx, h, "/var/lib/stops")).To(Equal("stopped\n"), "its unit reports it, whatever ended it")
 
 		By("rebooting when the host has joined")
 		Expect(h.Run(ctx, "mkdir", "-p", ignition.KubeletPKIDirectory)).To(BeEmpty())
