@@ -56,8 +56,9 @@ func (t *Tenant) createDefaults(ctx context.Context, freeHosts int, changes ...f
 		change(worker)
 		change(infra)
 	}
-	t.Create(ctx, worker, infra,
-		t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"))
+	// A pool that exists before its MachineConfigs is rendered without them, and a host can boot with that.
+	t.Create(ctx, t.MachineConfig("00-worker", "worker", "/etc/workertest", "worker"), t.MachineConfig("51-infra", "infra", "/etc/infratest", "infra"),
+		worker, infra)
 	t.AddHosts(ctx, freeHosts)
 }
 
