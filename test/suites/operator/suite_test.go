@@ -68,8 +68,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(found).NotTo(BeNil(), "the demo does not print %s", pattern)
 		return found[1]
 	}
-	demo.management = find(`export MANAGEMENT_KUBECONFIG=(\S+)`)
-	demo.workload = find(`export WORKLOAD_KUBECONFIG=(\S+)`)
+	demo.management = find(`export PATH=\S+ KUBECONFIG=(\S+)`)
+	demo.workload = find(` WORKLOAD_KUBECONFIG=(\S+)`)
 	demo.manager = find(`curl (http://\S+/metrics) +# manager`)
 	demo.configServer = find(`curl (http://\S+/metrics) +# config server`)
 	demo.interrupt, err = strconv.Atoi(find(`kill -INT (\d+)`))

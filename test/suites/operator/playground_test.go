@@ -1,0 +1,31 @@
+package operator
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("A demo that is kept", func() {
+	It("has a shell on each host", func() {
+		hosts := strings.Fields(kubectl("get", "bmh", "-o", `jsonpath={.items[?(@.status.provisioning.state=="provisioned")].metadata.name}`))
+		Expect(hosts).NotTo(BeEmpty())
+		for _, host := range hosts {
+			shell := exec.Command("make", "--no-print-directory", "demo-shell", "HOST="+host)
+			shell.Dir, shell.Stdin = filepath.Dir(demo.bin), strings.NewReader("hostname; systemctl is-active kubelet.service\n")
+			Expect(shell.CombinedOutput()).To(BeEquivalentTo(host + "\nactive\n"))
+		}
+		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No host of a demo has the name HOST=host-9. What to do: run make demo KEEP=1"))
+	})
+
+	It("runs Pods on its hosts", func() {
+		kubectlInWorkload("create", "deployment", "web", "--image=localhost/pause:1")
+		DeferCleanup(kubectlInWorkload, "delete", "deployment", "web")
+		Eventually(func() string {
+			return kubectlInWorkload("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].status.phase}")
+		}).Should(Equal("Running"))
+	})
+})
