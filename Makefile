@@ -90,11 +90,11 @@ test: build-tests ## Run all tests: units (with the race detector), envtest with
 	@echo "==> test the packages, beginning with those that take longest"
 	go -C api test ./...
 	go -C $(TOOLS)/image test ./...
-	CGO_ENABLED=1 go test -race ./controllers/internal/update $$($(RACE))
-	go test $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
+	CGO_ENABLED=1 go test -race -p 4 ./controllers/internal/update $$($(RACE)) # twice as many as cores: many of them wait
+	go test -p 4 $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
-	@echo "==> test everything together, two suites at a time, the longest first; a dot is a passed spec"
-	hack/suites.sh 2 '$(LONGEST)' go test -v -p 1 -count 1 -timeout 40m
+	@echo "==> test everything together, three suites at a time, the longest first; a dot is a passed spec"
+	hack/suites.sh 3 '$(LONGEST)' go test -v -p 1 -count 1 -timeout 40m
 
 ##@ Development
 
