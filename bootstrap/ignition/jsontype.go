@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Mistake is a value that a type cannot hold, or a field that it does not have.
@@ -119,12 +120,24 @@ func (f *finder) checkStruct(value any, of reflect.Type, at string) {
 // maxDepth is how deep FindPlace searches a type.
 const maxDepth = 4
 
+// placesOf has the result of findPlaces for each type: documents can have very many unknown keys.
+var placesOf sync.Map
+
 // FindPlace returns the path of the only field with a name that is the least deep in a type, such as storage.files, or
 // "" if there is none or it is at the top. Fields of the status of an object are not for users.
 func FindPlace(of reflect.Type, key string) string {
-	places := map[string]reflect.Type{"": of}
+	places, isKnown := placesOf.Load(of)
+	if !isKnown {
+		places, _ = placesOf.LoadOrStore(of, findPlaces(of))
+	}
+	return places.(map[string]string)[key]
+}
+
+// findPlaces returns the results of FindPlace for all names.
+func findPlaces(of reflect.Type) map[string]string {
+	result, places := map[string]string{}, map[string]reflect.Type{"": of}
 	for range maxDepth {
-		inner, found := map[string]reflect.Type{}, []string(nil)
+		inner, found := map[string]reflect.Type{}, map[string][]string{}
 		for at, of := range places {
 			for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 				if of.Kind() == reflect.Slice {
@@ -138,23 +151,24 @@ func FindPlace(of reflect.Type, key string) string {
 			fields := map[string]reflect.Type{}
 			addFields(fields, of)
 			for name, field := range fields {
-				if path := JoinPath(at, name); path != "status" {
+				path := JoinPath(at, name)
+				if path != "status" {
 					inner[path] = field
 				}
-				if name == key {
-					found = append(found, JoinPath(at, name))
-				}
+				found[name] = append(found[name], path)
 			}
 		}
-		switch {
-		case len(found) == 1 && found[0] != key:
-			return found[0]
-		case len(found) > 0:
-			return ""
+		for name, paths := range found {
+			if _, isLessDeep := result[name]; isLessDeep {
+				continue
+			}
+			if result[name] = ""; len(paths) == 1 && paths[0] != name {
+				result[name] = paths[0]
+			}
 		}
 		places = inner
 	}
-	return ""
+	return result
 }
 
 // addFields adds the types of the fields of a struct, and of those embedded in it, by their names in JSON.
