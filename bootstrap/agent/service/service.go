@@ -77,8 +77,12 @@ func (s *Service) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel(nil)
+	see := s.logging(func(node agent.Node) {
+		nodes.set(node)
+		s.reportStart(ctx, c, node)
+	})
 	watch.Go(func() {
-		c.cluster.Watch(ctx, s.logging(nodes.set), func(ctx context.Context, failures int) { s.waitAfter(ctx, cancel, c, failures) })
+		c.cluster.Watch(ctx, see, func(ctx context.Context, failures int) { s.waitAfter(ctx, cancel, c, failures) })
 	})
 
 	if unusable != nil {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,6 +72,32 @@ var _ = Describe("The agent on a host", func() {
 		w.mu.Unlock()
 		Eventually(func() string { return w.annotation(agentv1.FailingUnitsAnnotation) }, "5s").
 			Should(Equal("kubelet.service: it ended, and systemd starts it again: result exit-code, exit status 1"))
+	})
+
+	It("says that it has stopped with the version of its report, also if it never reported anything else", func() {
+		w := newWorld()
+		w.join(time.Now().Add(time.Hour))
+		Expect(w.service().ReportStop(context.Background())).To(Succeed())
+		Expect(w.annotation(agentv1.BootAnnotation)).To(Equal(agentv1.AgentStopped))
+		Expect(w.annotation(agentv1.ReportVersionAnnotation)).To(Equal(strconv.Itoa(agentv1.ReportVersion)))
+	})
+
+	It("says that it runs again before what it goes on with has ended, which can take an hour", func() {
+		w := newWorld()
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and answers nothing
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(silent.Close)
+		w.write(assignment.SettingsPath, strings.ReplaceAll(w.read(assignment.SettingsPath), w.config.Listener.Addr().String(), silent.Addr().String()))
+		w.install("rendered-a", "a")
+		w.offer("rendered-a", "a")
+		w.join(time.Now().Add(time.Hour))
+		stopped := agentv1.AgentStopped
+		w.annotate(map[string]*string{agentv1.BootAnnotation: &stopped})
+		s := w.service()
+		s.Program = &Program{Root: w.root, Path: assignment.ProgramPath, Version: "v0.1.0"}
+		start(s)
+		Eventually(func() string { return w.annotation(agentv1.BootAnnotation) }, "5s").Should(Equal(Clock{}.BootID()))
+		Expect(w.annotation(agentv1.CurrentAnnotation)).To(BeEmpty(), "it still waits")
 	})
 
 	It("logs once why it can't read its Node, and that it can again", func() {

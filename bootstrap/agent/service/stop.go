@@ -3,9 +3,11 @@ package service
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/kubelet"
 )
 
@@ -28,8 +30,7 @@ func (s *Service) ReportStop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	for {
-		stopped := agentv1.AgentStopped
-		err := c.cluster.Annotate(ctx, map[string]*string{agentv1.BootAnnotation: &stopped})
+		err := c.reportBoot(ctx, agentv1.AgentStopped)
 		if err == nil {
 			return nil
 		}
@@ -39,4 +40,22 @@ func (s *Service) ReportStop(ctx context.Context) error {
 		case <-time.After(stopInterval):
 		}
 	}
+}
+
+// reportStart reports that the agent runs again, if the Node says something else. What it goes on with can take an hour
+// until the next report.
+func (s *Service) reportStart(ctx context.Context, c *connection, node agent.Node) {
+	was := node.Annotations[agentv1.BootAnnotation]
+	if boot := (Clock{}).BootID(); s.Program != nil && was != "" && was != boot {
+		if err := c.reportBoot(ctx, boot); err != nil {
+			s.Log.Warn("report that the agent runs", "error", err)
+		}
+	}
+}
+
+// reportBoot reports the boot in which the agent runs, or that it has stopped. The manager understands no report
+// without a version, and this can be the first one.
+func (c *connection) reportBoot(ctx context.Context, boot string) error {
+	version := strconv.Itoa(agentv1.ReportVersion)
+	return c.cluster.Annotate(ctx, map[string]*string{agentv1.ReportVersionAnnotation: &version, agentv1.BootAnnotation: &boot})
 }
