@@ -153,6 +153,14 @@ $`))
 		Expect(runDiff(clitest.NewFakeConnection([]string{worker, changed}), "-f", clitest.WriteFile("new.yaml", infra))).To(Equal(clitest.Result{}))
 	})
 
+	It("gives a file without a namespace that of the command line, also if kubectl apply has recorded it", func() {
+		applied := strings.Replace(infra, "name: infra\n", `name: infra
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"metadata":{"name":"infra","namespace":"edge"}}'}
+`, 1)
+		r := runDiff(clitest.NewFakeConnection([]string{worker, applied}), "-f", clitest.WriteFile("new.yaml", strings.Replace(infra, "spec:\n", "spec:\n  paused: true\n", 1)))
+		Expect(r.Out).To(HavePrefix("MachineConfigPool edge/infra (Cluster infra-1)\n"))
+	})
+
 	It("says what happens to a host for which an earlier change waits, when the pool is resumed", func() {
 		host := clitest.PoolbootConfig("infra", "a", "node-a")
 		record.RevokeToken(host)

@@ -147,9 +147,10 @@ func apply[T any, P interface {
 			after = append(after, *object)
 			continue
 		}
-		written := item.Written().Object
-		delete(written, "status")
-		modified, err := json.Marshal(written)
+		written := item.Written()
+		written.SetNamespace(namespace) // kubectl apply has recorded it, so without it, it would be removed
+		delete(written.Object, "status")
+		modified, err := json.Marshal(written.Object)
 		utilruntime.Must(err) // it was read from JSON
 		current, err := json.Marshal(after[at])
 		utilruntime.Must(err)
