@@ -42,7 +42,7 @@ type UpdateStatus struct {
 	RunningRevision string `json:"runningRevision,omitempty"`
 
 	// unansweredTime is when it was first observed that the host was told what to run and that its agent had not
-	// answered, or that its agent did not run. It is absent if the agent has answered.
+	// answered. It is absent if the agent has answered.
 	// +optional
 	UnansweredTime *metav1.Time `json:"unansweredTime,omitempty"`
 

@@ -51,6 +51,38 @@ var _ = Describe("A host whose agent does not run while its kubelet does", func(
 		Entry("if it does not start after a boot", "does not run: it has not started since the host booted", func(node *corev1.Node) { node.Status.NodeInfo.BootID = "boot-2" }),
 	)
 
+	It("has its whole time to answer after it runs again", func(ctx SpecContext) {
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped })
+		w.settle(ctx)
+		now = now.Add(30 * time.Minute)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AgentNotAnsweringReason))
+		now = now.Add(time.Second)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = node.Status.NodeInfo.BootID })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateWaitingReason))
+	})
+
+	It("is not reported at once if it replaces itself after minutes without an answer", func(ctx SpecContext) {
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		now = now.Add(5 * time.Minute)
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped })
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateWaitingReason))
+	})
+
+	It("stays reported after a restart of the manager, which forgets since when", func(ctx SpecContext) {
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = agentv1.AgentStopped })
+		w.settle(ctx)
+		now = now.Add(time.Minute)
+		w.settle(ctx)
+		w.reconciler.silent = newStreaks(failureTTL)
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AgentNotAnsweringReason))
+	})
+
 	It("leaves a record of what the programs of the host can't change", func(ctx SpecContext) {
 		unsupported := func(report string) []string {
 			GinkgoHelper()

@@ -21,6 +21,8 @@ type host struct {
 	*rollout.Host
 	// target is the revision of what the host should run according to its pool, or "" if that is not known.
 	target string
+	// silentFor is for how long it has been known that the agent does not run.
+	silentFor time.Duration
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
 	scope *scope.Scope
 }
@@ -51,7 +53,7 @@ func (h *host) observe(now time.Time) {
 	if h.Report.Current != "" {
 		update.RunningRevision = h.Report.Current
 	}
-	switch isUnanswered := h.Report.Silence != "" || h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown &&
+	switch isUnanswered := h.Told() != "" && h.Told() == h.Desired() && h.Progress() == rollout.Unknown &&
 		!h.IsOnlyClaimed() && h.Report.NotUnderstood == ""; {
 	case !isUnanswered:
 		update.UnansweredTime = nil
@@ -75,15 +77,17 @@ func (h *host) start(now time.Time) (isLate bool, left time.Duration) {
 	return left <= 0, max(left, 0)
 }
 
-// answer returns whether the agent should have answered before, or else in which time it should, 0 if it has.
+// answer returns whether the agent should have answered or started before, or else in which time it should, 0 if it
+// has. What is reported stays so after a restart of the manager, which forgets since when an agent does not run.
 func (h *host) answer(now time.Time) (isLate bool, left time.Duration) {
-	since := h.Config.Status.Update.UnansweredTime
-	if since == nil {
+	switch since := h.Config.Status.Update.UnansweredTime; {
+	case h.Report.Silence != "" && conditions.GetReason(h.Config, bootstrapv1.UpdatedCondition) == bootstrapv1.AgentNotAnsweringReason:
+	case h.Report.Silence != "":
+		left = silenceDeadline - h.silentFor
+	case since == nil:
 		return false, 0
-	}
-	left = answerDeadline - now.Sub(since.Time)
-	if h.Report.Silence != "" {
-		left -= answerDeadline - silenceDeadline
+	default:
+		left = answerDeadline - now.Sub(since.Time)
 	}
 	return left <= 0, max(left, 0)
 }

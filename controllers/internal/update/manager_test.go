@@ -48,7 +48,7 @@ func (w *world) newManager(write func(context.Context, client.Object, func() err
 			Offer: func() (join.Offer, error) { return join.Offer{}, nil },
 		},
 		Secrets: controllertest.NewCache(w.management), revisions: lru.New(100), assignments: lru.New(100),
-		failing: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
+		failing: newStreaks(failureTTL), silent: newStreaks(failureTTL), unansweredGates: newStreaks(unansweredPatience),
 	}
 	r.clock = func() time.Time { return time.Now().Add(w.passed) }
 	r.document = func(_ context.Context, h *host, in poolContext) ([]byte, error) {

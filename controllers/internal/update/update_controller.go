@@ -66,6 +66,8 @@ type Updates struct {
 	unansweredGates streaks
 	// failing remembers since when an API server fails to answer requests for a host or a pool, by its UID.
 	failing streaks
+	// silent remembers since when agents do not run.
+	silent streaks
 	// document builds the assignment of a host. Init sets it to newDocument.
 	document func(context.Context, *host, poolContext) ([]byte, error)
 	// clock returns the time of day. Nil is time.Now.
@@ -183,6 +185,11 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 		return result, err
 	}
 	h.observe(o.now)
+	if h.Report.Silence != "" {
+		h.silentFor = r.silent.add(h.Config.UID, o.now)
+	} else {
+		r.silent.end(h.Config.UID)
+	}
 	if h.HasAgent() && h.Node != nil {
 		w, err := workload.LiveClient(ctx, r.ClusterCache, record.ClusterKey(h.Config))
 		if err != nil {
