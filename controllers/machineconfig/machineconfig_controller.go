@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -54,9 +56,16 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Named("machineconfig").
 		For(&poolv1.MachineConfig{}, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfNamespace), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&poolv1.MachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.configsOfNamespace), builder.WithPredicates(predicate.Funcs{UpdateFunc: selectorChanged})).
 		WithOptions(options).
 		Complete(r)
+}
+
+// selectorChanged matches updates of a pool that can change what it selects. All MachineConfigs are validated again then.
+func selectorChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*poolv1.MachineConfigPool)
+	after, okAfter := e.ObjectNew.(*poolv1.MachineConfigPool)
+	return ok && okAfter && !equality.Semantic.DeepEqual(before.Spec.MachineConfigSelector, after.Spec.MachineConfigSelector)
 }
 
 // configsOfNamespace returns requests for all MachineConfigs that a changed pool can select.

@@ -8,10 +8,12 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/controllertest"
@@ -86,6 +88,15 @@ var _ = Describe("The status of a MachineConfig", func() {
 		Expect(status(ctx)).To(And(HaveField("Pools", ConsistOf("infra")), haveReady(metav1.ConditionTrue, poolv1.MachineConfigValidReason, "pools can render it")))
 		Expect(r.configsOfNamespace(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge"}})).To(ConsistOf(
 			ctrl.Request{NamespacedName: client.ObjectKeyFromObject(config)}), "if a pool changes")
+	})
+
+	It("follows a pool that selects others, and no other change of a pool", func() {
+		before := &poolv1.MachineConfigPool{}
+		after := before.DeepCopy()
+		after.Generation, after.Spec.Paused = 2, ptr.To(true)
+		Expect(selectorChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeFalse())
+		after.Spec.MachineConfigSelector = &metav1.LabelSelector{}
+		Expect(selectorChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(BeTrue())
 	})
 
 	It("names the field that is wrong until it is corrected, as the webhook does", func(ctx SpecContext) {
