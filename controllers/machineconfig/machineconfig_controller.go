@@ -61,7 +61,8 @@ func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, optio
 		Complete(r)
 }
 
-// selectorChanged matches updates of a pool that can change what it selects. All MachineConfigs are validated again then.
+// selectorChanged matches updates of a pool that can change what it selects. All MachineConfigs are validated again
+// then.
 func selectorChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*poolv1.MachineConfigPool)
 	after, okAfter := e.ObjectNew.(*poolv1.MachineConfigPool)
