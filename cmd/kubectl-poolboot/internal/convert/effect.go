@@ -10,6 +10,7 @@ import (
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
 // withoutEffect has names of files and units that only programs of OpenShift's images read, and what to do here.
@@ -93,7 +94,7 @@ func warnWithoutEffect(config *poolv1.MachineConfig, pools []poolv1.MachineConfi
 			}
 		}
 	}
-	if isSet := config.Spec.KernelType != "" || len(config.Spec.Extensions) > 0; isSet && containerRuntime == runtimeContainerd {
+	if isSet := !slices.Contains([]string{"", update.DefaultKernel}, config.Spec.KernelType) || len(config.Spec.Extensions) > 0; isSet && containerRuntime == runtimeContainerd {
 		remark("warning: MachineConfig %q: spec.kernelType and spec.extensions need rpm-ostree, which images with containerd rarely have: "+
 			"install the kernel and the packages in the image of the hosts, and leave the fields out", config.Name)
 	}

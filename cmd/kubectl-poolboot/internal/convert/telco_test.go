@@ -103,6 +103,15 @@ spec:
 			HaveExactElements(ContainSubstring(partition)))
 	})
 
+	It("does not warn of the kernel that images have anyway", func() {
+		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: 50-kernel, labels: {machineconfiguration.openshift.io/role: worker}}
+spec: {kernelType: default, kernelArguments: [nosmt]}
+`)
+		Expect(runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--container-runtime", "containerd").ErrOut).To(BeEmpty())
+	})
+
 	It("moves the command that starts the kubelet in a mount namespace to the pool", func() {
 		file := clitest.WriteFile("objects.yaml", clitest.OpenShiftWorker, newTelcoConfig("50-ran", "worker", telcoDropin))
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge")
