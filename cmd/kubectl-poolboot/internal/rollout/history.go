@@ -81,8 +81,12 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		return r
 	}
 	last := map[string]*revision{}
+	var latest time.Time
 	for _, h := range p.Status.History {
-		last[h.Name] = add(h.Name, h.StartTime.Time)
+		if h.StartTime.After(latest) { // the clock of another manager can be behind
+			latest = h.StartTime.Time
+		}
+		last[h.Name] = add(h.Name, latest)
 		last[h.Name].HandedOutTime = h.StartTime.Time
 	}
 	for _, c := range configs.Items {

@@ -63,6 +63,14 @@ var _ = Describe("history", func() {
 			"rendered-infra-2 <none> <none> <none> unit a.service"}))
 	})
 
+	It("keeps the order in which configs were handed out if the clock of another manager is behind", func() {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			handedOut(newConfig, oldConfig)(p)
+			p.Status.History[1].StartTime = &metav1.Time{Time: p.Status.History[0].StartTime.Add(-time.Minute)}
+		}, done("a"))
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(HaveExactElements(HavePrefix(newConfig+" 50m ago"), HavePrefix(oldConfig+" 51m ago")))
+	})
+
 	It("says if there is none", func() {
 		Expect(newSite(nil).run("history", "infra").ErrOut).To(Equal("MachineConfigPool edge/infra has no rendered config: see its conditions\n"))
 	})
