@@ -274,7 +274,7 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *pool
 			in.Progress = Unknown
 		}
 	default:
-		in.IsExcluded = in.IsExcluded || h.Desired() == "" || h.IsAdopting()
+		in.IsExcluded = in.IsExcluded || h.Desired() == "" || h.IsAdopting() || h.Report.Silence != ""
 		if h.CanBeTold() {
 			in.Desired = h.Desired()
 		}

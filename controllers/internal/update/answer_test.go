@@ -83,6 +83,23 @@ var _ = Describe("A host whose agent does not run while its kubelet does", func(
 		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.AgentNotAnsweringReason))
 	})
 
+	It("begins no update, so it does not take the place of others", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.changeNode(ctx, 0, func(node *corev1.Node) {
+			node.Status.NodeInfo.BootID, node.Annotations[agentv1.BootAnnotation] = "boot-1", agentv1.AgentStopped
+		})
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{1}))
+		w.complete(ctx, 1)
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(BeEmpty())
+		w.changeNode(ctx, 0, func(node *corev1.Node) { node.Annotations[agentv1.BootAnnotation] = "boot-1" })
+		w.settle(ctx)
+		Expect(w.told(ctx)).To(Equal([]int{0}))
+	})
+
 	It("leaves a record of what the programs of the host can't change", func(ctx SpecContext) {
 		unsupported := func(report string) []string {
 			GinkgoHelper()

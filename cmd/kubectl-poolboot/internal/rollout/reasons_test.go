@@ -49,6 +49,8 @@ var _ = Describe("plan of files gives the reason", func() {
 		Entry("no answer", newNode("a", infra, 1, ours("b", "new", "a", "a", "Done")), "it was told what to run, and has not answered"),
 		Entry("an update that was not begun", newNode("a", infra, 1, without(ours("b", "new", "a", "b", "Draining"), "poolboot.io/begun-revision")),
 			"it reports Draining for an update that has ended or was not begun"),
+		Entry("an agent that has stopped", strings.Replace(newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), "poolboot.io/agent-boot: stopped"), "conditions:", "nodeInfo: {bootID: boot-1}, conditions:", 1),
+			"its agent does not run: it has stopped"),
 		Entry("a cordoned Node", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"))+"spec: {unschedulable: true}\n", "it is cordoned: kubectl uncordon a"),
 		Entry("a Node that was cordoned for the update", newNode("a", infra, 1, ours("a", "old", "a", "a", "Done"), `poolboot.io/cordoned-for-update: "true"`)+
 			"spec: {unschedulable: true}\n", "it is cordoned for its update"),
