@@ -182,15 +182,10 @@ var _ = Describe("make demo", func() {
 		Entry("a host has other files", func(r *result) { r.filesOff = 1 }, true),
 	)
 
-	It("with KEEP=1 prints distinct variables for what to inspect, and how to stop it", func() {
-		text := look{management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",
+	It("with KEEP=1 prints what to try it with, and how to stop it", func() {
+		text := look{bin: "/site/bin", management: "/site/m/kubeconfig", workload: "/site/w/kubeconfig", manager: "http://127.0.0.1:1/metrics",
 			configServer: "http://127.0.0.1:2/metrics", dir: "/site", pid: 42}.String()
-		names := map[string]bool{}
-		for _, set := range regexp.MustCompile(`export (\w+)=`).FindAllStringSubmatch(text, -1) {
-			names[set[1]] = true
-		}
-		Expect(names).To(And(HaveLen(2), Not(HaveKey("KUBECONFIG"))))
-		Expect(text).To(And(ContainSubstring("=/site/m/kubeconfig\n"), ContainSubstring("=/site/w/kubeconfig\n"),
+		Expect(text).To(And(ContainSubstring("export PATH=/site/bin:$PATH KUBECONFIG=/site/m/kubeconfig WORKLOAD_KUBECONFIG=/site/w/kubeconfig\n"),
 			ContainSubstring("curl http://127.0.0.1:1/metrics   # manager"), ContainSubstring("curl http://127.0.0.1:2/metrics   # config server"),
 			ContainSubstring("kill -INT 42")))
 	})
