@@ -91,7 +91,7 @@ func (a *Agent) unitProblems(ctx context.Context) (problems []unitstate.Problem,
 	}
 	for i, state := range states {
 		isKubelet := i == 0
-		if isKubelet && state.Active == "inactive" { // why is asked, too
+		if isKubelet && state.Active == "inactive" { // State also says what it waits for
 			if state, err = a.Executors.Units.State(limited, ignition.KubeletUnit); err != nil {
 				return nil, err
 			}

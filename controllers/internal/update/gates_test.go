@@ -48,6 +48,13 @@ func (w *world) gatesCondition(ctx context.Context) *metav1.Condition {
 	return meta.FindStatusCondition(p.Status.Conditions, poolv1.UpdateGatesOpenCondition)
 }
 
+// addSecondGate adds a gate with the object of the first one.
+func addSecondGate(p *poolv1.MachineConfigPool) {
+	second := p.Spec.Updates.Gates[0]
+	second.Name = "second"
+	p.Spec.Updates.Gates = append(p.Spec.Updates.Gates, second)
+}
+
 var _ = Describe("A pool with an update gate", func() {
 	var (
 		w      *world
@@ -181,11 +188,7 @@ var _ = Describe("A pool with an update gate", func() {
 
 	It("reads each of several gates until the first closed one, once in each look at the pool", func(ctx SpecContext) {
 		ready(ctx, 2)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			second := p.Spec.Updates.Gates[0]
-			second.Name = "second"
-			p.Spec.Updates.Gates = append(p.Spec.Updates.Gates, second)
-		})
+		w.changePool(ctx, addSecondGate)
 		w.render(ctx, "rendered-worker-2")
 		for range 2 {
 			reader.reads = 0
@@ -236,11 +239,7 @@ var _ = Describe("A pool with an update gate", func() {
 
 	It("reads all its gates within ten seconds, because the next change of the pool waits for that", func(ctx SpecContext) {
 		ready(ctx, 3)
-		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
-			second := p.Spec.Updates.Gates[0]
-			second.Name = "second"
-			p.Spec.Updates.Gates = append(p.Spec.Updates.Gates, second)
-		})
+		w.changePool(ctx, addSecondGate)
 		w.render(ctx, "rendered-worker-2")
 		reader.deadlines = nil
 		w.settle(ctx)

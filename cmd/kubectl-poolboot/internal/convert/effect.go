@@ -11,6 +11,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
 // withoutEffect has names of files and units that only programs of OpenShift's images read, and what to do here.
@@ -39,13 +40,10 @@ var withoutCRIO = []struct {
 		"hosts with containerd do not have CRI-O: write the setting for containerd, in /etc/containerd/conf.d/*.toml or in a drop-in of containerd.service"},
 	{regexp.MustCompile(`^/etc/containers/registries\.conf(\.d/.*)?$`),
 		"containerd does not read this file: write " + containerdHosts + "/HOST/hosts.toml, or convert an ImageDigestMirrorSet or ImageTagMirrorSet"},
-	{regexp.MustCompile(`^/etc/containers/(policy\.json|registries\.d/.*)$`), "containerd verifies no signatures: " + verifyElsewhere},
+	{regexp.MustCompile(`^/etc/containers/(policy\.json|registries\.d/.*)$`), "containerd verifies no signatures: " + input.VerifyElsewhere},
 	{regexp.MustCompile(`^(/var/lib/containers(/.*)?|var-lib-containers(-.*)?\.(mount|automount))$`),
 		"containerd stores images and containers in /var/lib/containerd: use this path, and var-lib-containerd.mount for a unit"},
 }
-
-// verifyElsewhere is where signatures of images can be verified without CRI-O.
-const verifyElsewhere = "verify them in the API server, with an admission webhook such as the policy-controller of sigstore"
 
 // openShiftVariables are variables that only the kubelet's unit or the kubelet of OpenShift reads, and what to do here.
 var openShiftVariables = map[string]string{

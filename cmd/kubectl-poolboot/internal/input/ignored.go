@@ -38,10 +38,13 @@ var lostElsewhere = map[schema.GroupKind]string{
 		"or deploy it to new hosts",
 }
 
+// VerifyElsewhere is where signatures of images can be verified for hosts without CRI-O.
+const VerifyElsewhere = "verify them in the API server, with an admission webhook such as the policy-controller of sigstore"
+
 const (
 	openShiftConfig = "config.openshift.io"
 	unverified      = "hosts run these images without a verified signature: for CRI-O, write /etc/containers/policy.json and /etc/containers/registries.d in a MachineConfig; " +
-		"for containerd, verify them in the API server, with an admission webhook such as the policy-controller of sigstore"
+		"for containerd, " + VerifyElsewhere
 )
 
 // noteIgnored mentions an object of a kind that is not read, and each object in it that would be read by itself.

@@ -223,7 +223,10 @@ func (e *fieldsError) Error() string { return e.errs.ToAggregate().Error() }
 func findMistakes(object any, of reflect.Type) []ignition.Mistake {
 	mistakes := ignition.FindMistakes(object, of, false)
 	for i, mistake := range mistakes {
-		if place := ignition.PlaceOf(mistake.Key); mistake.Unknown && of == reflect.TypeFor[poolv1.MachineConfig]() && mistake.Path == "spec."+mistake.Key && place != "" {
+		if !mistake.Unknown || of != reflect.TypeFor[poolv1.MachineConfig]() || mistake.Path != "spec."+mistake.Key {
+			continue
+		}
+		if place := ignition.PlaceOf(mistake.Key); place != "" {
 			mistakes[i].Place = "spec.config." + place
 		}
 	}
