@@ -32,9 +32,11 @@ func describePinning(host func() *wrappedHost, wrapper ...string) {
 	expectPinned := func(ctx context.Context, cpus, memory string) {
 		GinkgoHelper()
 		h := host()
-		Expect(readFile(ctx, h.Host, cpuCheckpoint)).To(ContainSubstring(`"policyName":"` + cpus + `"`))
-		Expect(readFile(ctx, h.Host, memoryCheckpoint)).To(ContainSubstring(`"policyName":"` + memory + `"`))
-		Eventually(ctx, func(g Gomega) { h.ready(ctx)(g) }).Should(Succeed())
+		Eventually(ctx, func(g Gomega) { // an undo ends when the kubelet runs; it writes its checkpoints a moment later
+			g.Expect(readFile(ctx, h.Host, cpuCheckpoint)).To(ContainSubstring(`"policyName":"` + cpus + `"`))
+			g.Expect(readFile(ctx, h.Host, memoryCheckpoint)).To(ContainSubstring(`"policyName":"` + memory + `"`))
+			h.ready(ctx)(g)
+		}).Should(Succeed())
 	}
 
 	It("lets the kubelet pin CPUs and memory on a running host, and not any more, without a reboot", func(ctx SpecContext) {
