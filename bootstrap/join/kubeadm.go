@@ -87,12 +87,14 @@ func ignoredPreflightErrors(byUser []string) []string {
 	return append(slices.Clone(byUser), retryPreflightErrors...)
 }
 
-// joinUnit returns the unit that runs kubeadm join, and repeats it until the kubelet has its certificate. After that it
-// must not run, because kubeadm refuses to join as a Node that is Ready. kubeadm runs the kubelet to read its version.
+// joinUnit returns the unit that runs kubeadm join, and repeats it until the kubelet has its certificate, and a
+// kubeconfig that was not lost with the power. After that it must not run, because kubeadm refuses to join as a Node
+// that is Ready. kubeadm runs the kubelet to read its version.
 // PATH starts with the directory of kubeadm, because the kubelet can be in the same unusual directory.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
 	return append(append(newOnlineUnit("Join the cluster with kubeadm"), requiresCheck()...),
-		unit.NewUnitOption("Unit", "ConditionPathExists", "!"+kubeletCertificate),
+		unit.NewUnitOption("Unit", "ConditionPathExists", "|!"+kubeletCertificate),
+		unit.NewUnitOption("Unit", "ConditionFileNotEmpty", "|!"+ignition.KubeconfigPath),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
 		unit.NewUnitOption("Service", "Environment", "PATH="+path.Dir(kubeadmPath)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"),

@@ -250,10 +250,11 @@ var _ = Describe("The overlay of a machine", func() {
 			Expect(text).To(ContainSubstring("\nEnvironment=PATH=/opt/bin:"))
 		})
 
-		It("retries only until the kubelet has its certificate", func() {
+		It("retries only until the kubelet has its certificate, and its kubeconfig survived a power loss", func() {
 			text := unitText(overlay(), "poolboot-join.service")
 			Expect(text).To(SatisfyAll(ContainSubstring("Type=oneshot"), ContainSubstring("Restart=on-failure"),
-				ContainSubstring("ConditionPathExists=!/var/lib/kubelet/pki/kubelet-client-current.pem")))
+				ContainSubstring("ConditionPathExists=|!/var/lib/kubelet/pki/kubelet-client-current.pem"),
+				ContainSubstring("ConditionFileNotEmpty=|!/etc/kubernetes/kubelet.conf")))
 			Expect(ignored()).To(ContainElements(secondTry))
 		})
 

@@ -14,6 +14,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/machine"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -92,6 +93,16 @@ var _ = Describe("A machine", func() {
 		Expect(strings.Count(console, "Finished ignition-files.service")).To(Equal(1))
 	}, SpecTimeout(30*time.Minute))
 
+	It("joins with kubeadm by the unit of the image", func(ctx SpecContext) {
+		Expect(kubeadm.Init(ctx, lab.Workload, "abcdef.0123456789abcdef")).To(Succeed()) // no machine gets this token
+		b := startBoot(ctx, tenant.New(ctx, lab, 1), func(spec *bootstrapv1.BootSpec) { spec.Join.Type = bootstrapv1.JoinTypeKubeadm })
+		node := b.waitForMember(ctx)
+
+		By("a reset")
+		Expect(b.machine.Reset(ctx)).To(Succeed())
+		Expect(waitForNode(ctx, b.tenant, b.config, node.Status.NodeInfo.BootID).UID).To(Equal(node.UID))
+	}, SpecTimeout(30*time.Minute))
+
 	It("boots into its pool with an Ignition that reads spec 3.3 only", func(ctx SpecContext) {
 		t := tenant.New(ctx, lab, 1)
 		options := rack.Options()
@@ -158,13 +169,18 @@ type firstBoot struct {
 }
 
 // startBoot deploys a machine and waits until it is on.
-func startBoot(ctx context.Context, t *tenant.Tenant) *firstBoot {
+func startBoot(ctx context.Context, t *tenant.Tenant, options ...func(*bootstrapv1.BootSpec)) *firstBoot {
 	GinkgoHelper()
 	t.Create(ctx, butane(t, "60-disks", disks))
 	history, err := site.RecordNodes(ctx, lab.WorkloadClient)
 	Expect(err).NotTo(HaveOccurred())
 	b := &firstBoot{tenant: t, history: history, start: time.Now()}
-	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""}})
+	t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: map[string]string{"node-role.kubernetes.io/infra": ""},
+		Config: func(spec *bootstrapv1.BootSpec) {
+			for _, option := range options {
+				option(spec)
+			}
+		}})
 	b.config = t.Config(ctx, "infra")
 	b.machine = waitForMachine(ctx, t)
 	DeferCleanup(b.machine.PowerCut)
