@@ -82,6 +82,9 @@ func agentUnit() []*unit.UnitOption {
 		unit.NewUnitOption("Service", "RestartSec", "10"),
 		unit.NewUnitOption("Service", "KillMode", "mixed"),
 		unit.NewUnitOption("Service", "TimeoutStopSec", "30"),
+		// An agent that is frozen can't report anything. It is killed, which is reported, and starts again.
+		unit.NewUnitOption("Service", "WatchdogSec", "30"),
+		unit.NewUnitOption("Service", "WatchdogSignal", "SIGKILL"),
 	}
 	return append(append(options, hardening()...), wantedByMultiUser())
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/accounts"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/agent/command"
@@ -113,6 +115,7 @@ func run(ctx context.Context, arguments []string) int {
 	case "check":
 		err = newService(ctx, root, log).Check(ctx)
 	default:
+		go notifyWatchdog(ctx)
 		s := newService(ctx, root, log)
 		if s.Program, err = newProgram(root); err == nil {
 			err = s.Run(ctx)
@@ -126,6 +129,17 @@ func run(ctx context.Context, arguments []string) int {
 		return 1
 	}
 	return 0
+}
+
+// notifyWatchdog tells systemd that the process is not frozen, as often as the unit asks for.
+func notifyWatchdog(ctx context.Context) {
+	limit, err := daemon.SdWatchdogEnabled(false)
+	if limit == 0 || err != nil {
+		return // it does not run in a unit that asks for it
+	}
+	for ticks := time.Tick(limit / 3); ctx.Err() == nil; <-ticks {
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) // systemd finds out if it fails
+	}
 }
 
 var _, _ agent.Refuser = (*kernelarguments.Executor)(nil), (*osimage.Executor)(nil)

@@ -264,7 +264,11 @@ var _ = Describe("Running hosts of a pool", Ordered, func() {
 		Expect(util.IsNodeReady(t.Node(ctx, f.config))).To(BeTrue())
 		systemctl("start", "poolboot-agent.service")
 		Eventually(ctx, updated(f)).WithTimeout(time.Minute).Should(HavePrefix("True"))
-	}, SpecTimeout(4*time.Minute))
+
+		systemctl("kill", "--signal=STOP", "poolboot-agent.service") // it is frozen, until systemd kills it
+		Eventually(ctx, func() string { return t.Node(ctx, f.config).Annotations[agentv1.BootAnnotation] }).WithTimeout(time.Minute).Should(Equal(agentv1.AgentStopped))
+		Eventually(ctx, func() string { return t.Node(ctx, f.config).Annotations[agentv1.BootAnnotation] }).WithTimeout(time.Minute).Should(Equal(f.BootID()))
+	}, SpecTimeout(5*time.Minute))
 
 	It("are in their pool from the first version of a Node that was deleted while they were off", func(ctx SpecContext) {
 		f := hosts[0]
