@@ -38,7 +38,7 @@ PROVIDER := manager config-server kubectl-poolboot
 OLDER_KUBELETS := 1.34 1.35
 
 VERSION ?= v0.1.0
-PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACKAGE).gitCommit=$(shell git rev-parse --short HEAD)
+PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACKAGE).gitCommit=$(shell git rev-parse HEAD)
 # Where a management cluster gets the images from. "localhost" is where they are when nobody has pushed them.
 REGISTRY ?= localhost/poolboot
 OUT ?= $(CURDIR)/out
@@ -48,7 +48,9 @@ AGENTS ?= $(BIN)/agents
 AGENT_ARCHITECTURES ?= $(shell go env GOARCH)
 AGENT_FLAGS ?=
 AGENT_LDFLAGS = -s -w -X main.version=$(VERSION)
-RELEASE_LDFLAGS = -s -w $(PROVIDER_LDFLAGS)
+# The systems of users that get the plugin, and where the release is published.
+PLUGIN_PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+RELEASE_URL ?= https://github.com/poolboot/cluster-api-bootstrap-provider-poolboot/releases/download/$(VERSION)
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
 CONTAINERD := containerd containerd-shim-runc-v2 ctr
@@ -89,7 +91,7 @@ test: export GOFLAGS := $(GOFLAGS) -vet=off
 test: build-tests ## Run all tests: units (with the race detector), envtest with the real Cluster API, end to end with the real kubelet and Ignition.
 	@echo "==> test the packages, beginning with those that take longest"
 	go -C api test ./...
-	go -C $(TOOLS)/image test ./...
+	go -C $(TOOLS)/release test ./...
 	CGO_ENABLED=1 go test -race -p 4 ./controllers/internal/update $$($(RACE)) # twice as many as cores: many of them wait
 	go test -p 4 $(SEQUENTIAL:%=./%) ./bootstrap/server ./config/... ./cmd/... ./hack/... # without the race detector, the server's allocations are counted
 	KUBEBUILDER_ASSETS=$(BIN) go -C $(EXAMPLE) test ./...
@@ -227,31 +229,39 @@ rootfs: ## Build the root file system of the test hosts from Debian packages (on
 	@hack/rootfs/rootfs.sh check $(BIN)/rootfs 2>/dev/null || $(PROGRESS) "build the root file system of the test hosts from Debian packages (once; a minute or two)" \
 		"$(APT_REMEDY)" hack/rootfs/rootfs.sh build $(BIN)/rootfs
 
+# -trimpath, so that the same source results in the same bytes wherever it is built. Hosts verify the hash of their agent.
+RELEASE_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w $(PROVIDER_LDFLAGS)"
+IMAGE_PROGRAMS := manager config-server
+
 .PHONY: release
-release: $(BIN)/kubectl ## Write what clusterctl installs and generates clusters from into OUT/bootstrap-poolboot/VERSION.
-	@mkdir -p $(RELEASE)
+release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into OUT/bootstrap-poolboot/VERSION: what clusterctl installs, images, the plugin, an SBOM and checksums.
 	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed 's|image: localhost/poolboot/\(.*\):.*|image: $(REGISTRY)/\1:$(VERSION)|' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
+	@$(BIN)/release images $(RELEASE)/images.tar $(OUT)/agents $(foreach architecture,$(ARCHITECTURES),$(foreach program,$(IMAGE_PROGRAMS),\
+		$(REGISTRY)/$(program):$(VERSION),$(architecture),$(OUT)/programs/$(architecture)/$(program)))
+	@printf '%s\n' $(IMAGE_PROGRAMS:%=$(REGISTRY)/%:$(VERSION)) > $(RELEASE)/images.txt
+	@$(BIN)/release sbom $(RELEASE)/sbom.cdx.json $(VERSION) $(IMAGE_PROGRAMS:%=$(OUT)/programs/$(firstword $(ARCHITECTURES))/%) \
+		$(OUT)/agents/poolboot-agent-$(firstword $(ARCHITECTURES)) $(RELEASE)/kubectl-poolboot-$(firstword $(PLUGIN_PLATFORMS))
+	@$(BIN)/release plugin $(RELEASE) $(VERSION) $(RELEASE_URL) $(PLUGIN_PLATFORMS)
+	@$(BIN)/release sums $(RELEASE)
 	@echo "$(RELEASE)"
 
-.PHONY: images
-images: $(BIN)/image ## Write the images of the manager and the config server, a file for each architecture, into OUT/images.
-	@mkdir -p $(OUT)/images
-	@# -trimpath, so that the same source results in the same program wherever it is built: hosts verify its hash.
+.PHONY: release-programs
+release-programs:
+	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	@$(MAKE) --no-print-directory build-agent AGENTS=$(OUT)/agents AGENT_FLAGS=-trimpath AGENT_ARCHITECTURES="amd64 arm64"
-	@set -e; for architecture in $(ARCHITECTURES); do for program in manager config-server; do \
+	@set -e; for architecture in $(ARCHITECTURES); do for program in $(IMAGE_PROGRAMS); do \
 		$(PROGRESS) "build $$program for $$architecture" "see the compiler's message above" env GOOS=linux GOARCH=$$architecture \
-			go build -ldflags "$(RELEASE_LDFLAGS)" -o $(OUT)/images/$$architecture/$$program ./cmd/$$program; \
-		$(BIN)/image -program $(OUT)/images/$$architecture/$$program -folder $(OUT)/agents -architecture $$architecture \
-			-tag $(REGISTRY)/$$program:$(VERSION) -output $(OUT)/images/$$program-$$architecture.tar; \
+			$(RELEASE_BUILD) -o $(OUT)/programs/$$architecture/$$program ./cmd/$$program; \
 	done; done
+	@set -e; for platform in $(PLUGIN_PLATFORMS); do \
+		$(PROGRESS) "build kubectl-poolboot for $$platform" "see the compiler's message above" env GOOS=$${platform%-*} GOARCH=$${platform#*-} \
+			$(RELEASE_BUILD) -o $(RELEASE)/kubectl-poolboot-$$platform ./cmd/kubectl-poolboot; \
+	done
 
 .PHONY: push-images
-push-images: images ## Push these images to REGISTRY, each as one image for all architectures, with the credentials of docker login.
-	@set -e; for program in manager config-server; do \
-		$(PROGRESS) "push $(REGISTRY)/$$program:$(VERSION)" "log in to the registry: docker login" \
-			$(BIN)/image -push -tag $(REGISTRY)/$$program:$(VERSION) $(ARCHITECTURES:%=$(OUT)/images/$$program-%.tar); \
-	done
+push-images: release ## Push the images of the release to REGISTRY, each as one image for all architectures, with the credentials of docker login.
+	@$(PROGRESS) "push the images in $(RELEASE)/images.tar" "log in to the registry: docker login" $(BIN)/release push $(RELEASE)/images.tar
 
 # A Debian image for Metal3, with a checksum file. Its kernel has drivers for virtual machines only; set KERNEL=linux-image-amd64 for hardware.
 # The name of the file ends with that of the kernel. hack/image/image.sh reads KERNEL, PACKAGES and ROOT_SIZE.
@@ -327,15 +337,15 @@ $(addprefix $(BIN)/cni/,$(notdir $(CNI_PLUGINS))): $(BIN)/cni/%: $(TOOLS)/contai
 	@$(PROGRESS) "build the CNI plugin $* from source (once)" "$(NETWORK)" \
 		go -C $(TOOLS)/containerd build -ldflags "-s -w" -o $@ github.com/containernetworking/plugins/plugins/$(PLUGIN)
 
-$(BIN)/pause.tar: hack/pause/main.go $(BIN)/image
+$(BIN)/pause.tar: hack/pause/main.go $(BIN)/release
 	@$(PROGRESS) "build the image of the test hosts" "see the compiler's message above" go build -ldflags "-s -w" -o $(BIN)/pause ./hack/pause
-	@$(BIN)/image -program $(BIN)/pause -architecture $$(go env GOARCH) -tag localhost/pause:1 -output $@
+	@$(BIN)/release images $@ "" localhost/pause:1,$$(go env GOARCH),$(BIN)/pause
 
 $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
-$(BIN)/image: $(TOOLS)/image/go.mod $(TOOLS)/image/main.go
-	@$(PROGRESS) "build image (once)" "$(NETWORK)" go -C $(TOOLS)/image build -o $@ .
+$(BIN)/release: $(wildcard $(TOOLS)/release/*)
+	@$(PROGRESS) "build release (once)" "$(NETWORK)" go -C $(TOOLS)/release build -o $@ .
 
 $(BIN)/promrules: $(wildcard $(TOOLS)/promrules/*)
 	@$(PROGRESS) "build promrules (once)" "$(NETWORK)" go -C $(TOOLS)/promrules build -o $@ .

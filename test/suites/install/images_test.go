@@ -13,51 +13,47 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
-var _ = Describe("the images", Ordered, func() {
-	var out string
-
-	BeforeAll(func(ctx SpecContext) {
-		out = GinkgoT().TempDir()
-		output, err := exec.CommandContext(ctx, "make", "-C", sourcetree.Path(), "images", "VERSION="+releaseVersion, "REGISTRY="+registry,
-			"OUT="+out, "ARCHITECTURES="+runtime.GOARCH).CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", output)
-	})
-
+var _ = Describe("the images", func() {
 	DescribeTable("have only their program and the agents of hosts, run it as an unprivileged user, and have the name in the Deployment",
 		func(ctx SpecContext, program, deployment string) {
-			var manifest []struct {
-				Config           string
-				RepoTags, Layers []string
+			archive, container := readTar(filepath.Join(releaseDir, "images.tar")), newPod(deployment).Spec.Containers[0]
+			var list, image ociIndex
+			readBlob(archive, "index.json", &list)
+			for _, entry := range list.Manifests {
+				if entry.Annotations["io.containerd.image.name"] == container.Image {
+					Expect(entry.Annotations).To(HaveKeyWithValue("org.opencontainers.image.ref.name", container.Image))
+					readBlob(archive, entry.path(), &image)
+				}
 			}
+			Expect(image.Manifests).To(HaveLen(1), "an image for each architecture of the release")
+			Expect(image.Manifests[0].Platform).To(Equal(ociPlatform{OS: "linux", Architecture: runtime.GOARCH}))
+			var manifest struct {
+				Config ociDescriptor
+				Layers []ociDescriptor
+			}
+			readBlob(archive, image.Manifests[0].path(), &manifest)
 			var config struct {
-				OS           string `json:"os"`
-				Architecture string `json:"architecture"`
-				Config       struct {
+				ociPlatform
+				Config struct {
 					User       string
 					Entrypoint []string
 				} `json:"config"`
 			}
-			files := readTar(filepath.Join(out, "images", program+"-"+runtime.GOARCH+".tar"))
-			Expect(json.Unmarshal(files["manifest.json"], &manifest)).To(Succeed())
-			Expect(manifest).To(HaveLen(1))
-			Expect(json.Unmarshal(files[manifest[0].Config], &config)).To(Succeed())
-			container := newPod(deployment).Spec.Containers[0]
-			Expect(manifest[0].RepoTags).To(Equal([]string{container.Image}))
-			Expect(config.OS + "/" + config.Architecture).To(Equal("linux/" + runtime.GOARCH))
+			readBlob(archive, manifest.Config.path(), &config)
+			Expect(config.ociPlatform).To(Equal(image.Manifests[0].Platform))
 			Expect(config.Config.Entrypoint).To(Equal(container.Command))
 			Expect(config.Config.User).To(Equal("65532:65532"))
 
-			inside := map[string][]byte{}
-			for i, layer := range manifest[0].Layers {
+			inside, out := map[string][]byte{}, GinkgoT().TempDir()
+			for i, layer := range manifest.Layers {
 				path := filepath.Join(out, fmt.Sprintf("%s-%d.tar.gz", program, i))
-				Expect(os.WriteFile(path, files[layer], 0o600)).To(Succeed())
+				Expect(os.WriteFile(path, archive[layer.path()], 0o600)).To(Succeed())
 				maps.Copy(inside, readTar(path))
 			}
 			Expect(inside).To(And(HaveLen(3), HaveKey(program), HaveKey("agents/poolboot-agent-amd64"), HaveKey("agents/poolboot-agent-arm64")))
@@ -72,7 +68,36 @@ var _ = Describe("the images", Ordered, func() {
 		Entry(nil, "manager", "poolboot-controller-manager"),
 		Entry(nil, "config-server", "poolboot-config-server"),
 	)
+
+	It("are those that images.txt lists", func() {
+		Expect(os.ReadFile(filepath.Join(releaseDir, "images.txt"))).To(WithTransform(func(list []byte) []string { return strings.Fields(string(list)) }, ConsistOf(components.Images())))
+	})
 })
+
+// These are parts of an archive of the OCI image layout.
+type (
+	ociIndex struct{ Manifests []ociDescriptor }
+
+	ociDescriptor struct {
+		Digest      string
+		Platform    ociPlatform
+		Annotations map[string]string
+	}
+
+	ociPlatform struct {
+		OS           string `json:"os"`
+		Architecture string `json:"architecture"`
+	}
+)
+
+// path returns the path of the content in the archive.
+func (d ociDescriptor) path() string { return "blobs/" + strings.Replace(d.Digest, ":", "/", 1) }
+
+func readBlob(archive map[string][]byte, path string, into any) {
+	GinkgoHelper()
+	Expect(archive).To(HaveKey(path))
+	Expect(json.Unmarshal(archive[path], into)).To(Succeed())
+}
 
 // maxPackedAgent is how many bytes a host may download for its agent.
 const maxPackedAgent = 8_000_000

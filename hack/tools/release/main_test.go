@@ -19,21 +19,22 @@ func TestPush(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	folder, tag := t.TempDir(), strings.TrimPrefix(server.URL, "http://")+"/poolboot/manager:v0.1.0"
-	var files []string
+	archive := filepath.Join(folder, "images.tar")
+	var images []string
 	for _, architecture := range []string{"amd64", "arm64"} {
-		program, file := filepath.Join(folder, architecture, "manager"), filepath.Join(folder, architecture+".tar")
+		program := filepath.Join(folder, architecture, "manager")
 		if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(program, []byte("for "+architecture), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := write(program, "", architecture, tag, file); err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, file)
+		images = append(images, tag+","+architecture+","+program)
 	}
-	if err := push(tag, files); err != nil {
+	if err := writeImages(archive, "", images); err != nil {
+		t.Fatal(err)
+	}
+	if err := push(archive); err != nil {
 		t.Fatal(err)
 	}
 	reference, err := name.ParseReference(tag)
@@ -52,7 +53,7 @@ func TestPush(t *testing.T) {
 }
 
 func TestPushOfNothing(t *testing.T) {
-	if err := push("localhost/poolboot/manager:v0.1.0", []string{filepath.Join(t.TempDir(), "missing.tar")}); err == nil {
+	if err := push(filepath.Join(t.TempDir(), "missing.tar")); err == nil {
 		t.Error("a file that does not exist is pushed")
 	}
 }
