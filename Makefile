@@ -70,7 +70,7 @@ demo: rootfs $(if $(KEEP),$(REAL_PARTS),$(filter-out $(BIN)/kube-scheduler,$(REA
 
 .PHONY: demo-shell
 demo-shell: ## Open a shell on a host of the demo that KEEP=1 has left running. HOST: its BareMetalHost.
-	@for pid in $$(pgrep -f '^/sbin/init systemd.show_status=1'); do \
+	@for pid in $$(pgrep --parent "$$(pgrep -d , -x demo || echo 0)" -f '^/sbin/init systemd.show_status=1'); do \
 		if [ "$$(nsenter --uts --target $$pid hostname)" = "$(HOST)" ]; then \
 			nsenter --all --target $$pid env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="$$TERM" /bin/bash; exit $$?; \
 		fi; \

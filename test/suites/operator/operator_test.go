@@ -21,6 +21,8 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 		return sumMetric("poolboot_boots_total", map[string]string{"pool": "edge", "outcome": "HostFactMissing"})
 	}
 
+	Describe("who tries the demo", describePlayground)
+
 	Describe("whose host lacks a fact", Ordered, func() {
 		var machine string
 

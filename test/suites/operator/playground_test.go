@@ -9,8 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = Describe("A demo that is kept", func() {
-	It("has a shell on each host", func() {
+// describePlayground has the specs about what the demo has for a user who tries it.
+func describePlayground() {
+	It("has a shell on each host of the demo", func() {
 		hosts := strings.Fields(kubectl("get", "bmh", "-o", `jsonpath={.items[?(@.status.provisioning.state=="provisioned")].metadata.name}`))
 		Expect(hosts).NotTo(BeEmpty())
 		for _, host := range hosts {
@@ -21,11 +22,11 @@ var _ = Describe("A demo that is kept", func() {
 		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No host of a demo has the name HOST=host-9. What to do: run make demo KEEP=1"))
 	})
 
-	It("runs Pods on its hosts", func() {
+	It("can run Pods on the hosts of the demo", func() {
 		kubectlInWorkload("create", "deployment", "web", "--image=localhost/pause:1")
 		DeferCleanup(kubectlInWorkload, "delete", "deployment", "web")
 		Eventually(func() string {
 			return kubectlInWorkload("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].status.phase}")
 		}).Should(Equal("Running"))
 	})
-})
+}
