@@ -198,11 +198,19 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC,
 	UPDATE_PAGES=1 go test -count 1 ./bootstrap/outlook
 
 .PHONY: verify
-verify: generate ## Fail when generated files are not fresh.
+verify: generate verify-crds ## Fail when generated files are not fresh, or the CRDs break what users of the last release have.
 	@git diff --exit-code -- api config docs/reference.md docs/conditions.md test/world/metal3 || \
 		{ echo "Generated files are stale. What to do: run 'make generate' and commit the result." >&2; exit 1; }
 	@test -z "$$(git status --porcelain -- api config docs/reference.md docs/conditions.md test/world/metal3)" || \
 		{ git status --short -- api config docs test/world/metal3; echo "Generated files are not committed: git add them." >&2; exit 1; }
+
+# The last release. Tags of releases begin with v.
+PREVIOUS ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
+.PHONY: verify-crds
+verify-crds: ## Fail when the CRDs refuse or drop what those of the release PREVIOUS, a tag, accept.
+	@[ -n "$(PREVIOUS)" ] || { echo "There is no earlier release to compare the CRDs with."; exit 0; }; \
+		folder=$$(mktemp -d) && trap 'rm -r "$$folder"' EXIT && git archive "$(PREVIOUS)" config/crd/bases | tar x -C "$$folder" && \
+		go run ./hack/crdcompat "$$folder/config/crd/bases" config/crd/bases
 
 .PHONY: build
 build: $(addprefix build-,$(PROVIDER)) build-agent ## Build the manager, the config server, the kubectl plugin and the agent into bin/.
