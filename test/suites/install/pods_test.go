@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,9 +14,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,6 +74,56 @@ var _ = Describe("the Pods", func() {
 		Expect(k8sClient.Create(ctx, unrestricted, client.DryRunAll)).To(MatchError(ContainSubstring("PodSecurity")))
 	}, deployments)
 
+	DescribeTable("survive the drain of a node: there are several, on different nodes, and one is evicted at a time", func(deployment string) {
+		pod := newPod(deployment)
+		Expect(findDeployment(deployment).Spec.Replicas).To(HaveValue(BeNumerically(">=", 2)))
+		Expect(pod.Spec.TopologySpreadConstraints).To(ConsistOf(And(HaveField("TopologyKey", corev1.LabelHostname), HaveField("WhenUnsatisfiable", corev1.ScheduleAnyway),
+			HaveField("LabelSelector", Satisfy(func(selector *metav1.LabelSelector) bool { return selects(selector, pod) })))))
+		Expect(pod.Spec.PriorityClassName).To(Equal("system-cluster-critical"))
+		Expect(listOfKind[policyv1.PodDisruptionBudget](components.Objs(), "PodDisruptionBudget")).To(ContainElement(And(
+			HaveField("Spec.MaxUnavailable", HaveValue(Equal(intstr.FromInt32(1)))), HaveField("Spec.UnhealthyPodEvictionPolicy", HaveValue(Equal(policyv1.AlwaysAllow))),
+			HaveField("Spec.Selector", Satisfy(func(selector *metav1.LabelSelector) bool { return selects(selector, pod) })))))
+	}, deployments)
+
+	DescribeTable("have the memory that docs/install.md has measured, and no limit of the processor", func(deployment, row string) {
+		guide, err := os.ReadFile(sourcetree.Path("docs", "install.md"))
+		Expect(err).NotTo(HaveOccurred())
+		var measured []int64 // MiB
+		line := regexp.MustCompile(`(?m)^\| ` + row + ` \|.*$`).FindString(string(guide))
+		for _, number := range regexp.MustCompile(`(\d+) MiB`).FindAllStringSubmatch(line, -1) {
+			value, err := strconv.ParseInt(number[1], 10, 64)
+			Expect(err).NotTo(HaveOccurred())
+			measured = append(measured, value<<20)
+		}
+		Expect(measured).NotTo(BeEmpty())
+		resources := newPod(deployment).Spec.Containers[0].Resources
+		Expect(resources.Requests.Memory().Value()).To(BeNumerically(">=", slices.Min(measured)))
+		Expect(resources.Limits.Memory().Value()).To(BeNumerically(">=", 2*slices.Max(measured)))
+		Expect(resources.Limits).NotTo(HaveKey(corev1.ResourceCPU))
+	},
+		Entry("of the manager", "poolboot-controller-manager", "Memory of the manager"),
+		Entry("of the config server", "poolboot-config-server", "Memory of the config server"),
+	)
+
+	It("get credentials of a registry and a proxy from variables", func(ctx SpecContext) {
+		for name, value := range map[string]string{
+			"POOLBOOT_IMAGE_PULL_SECRETS": "[{name: registry}]", "POOLBOOT_HTTPS_PROXY": "http://proxy.example.com:3128", "POOLBOOT_NO_PROXY": "10.96.0.1,.svc",
+		} {
+			settings.Set(name, value)
+			DeferCleanup(settings.Set, name, variables[name])
+		}
+		set, err := release.Components().Get(ctx, repository.ComponentsOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, deployment := range listOfKind[appsv1.Deployment](set.Objs(), "Deployment") {
+			Expect(deployment.Spec.Template.Spec.ImagePullSecrets).To(Equal([]corev1.LocalObjectReference{{Name: "registry"}}))
+			if deployment.Name == "poolboot-controller-manager" {
+				Expect(deployment.Spec.Template.Spec.Containers[0].Env).To(ContainElements(corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.example.com:3128"},
+					corev1.EnvVar{Name: "NO_PROXY", Value: "10.96.0.1,.svc"}))
+			}
+		}
+		Expect(newPod("poolboot-controller-manager").Spec.ImagePullSecrets).To(BeEmpty())
+	})
+
 	DescribeTable("declare each port on which their program listens", func(ctx SpecContext, deployment string) {
 		container := newPod(deployment).Spec.Containers[0]
 		var named []int
@@ -111,6 +164,14 @@ var _ = Describe("the Pods", func() {
 		}
 	}, deployments)
 })
+
+// selects reports whether a selector selects a Pod.
+func selects(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
+	GinkgoHelper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	Expect(err).NotTo(HaveOccurred())
+	return s.Matches(labels.Set(pod.Labels))
+}
 
 // listListeningPorts returns the ports of a container's program, from its arguments or from the defaults in its help.
 func listListeningPorts(ctx SpecContext, container corev1.Container) []int {

@@ -122,15 +122,17 @@ func redirectWebhooks(ctx SpecContext, url string, ca []byte) {
 // newPod returns a Pod of a Deployment in the release.
 func newPod(deployment string) *corev1.Pod {
 	GinkgoHelper()
-	for _, d := range listOfKind[appsv1.Deployment](components.Objs(), "Deployment") {
-		if d.Name == deployment {
-			pod := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
-			pod.Namespace, pod.Name = d.Namespace, d.Name
-			return pod
-		}
-	}
-	Fail("no Deployment " + deployment)
-	return nil
+	d := findDeployment(deployment)
+	pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
+	pod.Namespace, pod.Name = d.Namespace, d.Name
+	return pod
+}
+
+func findDeployment(name string) appsv1.Deployment {
+	GinkgoHelper()
+	var found []appsv1.Deployment
+	Expect(listOfKind[appsv1.Deployment](components.Objs(), "Deployment")).To(ContainElement(HaveField("Name", name), &found))
+	return found[0]
 }
 
 func findFreePort() int {
