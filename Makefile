@@ -182,7 +182,7 @@ lint-api: $(GOLANGCI_LINT) ## Lint the API against the Kubernetes API convention
 	cd api && $(GOLANGCI_LINT) run --config ../.golangci-api.yaml ./...
 
 # crd-ref-docs escapes braces for dialects of Markdown that read them, and has no option against it. GitHub shows the escapes in code. The
-# other edits join the lines of a description, and leave out the name that it begins with.
+# other edits join the lines of a description, and leave out the name that it begins with, and what the page says once of all fields.
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC, webhooks, the API reference and the reasons of conditions.
 	$(CONTROLLER_GEN) object paths=./api/...
@@ -191,7 +191,9 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, RBAC,
 	$(CONTROLLER_GEN) webhook paths=./controllers/admission/... output:webhook:dir=config/webhook
 	go generate ./test/world/metal3/
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference.yaml --renderer=markdown --templates-dir=hack/api-reference --output-path=docs/reference.md
-	sed -i -E -e 's/\\([{}])/\1/g' -e 's/Required: \{\}/Required/g' -e 's/, \|$$/ |/' -e 's/<br \/>/ /g' -e 's/</\&lt;/g' \
+	sed -i -E -e 's/\\([{}])/\1/g' -e 's/Required: \{\}/Required/g' -e 's/<br \/>/ /g' -e 's/</\&lt;/g' \
+		-e 's/ (items:)?(Min(Length|Properties): 1|Enum: \[[^]]*\]),//g' -e 's/ MaxLength: ([0-9]+), MinLength: \1, (Pattern: `[^`]*\{\1\}[^`]*`)/ \2/' -e 's/, \|$$/ |/' \
+		-e '/^#### /{n;n;s/^\w+ (is |are )?(\w)/\u\2/}' \
 		-e 's/^(\| `(\w+)` _.*_ \| )\2 (is the time at which|is when) /\1When /' \
 		-e 's/^(\| `(\w+)` _.*_ \| )\2 (is |are )?(\w)/\1\u\4/' docs/reference.md
 	cat hack/api-reference-metadata.md >> docs/reference.md

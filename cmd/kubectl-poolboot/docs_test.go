@@ -18,7 +18,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
-// shell runs command lines of kubectl poolboot as a shell would, with < FILE and > FILE.
+// shell runs command lines of kubectl poolboot, and cat FILE, as a shell would, with < FILE and > FILE.
 type shell struct{ code int }
 
 // run returns what a terminal would show.
@@ -26,6 +26,11 @@ func (s *shell) run(line string) string {
 	GinkgoHelper()
 	if line == "echo $?" {
 		return strconv.Itoa(s.code) + "\n"
+	}
+	if file, isCat := strings.CutPrefix(line, "cat "); isCat {
+		content, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		return string(content)
 	}
 	command, isOurs := strings.CutPrefix(line, "kubectl poolboot ")
 	Expect(isOurs).To(BeTrue(), line)

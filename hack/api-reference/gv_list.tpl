@@ -1,7 +1,8 @@
 {{- define "gvList" -}}
 # API reference
 
-A field is optional if it is not marked as required. [Labels and annotations](#labels-annotations-taints-and-finalizers) are at the end.
+A field is optional if it is not marked as required. Empty texts, and most empty objects, are refused. [Labels and annotations](#labels-annotations-taints-and-finalizers)
+are at the end.
 {{ range . }}
 ## {{ .GroupVersionString }}
 

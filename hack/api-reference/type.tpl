@@ -10,10 +10,10 @@ PoolbootConfigSpec.
 {{ .Doc }}{{ with .UnderlyingType }} Type: {{ markdownRenderTypeLink . }}.{{ end }}{{ if .References }} In {{ $and := "" }}{{ range .SortedReferences }}{{ if ne .Name "BootSpec" }}{{ $and }}{{ markdownRenderTypeLink . }}{{ $and = ", " }}{{ end }}{{ end }}.{{ end }}
 
 {{ if and .Members (not .UnderlyingType) -}}
-| Field | Description | Validation |
-| --- | --- | --- |
+| Field | Description |
+| --- | --- |
 {{ range .Members }}{{ if not (and $type.GVK (eq .Name "metadata")) -}}
-| `{{ .Name }}` _{{ if .Type.EnumValues }}string{{ else }}{{ markdownRenderType .Type }}{{ end }}_ | {{ markdownRenderFieldDoc .Doc }} |
+| `{{ .Name }}` _{{ if .Type.EnumValues }}string{{ else }}{{ markdownRenderType .Type }}{{ end }}_ | {{ markdownRenderFieldDoc .Doc }}
 {{- range .Validation }}{{ if ne (printf "%.8s" .) "Optional" }} {{ markdownRenderFieldDoc . }},{{ end }}{{ end }} |
 {{ end }}{{ end }}
 {{ end }}{{ end }}

@@ -59,11 +59,10 @@ type BootSpec struct {
 	// +optional
 	NodeNameSource NodeNameSource `json:"nodeNameSource,omitempty"`
 
-	// poolRetention defines how long the pool of the Node is kept. Machine keeps it in status.poolRole for as long as
-	// the Machine exists; the pool of its replacement is decided again. Host also keeps it on the BareMetalHost, in the
-	// annotation poolboot.io/retained-pool: the next Machine on that host whose poolRetention is Host boots
-	// into that pool, regardless of its poolRole and labels. The annotation follows a Node that is relabeled to another
-	// pool. Host requires configSource.type Server. Defaults to Machine.
+	// poolRetention defines how long the pool of the Node is kept: Machine for as long as the Machine exists; Host also
+	// on the BareMetalHost, in the annotation poolboot.io/retained-pool, so that the next Machine on that host whose
+	// poolRetention is Host boots into that pool, regardless of its poolRole and labels. Host requires
+	// configSource.type Server. Defaults to Machine.
 	// +optional
 	PoolRetention PoolRetention `json:"poolRetention,omitempty"`
 
@@ -115,11 +114,10 @@ type ConfigSource struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type ServerSource struct {
-	// tokenBinding defines from which addresses the host's token is accepted. Any accepts it from any address.
-	// HostAddresses accepts it only from the addresses of the BareMetalHost: those that inspection found, and those
-	// in its annotation poolboot.io/addresses. Use it where hosts boot with these addresses and the config server
-	// sees them: other requests get an error after which the host retries. Defaults to Any. The token of a host
-	// that enrolled is always bound to the address that it enrolled from.
+	// tokenBinding defines from which addresses the host's token is accepted: Any, or with HostAddresses only those of
+	// the BareMetalHost, which inspection found or its annotation poolboot.io/addresses has. Use it where hosts boot
+	// with these addresses and the config server sees them: other requests get an error after which the host retries.
+	// Defaults to Any. The token of a host that enrolled is always bound to the address that it enrolled from.
 	// +optional
 	TokenBinding TokenBinding `json:"tokenBinding,omitempty"`
 }

@@ -19,8 +19,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.config) && has(self.butane))",message="set config (Ignition) or butane, not both",fieldPath=".butane",reason=FieldValueForbidden
 type MachineConfigSpec struct {
 	// config is an Ignition configuration, spec version 2.0 to 2.4 or 3.0 to 3.6. It must be complete: references to
-	// other configurations (ignition.config) are refused. Remote contents are refused for files that can hold the
-	// kubelet's flags or settings: units, drop-ins, environment files, kubelet configurations.
+	// other configurations (ignition.config) are refused, and so are remote contents of files that can hold the
+	// kubelet's flags or settings.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -54,7 +54,8 @@ type MachineConfigSpec struct {
 	// +optional
 	FIPS *bool `json:"fips,omitempty"`
 
-	// kernelType is the kernel to run. If several MachineConfigs set it, the last one wins. Defaults to "default".
+	// kernelType is the kernel to run: default, realtime or 64k-pages. If several MachineConfigs set it, the last one
+	// wins. Defaults to default.
 	// +optional
 	// +kubebuilder:validation:Enum={"","default","realtime","64k-pages"}
 	KernelType string `json:"kernelType,omitempty"`

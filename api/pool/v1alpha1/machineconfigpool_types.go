@@ -40,19 +40,17 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty: leave it out for a pool without MachineConfigs of its own, or select by a label that all intended MachineConfigs have"
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
 
-	// nodeSelector selects the Nodes of the pool. It must be registrable: the labels that the requirements matchLabels,
-	// In and Exists determine must satisfy the whole selector, including NotIn and DoesNotExist. If In allows several
-	// values, node.labels must set the value that the pool's Nodes are registered with. Defaults to
-	// node-role.kubernetes.io/<role>: "".
+	// nodeSelector selects the Nodes of the pool. It must be registrable: labels that satisfy the whole selector must
+	// follow from matchLabels, In and Exists. If In allows several values, node.labels must set one. Defaults to node-
+	// role.kubernetes.io/<role>: "".
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="it must not be empty, because it would match nothing: leave it out for the default"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// paused specifies whether the pool holds back new rendered configs. A paused pool continues to render, but hands
 	// out the rendered config that the annotation poolboot.io/paused-configuration names: new Machines boot with it,
-	// and hosts whose update failed return to it. If you do not set the annotation, Poolboot sets it to what the pool
-	// handed out or, if nothing runs that yet, to what most of its hosts run. Poolboot removes it when the pool is no
-	// longer paused.
+	// and hosts whose update failed return to it. Poolboot sets the annotation if you do not, and removes it when the
+	// pool is no longer paused.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 
@@ -64,10 +62,9 @@ type MachineConfigPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of at least 1, or a percentage such as \"10%\""
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// node is what the pool's Nodes are registered with. Its labels are also added to existing Nodes that lack them,
-	// but a value that a user set on a Node is never overwritten. Its taints are also added, once, to existing Nodes
-	// that lack them: a taint that a user changed is kept, and a taint that a user removed is not added again. Its
-	// label rules apply to the hosts of this pool only: other pools do not inherit those of the worker pool.
+	// node is what the pool's Nodes are registered with. Its labels, and once its taints, are also added to existing
+	// Nodes that lack them; what a user set on a Node is never overwritten. Its label rules apply to the hosts of this
+	// pool only: other pools do not inherit those of the worker pool.
 	// +optional
 	Node nodev1.NodeSettings `json:"node,omitempty,omitzero"`
 
@@ -89,10 +86,9 @@ type MachineConfigPoolSpec struct {
 // +kubebuilder:validation:MinProperties=1
 type KubeletSettings struct {
 	// configuration is the configuration of the kubelets of the pool's machines: a KubeletConfiguration of
-	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods or
-	// systemReserved. Fields by which a kubelet registers its Node, joins the cluster or is reached are refused: names,
-	// taints, authentication, certificates. A pool other than worker inherits the worker pool's configuration
-	// and overrides it field by field, as the kubelet merges drop-ins: objects by their keys, lists as a whole.
+	// kubelet.config.k8s.io/v1beta1, with apiVersion, kind and the fields to set, for example maxPods. Fields by which
+	// a kubelet registers its Node, joins the cluster or is reached are refused. A pool other than worker inherits the
+	// worker pool's configuration and overrides it field by field: objects by their keys, lists as a whole.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:EmbeddedResource
@@ -101,17 +97,15 @@ type KubeletSettings struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata)",message="it must not have metadata: remove it",reason=FieldValueForbidden
 	Configuration *runtime.RawExtension `json:"configuration,omitempty"`
 
-	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved) whenever
-	// the kubelet starts, from its memory and CPUs, as OpenShift does. It cannot be combined with systemReserved in
-	// the same pool. A pool other than worker inherits the worker pool's value, and its own replaces it. Its own
-	// systemReserved overrides single resources that it inherits.
+	// autoSizingReserved has each host compute what its kubelet reserves for the system (systemReserved), as
+	// OpenShift does. It cannot be combined with systemReserved in the same pool. A pool other than worker inherits
+	// the worker pool's value, and its own replaces it.
 	// +optional
 	AutoSizingReserved *bool `json:"autoSizingReserved,omitempty"`
 
-	// wrapper is a command that starts the kubelets of the pool's machines: the path of a program and its
-	// arguments, to which the kubelet's own command is added. For example [/usr/bin/nsenter, --mount=/run/kubens/mnt]
-	// starts the kubelet in a mount namespace that another unit keeps. A pool other than worker inherits the worker
-	// pool's wrapper, and its own replaces it.
+	// wrapper is a command that starts the kubelets of the pool's machines: the path of a program and its arguments,
+	// to which the kubelet's own command is added, for example [/usr/bin/nsenter, --mount=/run/kubens/mnt]. A pool
+	// other than worker inherits the worker pool's wrapper, and its own replaces it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -127,14 +121,14 @@ type KubeletSettings struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type HostSettings struct {
-	// architecture is the architecture of hosts for which neither HardwareData nor the BareMetalHost has one, such as
-	// hosts that enroll. Defaults to amd64.
+	// architecture is amd64 or arm64: that of hosts for which neither HardwareData nor the BareMetalHost has one,
+	// such as hosts that enroll. Defaults to amd64.
 	// +optional
 	Architecture Architecture `json:"architecture,omitempty"`
 
 	// templateRef names the PoolbootConfigTemplate, in the same namespace, for hosts without a Machine: hosts that
-	// present an enrollment token, and BareMetalHosts with the annotations poolboot.io/pool-role: <role> and
-	// poolboot.io/cluster: <Cluster>. If it is not set, only Machines can boot into the pool.
+	// present an enrollment token, and annotated BareMetalHosts. If it is not set, only Machines can boot into the
+	// pool.
 	// +optional
 	TemplateRef HostTemplateReference `json:"templateRef,omitempty,omitzero"`
 }

@@ -3,8 +3,6 @@ package v1alpha1
 // MaintenanceWindow is when the hosts of a pool can begin updates.
 type MaintenanceWindow struct {
 	// schedule is when the window opens, in the format of a CronJob, such as "0 22 * * 6" for Saturdays at 22:00.
-	// When the clocks of the time zone change, a window that starts in the skipped hour does not open on that day,
-	// and one that starts in the hour that occurs twice opens twice.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -14,9 +14,8 @@ type UpdateGate struct {
 	// +required
 	ObjectRef UpdateGateObjectReference `json:"objectRef,omitempty,omitzero"`
 
-	// expression is a CEL expression that is true while hosts can begin updates. Its variable object is the object, for
-	// example object.status.readyReplicas == object.spec.replicas. It has the functions of standard CEL, optional
-	// values, and the libraries of Kubernetes for lists and quantities.
+	// expression is a CEL expression that is true while hosts can begin updates. Its variable object is the object,
+	// for example object.status.readyReplicas == object.spec.replicas.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

@@ -10,20 +10,14 @@ type UpdateSettings struct {
 	// disruptionPolicy maps changes of the rendered config to what a running host does after them: nothing, reload or
 	// restart a unit, drain, or reboot. A change that no policy covers reboots the host, as do changes of kernel
 	// arguments, extensions, kernelType and osImageURL. A pool other than worker inherits the worker pool's policies;
-	// its own policies for the same path or unit, or for SSH keys, replace them. Defaults, which a policy for the same
-	// path replaces, are: None for SSH keys, password hashes, /var/lib/kubelet/config.json and /etc/containerd/certs.d;
-	// Restart kubelet.service for spec.kubelet.configuration, spec.kubelet.autoSizingReserved,
-	// /etc/kubernetes/credential-providers, and the unit itself; Reload crio.service for /etc/containers/policy.json,
-	// /etc/containers/registries.d and /etc/crio/policies, and after a Drain for /etc/containers/registries.conf and
-	// /etc/containers/registries.conf.d.
+	// its own policies for the same path or unit, or for SSH keys, replace them, and the defaults in docs/pools.md.
 	// kubectl poolboot plan and diff show what a change needs.
 	// +optional
 	DisruptionPolicy DisruptionPolicy `json:"disruptionPolicy,omitempty,omitzero"`
 
 	// failureDomainLabel is the key of a Node label, such as example.com/rack. Only hosts with the same value are
-	// updated at a time. Others follow when these are complete, and none of them is unavailable for another reason.
-	// Hosts without the label are last. If it is not set, the values of topology.kubernetes.io/zone only order the
-	// hosts.
+	// updated at a time. Hosts without the label are last. If it is not set, the values of
+	// topology.kubernetes.io/zone only order the hosts.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
