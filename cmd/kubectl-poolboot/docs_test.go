@@ -94,6 +94,19 @@ var _ = Describe("The documentation", func() {
 		Entry("of labels that are derived from hosts", "node-labels.md", 2),
 	)
 
+	It("has commands and flags in the page of tasks that exist", func() {
+		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
+		Expect(err).NotTo(HaveOccurred())
+		named := regexp.MustCompile("kubectl poolboot ([^`|\n]+)").FindAllStringSubmatch(string(page), -1)
+		Expect(len(named)).To(BeNumerically(">=", 10))
+		for _, line := range named {
+			command, arguments, err := newRoot(genericiooptions.IOStreams{}, input.NewConnection).Find(strings.Fields(line[1]))
+			Expect(err).NotTo(HaveOccurred(), line[0])
+			Expect(command.Runnable()).To(BeTrue(), line[0])
+			Expect(command.ParseFlags(arguments)).To(Succeed(), line[0])
+		}
+	})
+
 	DescribeTable("has the files that the examples in the help use",
 		func(name string) {
 			writeBlocks(clitest.ReadBlocks(sourcetree.Path("docs", "kubectl-poolboot.md")))

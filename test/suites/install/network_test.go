@@ -1,7 +1,11 @@
 package install_test
 
 import (
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // findNetworkPolicy returns the NetworkPolicy that selects a Pod.
@@ -84,5 +90,43 @@ var _ = Describe("the NetworkPolicies", func() {
 		Expect(config.Spec.Egress[0].Ports).To(ConsistOf(
 			HaveField("Port", HaveValue(Equal(intstr.FromInt32(443)))), HaveField("Port", HaveValue(Equal(intstr.FromInt32(6443))))))
 		Expect(findNetworkPolicy(newPod("poolboot-controller-manager")).Spec.PolicyTypes).NotTo(ContainElement(networkingv1.PolicyTypeEgress))
+	})
+
+	It("have the ports of the firewall table in docs/tasks.md", func() {
+		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
+		Expect(err).NotTo(HaveOccurred())
+		row := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$`)
+		// documented returns the ports of the rows whose cell names a program.
+		documented := func(cell int, program string) (ports []int32) {
+			for _, cells := range row.FindAllStringSubmatch(string(page), -1) {
+				if strings.Contains(strings.ToLower(cells[cell]), program) {
+					for _, digits := range regexp.MustCompile(`\d+`).FindAllString(cells[3], -1) {
+						port, err := strconv.ParseInt(digits, 10, 32)
+						Expect(err).NotTo(HaveOccurred())
+						ports = append(ports, int32(port))
+					}
+				}
+			}
+			slices.Sort(ports)
+			return slices.Compact(ports)
+		}
+		for program, names := range map[string][2]string{
+			"manager": {"poolboot-controller-manager", "poolboot-webhook-service"}, "config server": {"poolboot-config-server", "poolboot-config-server"},
+		} {
+			var open []int32
+			for _, port := range newPod(names[0]).Spec.Containers[0].Ports {
+				open = append(open, port.ContainerPort)
+			}
+			for _, port := range findService(names[1]).Spec.Ports {
+				open = append(open, port.Port)
+			}
+			slices.Sort(open)
+			Expect(documented(2, program)).To(Equal(slices.Compact(open)), program)
+		}
+		var egress []int32
+		for _, port := range findNetworkPolicy(newPod("poolboot-config-server")).Spec.Egress[0].Ports {
+			egress = append(egress, port.Port.IntVal)
+		}
+		Expect(documented(1, "config server")).To(ConsistOf(egress))
 	})
 })

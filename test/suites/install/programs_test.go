@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,6 +27,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/rights"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // diagnosticsAddress is the address of the manager's metrics.
@@ -142,11 +145,10 @@ func findFreePort() int {
 	return port
 }
 
-// requestMetrics requests the manager's metrics as a ServiceAccount without the right to read them, and returns the
-// status code.
-func requestMetrics(ctx SpecContext) (code int) {
+// requestMetrics requests the manager's metrics as a ServiceAccount, and returns the status code.
+func requestMetrics(ctx SpecContext, namespace, name string) (code int) {
 	GinkgoHelper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rights.ConfigServer, Namespace: managerNamespace}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	token := &authenticationv1.TokenRequest{}
 	Expect(k8sClient.SubResource("token").Create(ctx, account, token)).To(Succeed())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+diagnosticsAddress+"/metrics", nil)
@@ -166,6 +168,27 @@ func requestMetrics(ctx SpecContext) (code int) {
 
 var _ = Describe("the manager's metrics", func() {
 	It("are refused to clients without the right to read them", func(ctx SpecContext) {
-		Expect(requestMetrics(ctx)).To(Equal(http.StatusForbidden))
+		Expect(requestMetrics(ctx, managerNamespace, rights.ConfigServer)).To(Equal(http.StatusForbidden))
+	})
+
+	It("are served to Prometheus with the commands in docs/tasks.md", func(ctx SpecContext) {
+		monitoring := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}}
+		Expect(k8sClient.Create(ctx, monitoring)).To(Succeed())
+		Expect(k8sClient.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus", Namespace: monitoring.Name}})).To(Succeed())
+		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
+		Expect(err).NotTo(HaveOccurred())
+		dir := GinkgoT().TempDir()
+		manifest := regexp.MustCompile("(?ms)^```yaml\n(# monitoring.yaml\n.*?)^```").FindSubmatch(page)
+		Expect(os.WriteFile(filepath.Join(dir, "monitoring.yaml"), manifest[1], 0o600)).To(Succeed())
+		commands := regexp.MustCompile("(?ms)^```console monitor\n(.*?)^```").FindSubmatch(page)
+		for line := range strings.Lines(string(commands[1])) {
+			shell := exec.CommandContext(ctx, "sh", "-c", strings.TrimPrefix(line, "$ "))
+			shell.Dir, shell.Env = dir, append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"), "KUBECONFIG="+controlPlane.Kubeconfig)
+			output, err := shell.CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), "%s: %s", line, output)
+		}
+		Expect(requestMetrics(ctx, monitoring.Name, "prometheus")).To(Equal(http.StatusOK))
+		Expect(k8sClient.Get(ctx, client.ObjectKeyFromObject(monitoring), monitoring)).To(Succeed())
+		Expect(monitoring.Labels).To(HaveKeyWithValue("metrics", "enabled"))
 	})
 })

@@ -102,7 +102,7 @@ var _ = Describe("the ServiceAccounts", func() {
 
 	// test/suites/integration/rights_test.go tests that the other rights are used.
 	It("use the rights for leader election and protected metrics", func(ctx SpecContext) {
-		requestMetrics(ctx)
+		requestMetrics(ctx, managerNamespace, rights.ConfigServer)
 		Eventually(ctx, func() ([]rights.Right, error) {
 			used, _, err := rights.UsedInManagement(controlPlane, rights.Manager)
 			return used, err

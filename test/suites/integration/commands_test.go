@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -131,6 +132,39 @@ spec:
 		Expect(renewed.Status.HostRef.Name).To(Equal(old.Status.HostRef.Name))
 		makeNodeReady(ctx, t, renewed)
 		run(commands[last])
+	})
+
+	It("upgrade the hosts of a pool", func(ctx SpecContext) {
+		t := tenant.New(ctx, lab, 1)
+		t.Deploy(ctx, tenant.Deployment{Name: "infra", Replicas: 1, Labels: infraLabels})
+		old := t.Config(ctx, "infra")
+		waitForConfiguration(ctx, t, old)
+		makeNodeReady(ctx, t, old)
+		shell := &terminal{dir: GinkgoT().TempDir()}
+		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range namedFile.FindAllStringSubmatch(string(page), -1) {
+			shell.write(file[1], file[2])
+		}
+		withoutFreeHost := parseCommands("pools.md", "rollout")[1]
+		for _, shown := range append([]command{withoutFreeHost}, parseCommands("tasks.md", "upgrade")...) {
+			output := shell.run(ctx, strings.ReplaceAll(shown.line, "-n edge", "-n "+t.Namespace))
+			Expect(output).To(ContainSubstring(shown.output), shown.line)
+			Expect(shell.code).To(BeZero(), shown.line)
+		}
+		upgraded := old
+		Eventually(ctx, func() bool {
+			for _, config := range t.Configs(ctx, "infra") {
+				upgraded = &config
+			}
+			return upgraded.UID != old.UID && upgraded.Status.HostRef.Name == old.Status.HostRef.Name
+		}).Should(BeTrue())
+		waitForConfiguration(ctx, t, upgraded)
+		Expect(t.Machine(ctx, upgraded).Spec.Version).To(Equal("v1.36.4"))
+		host := &bmov1alpha1.BareMetalHost{}
+		Expect(lab.ManagementClient.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: upgraded.Status.HostRef.Name}, host)).To(Succeed())
+		Expect(host.Spec.Image.URL).To(HaveSuffix("worker-v1.36.4.qcow2"))
+		makeNodeReady(ctx, t, upgraded)
 	})
 
 	It("show the configuration that a host gets", func(ctx SpecContext) {

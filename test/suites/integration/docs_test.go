@@ -43,10 +43,13 @@ var _ = Describe("The documentation", func() {
 				Expect(err).NotTo(HaveOccurred(), "%s:\n%s", file, block[1])
 				for _, object := range parsed {
 					isOurs := strings.HasPrefix(object.GetAPIVersion(), "poolboot.io/") || strings.Contains(object.GetAPIVersion(), "cluster.x-k8s.io/")
-					if !isOurs && object.GetKind() != "BareMetalHost" {
+					if !isOurs && object.GetKind() != "BareMetalHost" && !strings.HasPrefix(object.GetAPIVersion(), "rbac.authorization.k8s.io/") {
 						continue // a configuration file, or an object of OpenShift
 					}
-					object.SetNamespace(t.Namespace)
+					object.SetNamespace("")
+					if isNamespaced, err := lab.ManagementClient.IsObjectNamespaced(&object); Expect(err).NotTo(HaveOccurred()) && isNamespaced {
+						object.SetNamespace(t.Namespace)
+					}
 					object.SetName(strings.TrimPrefix(object.GetName(), poolv1.RenderedNamePrefix)) // users cannot create rendered configs
 					Expect(lab.ManagementClient.Create(ctx, &object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
 						To(Succeed(), "%s: %s %s", file, object.GetKind(), object.GetName())

@@ -58,17 +58,7 @@ var _ = Describe("OpenShift's guide to custom pools, with kubectl in place of oc
 		if i+1 < len(sections) {
 			end = sections[i+1][0]
 		}
-		It(string(document[heading[2]:heading[3]]), func(ctx SpecContext) {
-			commands := 0
-			for _, block := range flowBlock.FindAllSubmatch(document[heading[1]:end], -1) {
-				if string(block[1]) == "yaml" {
-					s.write(string(block[2]))
-				} else {
-					commands += s.run(ctx, string(block[2]))
-				}
-			}
-			Expect(commands).To(BeNumerically(">", 1))
-		}, SpecTimeout(5*time.Minute))
+		It(string(document[heading[2]:heading[3]]), func(ctx SpecContext) { s.runSection(ctx, document[heading[1]:end]) }, SpecTimeout(5*time.Minute))
 	}
 })
 
@@ -98,6 +88,13 @@ func newFlowSite(ctx context.Context) *flowSite {
 		DeferCleanup(func(ctx context.Context) { Expect(lab.WorkloadClient.Delete(ctx, node)).To(Succeed()) })
 		s.foreignNodes = append(s.foreignNodes, node)
 	}
+	s.writeKubeconfigs()
+	return s
+}
+
+// writeKubeconfigs writes the kubeconfigs of the shells hub and edge.
+func (s *flowSite) writeKubeconfigs() {
+	GinkgoHelper()
 	for shell, cluster := range map[string]*controlplane.ControlPlane{"hub": lab.Management, "edge": lab.Workload} {
 		config, err := clientcmd.LoadFromFile(cluster.Kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
@@ -106,7 +103,20 @@ func newFlowSite(ctx context.Context) *flowSite {
 		}
 		Expect(clientcmd.WriteToFile(*config, filepath.Join(s.dir, shell+".kubeconfig"))).To(Succeed())
 	}
-	return s
+}
+
+// runSection writes the files of a section of a document, and runs its commands.
+func (s *flowSite) runSection(ctx context.Context, section []byte) {
+	GinkgoHelper()
+	commands := 0
+	for _, block := range flowBlock.FindAllSubmatch(section, -1) {
+		if string(block[1]) == "yaml" {
+			s.write(string(block[2]))
+		} else {
+			commands += s.run(ctx, string(block[2]))
+		}
+	}
+	Expect(commands).To(BeNumerically(">", 1))
 }
 
 // write writes a file of the document to dir. The first line has the file's name. The Cluster's name is replaced with
