@@ -118,9 +118,9 @@ func followsCheckpoints() []*unit.UnitOption {
 // the kubelet does not show this: the kubelet writes it before it requests the certificate.
 const kubeletCertificate = ignition.KubeletPKIDirectory + "/kubelet-client-current.pem"
 
-// sentinelUnits returns the units that create the sentinel file of Cluster API when the host has joined. Of what kubeadm
-// and the kubelet have written, only the certificate is synced. A host that loses power must not come up with the
-// certificate and without the rest, because its token is revoked soon.
+// sentinelUnits returns the units that create the sentinel file of Cluster API when the host has joined. Of what
+// kubeadm and the kubelet have written, only the certificate is synced. A host that loses power must not come up with
+// the certificate and without the rest, because its token is revoked soon.
 func sentinelUnits() []types.Unit {
 	return []types.Unit{
 		// starts the service when the kubelet has its client certificate, at every boot

@@ -1,5 +1,5 @@
-// Command crdcompat fails if CRDs refuse or drop what those of an earlier release accept: a kind, version or field that is
-// gone, another type, or a tighter validation.
+// Command crdcompat fails if CRDs refuse or drop what those of an earlier release accept: a kind, version or field that
+// is gone, another type, or a tighter validation.
 package main
 
 import (

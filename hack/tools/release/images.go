@@ -28,8 +28,9 @@ const user = "65532:65532"
 // nameAnnotations have the name of an image in an archive: containerd reads the first one, skopeo the second.
 var nameAnnotations = [...]string{"io.containerd.image.name", "org.opencontainers.image.ref.name"}
 
-// writeImages writes images to an OCI archive. Each of them has one static program and the files of a folder, if it is not
-// "", for one or more architectures: an argument is the image's name, the architecture as GOARCH has it, and the program.
+// writeImages writes images to an OCI archive. Each of them has one static program and the files of a folder, if it is
+// not "", for one or more architectures: an argument is the image's name, the architecture as GOARCH has it, and the
+// program.
 func writeImages(output, folder string, args []string) error {
 	var names []string
 	ofName := map[string][]mutate.IndexAddendum{}
@@ -132,8 +133,8 @@ func push(archive string) error {
 	return nil
 }
 
-// folderLayer returns the layer of a folder, which images share: its files, readable for everyone, in a folder of the root
-// with the same name.
+// folderLayer returns the layer of a folder, which images share: its files, readable for everyone, in a folder of the
+// root with the same name.
 func folderLayer(folder string) ([]v1.Layer, error) {
 	if folder == "" {
 		return nil, nil

@@ -1,6 +1,6 @@
-// Command release writes what a release has besides manifests: container images, the archives and the krew manifest of the
-// kubectl plugin, a software bill of materials, and checksums. The same programs always result in the same bytes. It needs
-// no container runtime, no base image and, except for "push", no network.
+// Command release writes what a release has besides manifests: container images, the archives and the krew manifest of
+// the kubectl plugin, a software bill of materials, and checksums. The same programs always result in the same bytes.
+// It needs no container runtime, no base image and, except for "push", no network.
 package main
 
 import (
