@@ -30,7 +30,7 @@ var _ = Describe("A host that was installed with another operating system than t
 		w := begin(repairs)
 		Expect(w.state()).To(HavePrefix("Degraded "))
 		Expect(w.node.Annotations[agentv1.DriftAnnotation]).To(Equal("osImageURL: OperatingSystem"))
-		Expect(w.reason()).To(ContainSubstring("force the host to apply its configuration again"))
+		Expect(w.reason()).To(ContainSubstring("run kubectl poolboot rollout retry to apply everything again"))
 		Expect(w.calls).To(BeEmpty())
 	})
 

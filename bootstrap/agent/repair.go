@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	repairByHand = "Correct it on the host, set spec.updates.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot, or force the host to apply its configuration again. " + ofOS
-	repairForced = "Correct it on the host, or force the host to apply its configuration again. " + ofOS
+	repairByHand = "Correct it on the host, set spec.updates.driftPolicy of the pool to Repair if the correction needs neither a drain nor a reboot, or run kubectl poolboot rollout retry to apply everything again. " + ofOS
+	repairForced = "Correct it on the host, or run kubectl poolboot rollout retry to apply everything again. " + ofOS
 	ofOS         = "Leave entries out of the configuration that the operating system changes itself."
 )
 

@@ -266,7 +266,7 @@ const (
 	// The host was changed, and its Node must stay Ready for minReadySeconds.
 	UpdateVerifyingReason = "Verifying"
 	// An update failed and was undone, or the host differs from its configuration. Correct the configuration or the
-	// host, or force the host: docs/updates.md#force-a-host.
+	// host, or run kubectl poolboot rollout retry: docs/updates.md#force-a-host.
 	UpdateDegradedReason = "Degraded"
 	// A running host cannot change to the configuration of its pool. Replace the host, or correct the configuration.
 	UpdateUnreconcilableReason = "Unreconcilable"

@@ -105,7 +105,7 @@ func (u *Updater) releaseUnknown(g *goal, r record, force bool) error {
 		return nil // it stays
 	case errors.Is(err, errUnknown):
 		return &Obstacle{g.path, "the configuration that replaced it when the host was installed does not contain it any more, and " + errUnknown.Error(),
-			"replace the Machine, keep the entry, or force the update, which leaves the path as it is. An image with a copy of its /etc in /usr/etc has no such paths in /etc"}
+			"replace the Machine, keep the entry, or run kubectl poolboot rollout retry, which leaves the path as it is. An image with a copy of its /etc in /usr/etc has no such paths in /etc"}
 	case err == nil && original == "":
 		g.want = wantNothing
 		return nil

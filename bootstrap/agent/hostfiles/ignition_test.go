@@ -386,7 +386,7 @@ var _ = Describe("A host that Ignition installed", func() {
 		Expect(u.Adopt(tree)).To(Succeed())
 		before := snapshot(root)
 		Expect(u.Apply(hosttree.Changes(tree, nil), false)).To(MatchError(And(HavePrefix("nothing was changed: /etc/motd: "),
-			ContainSubstring("it is not known what the image has at this path: replace the Machine, keep the entry, or force the update"))))
+			ContainSubstring("it is not known what the image has at this path: replace the Machine, keep the entry, or run kubectl poolboot rollout retry"))))
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 		rest := hosttree.Tree{"/etc/motd": tree["/etc/motd"]}
 		update(u, tree, rest)

@@ -25,7 +25,7 @@ type CheckError struct {
 func (e *CheckError) Error() string {
 	var parts []string
 	for _, d := range e.Differences {
-		parts = append(parts, fmt.Sprintf("%s: it was changed since Poolboot wrote it (%s): restore it, or force the update", d.Path, d.Kind))
+		parts = append(parts, fmt.Sprintf("%s: it was changed since Poolboot wrote it (%s): restore it, or run kubectl poolboot rollout retry", d.Path, d.Kind))
 	}
 	for _, o := range e.Obstacles {
 		parts = append(parts, o.Error())

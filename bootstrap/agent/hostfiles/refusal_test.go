@@ -178,7 +178,7 @@ var _ = Describe("An update of files that is not possible", func() {
 		Expect(errors.As(err, &refused)).To(BeTrue())
 		Expect(refused.Differences).To(ConsistOf(Difference{Path: "/etc/content", Kind: Content}, Difference{Path: "/etc/mode", Kind: Mode}, Difference{Path: "/etc/owner", Kind: Owner},
 			Difference{Path: "/etc/type", Kind: Type}, Difference{Path: "/etc/missing", Kind: Missing}, Difference{Path: "/etc/link", Kind: LinkTarget}))
-		Expect(err.Error()).To(ContainSubstring("/etc/mode: it was changed since Poolboot wrote it (Mode): restore it, or force the update"))
+		Expect(err.Error()).To(ContainSubstring("/etc/mode: it was changed since Poolboot wrote it (Mode): restore it, or run kubectl poolboot rollout retry"))
 		Expect(strings.ToLower(err.Error())).NotTo(ContainSubstring("secret"))
 		Expect(differing(snapshot(root), before)).To(BeEmpty())
 
