@@ -48,20 +48,6 @@ done)
 exec ` + assignment.ProgramPath + ` run
 `
 
-// kernelArgumentsHelper has the contract of Ignition's helper. The unit boot-loader.service passes the arguments to the
-// kernel of the host, unless /boot/is-broken exists.
-const kernelArgumentsHelper = `#!/bin/sh
-set -eu
-arguments=" $(cat /boot/arguments) "
-while [ $# -gt 0 ]; do
-	arguments=$(echo "$arguments" | sed "s/ $2 / /g")
-	[ $1 = --should-not-exist ] || arguments="$arguments$2 "
-	shift 2
-done
-echo $arguments >/boot/arguments.new
-mv /boot/arguments.new /boot/arguments
-`
-
 // leases make the kubelet report that it is alive each second.
 const leases = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeLeaseDurationSeconds: 4\n"
 
@@ -79,8 +65,7 @@ func newRunningHost(ctx context.Context) *runningHost {
 	}
 	h.pool.readyDeadlineSeconds = 90
 	name := h.render(h.config("first"))
-	h.Host = newHostWithUserData(rack, h.pool.node, baremetal.KubeletImage, h.pool.userData(name, h.pool.nodeCertificate,
-		file("/boot/arguments", 0o644, "quiet\n"), file("/usr/sbin/ignition-kargs-helper", 0o755, kernelArgumentsHelper)))
+	h.Host = newHostWithUserData(rack, h.pool.node, baremetal.KubeletImage, h.pool.userData(name, h.pool.nodeCertificate))
 	h.powerOn()
 	waitForBoot(ctx, h.Host)
 	h.expectDone(ctx, h.pool.assign(ctx, name), "first")
@@ -109,9 +94,7 @@ func (h *runningHost) configWith(web map[string]any, text string, others ...map[
 	return map[string]any{
 		"storage": files(append(others, file("/etc/none/f", 0o644, text), file("/etc/none/deep/er/f", 0o600, text),
 			file("/opt/agent-watcher", 0o755, agentWatcher), file("/etc/kubernetes/kubelet.conf.d/10-leases.conf", 0o644, leases))...),
-		"systemd": units(web, agent, unit("boot-loader.service", "[Unit]", "Before=poolboot-agent.service", "[Service]", "Type=oneshot", "RemainAfterExit=yes",
-			"ExecStart=/bin/sh -ec '[ -e /boot/is-broken ] || cp /boot/arguments /run/arguments; [ -e /run/arguments ] || echo quiet >/run/arguments; mount --bind /run/arguments /proc/cmdline'",
-			"[Install]", "WantedBy=multi-user.target")),
+		"systemd": units(web, agent),
 	}
 }
 

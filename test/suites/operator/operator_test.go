@@ -105,6 +105,7 @@ var _ = Describe("An operator", Ordered, ContinueOnFailure, func() {
 
 	Describe("who changes a pool", Ordered, func() {
 		var machine string
+		rendered := func() string { return getField("{.status.configuration.name}", "pbpool", "infra") }
 		BeforeAll(func() {
 			machine, _, _ = strings.Cut(getMachine("infra"), " ")
 			kubectlInWorkload("create", "-f", writeManifest(fmt.Sprintf(`
@@ -135,13 +136,13 @@ spec:
 		})
 
 		It("reads the configs of a Machine and of its pool, and what to do", func() {
-			before := getField("{.status.configuration.name}", "pbpool", "infra")
+			before := rendered()
 			kubectl("label", "machineconfig", "00-worker", "example.com/touched=yes")
-			kubectl("patch", "machineconfig", "51-infra", "--type=merge", "-p", `{"spec":{"kernelArguments":["trial=1"]}}`)
-			Eventually(func() string { return getField("{.status.configuration.name}", "pbpool", "infra") }).ShouldNot(Equal(before))
-			after := getField("{.status.configuration.name}", "pbpool", "infra")
+			kubectl("patch", "machineconfig", "51-infra", "--type=merge", "-p", `{"spec":{"extensions":["usbguard"]}}`)
+			Eventually(rendered).ShouldNot(Equal(before))
+			after := rendered()
 			Eventually(func() string { return runPoolboot("explain", "machine", machine).Out }).Should(And(ContainSubstring(before), ContainSubstring(after)))
-			// One host of the pool refuses kernel arguments, for which it has no program. The other one waits for it.
+			// One host of the pool refuses extensions, for which it has no program. The other one waits for it.
 			Eventually(func() (all []string) {
 				for name := range strings.FieldsSeq(getMachine("infra")) {
 					all = append(all, runPoolboot("explain", "machine", name).Out)
@@ -150,11 +151,20 @@ spec:
 			}).Should(ContainElement(MatchRegexp(`(?s)To do:\n  - `)))
 		})
 
+		It("sees the hosts reboot with a kernel argument", func() {
+			before := rendered()
+			kubectl("patch", "machineconfig", "51-infra", "--type=merge", "-p", `{"spec":{"extensions":null,"kernelArguments":["trial=1"]}}`)
+			Eventually(rendered).ShouldNot(Equal(before))
+			expectSuccess(runPoolboot("rollout", "status", "infra", "--watch", "--timeout", "5m"))
+			Expect(commandLines("infra")).To(And(HaveLen(2), HaveEach(HaveSuffix(" trial=1\n"))))
+		})
+
 		It("rolls out the MachineDeployment as documented, and all its Machines run the pool's config", func() {
-			now := time.Now().UTC().Format(time.RFC3339)
+			old, now := strings.Fields(getMachine("infra")), time.Now().UTC().Format(time.RFC3339)
 			kubectl("patch", "machinedeployment", "infra", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"rollout":{"after":%q}}}`, now))
-			Eventually(func() string { return getCondition("Updated", "pbpool", "infra") }, "5m").Should(HavePrefix("True "))
-			Expect(getMachine("infra")).NotTo(ContainSubstring(machine))
+			Eventually(func() []string { return strings.Fields(getMachine("infra")) }, "5m").Should(And(HaveLen(2), Not(ContainElement(BeElementOf(old)))))
+			Eventually(func() string { return getCondition("Updated", "pbpool", "infra") }).Should(HavePrefix("True "))
+			Expect(commandLines("infra")).To(And(HaveLen(2), HaveEach(HaveSuffix(" trial=1\n"))))
 		})
 	})
 
@@ -202,6 +212,15 @@ spec:
 		Expect(listProcesses(dir)).To(BeEmpty())
 	})
 })
+
+// commandLines returns the kernel's command line of each host of a MachineDeployment.
+func commandLines(deployment string) (all []string) {
+	GinkgoHelper()
+	for host := range strings.FieldsSeq(getField("{.items[*].status.hostRef.name}", "poolbootconfigs", "-l", "cluster.x-k8s.io/deployment-name="+deployment)) {
+		all = append(all, inDemoShell(host, "cat /proc/cmdline"))
+	}
+	return all
+}
 
 // writeManifest writes a file for kubectl and returns its path.
 func writeManifest(content string) string {

@@ -15,9 +15,7 @@ func describePlayground() {
 		hosts := strings.Fields(kubectl("get", "bmh", "-o", `jsonpath={.items[?(@.status.provisioning.state=="provisioned")].metadata.name}`))
 		Expect(hosts).NotTo(BeEmpty())
 		for _, host := range hosts {
-			shell := exec.Command("make", "--no-print-directory", "demo-shell", "HOST="+host)
-			shell.Dir, shell.Stdin = filepath.Dir(demo.bin), strings.NewReader("hostname; systemctl is-active kubelet.service\n")
-			Expect(shell.CombinedOutput()).To(BeEquivalentTo(host + "\nactive\n"))
+			Expect(inDemoShell(host, "hostname; systemctl is-active kubelet.service")).To(Equal(host + "\nactive\n"))
 		}
 		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No host of a demo has the name HOST=host-9. What to do: run make demo KEEP=1"))
 	})
@@ -29,4 +27,14 @@ func describePlayground() {
 			return kubectlInWorkload("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].status.phase}")
 		}).Should(Equal("Running"))
 	})
+}
+
+// inDemoShell returns the output of commands in a shell on a host.
+func inDemoShell(host, commands string) string {
+	GinkgoHelper()
+	shell := exec.Command("make", "--no-print-directory", "demo-shell", "HOST="+host)
+	shell.Dir, shell.Stdin = filepath.Dir(demo.bin), strings.NewReader(commands+"\n")
+	output, err := shell.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred())
+	return string(output)
 }

@@ -27,7 +27,7 @@ mount_all() {
 # The disk: a layer over the shared root file system. The kernel itself does not crash in a power loss, so nothing must
 # be synced to survive it.
 root=$DISK/root
-rm -rf "$DISK/work/work/incompat"
+rm -rf "$DISK"{,/boot}/work/work/incompat
 mount -t overlay -o "lowerdir=$ROOTFS,upperdir=$DISK/upper,workdir=$DISK/work,volatile" overlay "$root"
 programs='' dirs=() files=()
 while read -r program path; do
@@ -41,8 +41,10 @@ done <<<"$PROGRAMS"
 mkdir -p "${dirs[@]}"
 touch "${files[@]}"
 
-# The programs and the hardware. A container's layers can't be on an overlay themselves.
+# The programs and the hardware. A container's layers can't be on an overlay themselves. /boot is a file system of its own,
+# which ignition-kargs-helper leaves read-only.
 mount_all "$programs
+overlay $root/boot overlay lowerdir=$ROOTFS/boot,upperdir=$DISK/boot/upper,workdir=$DISK/boot/work,volatile
 $DISK/containerd $root/var/lib/containerd none bind,X-mount.mkdir
 proc $root/proc proc defaults
 sysfs $root/sys sysfs ro
@@ -76,6 +78,11 @@ for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on
 	echo "$value" >"run/kernel/${setting##*/}"
 	settings+="$root/run/kernel/${setting##*/} $root/proc/sys/$setting none bind"$'\n'
 done
+# The boot loader, with the arguments of grub.cfg in the image of this repository. A broken one passes no others.
+line=
+[ -e boot/is-broken ] || read -r line <boot/kernel-arguments.cfg
+line=${line#*\'}
+echo "BOOT_IMAGE=/vmlinuz root=LABEL=root ro ignition.platform.id=openstack ${line%\'}" >run/kernel/cmdline
 [ ! -e proc/sysrq-trigger ] || settings+="/dev/null $root/proc/sysrq-trigger none bind"
 # The control groups, of which the host sees only its own.
 groups=
@@ -93,6 +100,7 @@ mount_all "/dev/null $root/dev/null none bind
 $root/proc/sys $root/proc/sys none bind,ro
 $root/proc/sys/net $root/proc/sys/net none bind
 $root/run/kernel/boot_id $root/proc/sys/kernel/random/boot_id none bind
+$root/run/kernel/cmdline $root/proc/cmdline none bind
 $settings
 $groups"
 mount --bind "$(readlink proc/$$/fd/1)" dev/console
@@ -115,11 +123,13 @@ if [ -e "$root/boot/ignition.firstboot" ]; then
 	ip address add "$ADDRESS" dev eth0
 	ip link set eth0 up
 	ip route add default via "$GATEWAY"
-	for stage in fetch files; do
-		IGNITION_CONFIG_FILE=$DISK/user-data "$IGNITION" -platform file -stage $stage -root /mnt -log-to-stdout \
+	for stage in fetch kargs files; do
+		PATH=$PATH:$root/usr/sbin BOOT_DIRECTORY=$root/boot KARGS_CHANGED=$state/kargs-changed \
+			IGNITION_CONFIG_FILE=$DISK/user-data "$IGNITION" -platform file -stage $stage -root /mnt -log-to-stdout \
 			-config-cache "$state/config" -state-file "$state/state" -neednet "$state/neednet" ||
 			{ echo "ignition, stage $stage: exit status $?" >&3; exit 1; }
 		[ $stage = fetch ] && reach ConfigFetched
+		[ ! -e "$state/kargs-changed" ] || SYSTEMD_IGNORE_CHROOT=1 chroot "$root" systemctl --force --force reboot
 	done
 	ip link set eth0 down
 	ip address flush dev eth0

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
 // Image is the operating system on a host's disk.
@@ -68,12 +70,12 @@ func (h *Host) Deploy(image Image, userData []byte) error {
 }
 
 func (h *Host) writeDisk(userData []byte) error {
-	for _, folder := range []string{"upper", "work", "containerd"} {
+	for _, folder := range []string{"upper", "work", "boot", "containerd"} {
 		if err := os.RemoveAll(filepath.Join(h.disk(), folder)); err != nil {
 			return err
 		}
 	}
-	for _, folder := range []string{"root", "upper/boot", "work", "containerd"} {
+	for _, folder := range []string{"root", "upper", "work", "boot/upper", "boot/work", "containerd"} {
 		if err := os.MkdirAll(filepath.Join(h.disk(), folder), 0o755); err != nil {
 			return err
 		}
@@ -93,7 +95,8 @@ func (h *Host) writeDisk(userData []byte) error {
 		}
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(upper, "boot", "ignition.firstboot"), nil, 0o644),
+		os.WriteFile(filepath.Join(h.disk(), "boot", "upper", "ignition.firstboot"), nil, 0o644),
+		os.WriteFile(filepath.Join(h.disk(), "boot", "upper", "kernel-arguments.cfg"), []byte("set kernel_arguments='quiet'\n"), 0o644),
 		os.WriteFile(filepath.Join(h.disk(), "user-data"), userData, 0o600),
 	)
 }
@@ -135,9 +138,10 @@ func (h *Host) ReplaceDisk(ctx context.Context, size int64) error {
 // disk is the directory with the host's disk.
 func (h *Host) disk() string { return filepath.Join(h.options.Dir, "disk") }
 
-// programList returns the programs of the host's image, a line for each: its path on this machine and on the host.
+// programList returns the programs of the host's image, a line for each: its path on this machine and on the host. The
+// program that changes kernel arguments is that of the image of this repository.
 func (h *Host) programList() string {
-	var lines []string
+	lines := []string{sourcetree.Path("hack", "image", "dracut", "31poolboot-grub", "ignition-kargs-helper.sh") + " /usr/sbin/ignition-kargs-helper"}
 	for _, image := range []Image{KubeletImage, h.image} {
 		for path, name := range programs[image] {
 			line := filepath.Join(h.rack.binDir, name) + " " + path
