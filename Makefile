@@ -64,9 +64,9 @@ CRD_REF_DOCS := $(BIN)/crd-ref-docs
 ##@ Start here
 
 .PHONY: demo
-demo: rootfs $(if $(KEEP),$(REAL_PARTS),$(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS))) build ## Boot four machines into their pools on real parts, change a pool while its hosts run, and prove it. KEEP=1 leaves it running.
+demo: rootfs $(if $(KEEP)$(FLOWS),$(REAL_PARTS),$(filter-out $(BIN)/kube-scheduler,$(REAL_PARTS))) build ## Boot four machines into their pools on real parts, change a pool while its hosts run, and prove it. KEEP=1 leaves it running. FLOWS=1: set up the cluster of docs/flows.md instead.
 	@$(PROGRESS) "build the demo" "see the compiler's message above" go build -o $(BIN)/demo ./test/demo
-	@exec $(BIN)/demo $(if $(KEEP),--keep)
+	@exec $(BIN)/demo $(if $(FLOWS),--flows,$(if $(KEEP),--keep))
 
 .PHONY: demo-shell
 demo-shell: ## Open a shell on a host of the demo that KEEP=1 has left running. HOST: its BareMetalHost.
@@ -83,7 +83,7 @@ SEQUENTIAL := bootstrap/agent bootstrap/agent/accounts bootstrap/agent/hostfiles
 RACE := go list ./bootstrap/... ./controllers/... | grep -v $(SEQUENTIAL:%=-e '/%$$')
 
 # LONGEST are the suites that take longest.
-LONGEST := test/suites/integration test/suites/e2e test/suites/hosts test/suites/updates test/suites/soak test/suites/move test/suites/operator test/suites/install
+LONGEST := test/suites/integration test/suites/e2e test/suites/hosts test/suites/operator test/suites/updates test/suites/soak test/suites/move test/suites/install
 
 # Lint runs the analyzers of go vet. Here, go vet would analyze all dependencies once more for each kind of build.
 .PHONY: test

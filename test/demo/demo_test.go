@@ -189,4 +189,8 @@ var _ = Describe("make demo", func() {
 			ContainSubstring("curl http://127.0.0.1:1/metrics   # manager"), ContainSubstring("curl http://127.0.0.1:2/metrics   # config server"),
 			ContainSubstring("kill -INT 42")))
 	})
+
+	It("with FLOWS=1 sets up the site of docs/flows.md", func() {
+		Expect(exec.Command("make", "-C", sourcetree.Path(), "--dry-run", "demo", "FLOWS=1").Output()).To(ContainSubstring("/demo --flows\n"))
+	})
 })

@@ -32,11 +32,12 @@ const (
 
 func main() {
 	keep := flag.Bool("keep", false, "keep everything running until the demo is interrupted")
+	flows := flag.Bool("flows", false, "set up the cluster of docs/flows.md instead, and keep it running until the demo is interrupted")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := untilInterrupted(context.Background())
-	err := run(ctx, *keep)
+	err := run(ctx, *keep, *flows)
 	interrupted := ctx.Err() != nil
 	stop()
 	if err != nil && interrupted {
@@ -50,9 +51,9 @@ func main() {
 }
 
 // run runs the demo.
-func run(ctx context.Context, keep bool) (err error) {
+func run(ctx context.Context, keep, flows bool) (err error) {
 	began := time.Now()
-	fmt.Println("==> Setting up a site: two clusters, Cluster API, Poolboot, six servers")
+	fmt.Println("==> Setting up a site: two clusters, Cluster API, Poolboot")
 	s, err := site.Start(ctx, site.Options{Progress: os.Stdout, Agents: true})
 	if err != nil {
 		return fmt.Errorf("%w\nWhat to do: read the log above. To rebuild all programs, run `make clean` and the same command again", err)
@@ -62,6 +63,9 @@ func run(ctx context.Context, keep bool) (err error) {
 			err = fmt.Errorf("clean up: %w", stopErr)
 		}
 	}()
+	if flows {
+		return runFlows(ctx, s)
+	}
 
 	nodes, err := site.RecordNodes(ctx, s.WorkloadClient)
 	if err != nil {
@@ -85,7 +89,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "demo: FAILED, and keeps everything running:", err)
 		}
-		err = errors.Join(err, waitForInterrupt(ctx, s))
+		err = errors.Join(err, waitForInterrupt(ctx, s, look.String))
 	}
 	return err
 }
@@ -158,8 +162,8 @@ func kubectl(ctx context.Context, s *site.Site, verb, file string) error {
 	return err
 }
 
-// waitForInterrupt lets a user try the site. A scheduler runs Pods on its hosts.
-func waitForInterrupt(ctx context.Context, s *site.Site) error {
+// waitForInterrupt lets a user try the site, as a text says. A scheduler runs Pods on its hosts.
+func waitForInterrupt(ctx context.Context, s *site.Site, text func(look) string) error {
 	if err := s.Workload.StartScheduler(); err != nil {
 		return err
 	}
@@ -167,11 +171,11 @@ func waitForInterrupt(ctx context.Context, s *site.Site) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(look{
+	fmt.Print(text(look{
 		bin: bin, management: s.Management.Kubeconfig, workload: s.Workload.Kubeconfig,
 		manager: s.Manager.MetricsURL(), configServer: s.ConfigServer.MetricsURL(),
 		dir: s.Dir(), pid: os.Getpid(),
-	})
+	}))
 	<-ctx.Done()
 	return nil
 }
@@ -196,7 +200,21 @@ The site is running. To try it, run in other terminals:
 Metrics:
   curl %s   # manager
   curl %s   # config server
-The logs and the disks of the hosts are in %s.
+`, l.bin, l.management, l.workload, l.manager, l.configServer) + l.end()
+}
+
+// flows names the shells of docs/flows.md.
+func (l look) flows() string {
+	return fmt.Sprintf(`
+The site of docs/flows.md is running. For its shells, run in other terminals:
+  export PATH=%[1]s:$PATH KUBECONFIG=%[2]s PS1='hub$ '
+  export PATH=%[1]s:$PATH KUBECONFIG=%[3]s PS1='edge$ '
+  make demo-shell HOST=server-1   # once it has booted
+`, l.bin, l.management, l.workload) + l.end()
+}
+
+func (l look) end() string {
+	return fmt.Sprintf(`The logs and the disks of the hosts are in %s.
 To stop, press Ctrl-C or run kill -INT %d. The demo then stops everything and cleans up.
-`, l.bin, l.management, l.workload, l.manager, l.configServer, l.dir, l.pid)
+`, l.dir, l.pid)
 }

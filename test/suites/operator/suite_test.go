@@ -36,7 +36,7 @@ var demo struct {
 	management, workload  string // kubeconfigs
 	manager, configServer string // URLs of metrics
 	interrupt             int    // the process to interrupt
-	bin                   string
+	bin, program          string
 }
 
 func TestOperator(t *testing.T) {
@@ -51,23 +51,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	demo.bin, err = process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
-	program, err := gexec.Build("github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/demo")
+	demo.program, err = gexec.Build("github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/demo")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(gexec.CleanupBuildArtifacts)
-	command := exec.Command(program, "--keep")
-	command.Dir = filepath.Dir(demo.bin)
-	demo.Session, err = gexec.Start(command, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { demo.Interrupt(); Eventually(demo.Session).Should(gexec.Exit(0)) })
-	Eventually(demo, "8m").Should(gbytes.Say("The site is running"))
-	Eventually(demo).Should(gbytes.Say("cleans up"))
-	output := string(demo.Out.Contents())
-	find := func(pattern string) string {
-		GinkgoHelper()
-		found := regexp.MustCompile(pattern).FindStringSubmatch(output)
-		Expect(found).NotTo(BeNil(), "the demo does not print %s", pattern)
-		return found[1]
-	}
+	var find func(string) string
+	demo.Session, find = startDemo("--keep")
 	demo.management = find(`export PATH=\S+ KUBECONFIG=(\S+)`)
 	demo.workload = find(` WORKLOAD_KUBECONFIG=(\S+)`)
 	demo.manager = find(`curl (http://\S+/metrics) +# manager`)
@@ -76,6 +64,25 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(demo.interrupt).To(Equal(demo.Command.Process.Pid))
 }, NodeTimeout(10*time.Minute))
+
+// startDemo starts a demo and waits until it keeps running. It returns a function that finds what the demo printed.
+func startDemo(flag string) (session *gexec.Session, find func(pattern string) string) {
+	GinkgoHelper()
+	command := exec.Command(demo.program, flag)
+	command.Dir = filepath.Dir(demo.bin)
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Interrupt(); Eventually(session).Should(gexec.Exit(0)) })
+	Eventually(session, "8m").Should(gbytes.Say("The site .*is running"))
+	Eventually(session).Should(gbytes.Say("cleans up"))
+	output := string(session.Out.Contents())
+	return session, func(pattern string) string {
+		GinkgoHelper()
+		found := regexp.MustCompile(pattern).FindStringSubmatch(output)
+		Expect(found).NotTo(BeNil(), "the demo does not print %s", pattern)
+		return found[1]
+	}
+}
 
 // result is a command's output and exit code.
 type result struct {

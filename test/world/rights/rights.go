@@ -65,9 +65,9 @@ var SeenInIntegrationOnly = []Right{
 	{Where: All, Resource: "users", Verb: "impersonate"},
 }
 
-// SeenInUpdatesOnly are those that it uses in test/suites/updates and not in test/suites/e2e: it creates events about
-// Nodes that no pool can have.
-var SeenInUpdatesOnly = []Right{{Where: "default", Resource: "events.events.k8s.io", Verb: "create"}}
+// SeenInFlowsOnly are those that it uses in docs/flows.md and not in test/suites/e2e: it creates events about Nodes
+// that no pool can have.
+var SeenInFlowsOnly = []Right{{Where: "default", Resource: "events.events.k8s.io", Verb: "create"}}
 
 // String returns the verb and resource for kubectl auth can-i, and where the right applies.
 func (r Right) String() string { return r.Verb + " " + r.Resource + " (" + r.Where + ")" }

@@ -17,13 +17,12 @@ func WholeRun() bool {
 
 // InEndToEnd returns those of the documented rights that the manager uses in test/suites/e2e, for CheckWorkload.
 func InEndToEnd(documented []Right) []Right {
-	elsewhere := slices.Concat(SeenInIntegrationOnly, SeenInUpdatesOnly)
+	elsewhere := slices.Concat(SeenInIntegrationOnly, SeenInFlowsOnly)
 	return slices.DeleteFunc(documented, func(r Right) bool { return slices.Contains(elsewhere, r) })
 }
 
-// InUpdates returns the rights that the manager uses in test/suites/updates and not in test/suites/e2e, for
-// CheckWorkload.
-func InUpdates([]Right) []Right { return SeenInUpdatesOnly }
+// InFlows returns the rights that the manager uses in docs/flows.md and not in test/suites/e2e, for CheckWorkload.
+func InFlows([]Right) []Right { return SeenInFlowsOnly }
 
 // CheckWorkload returns an error if the manager used other rights in a workload cluster than the documented ones, or
 // after a whole run not all that the suite uses. It is for AfterSuite.
