@@ -69,8 +69,8 @@ demo: rootfs $(if $(KEEP)$(FLOWS),$(REAL_PARTS),$(filter-out $(BIN)/kube-schedul
 	@exec $(BIN)/demo $(if $(FLOWS),--flows,$(if $(KEEP),--keep))
 
 .PHONY: demo-shell
-demo-shell: ## Open a shell on a host of the demo that KEEP=1 has left running. HOST: its BareMetalHost.
-	@for pid in $$(pgrep --parent "$$(pgrep -d , -x demo || echo 0)" -f '^/sbin/init systemd.show_status=1'); do \
+demo-shell: ## Open a shell on a host of the demo that KEEP=1 or FLOWS=1 has left running. HOST: its BareMetalHost.
+	@for pid in $$(for demo in $$(pgrep -x demo); do [ ! /proc/$$demo/cwd -ef . ] || pgrep --parent $$demo -f '^/sbin/init systemd.show_status=1'; done); do \
 		if [ "$$(nsenter --uts --target $$pid hostname)" = "$(HOST)" ]; then \
 			nsenter --all --target $$pid env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM="$$TERM" /bin/bash; exit $$?; \
 		fi; \

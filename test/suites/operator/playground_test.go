@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +19,13 @@ func describePlayground() {
 		for _, host := range hosts {
 			Expect(inDemoShell(host, "hostname; systemctl is-active kubelet.service")).To(Equal(host + "\nactive\n"))
 		}
+	})
+
+	It("has none on a host of a test that runs at the same time", func() {
+		other := exec.Command("unshare", "--uts", "bash", "-c", "hostname host-9; exec -a '/sbin/init systemd.show_status=1' sleep infinity")
+		Expect(other.Start()).To(Succeed())
+		DeferCleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+		Eventually(func() int { return run("pgrep", "--parent", strconv.Itoa(os.Getpid()), "-f", "^/sbin/init").Code }).Should(BeZero())
 		Expect(run("make", "-C", filepath.Dir(demo.bin), "demo-shell", "HOST=host-9").Out).To(ContainSubstring("No host of a demo has the name HOST=host-9. What to do: run make demo KEEP=1"))
 	})
 
