@@ -127,10 +127,16 @@ func (r *flowReader) run(ctx context.Context, block string) int {
 // runInShell returns the output of a command in the shell of a cluster or of a host.
 func (r *flowReader) runInShell(where, line string) string {
 	GinkgoHelper()
-	if shell, ok := r.shells[where]; ok {
-		return normalize(run("bash", "-c", "cd "+r.dir+"; "+shell+"\n"+line).Out)
+	if _, ok := r.shells[where]; ok {
+		return normalize(r.inShell(where, line).Out)
 	}
 	return normalize(inDemoShell(where, "exec 2>&1; "+line+"; true"))
+}
+
+// inShell returns the result of a command in the shell of a cluster.
+func (r *flowReader) inShell(cluster, line string) result {
+	GinkgoHelper()
+	return run("bash", "-c", "cd "+r.dir+"; "+r.shells[cluster]+"\n"+line)
 }
 
 // normalize removes from a command's output what differs between runs.

@@ -49,12 +49,14 @@ func describeTasks(reader func() *flowReader) {
 	BeforeAll(func(ctx SpecContext) {
 		r := reader()
 		r.write(taskPools)
+		const labels = `'{"spec":{"template":{"metadata":{"labels":{"node-role.kubernetes.io/infra":"","node-role.kubernetes.io/worker":null}}}}}'`
 		for _, line := range []string{
-			"kubectl scale machinedeployment --all --replicas=0 && kubectl wait machine --all --for=delete --timeout=2m",
-			"kubectl delete pbpool,pbmconf --all && kubectl delete baremetalhost server-3",
-			"kubectl apply -f pools.yaml && kubectl scale machinedeployment infra --replicas=2",
+			"kubectl scale machinedeployment --all --replicas=0; until [ -z \"$(kubectl get machine -o name)\" ]; do sleep 1; done",
+			"kubectl delete pbpool,pbmconf --all; kubectl delete baremetalhost server-3 --ignore-not-found",
+			"kubectl patch machinedeployment infra --type=merge -p " + labels,
+			"kubectl apply -f pools.yaml; kubectl scale machinedeployment infra --replicas=2",
 		} {
-			r.runInShell("hub", line)
+			expectSuccess(r.inShell("hub", "set -e; "+line))
 		}
 		for _, server := range servers {
 			Eventually(ctx, r.runInShell).WithArguments("edge", "kubectl get node "+server+` -o jsonpath='{.status.conditions[?(@.type=="Ready")].status}'`).Should(Equal("True"))
