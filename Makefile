@@ -261,6 +261,8 @@ release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into 
 
 .PHONY: release-programs
 release-programs:
+	@[[ "$(words $(OUT)) $(VERSION)" =~ ^1\ v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*$$ ]] || \
+		{ echo "VERSION=$(VERSION) OUT=$(OUT) name no release. What to do: set VERSION as in v0.1.0 or v0.1.0-rc.1, and OUT to a folder without spaces." >&2; exit 1; }
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	@$(MAKE) --no-print-directory build-agent AGENTS=$(OUT)/agents AGENT_FLAGS=-trimpath AGENT_ARCHITECTURES="amd64 arm64"
 	@set -e; for architecture in $(ARCHITECTURES); do for program in $(IMAGE_PROGRAMS); do \

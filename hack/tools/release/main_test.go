@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,6 +49,31 @@ func TestPush(t *testing.T) {
 		}
 		if config, err := image.ConfigFile(); err != nil || config.Architecture != architecture {
 			t.Errorf("a node of architecture %s gets that of %v (%v)", architecture, config, err)
+		}
+	}
+}
+
+func TestMakeReleaseRemovesNoOtherFolder(t *testing.T) {
+	folder := t.TempDir()
+	mine, out := filepath.Join(folder, "my"), filepath.Join(folder, "out")
+	earlier := filepath.Join(out, "bootstrap-poolboot", "v0.1.0")
+	for _, path := range []string{mine, earlier} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, variables := range [][]string{
+		{"VERSION=v0.1.0", "OUT=" + mine + " releases"}, {"VERSION=", "OUT=" + out}, {"VERSION=v0.2.0/../v0.1.0", "OUT=" + out}, {"VERSION=v0.2.0+rc.1", "OUT=" + out},
+	} {
+		arguments := append([]string{"-C", "../../..", "release-programs", "ARCHITECTURES=", "PLUGIN_PLATFORMS="}, variables...)
+		output, err := exec.Command("make", arguments...).CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "What to do: ") {
+			t.Errorf("%s is accepted: %v\n%s", variables, err, output)
+		}
+	}
+	for _, path := range []string{mine, earlier} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
 		}
 	}
 }
