@@ -96,7 +96,9 @@ func writeSBOM(output, version string, programs []string) error {
 		needs := []string{"pkg:golang/stdlib@" + goVersion}
 		add(cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, Name: "stdlib", Version: goVersion, BOMRef: needs[0], PackageURL: needs[0]})
 		for _, module := range info.Deps {
-			for module.Replace != nil {
+			if module.Replace != nil && module.Replace.Path[0] == '.' {
+				module.Version = version // a folder of the same source
+			} else if module.Replace != nil {
 				module = module.Replace
 			}
 			reference := "pkg:golang/" + module.Path + "@" + module.Version

@@ -78,6 +78,34 @@ func TestMakeReleaseRemovesNoOtherFolder(t *testing.T) {
 	}
 }
 
+func TestSBOMNamesModuleOfTheSameSource(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module example.com/project\n\nrequire example.com/project/api v0.0.0\n\nreplace example.com/project/api => ./api\n",
+		"main.go":     "package main\n\nimport _ \"example.com/project/api\"\n\nfunc main() {}\n",
+		"api/go.mod":  "module example.com/project/api\n",
+		"api/main.go": "package api\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, bom := filepath.Join(folder, "program"), filepath.Join(folder, "sbom.json")
+	if output, err := exec.Command("go", "-C", folder, "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if err := writeSBOM(bom, "v0.2.0", []string{program}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(bom)
+	if err != nil || !strings.Contains(string(text), `"purl": "pkg:golang/example.com/project/api@v0.2.0"`) {
+		t.Errorf("the module of a folder in the same source is not in the SBOM under its name: %v\n%s", err, text)
+	}
+}
+
 func TestPushOfNothing(t *testing.T) {
 	if err := push(filepath.Join(t.TempDir(), "missing.tar")); err == nil {
 		t.Error("a file that does not exist is pushed")
