@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -80,6 +81,9 @@ func compareCRDs(name string, before, after *apiextensionsv1.CustomResourceDefin
 	if before.Spec.Scope != after.Spec.Scope {
 		breaks = append(breaks, name+": its scope is another one")
 	}
+	if before.Spec.Names.Kind != after.Spec.Names.Kind {
+		breaks = append(breaks, name+": its kind is another one")
+	}
 	for _, version := range before.Spec.Versions {
 		i := slices.IndexFunc(after.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == version.Name && v.Served
@@ -90,6 +94,9 @@ func compareCRDs(name string, before, after *apiextensionsv1.CustomResourceDefin
 			}
 			continue
 		}
+		if hasStatus(version) != hasStatus(after.Spec.Versions[i]) {
+			breaks = append(breaks, name+" "+version.Name+": its subresource status is new or gone")
+		}
 		c := comparison{where: name + " " + version.Name}
 		c.compare("", version.Schema.OpenAPIV3Schema, after.Spec.Versions[i].Schema.OpenAPIV3Schema)
 		breaks = append(breaks, c.breaks...)
@@ -97,8 +104,12 @@ func compareCRDs(name string, before, after *apiextensionsv1.CustomResourceDefin
 	return breaks
 }
 
-// comparison finds what a schema refuses or drops and an earlier one does not. It does not compare what a default, a
-// format or a description says.
+func hasStatus(version apiextensionsv1.CustomResourceDefinitionVersion) bool {
+	return version.Subresources != nil && version.Subresources.Status != nil
+}
+
+// comparison finds what a schema refuses or drops and an earlier one does not. It does not compare what a default or a
+// description says.
 type comparison struct {
 	where  string
 	breaks []string
@@ -147,6 +158,21 @@ func (c *comparison) compare(path string, before, after *apiextensionsv1.JSONSch
 	if before.Pattern != after.Pattern && after.Pattern != "" {
 		c.say(path, "its pattern is another one")
 	}
+	if before.Format != after.Format && after.Format != "" {
+		c.say(path, "its format is %s now", after.Format)
+	}
+	if is := conditions(after); !reflect.DeepEqual(conditions(before), is) && !reflect.ValueOf(is).IsZero() {
+		c.say(path, "it has another allOf, anyOf, oneOf, not or multipleOf")
+	}
+	if is := uniqueness(after); is != "" && is != uniqueness(before) {
+		c.say(path, "its items must be unique in another way now")
+	}
+	if after.ExclusiveMinimum && !before.ExclusiveMinimum {
+		c.say(path, "its minimum itself is refused now")
+	}
+	if after.ExclusiveMaximum && !before.ExclusiveMaximum {
+		c.say(path, "its maximum itself is refused now")
+	}
 	for _, rule := range after.XValidations {
 		if !slices.ContainsFunc(before.XValidations, func(r apiextensionsv1.ValidationRule) bool { return r.Rule == rule.Rule }) {
 			c.say(path, "it has another rule: %s", rule.Rule)
@@ -172,9 +198,24 @@ func (c *comparison) compare(path string, before, after *apiextensionsv1.JSONSch
 	if before.Items != nil && after.Items != nil {
 		c.compare(path+"[]", before.Items.Schema, after.Items.Schema)
 	}
-	if before.AdditionalProperties != nil && after.AdditionalProperties != nil {
+	if before.AdditionalProperties != nil && after.AdditionalProperties == nil {
+		c.say(path+".*", "it is gone")
+	} else if before.AdditionalProperties != nil {
 		c.compare(path+".*", before.AdditionalProperties.Schema, after.AdditionalProperties.Schema)
 	}
+}
+
+// conditions returns the parts of a schema that are compared as a whole.
+func conditions(s *apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+	return apiextensionsv1.JSONSchemaProps{AllOf: s.AllOf, AnyOf: s.AnyOf, OneOf: s.OneOf, Not: s.Not, MultipleOf: s.MultipleOf}
+}
+
+// uniqueness returns by what items of a list must be unique, or nothing if they need not.
+func uniqueness(s *apiextensionsv1.JSONSchemaProps) string {
+	if s.XListType == nil || *s.XListType == "atomic" {
+		return ""
+	}
+	return fmt.Sprint(*s.XListType, s.XListMapKeys)
 }
 
 // tighter says if a limit is new or has moved in a direction.

@@ -32,6 +32,9 @@ spec:
               policy: {type: string, enum: [Wait, Force]}
               count: {type: integer, minimum: 1}
               free: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              choice: {type: integer, anyOf: [{maximum: 9}]}
+              net: {type: string, format: cidr}
+              keyed: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [a, b], items: {type: object, properties: {a: {type: string}, b: {type: string}}}}
               list: {type: array, items: {type: string}}
               map: {type: object, additionalProperties: {type: string}}
 `
@@ -56,6 +59,17 @@ func TestCompare(t *testing.T) {
 		"dropped fields":             {", x-kubernetes-preserve-unknown-fields: true", "", "spec.free: unknown fields are dropped now"},
 		"a limit of items":           {"items: {type: string}", "items: {type: string, maxLength: 5}", "spec.list[]: it has maxLength 5 now"},
 		"a limit of values of a map": {"additionalProperties: {type: string}", "additionalProperties: {type: string, maxLength: 5}", "spec.map.*: it has maxLength 5 now"},
+		"another condition":          {"type: integer, minimum: 1", "type: integer, minimum: 1, not: {enum: [2]}", "spec.count: it has another allOf, anyOf, oneOf, not or multipleOf"},
+		"no condition":               {", anyOf: [{maximum: 9}]", "", ""},
+		"another format":             {"maxLength: 63", "maxLength: 63, format: date", "spec.name: its format is date now"},
+		"no format":                  {", format: cidr", "", ""},
+		"unique items":               {"type: array, items", "type: array, x-kubernetes-list-type: set, items", "spec.list: its items must be unique in another way now"},
+		"other keys of a list":       {"list-map-keys: [a, b]", "list-map-keys: [a]", "spec.keyed: its items must be unique in another way now"},
+		"an exclusive limit":         {"minimum: 1", "minimum: 1, exclusiveMinimum: true", "spec.count: its minimum itself is refused now"},
+		"values of a map are gone":   {"additionalProperties: {type: string}", "properties: {a: {type: string}}", "spec.map.*: it is gone"},
+		"a status subresource":       {"    storage: true", "    storage: true\n    subresources: {status: {}}", "pools.poolboot.io v1: its subresource status is new or gone"},
+		"another name":               {"plural: pools}", "plural: pools, singular: other}", ""},
+		"another kind":               {"kind: Pool,", "kind: Basin,", "pools.poolboot.io: its kind is another one"},
 		"a version is gone":          {"served: true", "served: false", "pools.poolboot.io v1: it is no longer served"},
 		"another scope":              {"Namespaced", "Cluster", "pools.poolboot.io: its scope is another one"},
 		"a kind is gone":             {"pools.poolboot.io", "others.poolboot.io", "pools.poolboot.io: it is gone"},
