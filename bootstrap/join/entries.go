@@ -134,7 +134,7 @@ func sentinelUnits() []types.Unit {
 			unit.NewUnitOption("Unit", "Description", "Create the sentinel file of Cluster API"),
 			unit.NewUnitOption("Service", "Type", "oneshot"),
 			unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
-			unit.NewUnitOption("Service", "ExecStart", "-/usr/bin/sync --file-system "+kubeletDirectory+" "+path.Dir(ignition.KubeconfigPath)),
+			unit.NewUnitOption("Service", "ExecStart", "-/usr/bin/sync -f "+kubeletDirectory+" "+path.Dir(ignition.KubeconfigPath)),
 			unit.NewUnitOption("Service", "ExecStart", "/usr/bin/mkdir -p "+path.Dir(ignition.SentinelPath)),
 			unit.NewUnitOption("Service", "ExecStart", "/usr/bin/touch "+ignition.SentinelPath),
 		}),

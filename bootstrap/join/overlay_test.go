@@ -200,6 +200,10 @@ var _ = Describe("The overlay of a machine", func() {
 			Expect(unitText(overlay(), "poolboot-joined.path")).To(ContainSubstring("PathExists=/var/lib/kubelet/pki/kubelet-client-current.pem"))
 			Expect(unitText(overlay(), "poolboot-joined.service")).To(ContainSubstring("ExecStart=/usr/bin/touch /run/cluster-api/bootstrap-success.complete"))
 		})
+
+		It("writes what the join wrote to the disk, with an option that the sync of BusyBox also has", func() {
+			Expect(unitText(overlay(), "poolboot-joined.service")).To(ContainSubstring("\nExecStart=-/usr/bin/sync -f /var/lib/kubelet /etc/kubernetes\n"))
+		})
 	})
 
 	Describe("with the join type Kubeadm", func() {
