@@ -41,6 +41,7 @@ VERSION ?= v0.1.0
 PROVIDER_LDFLAGS = -X $(VERSION_PACKAGE).gitVersion=$(VERSION) -X $(VERSION_PACKAGE).gitCommit=$(shell git rev-parse HEAD)
 # Where a management cluster gets the images from. "localhost" is where they are when nobody has pushed them.
 REGISTRY ?= localhost/poolboot
+override REGISTRY := $(REGISTRY:%/=%)
 OUT ?= $(CURDIR)/out
 ARCHITECTURES ?= amd64 arm64
 # The agents of hosts. A release has those for all architectures of hosts, and the tests have those for their own hosts.

@@ -78,6 +78,13 @@ func TestMakeReleaseRemovesNoOtherFolder(t *testing.T) {
 	}
 }
 
+func TestMakeReleaseTakesRegistryWithSlash(t *testing.T) {
+	output, err := exec.Command("make", "-C", "../../..", "--dry-run", "release", "REGISTRY=registry.example.com/site/").CombinedOutput()
+	if err != nil || !strings.Contains(string(output), " registry.example.com/site/manager:") || strings.Contains(string(output), "site//") {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
 func TestSBOMNamesModuleOfTheSameSource(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
