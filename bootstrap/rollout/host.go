@@ -258,8 +258,8 @@ func (h *Host) IsExcluded() bool {
 
 // ForRollout returns the host as the rollout of a pool sees it. target is "" if its target is not known, and slot is
 // nil if the host has none. A host with a slot counts like one in an update until it is done with the slot, also if it
-// was not told yet. A host whose kubelet fails after its update counts as one whose update failed: others wait, and
-// what corrects it comes to it.
+// was not told yet. A host whose units fail after its update counts as one whose update failed: others wait, and what
+// corrects it comes to it first.
 func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *poolv1.UpdateSlot) Candidate {
 	in := Candidate{
 		Name: h.Name(), Desired: h.Told(), Target: target, Progress: h.Progress(),
@@ -279,7 +279,7 @@ func (h *Host) ForRollout(p *poolv1.MachineConfigPool, target string, slot *pool
 			in.Desired = h.Desired()
 		}
 	}
-	if in.Progress == Done && h.Report.IsKubeletFailing() {
+	if in.Progress == Done && len(h.Report.FailingUnits) > 0 {
 		in.Progress = Failed
 	}
 	if h.Node != nil {

@@ -196,7 +196,7 @@ var _ = Describe("The conditions of a pool", func() {
 		Expect(s.reconcile("infra")).To(haveCondition(poolv1.ReadyCondition, no, poolv1.HostsPendingReason, "(boots)"))
 	})
 
-	It("are degraded by a host whose units fail, which stops no rollout", func() {
+	It("are degraded by a host whose units fail", func() {
 		for name, reason := range map[string]string{"m1": bootstrapv1.UnitsFailingReason, "m2": bootstrapv1.UpdateRebootingReason} {
 			Expect(s.Create(ctx(), follower(name, reason))).To(Succeed())
 		}

@@ -39,6 +39,8 @@ type machineState struct {
 	unavailable bootstrapv1.UnavailableReason
 	// can is what the programs of the running host can change.
 	can update.Capabilities
+	// unitsFail is true if the kubelet or units of the configuration fail on the running host.
+	unitsFail bool
 	// agentless is true if the running host has no agent.
 	agentless bool
 	// free is true for a BareMetalHost without a Machine that has its user data and no image yet.
@@ -62,6 +64,7 @@ func stateOf(c *bootstrapv1.PoolbootConfig) machineState {
 	if updated != nil && (updated.Reason == bootstrapv1.UpdateDegradedReason || updated.Reason == bootstrapv1.UpdateUnreconcilableReason) {
 		state.failed = c.Status.Update.Desired.Name
 	}
+	state.unitsFail = updated != nil && updated.Reason == bootstrapv1.UnitsFailingReason
 	state.agentless = state.joined && updated != nil && updated.Reason == bootstrapv1.NoAgentReason
 	state.free = !state.joined && state.problem == "" && isFree(c)
 	return state
@@ -97,7 +100,10 @@ type counts struct {
 	// such hosts without a Machine. waiting, updating and stopped are those of both that change to it without being
 	// installed again, by their phase.
 	outdated, outdatedHosts, waiting, updating, stopped []string
-	// running has the names of the last three by what the prediction depends on.
+	// failing are those that run what the pool renders and whose units fail, each with what to do. They take places of
+	// maxUnavailable.
+	failing []string
+	// running has the names of waiting, updating and stopped by what the prediction depends on.
 	running map[runs][]string
 	// degraded are the Machines that need a user to act, each with what to do.
 	degraded []string
@@ -122,6 +128,7 @@ func (s *scope) countMachines() (n counts) {
 		if state.agentless {
 			n.agentless++
 		}
+		isFailing := false
 		isCurrent := pool.HasSameContent(state.configuration, target)
 		switch {
 		case !state.joined:
@@ -153,10 +160,13 @@ func (s *scope) countMachines() (n counts) {
 			if state.inPool {
 				n.ready++
 			}
+			if isFailing = state.unitsFail && state.inPool; isFailing {
+				n.failing = append(n.failing, name+": "+state.problem)
+			}
 		}
 		if state.joined && !state.inPool {
 			n.notInPool = append(n.notInPool, name)
-		} else if state.joined && state.unavailable != "" && (state.phase == "" || state.phase == waits) {
+		} else if state.joined && !isFailing && state.unavailable != "" && (state.phase == "" || state.phase == waits) {
 			n.held = append(n.held, name+": "+string(state.unavailable))
 		}
 		if state.problem != "" {

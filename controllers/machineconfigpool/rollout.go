@@ -80,11 +80,15 @@ func runsDesired(c *bootstrapv1.PoolbootConfig) bool {
 	return c.Status.Update.RunningRevision != "" && c.Status.Update.RunningRevision == c.Status.Update.DesiredRevision
 }
 
+// failed returns the number of running hosts whose update or whose units failed.
+func (n counts) failed() int { return len(n.stopped) + len(n.failing) }
+
 // following returns the number of running hosts that run another configuration and change to that of the pool.
 func (n counts) following() int { return len(n.waiting) + len(n.updating) + len(n.stopped) }
 
 // pendingReason returns the reason of Updated and Updating while Machines are not updated. The rollout has stopped if
-// no host is updated, and none is next: either there is none, or those whose update failed leave no room for it.
+// no host is updated, and none is next: either there is none, or those whose update or units failed leave no room for
+// it.
 func (s *scope) pendingReason(n counts) string {
 	limit, err := rollout.MaxUnavailable(s.pool.Spec.MaxUnavailable, int(n.total))
 	isBlocked := err == nil && len(n.blocking(s.pool, limit)) > 0
@@ -92,7 +96,7 @@ func (s *scope) pendingReason(n counts) string {
 	switch {
 	case len(n.updating) > 0:
 		return poolv1.HostsUpdatingReason
-	case len(n.stopped) > 0 && (err != nil || len(n.stopped) >= limit || len(n.waiting) == 0):
+	case len(n.stopped) > 0 && (err != nil || len(n.waiting) == 0), len(n.waiting) > 0 && n.failed() > 0 && n.failed() >= limit:
 		return poolv1.RolloutStoppedReason
 	case isBlocked:
 		return poolv1.RolloutBlockedReason
@@ -111,7 +115,7 @@ const stuckPatience = time.Minute
 // also between two hosts of one domain, none is updated. A host that was told to begin has a stage.
 func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 	hasBegun := func(c bootstrapv1.PoolbootConfig) bool { return c.Status.Update.Stage != "" }
-	if s.pool.Spec.Updates.FailureDomainLabel == "" || len(n.stopped) == 0 || len(n.waiting) == 0 || isBlocked ||
+	if s.pool.Spec.Updates.FailureDomainLabel == "" || n.failed() == 0 || len(n.waiting) == 0 || isBlocked ||
 		meta.IsStatusConditionFalse(s.pool.Status.Conditions, poolv1.UpdateGatesOpenCondition) ||
 		rollout.HoldOfWindow(s.pool, now).Why != "" || slices.ContainsFunc(s.machines, hasBegun) {
 		s.cache.stuckSince = time.Time{}
@@ -132,7 +136,7 @@ func (s *scope) isStuck(n counts, isBlocked bool, now time.Time) bool {
 // places, or all failure domains but one. Which domains these are is in their Nodes, so in a pool with failure domains,
 // each of them counts while no host is updated.
 func (n counts) blocking(p *poolv1.MachineConfigPool, limit int) []string {
-	isFull := len(n.notInPool)+len(n.held)+len(n.stopped)+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.Updates.FailureDomainLabel != ""
+	isFull := len(n.notInPool)+len(n.held)+n.failed()+int(n.notReplaced) >= limit || len(n.waiting) == n.heldWaiting || p.Spec.Updates.FailureDomainLabel != ""
 	if len(n.waiting) == 0 || len(n.updating) > 0 || !isFull || rollout.HoldOfWindow(p, time.Now()).Why != "" {
 		return nil
 	}
@@ -158,7 +162,8 @@ func (n counts) blockedMessage() string {
 }
 
 // setRollout sets when the last rollout began and ended. It begins when the first host is updated to what the pool
-// hands out, and ends when no running host has to change any more. A rollout of something else replaces it.
+// hands out, and ends when no running host has to change any more, and the units of none fail. A rollout of something
+// else replaces it.
 func (s *scope) setRollout(n counts, now metav1.Time) {
 	last, name := &s.pool.Status.Rollout, s.pool.Status.Configuration.Name
 	isOver := last.StartTime == nil || last.CompletionTime != nil
@@ -166,7 +171,7 @@ func (s *scope) setRollout(n counts, now metav1.Time) {
 	case name == "":
 	case len(n.updating) > 0 && (isOver || last.Configuration != name):
 		*last = poolv1.PoolRollout{Configuration: name, StartTime: &now}
-	case n.following() == 0 && !isOver:
+	case n.following() == 0 && len(n.failing) == 0 && !isOver:
 		last.Configuration, last.CompletionTime = name, &now
 	}
 }
@@ -184,8 +189,8 @@ func (r *Reconciler) reportRollout(before *poolv1.MachineConfigPool, s *scope) {
 			s.counted.following(), s.counted.total, last.Configuration)
 	}
 	if wasStopped := hasReason(before, poolv1.RolloutStoppedReason); !wasStopped && hasReason(s.pool, poolv1.RolloutStoppedReason) {
-		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d hosts cannot be updated to %s, and %d wait: see the condition %s of the pool",
-			len(s.counted.stopped), s.counted.total, last.Configuration, len(s.counted.waiting), poolv1.NodeDegradedCondition)
+		event(corev1.EventTypeWarning, poolv1.RolloutStoppedReason, "%d of %d hosts cannot be updated to %s or have units that fail, and %d wait: see the condition %s of the pool",
+			s.counted.failed(), s.counted.total, last.Configuration, len(s.counted.waiting), poolv1.NodeDegradedCondition)
 	}
 	if last.CompletionTime != nil && !last.CompletionTime.Equal(old.CompletionTime) {
 		duration := last.CompletionTime.Sub(last.StartTime.Time)
@@ -205,5 +210,6 @@ func (n counts) addRollout(add func(names []string, problem, next string)) {
 	next := fmt.Sprintf("see the condition %s of their PoolbootConfigs", bootstrapv1.UpdatedCondition)
 	add(n.updating, "are being updated", next)
 	add(n.stopped, "cannot be updated", next+", and correct the configuration or the host")
+	add(n.failing, "have units that fail", "each takes a place of spec.maxUnavailable: correct the MachineConfig, which these hosts get first, or the host")
 	add(n.waiting, "run another configuration, and wait for their update", next)
 }

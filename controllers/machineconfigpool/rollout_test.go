@@ -97,7 +97,7 @@ var _ = Describe("The rollout of a pool", func() {
 		Expect(p).To(haveCondition(poolv1.NodeDegradedCondition, yes, poolv1.HostsDegradedReason, "m1: Degraded: see the host"))
 		Expect(p.Status.DegradedHostCount).To(HaveValue(BeEquivalentTo(1)))
 		Expect(controllertest.Events(s.events)).To(ConsistOf("Warning RolloutStopped 1 of 2 hosts cannot be updated to " +
-			p.Status.Configuration.Name + ", and 1 wait: see the condition NodeDegraded of the pool"))
+			p.Status.Configuration.Name + " or have units that fail, and 1 wait: see the condition NodeDegraded of the pool"))
 		s.reconcile("infra")
 		Expect(eventReasons()).To(BeEmpty())
 
@@ -122,6 +122,23 @@ var _ = Describe("The rollout of a pool", func() {
 		p := becomes("m2", bootstrapv1.UpdateWaitingReason)
 		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.HostsPendingReason, "2 of 2 hosts run another configuration, and wait for their update (m1, m2)"))
 		Expect(eventReasons()).To(BeEmpty(), "nothing failed with "+restored)
+	})
+
+	It("stops at a host of which a unit fails with the new configuration, names the unit, and ends when none fails", func() {
+		becomes("m1", bootstrapv1.UpdateApplyingReason)
+		becomes("m1", bootstrapv1.UpdateDoneReason)
+		eventReasons()
+		p := becomes("m1", bootstrapv1.UnitsFailingReason)
+		Expect(p).To(haveCondition(poolv1.UpdatingCondition, yes, poolv1.RolloutStoppedReason,
+			"1 of 2 hosts have units that fail (m1: UnitsFailing: see the host): each takes a place of spec.maxUnavailable: correct the MachineConfig"))
+		Expect(eventReasons()).To(ConsistOf("RolloutStopped"))
+
+		p = becomes("m2", bootstrapv1.UpdateDoneReason)
+		Expect(p.Status.Rollout.CompletionTime).To(BeNil())
+		Expect(eventReasons()).To(BeEmpty())
+		p = becomes("m1", bootstrapv1.UpdateDoneReason)
+		Expect(p.Status.Rollout.CompletionTime).NotTo(BeNil())
+		Expect(eventReasons()).To(ConsistOf("RolloutCompleted"))
 	})
 
 	It("stops at a host whose agent does not answer", func() {

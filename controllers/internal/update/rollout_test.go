@@ -285,30 +285,33 @@ var _ = Describe("A rollout", func() {
 		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-3")))
 	})
 
-	It("stops at a host whose kubelet fails after its update is done, and goes on with the config that corrects it", func(ctx SpecContext) {
+	DescribeTable("stops at a host of which a unit fails after its update is done, and goes on with the config that corrects it", func(ctx SpecContext, unit string, reason bootstrapv1.UnavailableReason) {
 		w := newWorld(3)
 		w.adopt(ctx)
 		w.render(ctx, "rendered-worker-2")
 		w.settle(ctx)
 		w.reports(ctx, 0, agentv1.Done, revisionOf(0, "rendered-worker-2"), "")
 		w.changeNode(ctx, 0, func(node *corev1.Node) {
-			node.Annotations[agentv1.FailingUnitsAnnotation] = "kubelet.service: it starts again and again: result exit-code, exit status 1"
+			node.Annotations[agentv1.FailingUnitsAnnotation] = unit + ": it failed: result exit-code, exit status 1"
 		})
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(BeEmpty())
-		Expect(w.config(ctx, 0).Status.Update.UnavailableReason).To(Equal(bootstrapv1.UnavailableKubeletFailing))
+		Expect(w.config(ctx, 0).Status.Update.UnavailableReason).To(Equal(reason))
 
 		w.render(ctx, "rendered-worker-3")
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations[agentv1.DesiredAnnotation]).To(Equal(revisionOf(0, "rendered-worker-3")))
 		Expect(w.told(ctx)).To(Equal([]int{0}))
 
-		By("starting the kubelet")
+		By("starting the unit")
 		w.reports(ctx, 0, agentv1.Done, revisionOf(0, "rendered-worker-3"), "")
 		w.changeNode(ctx, 0, func(node *corev1.Node) { delete(node.Annotations, agentv1.FailingUnitsAnnotation) })
 		w.settle(ctx)
 		Expect(w.told(ctx)).To(Equal([]int{1}))
-	})
+	},
+		Entry("its kubelet", "kubelet.service", bootstrapv1.UnavailableKubeletFailing),
+		Entry("a unit of a MachineConfig, with which the host stays available", "web.service", bootstrapv1.UnavailableReason("")),
+	)
 
 	It("says nothing of a failure any more as soon as another config is recorded for the host", func(ctx SpecContext) {
 		w := newWorld(1)
