@@ -74,9 +74,9 @@ func ReportOf(node *corev1.Node) Report {
 		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
 
 		Unsupported:  update.CapabilitiesWithout(strings.Fields(node.Annotations[agentv1.UnsupportedAnnotation])...).Unsupported(),
-		Silence:      silenceOf(node),
 		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
 	}
+	r.Silence = r.silenceOf(node)
 	about, effect, _ := strings.Cut(node.Annotations[agentv1.EffectAnnotation], " ")
 	if r.Target != "" && about == r.Target && slices.Contains(effects, update.Effect(effect)) {
 		r.Effect = update.Effect(effect)
@@ -84,13 +84,17 @@ func ReportOf(node *corev1.Node) Report {
 	return r
 }
 
-// silenceOf returns why the agent of a Node does not run, or "". Of a Node that is not Ready, it is not known.
-func silenceOf(node *corev1.Node) string {
+// silenceOf returns why the agent of a Node does not run, or "". Of a Node that is not Ready, it is not known. A Node
+// stays Ready for some time after its host has booted without a kubelet that reports: then the boot of the agent is the
+// later one.
+func (r Report) silenceOf(node *corev1.Node) string {
 	switch boot, is := node.Annotations[agentv1.BootAnnotation], node.Status.NodeInfo.BootID; {
 	case boot == "" || is == "" || boot == is || !util.IsNodeReady(node):
 		return ""
 	case boot == agentv1.AgentStopped:
 		return "it has stopped"
+	case r.State == agentv1.Verifying, r.IsKubeletFailing():
+		return ""
 	}
 	return "it has not started since the host booted"
 }

@@ -41,6 +41,22 @@ var _ = DescribeTable("A report", func(current, target string, state agentv1.Sta
 	Entry("of an impossible update has failed", oldRevision, newRevision, agentv1.Unreconcilable, rollout.Failed),
 )
 
+var _ = DescribeTable("An agent", func(agentBoot, kubeletBoot string, state agentv1.State, failing, silence string) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		agentv1.ReportVersionAnnotation: "1", agentv1.BootAnnotation: agentBoot, agentv1.StateAnnotation: string(state), agentv1.FailingUnitsAnnotation: failing,
+	}}}
+	node.Status.NodeInfo.BootID = kubeletBoot
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	Expect(rollout.ReportOf(node).Silence).To(Equal(silence))
+},
+	Entry("runs if the kubelet runs in the same boot", "2", "2", agentv1.Done, "", ""),
+	Entry("that reported before the kubelet runs in a later boot has not started", "1", "2", agentv1.Done, "", "it has not started since the host booted"),
+	Entry("that reported a reboot before the kubelet runs in a later boot has not started", "1", "2", agentv1.Rebooting, "", "it has not started since the host booted"),
+	Entry("runs while it verifies a boot in which the kubelet has not reported", "2", "1", agentv1.Verifying, "", ""),
+	Entry("runs if it reports that the kubelet of another boot fails", "2", "1", agentv1.Done, "kubelet.service: it failed", ""),
+	Entry("that was stopped while it verified an update has stopped", agentv1.AgentStopped, "1", agentv1.Verifying, "", "it has stopped"),
+)
+
 var _ = Describe("What a Node claims", func() {
 	It("is cut, and has no control characters, whatever root on the host writes", func() {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
