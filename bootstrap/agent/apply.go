@@ -231,7 +231,7 @@ func (a *Agent) commit() (time.Duration, error) {
 	if err := a.store.keep(append(a.journal.keptRevisions(), target)...); err != nil {
 		return now, err
 	}
-	a.current, a.retriedAt = nil, 0
+	a.current, a.units.seen, a.retriedAt = nil, nil, 0
 	a.checkSoon()
 	return a.enter(idle, func(j *journal) { *j = j.settled(target) })
 }

@@ -137,7 +137,7 @@ func (a *Agent) endUndo(ctx context.Context, problems ...string) (time.Duration,
 	}
 	a.checkSoon()
 	a.retriedAt = 0
-	return a.enter(idle, func(j *journal) {
+	_, err := a.enter(idle, func(j *journal) {
 		failed := j.Failed
 		for _, problem := range problems {
 			failed = failed.with("\nAfter the update was undone: " + problem)
@@ -147,6 +147,9 @@ func (a *Agent) endUndo(ctx context.Context, problems ...string) (time.Duration,
 			j.Failed = failed
 		}
 	})
+	a.units.seen = nil // units that failed in the update
+	a.lookAtUnits(ctx)
+	return now, err
 }
 
 // undoStep is a step of an undo: an operation, or something else that it runs.

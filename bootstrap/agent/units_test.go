@@ -42,6 +42,29 @@ var _ = Describe("A kubelet that ends again and again, while its Node is Ready b
 		Entry("once systemd has given up", unitstate.State{Active: "failed", Sub: "failed", Result: "start-limit-hit"}, "it failed: result start-limit-hit"),
 	)
 
+	It("is not reported any more when its update was undone and it works", func() {
+		w := installed(withFiles("/etc/restart/f", "a"))
+		w.units = func() map[string]unitstate.State {
+			if w.read("etc/restart/f") == "b" {
+				return map[string]unitstate.State{"kubelet.service": restarting}
+			}
+			return nil
+		}
+		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
+		a, stop := w.begin()
+		defer stop()
+		hasFailed := false
+		for w.state() != "Degraded "+second {
+			wait, err := a.Step(GinkgoT().Context(), w.node)
+			Expect(err).NotTo(HaveOccurred())
+			a.lookAtUnits(GinkgoT().Context())
+			hasFailed = hasFailed || a.units.report != ""
+			w.pass(min(wait, 10*time.Second))
+		}
+		Expect(hasFailed).To(BeTrue(), "it was seen during the update")
+		Expect(w.node.Annotations).NotTo(HaveKey(agentv1.FailingUnitsAnnotation))
+	})
+
 	It("is seen although it runs when the Node has been Ready for long enough", func() {
 		w := installed(withFiles("/etc/restart/f", "a"))
 		verified := 0
