@@ -64,10 +64,14 @@ func kubeletCommand(kubeletPath string) string {
 	}, " ")
 }
 
+// kubeletUnit returns the unit of the kubelet. Like that of kubeadm, it takes other flags from KUBELET_EXTRA_ARGS.
+// Those of the pool are last, and win.
 func kubeletUnit(kubeletPath string) []*unit.UnitOption {
-	command := kubeletCommand(kubeletPath) + " $" + ignition.KubeletArgsVariable
+	command := kubeletCommand(kubeletPath) + " $KUBELET_EXTRA_ARGS $" + ignition.KubeletArgsVariable
 	unitOptions := slices.Concat(newOnlineUnit("Kubelet (joins with TLS bootstrapping)"), requiresCheck(), wantsDependencies(), followsCheckpoints())
 	return append(unitOptions,
+		unit.NewUnitOption("Service", "EnvironmentFile", "-/etc/default/kubelet"),
+		unit.NewUnitOption("Service", "EnvironmentFile", "-/etc/sysconfig/kubelet"),
 		unit.NewUnitOption("Service", "EnvironmentFile", ignition.KubeletEnvPath),
 		unit.NewUnitOption("Service", "ExecStart", command),
 		unit.NewUnitOption("Service", "Restart", "always"),

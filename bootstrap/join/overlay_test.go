@@ -191,6 +191,12 @@ var _ = Describe("The overlay of a machine", func() {
 					"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --cert-dir=/var/lib/kubelet/pki\n"))
 		})
 
+		It("passes KUBELET_EXTRA_ARGS to the kubelet, from the files that kubeadm's unit reads too, before the flags of the registration, which win", func() {
+			Expect(unitText(overlay(), "kubelet.service")).To(And(
+				MatchRegexp(`(?m)^ExecStart=.* \$KUBELET_EXTRA_ARGS \$POOLBOOT_KUBELET_ARGS$`),
+				ContainSubstring("\nEnvironmentFile=-/etc/default/kubelet\nEnvironmentFile=-/etc/sysconfig/kubelet\nEnvironmentFile=/etc/poolboot/kubelet.env\n")))
+		})
+
 		It("runs the kubelet that the PoolbootConfig names", func() {
 			cfg.Spec.Join.Kubelet.KubeletPath = "/opt/bin/kubelet"
 			Expect(unitText(overlay(), "kubelet.service")).To(ContainSubstring("\nExecStart=/opt/bin/kubelet --config="))
