@@ -48,6 +48,8 @@ func (g *guard) checkUnit(place, name, contents string) {
 	switch {
 	case isOwnUnit(name):
 		g.refuseOwn(place, name)
+	case !isUnitFile(contents):
+		g.refuse(place, "%s: %s", name, noUnitFile)
 	case name == KubeletUnit:
 		g.refuse(place, "%s is reserved for Poolboot: use a drop-in without ExecStart, a kubelet configuration in %s, or "+
 			"spec.kubelet.wrapper of the MachineConfigPool for a command that starts the kubelet", name, KubeletConfigDirectory)
@@ -64,6 +66,8 @@ func (g *guard) checkDropin(place, unitName, name, contents string) {
 		g.refuseOwn(place, unitName)
 	case unitName == KubeletUnit && isReservedDropin(name):
 		g.refuseDropin(place, name)
+	case !isUnitFile(contents):
+		g.refuse(place, "%s: %s", what, noUnitFile)
 	case appliesToKubelet(unitName) && slices.ContainsFunc(directivesOf(contents), func(d directive) bool { return d.name == "ExecStart" }):
 		g.refuse(place, "%s: ExecStart would start the kubelet without the flags that put its Node into its pool: to start it through a command, "+
 			"such as nsenter for a mount namespace, set spec.kubelet.wrapper of the MachineConfigPool, and remove the line and those that only serve it", what)

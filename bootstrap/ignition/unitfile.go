@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // directive is one setting of a unit: Name=value.
@@ -53,6 +55,43 @@ func directivesOf(contents string) (directives []directive) {
 	}
 	add(continued.String())
 	return directives
+}
+
+// noUnitFile is why the contents of a unit or drop-in are refused.
+const noUnitFile = "it has no section, so systemd ignores all of it: begin it with a line such as [Service] or [Unit]"
+
+// isUnitFile reports whether a text has a section of a unit, or nothing but comments.
+func isUnitFile(contents string) bool {
+	isEmpty := true
+	for line := range unitLines(strings.TrimPrefix(contents, "\ufeff")) {
+		switch line = strings.Trim(line, unitBlanks); {
+		case strings.HasPrefix(line, "["):
+			return true
+		case line != "" && line[0] != '#' && line[0] != ';':
+			isEmpty = false
+		}
+	}
+	return isEmpty
+}
+
+// CheckUnits returns a warning for each unit that is enabled, with contents by which nothing starts it.
+func CheckUnits(c Config) (warnings []Problem) {
+	for i, unit := range c.Systemd.Units {
+		if !ptr.Deref(unit.Enabled, false) || ptr.Deref(unit.Mask, false) || ptr.Deref(unit.Contents, "") == "" {
+			continue
+		}
+		contents := *unit.Contents
+		for _, dropin := range unit.Dropins {
+			contents += "\n" + ptr.Deref(dropin.Contents, "")
+		}
+		if !slices.ContainsFunc(directivesOf(contents), func(d directive) bool { return d.section == "Install" }) {
+			addProblem(&warnings, func() Problem {
+				return Problem{Path: item("systemd.units", i) + ".enabled", Message: unit.Name + " has no section [Install], so nothing starts it: " +
+					"add one, such as [Install] with WantedBy=multi-user.target, or leave out enabled if another unit starts it"}
+			})
+		}
+	}
+	return LimitProblems(warnings)
 }
 
 // unitLines yields the lines of a text as systemd splits it (read_line in its fileio.c): a line ends with a NUL, a line

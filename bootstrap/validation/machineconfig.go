@@ -12,8 +12,8 @@ import (
 )
 
 // MachineConfig validates a MachineConfig: its Ignition or Butane must be valid and must not change what Poolboot
-// manages. The name of a rendered config must match its content. The warnings name keys that Ignition ignores, and
-// modes that were probably meant otherwise.
+// manages. The name of a rendered config must match its content. The warnings name keys that Ignition ignores,
+// modes that were probably meant otherwise, and units that nothing starts.
 func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.ErrorList) {
 	guard, spec := ignition.Guard, field.NewPath("spec")
 	if pool.IsRenderedName(config.Name) {
@@ -25,7 +25,7 @@ func MachineConfig(config *poolv1.MachineConfig) (warnings []string, errs field.
 	}
 	warnings = KeyWarnings(config.Spec.Config, spec)
 	errs = Ignition(config.Spec.Config, config.Spec.Butane, pool.MaxSize, func(parsed ignition.Config) error {
-		for _, problem := range ignition.CheckModes(parsed) {
+		for _, problem := range append(ignition.CheckModes(parsed), ignition.CheckUnits(parsed)...) {
 			warnings = append(warnings, childPath(document, problem.Path).String()+": "+problem.Message)
 		}
 		return guard(parsed)

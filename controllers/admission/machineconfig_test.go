@@ -81,6 +81,10 @@ var _ = Describe("MachineConfig webhook", func() {
 			"spec.config.storage.files[1].path", "/etc/x/y is below /etc/x, which is a file"),
 		Entry("a section Install with which no unit is enabled", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]\n[Install]\nAlso=other\n"}]}}`, "",
 			"spec.config.systemd.units[0].contents", "a.service line 3: Also=other is not the name of a unit", "write other.service"),
+		Entry("a unit that is no unit file", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"# a\nblah blah\n"}]}}`, "",
+			"spec.config.systemd.units[0].contents", "a.service: it has no section", "[Service]"),
+		Entry("a drop-in that is none", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"CPUQuota=1%"}]}]}}`, "",
+			"spec.config.systemd.units[0].dropins[0].contents", "drop-in 1.conf of a.service: it has no section"),
 		Entry("the unit of the kubelet", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubelet.service","contents":"[Service]\nExecStart=/bin/true\n"}]}}`, "",
 			"spec.config.systemd.units[0].contents", "kubelet.service"),
 	)
@@ -89,6 +93,16 @@ var _ = Describe("MachineConfig webhook", func() {
 		warnings, err := webhook.ValidateCreate(ctx(), machineConfig("50-a", `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/a","filesystem":"root"}]}}`, ""))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(warnings).To(ConsistOf(HavePrefix("spec.config.storage.files[0].filesystem: Ignition 3.4.0 ignores this key")))
+	})
+
+	It("warns of a unit that is enabled and that nothing starts", func() {
+		const install = `[Install]\nWantedBy=multi-user.target\n`
+		warnings, err := webhook.ValidateCreate(ctx(), machineConfig("50-a", `{"ignition":{"version":"3.4.0"},"systemd":{"units":[
+			{"name":"no.service","enabled":true,"contents":"[Service]\nExecStart=/bin/true\n"},{"name":"image.service","enabled":true},
+			{"name":"yes.service","enabled":true,"contents":"[Unit]\n`+install+`"},{"name":"with.service","enabled":true,"contents":"[Unit]","dropins":[{"name":"1.conf","contents":"`+install+`"}]},
+			{"name":"other.service","enabled":false,"contents":"[Unit]"},{"name":"empty.service","contents":"# nothing\n"}]}}`, ""))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(warnings).To(ConsistOf(HavePrefix("spec.config.systemd.units[0].enabled: no.service has no section [Install], so nothing starts it: add one")))
 	})
 
 	It("refuses kernel arguments that Poolboot manages", func() {

@@ -86,7 +86,7 @@ spec:
       files:
       - {path: /etc/containers/registries.conf.d/50-mirror.conf, contents: {source: "data:,"}}
       - {path: /etc/containers/policy.json, contents: {source: "data:,"}}
-    systemd: {units: [{name: var-lib-containers.mount, enabled: true, contents: "[Mount]\nWhat=/dev/vda5\nWhere=/var/lib/containers"}]}
+    systemd: {units: [{name: var-lib-containers.mount, enabled: true, contents: "[Mount]\nWhat=/dev/vda5\nWhere=/var/lib/containers\n[Install]\nWantedBy=local-fs.target"}]}
 `)
 		const partition = "spec.config.storage.disks[0].partitions[0] has no number: after a power loss, Ignition creates it again: set number, "
 		r := runPoolboot("convert", "-f", file, "--cluster", "infra-1", "-n", "edge", "--container-runtime", "containerd")
@@ -268,7 +268,7 @@ spec: {config: {ignition: {version: 3.2.0}, `+ignition+`}}`)
 			}
 		},
 		Entry("the unit with the namespace of the kubelet", `systemd: {units: [{name: kubens.service, enabled: true}]}`, "kubens.service", "spec.kubelet.wrapper"),
-		Entry("a user's own unit of this name", `systemd: {units: [{name: kubens.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n"}]}`),
+		Entry("a user's own unit of this name", `systemd: {units: [{name: kubens.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]}`),
 		Entry("the unit that selects the address", `systemd: {units: [{name: nodeip-configuration.service, enabled: true}]}`, "nodeip-configuration.service", "default route"),
 		Entry("its settings", `storage: {files: [{path: /etc/default/nodeip-configuration, contents: {source: "data:,A"}}]}`, "/etc/default/nodeip-configuration", "network configuration"),
 		Entry("workload pinning of the kubelet", `storage: {files: [{path: /etc/kubernetes/openshift-workload-pinning, contents: {source: "data:,A"}}]}`,
