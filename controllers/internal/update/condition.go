@@ -68,7 +68,7 @@ func (h *host) updatedByAgent(o outcome) *metav1.Condition {
 		return isNot(bootstrapv1.AgentNotAnsweringReason, "Node %s is Ready, and its agent does not run: %s. On the host, see systemctl status poolboot-agent.service",
 			h.Node.Name, h.Report.Silence)
 	case h.IsLeaving() && h.Progress() == rollout.Done && h.Report.State != agentv1.Degraded && h.Report.Drift == "" && h.Desired() != "":
-		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name one: see the condition %s",
+		return isNot(bootstrapv1.UpdateWaitingReason, "Node %s runs %s, and follows no pool until its labels name exactly one: see the condition %s",
 			h.Node.Name, cmp.Or(h.Config.Status.Boot.ServedConfiguration.Name, runs), bootstrapv1.NodeInPoolCondition)
 	case strings.Contains(h.Report.Reason, agentv1.CertificateNotAccepted) && (h.Progress() == rollout.Unknown || h.Progress() == rollout.Done):
 		return h.notAccepted(o)

@@ -96,7 +96,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Config.Status.Boot.ServedConfiguration.Name, o.in.pool.Spec.Paused = "rendered-worker-1", new(true)
 	}, metav1.ConditionFalse, "Waiting", "runs rendered-worker-1", "kubectl poolboot rollout resume worker"),
 	Entry("labels of no pool", func(h *host, _ *outcome) { h.Follows = "" },
-		metav1.ConditionFalse, "Waiting", "follows no pool until its labels name one", "NodeInPool"),
+		metav1.ConditionFalse, "Waiting", "follows no pool until its labels name exactly one", "NodeInPool"),
 	Entry("labels of another pool during an update", func(h *host, _ *outcome) {
 		h.Follows, h.Report.Current, h.Report.State = "infra", oldRevision, agentv1.Rebooting
 	}, metav1.ConditionFalse, "Rebooting", "reboots"),

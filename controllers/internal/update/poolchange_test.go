@@ -125,7 +125,7 @@ var _ = Describe("A host that changes its pool", func() {
 		w.settlePools(ctx, "infra", "storage")
 		Expect(w.told(ctx)).To(Equal([]int{1}))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", bootstrapv1.UpdateWaitingReason),
-			HaveField("Message", ContainSubstring("follows no pool until its labels name one"))))
+			HaveField("Message", ContainSubstring("follows no pool until its labels name exactly one"))))
 
 		w.relabel(ctx, 0, poolv1.RoleWorker)
 		w.settlePools(ctx, "infra", "storage")

@@ -59,8 +59,12 @@ func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *p
 			_, err := fmt.Fprintln(o.streams.ErrOut, f.summary())
 			return err
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			err := fmt.Errorf("--timeout %s expired: %s", o.timeout, f.summary())
-			if f.summary().held() != nil {
+			s := f.summary()
+			err := fmt.Errorf("--timeout %s expired: %s", o.timeout, s)
+			if failure := s.failure(); failure != nil {
+				return fmt.Errorf("%w; %w", err, failure)
+			}
+			if s.held() != nil {
 				err = cli.ActionRequired(err)
 			}
 			return err
@@ -191,7 +195,7 @@ func (f *follower) show(ctx context.Context) error {
 		}
 		f.target = f.pool.Status.Configuration.Name
 	}
-	switch err := s.failure(); {
+	switch err := s.failureOf(hostStatus.isStuck); {
 	case err != nil:
 		return err
 	case s.isComplete() && int(ptr.Deref(f.pool.Status.UpdatedHostCount, int32(len(s.hosts)))) >= len(s.hosts): // the pool shows it, too

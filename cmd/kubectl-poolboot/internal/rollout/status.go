@@ -47,8 +47,9 @@ With --watch, print a line for every change until the pool has rendered its Mach
 started, or later, and all hosts run what the pool hands out.
 
 Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if an
-update failed or is not possible, an agent does not answer, a host was changed by hand, a host without an agent runs
-another config, the pool cannot be rendered, or --timeout expires. 2 if the pool is paused and something waits, or its
+update failed or is not possible, an agent does not answer, a host was changed by hand, a Node does not exist, is not
+Ready or has not the labels of one pool, a host without an agent runs another config, the pool cannot be rendered, or
+--timeout expires. 2 if the pool is paused and something waits, or its
 maintenance window or an update gate is closed and hosts wait; --watch waits for windows and gates until --timeout
 expires. 3 with --watch if the pool hands out another config before all hosts run the first.`,
 		Example: `  # All pools
@@ -170,12 +171,17 @@ func (s summary) isComplete() bool {
 	return s.pool.Status.Configuration.IsDefined() && s.updated == len(s.hosts) && waitsInPause(s.pool) == ""
 }
 
-// failure returns what a user must correct before the rollout goes on, or nil.
+// failure returns what a user must correct, or nil.
 func (s summary) failure() error {
+	return s.failureOf(func(h hostStatus) bool { return h.isWrong })
+}
+
+// failureOf returns what a user must correct in the pool, or in the first of some of its hosts, or nil.
+func (s summary) failureOf(isFailed func(hostStatus) bool) error {
 	if c := conditions.Get(s.pool, poolv1.RenderDegradedCondition); c != nil && c.Status == metav1.ConditionTrue {
 		return fmt.Errorf("%s: %s", describe(s.pool), c.Message)
 	}
-	if i := slices.IndexFunc(s.hosts, func(h hostStatus) bool { return h.isWrong }); i >= 0 {
+	if i := slices.IndexFunc(s.hosts, isFailed); i >= 0 {
 		return fmt.Errorf("PoolbootConfig %s/%s: %s: %s", s.pool.Namespace, s.hosts[i].PoolbootConfig, s.hosts[i].State, s.hosts[i].Message)
 	}
 	return nil
@@ -242,9 +248,30 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	if began := config.Status.Update.StageTime; began != nil && h.isInUpdate() {
 		h.Since = began.Time
 	}
+	h.addNode(p, config)
 	h.isAway = h.isInUpdate() || !record.IsNodeInPool(config)
 	return h
 }
+
+// addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not Ready
+// in an update for as long as a stage can last, and while Cluster API works on its Machine.
+func (h *hostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
+	update := &config.Status.Update
+	isOverdue := rollout.IsInterrupted(config) && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
+	if h.isWrong = h.isWrong || isOverdue; h.isWrong {
+		return
+	}
+	isExpected := update.Stage != "" || update.UnavailableReason == bootstrapv1.UnavailableMachineChanging
+	for _, kind := range []string{bootstrapv1.PoolDecidedCondition, bootstrapv1.NodeInPoolCondition} {
+		if c := conditions.Get(config, kind); outlook.IsWrong(c) && (outlook.Of(c.Reason) == outlook.NeedsPerson || !isExpected) {
+			h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, c.Message
+			h.isWrong, h.isUpdated = true, false
+		}
+	}
+}
+
+// isStuck reports whether the host needs a user to act before it is updated. A Node that is not Ready can become Ready.
+func (h hostStatus) isStuck() bool { return h.isWrong && h.State != bootstrapv1.NodeNotReadyReason }
 
 // runsDesired reports whether the host runs what its pool hands out.
 func (h hostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }

@@ -126,6 +126,64 @@ var _ = Describe("status", func() {
 		Expect(r.Code).To(Equal(3))
 	})
 
+	// withNode adds the condition of the Node of a host.
+	withNode := func(config *bootstrapv1.PoolbootConfig, reason, message string) *bootstrapv1.PoolbootConfig {
+		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+			LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Minute).Truncate(time.Second))})
+		return config
+	}
+	nodeMissing := func() *bootstrapv1.PoolbootConfig {
+		return withNode(newHost("a", newConfig, newConfig, metav1.ConditionUnknown, bootstrapv1.NodeMissingReason, "see the condition NodeInPool"), "NodeMissing", "Node a does not exist: restart")
+	}
+
+	DescribeTable("fails with the cause if a Node needs a person:", func(host func() *bootstrapv1.PoolbootConfig, reason, message string) {
+		s := newSite(nil, host(), done("b"))
+		r := s.run("status", "infra")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "3m", message}, " ")))
+		why := "PoolbootConfig edge/a-config: " + reason + ": " + message
+		Expect(r.ErrOut).To(HaveSuffix("error: " + why + "\n"))
+		Expect(r.Code).To(Equal(1))
+		r = s.run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(And(HavePrefix("infra rendered-infra-1 2/2 "), HaveSuffix(" 1 <none> "+why)))
+		Expect(r.Code).To(Equal(1))
+		r = s.run("status", "infra", "--watch", "--timeout", "100ms")
+		Expect(strings.TrimSpace(r.ErrOut)).To(HaveSuffix(why))
+		Expect(r.Code).To(Equal(1))
+	},
+		Entry("it was deleted", nodeMissing, "NodeMissing", "Node a does not exist: restart"),
+		Entry("its labels name two pools", func() *bootstrapv1.PoolbootConfig {
+			return withNode(newHost("a", newConfig, newConfig, metav1.ConditionFalse, "Waiting", "it follows no pool"), "PoolConflict", "Node a has the labels of two pools")
+		}, "PoolConflict", "Node a has the labels of two pools"),
+		Entry("its labels name no pool", func() *bootstrapv1.PoolbootConfig {
+			return withNode(done("a"), "NodeOutsidePool", "no pool selects the labels of Node a")
+		}, "NodeOutsidePool", "no pool selects the labels of Node a"),
+		Entry("its kubelet has stopped", func() *bootstrapv1.PoolbootConfig { return withNode(done("a"), "NodeNotReady", "Node a is not Ready") }, "NodeNotReady", "Node a is not Ready"),
+	)
+
+	DescribeTable("does not call a Node failed that is expected to be not Ready", func(change func(*bootstrapv1.PoolbootConfig), code int) {
+		host := withNode(applies("a"), "NodeNotReady", "Node a is not Ready")
+		change(host)
+		Expect(newSite(nil, host).run("status").Code).To(Equal(code))
+	},
+		Entry("in an update", func(c *bootstrapv1.PoolbootConfig) { c.Status.Update.Stage = bootstrapv1.UpdateRebooting }, 0),
+		Entry("but one that does not return from its update", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Update.Stage, c.Status.Update.StageTime = bootstrapv1.UpdateRebooting, &metav1.Time{Time: time.Now().Add(-time.Hour)}
+		}, 1),
+		Entry("while Cluster API changes the Machine", func(c *bootstrapv1.PoolbootConfig) {
+			c.Status.Update.UnavailableReason = bootstrapv1.UnavailableMachineChanging
+		}, 0),
+	)
+
+	It("waits with --watch for a Node that is not Ready", func(ctx SpecContext) {
+		s := newSite(nil, withNode(done("a"), "NodeNotReady", "Node a is not Ready"))
+		ended := make(chan clitest.Result, 1)
+		go func() { ended <- s.run("status", "infra", "--watch") }()
+		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
+		Consistently(ended, "200ms").ShouldNot(Receive())
+		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Conditions = c.Status.Conditions[:1] })
+		Eventually(ended).Should(Receive(HaveField("Code", 0)))
+	})
+
 	It("does not fail because of an update to an earlier config", func() {
 		r := newSite(nil, failed("a", "rendered-infra-bad")).run("status", "infra")
 		Expect(r.Code).To(BeZero())
