@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/hosttree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/ignition"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
@@ -166,14 +167,22 @@ func (a *Agent) check(ctx context.Context, u *hostUpdate) error {
 	return a.Files.Check(changes, u.overwrites())
 }
 
-// reason describes the update for people.
+// reason describes the update for people. Files of Poolboot that do nothing are part of it only if nothing else is.
 func (u *hostUpdate) reason() string {
-	var parts []string
+	var parts, own []string
 	for _, change := range u.plan.Changes {
-		parts = append(parts, change.String()+" ("+update.Summary(change.Actions)+": "+change.Reason+")")
+		actions := update.Summary(change.Actions)
+		to := &parts
+		if strings.HasPrefix(change.Name, ignition.OwnDirectory+"/") && actions == string(update.None) {
+			to = &own
+		}
+		*to = append(*to, change.String()+" ("+actions+": "+change.Reason+")")
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "no entry of the configuration changes")
+		parts = own
+	}
+	if len(parts) == 0 {
+		parts = []string{"no entry of the configuration changes"}
 	}
 	what := "update to "
 	if u.isRepair() {

@@ -111,6 +111,9 @@ func newPoolStatus(s summary) poolStatus {
 	} else if !s.isComplete() || p.Spec.IsPaused() {
 		status.Problem = holdOf(p)
 	}
+	if late := s.first(func(h hostStatus) bool { return h.isDrainLate }); status.Problem == "" && late != nil {
+		status.Problem = late.Error()
+	}
 	if status.Problem == "" && ready != nil && outlook.Of(ready.Reason) == outlook.Retries {
 		status.Problem = ready.Message
 	}

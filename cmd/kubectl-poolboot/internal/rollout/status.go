@@ -181,7 +181,12 @@ func (s summary) failureOf(isFailed func(hostStatus) bool) error {
 	if c := conditions.Get(s.pool, poolv1.RenderDegradedCondition); c != nil && c.Status == metav1.ConditionTrue {
 		return fmt.Errorf("%s: %s", describe(s.pool), c.Message)
 	}
-	if i := slices.IndexFunc(s.hosts, isFailed); i >= 0 {
+	return s.first(isFailed)
+}
+
+// first returns what the first of some hosts does, or nil.
+func (s summary) first(isOne func(hostStatus) bool) error {
+	if i := slices.IndexFunc(s.hosts, isOne); i >= 0 {
 		return fmt.Errorf("PoolbootConfig %s/%s: %s: %s", s.pool.Namespace, s.hosts[i].PoolbootConfig, s.hosts[i].State, s.hosts[i].Message)
 	}
 	return nil
@@ -214,6 +219,8 @@ type hostStatus struct {
 	Agent string `json:"agent"`
 
 	isUpdated, isWrong, isAway bool
+	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
+	isDrainLate bool
 }
 
 // newHostStatus returns the state of a host of a pool.
@@ -247,6 +254,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	}
 	if began := config.Status.Update.StageTime; began != nil && h.isInUpdate() {
 		h.Since = began.Time
+		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
 	}
 	h.addNode(p, config)
 	h.isAway = h.isInUpdate() || !record.IsNodeInPool(config)

@@ -174,6 +174,17 @@ var _ = Describe("status", func() {
 		}, 0),
 	)
 
+	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
+		drains := func(name string, ago time.Duration) *bootstrapv1.PoolbootConfig {
+			config := newHost(name, oldConfig, newConfig, metav1.ConditionFalse, "Draining", "Pod web remains")
+			config.Status.Update.Stage, config.Status.Update.StageTime = bootstrapv1.UpdateDraining, &metav1.Time{Time: time.Now().Add(-ago)}
+			return config
+		}
+		r := newSite(nil, drains("a", 9*time.Minute), drains("b", 11*time.Minute)).run("status")
+		Expect(clitest.Rows(clitest.ExpectSuccess(r))[1]).To(Equal("infra rendered-infra-1 0/2 2 0 <none> PoolbootConfig edge/b-config: Draining: Pod web remains"))
+		Expect(newSite(nil, drains("a", 9*time.Minute)).run("status").Out).NotTo(ContainSubstring("PoolbootConfig"))
+	})
+
 	It("waits with --watch for a Node that is not Ready", func(ctx SpecContext) {
 		s := newSite(nil, withNode(done("a"), "NodeNotReady", "Node a is not Ready"))
 		ended := make(chan clitest.Result, 1)
