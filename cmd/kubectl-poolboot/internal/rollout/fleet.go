@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,9 +30,10 @@ type poolStatus struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
 	Cluster   string `json:"cluster"`
+	Paused    bool   `json:"paused"`
 	// Configuration is the rendered config that the pool hands out.
 	Configuration string `json:"configuration"`
-	// Hosts have joined. Of these, Updated run the configuration, Away are in an update or have no Node that is Ready
+	// Hosts have joined. Of these, Updated run what the pool renders, also if a paused pool holds it back, Away are in an update or have no Node that is Ready
 	// in the pool, and Failed need a user to act.
 	Hosts   int `json:"hosts"`
 	Updated int `json:"updated"`
@@ -93,7 +95,11 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 
 func newPoolStatus(s summary) poolStatus {
 	p := s.pool
-	status := poolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Configuration: p.Status.Configuration.Name, Hosts: len(s.hosts), Updated: s.running}
+	status := poolStatus{Namespace: p.Namespace, Pool: p.Name, Cluster: p.Spec.ClusterName, Paused: p.Spec.IsPaused(), Configuration: p.Status.Configuration.Name,
+		Hosts: len(s.hosts), Updated: s.running}
+	if waitsInPause(p) != "" {
+		status.Updated = int(ptr.Deref(p.Status.UpdatedHostCount, 0))
+	}
 	for _, h := range s.hosts {
 		if h.isAway {
 			status.Away++
@@ -108,8 +114,8 @@ func newPoolStatus(s summary) poolStatus {
 	}
 	if err := s.failure(); err != nil {
 		status.Problem = strings.TrimPrefix(err.Error(), describe(p)+": ")
-	} else if !s.isComplete() || p.Spec.IsPaused() {
-		status.Problem = holdOf(p)
+	} else {
+		status.Problem = s.hold()
 	}
 	if late := s.first(func(h hostStatus) bool { return h.isDrainLate }); status.Problem == "" && late != nil {
 		status.Problem = late.Error()
@@ -135,7 +141,11 @@ func (o *statusOptions) printFleet(statuses []poolStatus) error {
 		if !s.Since.IsZero() {
 			since = duration.HumanDuration(time.Since(s.Since))
 		}
-		row := []string{s.Pool, s.Configuration, fmt.Sprintf("%d/%d", s.Updated, s.Hosts), strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
+		updated := fmt.Sprintf("%d/%d", s.Updated, s.Hosts)
+		if s.Paused {
+			updated += ", paused"
+		}
+		row := []string{s.Pool, s.Configuration, updated, strconv.Itoa(s.Away), strconv.Itoa(s.Failed), since}
 		if o.all {
 			row = slices.Insert(row, 0, s.Namespace)
 		}

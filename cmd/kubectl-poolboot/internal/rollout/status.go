@@ -39,8 +39,8 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Short: "Show how far the hosts of pools are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
 
-Without a POOL, show a line for each pool: the hosts that run what it hands out, those that are in an update or have no
-Node that is Ready in the pool (AWAY), those that need you to act (FAILED), and the problem. The exit code is that of
+Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
+update or have no Node that is Ready in the pool (AWAY), those that need you to act (FAILED), and the problem. The exit code is that of
 the pool with the worst state.
 
 With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
@@ -156,10 +156,8 @@ func (s summary) String() string {
 	switch {
 	case !s.pool.Status.Configuration.IsDefined():
 		text = describe(s.pool) + ": it hands out no rendered config yet"
-	case !s.isComplete():
-		if why := holdOf(s.pool); why != "" {
-			text += "; " + why
-		}
+	case s.hold() != "":
+		text += "; " + s.hold()
 	case s.pool.Spec.IsPaused():
 		text += "; the pool is paused"
 	}
@@ -169,6 +167,15 @@ func (s summary) String() string {
 // isComplete reports whether all hosts run what the pool renders.
 func (s summary) isComplete() bool {
 	return s.pool.Status.Configuration.IsDefined() && s.updated == len(s.hosts) && waitsInPause(s.pool) == ""
+}
+
+// hold returns why no host begins an update, or "" if nothing waits.
+func (s summary) hold() string {
+	isWaiting := func(h hostStatus) bool { return !h.isUpdated && (!h.isWrong || !h.runsDesired()) }
+	if why := waitsInPause(s.pool); why != "" || !slices.ContainsFunc(s.hosts, isWaiting) {
+		return why
+	}
+	return holdOf(s.pool)
 }
 
 // failure returns what a user must correct, or nil.
@@ -195,7 +202,7 @@ func (s summary) first(isOne func(hostStatus) bool) error {
 // held returns what holds the hosts back while none is being updated: a pause, the maintenance window or a gate. It
 // returns nil if nothing does.
 func (s summary) held() error {
-	if s.isComplete() || holdOf(s.pool) == "" || slices.ContainsFunc(s.hosts, hostStatus.isInUpdate) {
+	if s.hold() == "" || slices.ContainsFunc(s.hosts, hostStatus.isInUpdate) {
 		return nil
 	}
 	return cli.ActionRequired(errors.New(s.String()))

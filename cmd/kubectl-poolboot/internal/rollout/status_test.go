@@ -71,7 +71,7 @@ var _ = Describe("status", func() {
 		Expect(clitest.Rows(r.Out)).To(Equal([]string{
 			"NAMESPACE POOL CONFIG UPDATED AWAY FAILED SINCE PROBLEM",
 			"edge infra rendered-infra-1 1/3 1 1 <none> PoolbootConfig edge/b-config: Degraded: the update of Node b failed",
-			"far gpu gpu@6a593b40 0/0 0 0 3h " + holdsBack,
+			"far gpu gpu@6a593b40 0/0, paused 0 0 3h " + holdsBack,
 		}))
 		Expect(r.ErrOut).To(BeEmpty())
 		Expect(r.Code).To(Equal(1))
@@ -173,6 +173,19 @@ var _ = Describe("status", func() {
 			c.Status.Update.UnavailableReason = bootstrapv1.UnavailableMachineChanging
 		}, 0),
 	)
+
+	It("counts the hosts of a paused pool as kubectl get does, and has no problem if nothing waits", func() {
+		r := newSite(func(p *poolv1.MachineConfigPool) {
+			holding(p)
+			p.Status.UpdatedHostCount = ptr.To[int32](0)
+		}, done("a")).run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 0/1, paused 1 0 <none> " + holdsBack))
+		Expect(r.Code).To(Equal(2))
+		r = newSite(paused, done("a")).run("status")
+		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 1/1, paused 1 0 <none> <none>"))
+		Expect(r.Code).To(BeZero())
+		Expect(newSite(paused, done("a")).run("status", "infra").ErrOut).To(HaveSuffix("1 of 1 hosts run rendered-infra-1; the pool is paused\n"))
+	})
 
 	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
 		drains := func(name string, ago time.Duration) *bootstrapv1.PoolbootConfig {
