@@ -25,7 +25,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// poolStatus is the state of a pool among others, as it is printed as JSON.
+// poolStatus is the state of a pool among others, as it is printed as JSON. Pool is "" for the hosts of a namespace that
+// need a person and are in no pool.
 type poolStatus struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
@@ -66,18 +67,34 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 		return fmt.Errorf("list PoolbootConfigs: %w", err)
 	}
 	statuses, code := []poolStatus{}, 0
+	rest := slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !c.DeletionTimestamp.IsZero() })
 	for i := range pools.Items {
 		p := &pools.Items[i]
-		s := newSummary(p, newHostStatuses(p, slices.DeleteFunc(slices.Clone(configs.Items), func(c bootstrapv1.PoolbootConfig) bool {
-			return c.Namespace != p.Namespace || record.ClusterName(&c) != p.Spec.ClusterName || !isIn(p, &c)
-		})))
-		statuses = append(statuses, newPoolStatus(s))
+		isElsewhere := func(c bootstrapv1.PoolbootConfig) bool {
+			return c.Namespace != p.Namespace || record.ClusterName(&c) != p.Spec.ClusterName || c.Status.PoolRole != p.Spec.PoolRole
+		}
+		ofPool := slices.DeleteFunc(slices.Clone(rest), isElsewhere)
+		rest = slices.DeleteFunc(rest, func(c bootstrapv1.PoolbootConfig) bool { return !isElsewhere(c) })
+		hosts := slices.DeleteFunc(slices.Clone(ofPool), func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })
+		s := newSummary(p, newHostStatuses(p, hosts))
+		status := newPoolStatus(s)
+		status.addFailed(ofPool)
+		statuses = append(statuses, status)
 		switch {
-		case s.failure() != nil:
+		case s.failure() != nil || status.Failed > 0:
 			code = cli.ExitFailure
 		case s.held() != nil && code == 0:
 			code = cli.ExitActionRequired
 		}
+	}
+	for len(rest) > 0 {
+		isHere := func(c bootstrapv1.PoolbootConfig) bool { return c.Namespace == rest[0].Namespace }
+		status := poolStatus{Namespace: rest[0].Namespace}
+		status.addFailed(slices.DeleteFunc(slices.Clone(rest), func(c bootstrapv1.PoolbootConfig) bool { return !isHere(c) }))
+		if status.Failed > 0 {
+			statuses, code = append(statuses, status), cli.ExitFailure
+		}
+		rest = slices.DeleteFunc(rest, isHere)
 	}
 	if len(statuses) == 0 && o.isTable() {
 		fmt.Fprintln(o.streams.ErrOut, "No MachineConfigPools found.")
@@ -91,6 +108,29 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 		return exec.CodeExitError{Code: code, Err: errors.New("")} // the table has the problems
 	}
 	return err
+}
+
+// addFailed adds the hosts that do not boot until a person acts, and those that are in no pool, which have no line of
+// their own.
+func (s *poolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
+	failed := 0
+	for i := range configs {
+		if c := &configs[i]; outlook.FindNeedsPerson(c) != nil && (s.Pool == "" || !record.HasJoined(c)) {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return
+	}
+	s.Failed += failed
+	what := "do not boot"
+	if s.Pool == "" {
+		what += ", or are in no pool"
+	}
+	if s.Problem != "" {
+		s.Problem += "; "
+	}
+	s.Problem += fmt.Sprintf("%d hosts %s: kubectl poolboot boots -n %s", failed, what, s.Namespace)
 }
 
 func newPoolStatus(s summary) poolStatus {

@@ -40,8 +40,8 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
 
 Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
-update or have no Node that is Ready in the pool (AWAY), those that need you to act (FAILED), and the problem. The exit code is that of
-the pool with the worst state.
+update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
+the problem. Such hosts without a pool have a line of their own. The exit code is that of the worst line.
 
 With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
 started, or later, and all hosts run what the pool hands out.

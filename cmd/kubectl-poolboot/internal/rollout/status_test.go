@@ -146,7 +146,7 @@ var _ = Describe("status", func() {
 		r = s.run("status")
 		Expect(clitest.Rows(r.Out)[1]).To(And(HavePrefix("infra rendered-infra-1 2/2 "), HaveSuffix(" 1 <none> "+why)))
 		Expect(r.Code).To(Equal(1))
-		r = s.run("status", "infra", "--watch", "--timeout", "100ms")
+		r = s.run("status", "infra", "--watch", "--timeout", "500ms")
 		Expect(strings.TrimSpace(r.ErrOut)).To(HaveSuffix(why))
 		Expect(r.Code).To(Equal(1))
 	},
@@ -185,6 +185,21 @@ var _ = Describe("status", func() {
 		Expect(clitest.Rows(r.Out)[1]).To(Equal("infra rendered-infra-1 1/1, paused 1 0 <none> <none>"))
 		Expect(r.Code).To(BeZero())
 		Expect(newSite(paused, done("a")).run("status", "infra").ErrOut).To(HaveSuffix("1 of 1 hosts run rendered-infra-1; the pool is paused\n"))
+	})
+
+	It("has Machines that cannot boot as a problem, in the line of their pool, or in one of their own without a pool", func(ctx SpecContext) {
+		s := newSite(nil, done("a"))
+		for name, role := range map[string]string{"b": "infra", "c": "", "d": "deleted"} {
+			config := clitest.PoolbootConfig("infra", name, name)
+			config.Status.NodeRef, config.Status.PoolRole = bootstrapv1.NodeReference{}, role
+			config.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.PoolDecidedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.PoolNotFoundReason, Message: "no pool"}}
+			Expect(s.live.Create(ctx, config)).To(Succeed())
+		}
+		r := s.run("status")
+		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("POOL"),
+			"<none> <none> 0/0 0 2 <none> 2 hosts do not boot, or are in no pool: kubectl poolboot boots -n edge",
+			"infra rendered-infra-1 1/1 1 1 <none> 1 hosts do not boot: kubectl poolboot boots -n edge"))
+		Expect(r.Code).To(Equal(1))
 	})
 
 	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
