@@ -48,10 +48,10 @@ started, or later, and all hosts run what the pool hands out.
 
 Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if an
 update failed or is not possible, an agent does not answer, a host was changed by hand, a Node does not exist, is not
-Ready or has not the labels of one pool, a host without an agent runs another config, the pool cannot be rendered, or
---timeout expires. 2 if the pool is paused and something waits, or its
-maintenance window or an update gate is closed and hosts wait; --watch waits for windows and gates until --timeout
-expires. 3 with --watch if the pool hands out another config before all hosts run the first.`,
+Ready or has not the labels of one pool, a host without an agent runs another config, the pool cannot be rendered, an
+update gate cannot be read, or --timeout expires. 2 if the pool is paused and something waits, or if hosts wait and the
+maintenance window or an update gate is closed, or unavailable hosts take all places; --watch waits for all but the
+pause until --timeout expires. 3 with --watch if the pool hands out another config before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
@@ -171,11 +171,19 @@ func (s summary) isComplete() bool {
 
 // hold returns why no host begins an update, or "" if nothing waits.
 func (s summary) hold() string {
-	isWaiting := func(h hostStatus) bool { return !h.isUpdated && (!h.isWrong || !h.runsDesired()) }
-	if why := waitsInPause(s.pool); why != "" || !slices.ContainsFunc(s.hosts, isWaiting) {
+	if why := waitsInPause(s.pool); why != "" || !s.isWaiting() {
 		return why
 	}
-	return holdOf(s.pool)
+	blocked := ""
+	if c := conditions.Get(s.pool, poolv1.UpdatedCondition); c != nil && c.Reason == poolv1.RolloutBlockedReason {
+		blocked = c.Message
+	}
+	return cmp.Or(holdOf(s.pool), blocked)
+}
+
+// isWaiting reports whether a host is to be updated.
+func (s summary) isWaiting() bool {
+	return slices.ContainsFunc(s.hosts, func(h hostStatus) bool { return !h.isUpdated && (!h.isWrong || !h.runsDesired()) })
 }
 
 // failure returns what a user must correct, or nil.
@@ -186,6 +194,9 @@ func (s summary) failure() error {
 // failureOf returns what a user must correct in the pool, or in the first of some of its hosts, or nil.
 func (s summary) failureOf(isFailed func(hostStatus) bool) error {
 	if c := conditions.Get(s.pool, poolv1.RenderDegradedCondition); c != nil && c.Status == metav1.ConditionTrue {
+		return fmt.Errorf("%s: %s", describe(s.pool), c.Message)
+	}
+	if c := conditions.Get(s.pool, poolv1.UpdateGatesOpenCondition); c != nil && c.Reason == poolv1.GateUnreadableReason && rollout.HoldOfGates(s.pool) != "" && s.isWaiting() {
 		return fmt.Errorf("%s: %s", describe(s.pool), c.Message)
 	}
 	return s.first(isFailed)

@@ -99,6 +99,22 @@ var _ = Describe("status", func() {
 		opens := time.Now().UTC().AddDate(0, 0, 7)
 		p.Spec.Updates.MaintenanceWindow = poolv1.MaintenanceWindow{Schedule: fmt.Sprintf("0 0 %d %d *", opens.Day(), opens.Month()), DurationMinutes: 1}
 	}
+	blocked := func(p *poolv1.MachineConfigPool) {
+		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: poolv1.RolloutBlockedReason, Message: "these are unavailable: b"}}
+	}
+	unreadable := func(p *poolv1.MachineConfigPool) {
+		p.Spec.Updates.Gates = []poolv1.UpdateGate{{Name: "storage"}}
+		p.Status.Conditions = []metav1.Condition{{Type: poolv1.UpdateGatesOpenCondition, Status: metav1.ConditionFalse, Reason: poolv1.GateUnreadableReason, Message: "the gate storage can't be read"}}
+	}
+	It("fails if an update gate can't be read while a host waits", func() {
+		for _, args := range [][]string{{"status", "infra"}, {"status", "infra", "-w"}} {
+			r := newSite(unreadable, waits("a")).run(args...)
+			Expect(r.ErrOut).To(HaveSuffix("error: MachineConfigPool edge/infra: the gate storage can't be read\n"))
+			Expect(r.Code).To(Equal(1))
+		}
+		Expect(newSite(unreadable, done("a")).run("status", "infra").Code).To(BeZero())
+	})
+
 	DescribeTable("has the exit code 2, and says what holds the hosts back,", func(change func(*poolv1.MachineConfigPool), host *bootstrapv1.PoolbootConfig, why string, args ...string) {
 		r := newSite(change, host).run(append([]string{"status", "infra"}, args...)...)
 		Expect(r.ErrOut).To(And(HavePrefix("error: "), ContainSubstring(why)))
@@ -108,6 +124,8 @@ var _ = Describe("status", func() {
 		Entry("if a paused pool holds back another config, with --watch", holding, done("a"), holdsBack, "--watch"),
 		Entry("if hosts of a paused pool wait", paused, waits("a"), "0 of 1 hosts run rendered-infra-1; the pool is paused: ", "--watch"),
 		Entry("if the maintenance window is closed", closed, waits("a"), "0 of 1 hosts run rendered-infra-1; the maintenance window of MachineConfigPool infra opens at "),
+		Entry("if unavailable hosts take all places", blocked, waits("a"), "0 of 1 hosts run rendered-infra-1; these are unavailable: b"),
+		Entry("after --timeout, if unavailable hosts take all places", blocked, waits("a"), "; these are unavailable: b", "--watch", "--timeout", "100ms"),
 		Entry("after --timeout, if the maintenance window is closed", closed, waits("a"), "--timeout 100ms expired: MachineConfigPool edge/infra: 0 of 1", "--watch", "--timeout", "100ms"),
 	)
 
