@@ -38,6 +38,12 @@ var _ = Describe("The capacity of a pool", func() {
 		Expect(s.again).To(BeZero())
 	})
 
+	It("includes a host that is gone for a minute, and a rollout that waits for it says so", func() {
+		Expect(counts{notReplaced: 1}.blockedMessage()).To(Equal("no host begins its update while these are unavailable (1 that are gone and whose replacements have not joined): " +
+			"the rollout goes on when these have joined, or by itself after a minute if nothing replaces those that are gone; "))
+		Expect(counts{notReplaced: 1, notInPool: []string{"m1"}}.blockedMessage()).To(ContainSubstring("correct these hosts"))
+	})
+
 	It("does not include hosts that boot for the first time, or in addition to the others", func() {
 		Expect(after(0, 2, 12)).To(BeEquivalentTo(2))
 		Expect(after(time.Hour, 3, 12)).To(BeEquivalentTo(3), "the first of them has joined")

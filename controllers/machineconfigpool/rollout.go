@@ -155,8 +155,11 @@ func (n counts) unavailableNames() []string {
 // blockedMessage names the Machines that block a rollout.
 func (n counts) blockedMessage() string {
 	next := "correct these hosts, or replace their Machines"
-	if len(n.held) > 0 {
+	switch {
+	case len(n.held) > 0:
 		next = "uncordon those that are cordoned, wait until Cluster API has completed what it does to the others, or correct them"
+	case len(n.notInPool) == 0:
+		next = "the rollout goes on when these have joined, or by itself after a minute if nothing replaces those that are gone"
 	}
 	return fmt.Sprintf("no host begins its update while these are unavailable (%s): %s; ", joinNames(n.unavailableNames()), next)
 }

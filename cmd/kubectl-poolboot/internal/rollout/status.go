@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,6 +104,7 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 		return err
 	}
 	s := newSummary(p, newHostStatuses(p, configs))
+	nameOthers(s.hosts) // --watch would print every host that waits whenever another one is done
 	switch failure, held := s.failure(), s.held(); {
 	case !o.isTable():
 		return errors.Join(o.output.Print(o.streams.Out, s.hosts, nil), cmp.Or(failure, held))
@@ -325,6 +327,33 @@ func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolboot
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PoolbootConfig, b.PoolbootConfig))
 	})
 	return hosts
+}
+
+// maxOthers is how many of the hosts are named for which another one waits.
+const maxOthers = 3
+
+// nameOthers adds to the messages of hosts that wait for others which these are. It isn't in their conditions, which
+// would have to be written again each time.
+func nameOthers(hosts []hostStatus) {
+	const others = "other hosts of the pool"
+	var names []string
+	for _, h := range hosts {
+		if h.isAway || h.isWrong {
+			names = append(names, cmp.Or(h.Node, h.PoolbootConfig))
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	text := strings.Join(names[:min(len(names), maxOthers)], ", ")
+	if more := len(names) - maxOthers; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	for i := range hosts {
+		if hosts[i].State == bootstrapv1.UpdateWaitingReason {
+			hosts[i].Message = strings.Replace(hosts[i].Message, others, others+" ("+text+")", 1)
+		}
+	}
 }
 
 // printHosts prints hosts in a table, which has the versions of agents if it is wide.

@@ -220,6 +220,21 @@ var _ = Describe("status", func() {
 		Expect(r.Code).To(Equal(1))
 	})
 
+	It("names the first hosts for which another one waits", func() {
+		waiting := newHost("w", oldConfig, oldConfig, metav1.ConditionFalse, "Waiting", "Node w waits for other hosts of the pool before its update")
+		ready := func(config *bootstrapv1.PoolbootConfig) *bootstrapv1.PoolbootConfig {
+			config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
+			return config
+		}
+		messages := func(hosts ...*bootstrapv1.PoolbootConfig) []string {
+			rows := clitest.Rows(newSite(nil, append(hosts, ready(waiting.DeepCopy()))...).run("status", "infra").Out)
+			return rows[len(rows)-1:]
+		}
+		Expect(messages(ready(done("a")))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool before its update")))
+		Expect(messages(ready(applies("b")), ready(failed("c", newConfig)))).To(ConsistOf(HaveSuffix("waits for other hosts of the pool (b, c) before its update")))
+		Expect(messages(applies("b"), applies("c"), applies("d"), applies("e"))).To(ConsistOf(HaveSuffix("of the pool (b, c, d, and 1 more) before its update")))
+	})
+
 	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
 		drains := func(name string, ago time.Duration) *bootstrapv1.PoolbootConfig {
 			config := newHost(name, oldConfig, newConfig, metav1.ConditionFalse, "Draining", "Pod web remains")
