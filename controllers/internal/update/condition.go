@@ -179,8 +179,11 @@ func (h *host) unanswered(o outcome) *metav1.Condition {
 		return newUpdated(metav1.ConditionFalse, bootstrapv1.AgentNotAnsweringReason, "Node %s was told to run %s, and its agent has not answered for %s%s. "+
 			"Check that the host runs, and poolboot-agent.service and its journal on it", h.Node.Name, desired, answerDeadline, reports)
 	}
-	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told to run %s, and its agent has not answered: if it does not, "+
-		"check poolboot-agent.service on the host%s", h.Node.Name, desired, reports)
+	told := "just now"
+	if since := h.Config.Status.Update.UnansweredTime; since != nil {
+		told = "at " + since.UTC().Format(time.RFC3339)
+	}
+	return newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node %s was told %s to run %s, and its agent has %s to answer%s", h.Node.Name, told, desired, answerDeadline, reports)
 }
 
 // notStarted returns the condition of a host that booted with an agent which has not reported anything yet.

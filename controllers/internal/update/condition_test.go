@@ -65,7 +65,10 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		h.Report, h.Config.Status.Update, o.bootedWithAgent = rollout.Report{}, bootstrapv1.UpdateStatus{}, true
 		h.Config.Status.Boot.NodeReadyTime = &metav1.MicroTime{Time: o.now.Add(-answerDeadline)}
 	}, metav1.ConditionFalse, "AgentNotAnswering", "has not reported for 10m0s", "poolboot-agent.service"),
-	Entry("no answer", func(h *host, _ *outcome) { h.Report.Target = oldRevision }, metav1.ConditionFalse, "Waiting", "poolboot-agent.service"),
+	Entry("no answer yet", func(h *host, o *outcome) {
+		h.Report.Target = oldRevision
+		h.Config.Status.Update.UnansweredTime = &metav1.Time{Time: o.now.Add(-time.Minute)}
+	}, metav1.ConditionFalse, "Waiting", "was told at 20", "Z to run ", ", and its agent has 10m0s to answer"),
 	Entry("almost done", func(h *host, _ *outcome) { h.Report.State = agentv1.Verifying }, metav1.ConditionFalse, "Verifying", "must stay Ready"),
 	Entry("almost done for too long", func(h *host, o *outcome) {
 		h.Report.State = agentv1.Verifying

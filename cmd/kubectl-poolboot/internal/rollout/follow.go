@@ -184,7 +184,7 @@ func (f *follower) show(ctx context.Context) error {
 		}
 	}
 	if len(changed) > 0 {
-		if err := printHosts(f.table, changed); err != nil {
+		if err := printHosts(f.table, changed, true); err != nil {
 			return err
 		}
 	}

@@ -150,7 +150,7 @@ func (s summary) printHosts(o *statusOptions) error {
 	if len(s.hosts) == 0 {
 		return nil
 	}
-	return printHosts(o.newTable(), s.hosts)
+	return printHosts(o.newTable(), s.hosts, false)
 }
 
 func (s summary) String() string {
@@ -215,7 +215,7 @@ func (s summary) first(isOne func(hostStatus) bool) error {
 // held returns what holds the hosts back while none is being updated: a pause, the maintenance window or a gate. It
 // returns nil if nothing does.
 func (s summary) held() error {
-	if s.hold() == "" || slices.ContainsFunc(s.hosts, hostStatus.isInUpdate) {
+	if s.hold() == "" || slices.ContainsFunc(s.hosts, func(h hostStatus) bool { return h.isInUpdate }) {
 		return nil
 	}
 	return cli.ActionRequired(errors.New(s.String()))
@@ -228,7 +228,7 @@ type hostStatus struct {
 	Host string `json:"host"`
 	Node string `json:"node"`
 	// State is the reason of the condition Updated, and Message its message. They are empty if the condition does not
-	// exist yet. Since is when its status changed, or when the stage of the update began.
+	// exist yet. Since is when the stage of the update began, or else when the status of the condition changed.
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
 	Message string    `json:"message"`
@@ -238,7 +238,7 @@ type hostStatus struct {
 	// Agent is the version of the agent that the host runs, or "" without one.
 	Agent string `json:"agent"`
 
-	isUpdated, isWrong, isAway bool
+	isUpdated, isWrong, isAway, isInUpdate bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
 }
@@ -272,12 +272,14 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
 		}
 	}
-	if began := config.Status.Update.StageTime; began != nil && h.isInUpdate() {
+	h.isInUpdate = config.Status.Update.Stage != "" || slices.Contains(
+		[]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason}, h.State)
+	if began := config.Status.Update.StageTime; began != nil && h.isInUpdate {
 		h.Since = began.Time
 		h.isDrainLate = h.State == bootstrapv1.UpdateDrainingReason && time.Since(began.Time) > time.Duration(p.Spec.Updates.DrainTimeout())*time.Second
 	}
 	h.addNode(p, config)
-	h.isAway = h.isInUpdate() || !record.IsNodeInPool(config)
+	h.isAway = h.isInUpdate || !record.IsNodeInPool(config)
 	return h
 }
 
@@ -308,13 +310,8 @@ func (h hostStatus) runsDesired() bool { return h.Current != "" && h.Current == 
 func (h hostStatus) isSame(other hostStatus) bool {
 	isSameTime := h.Since.Equal(other.Since)
 	h.Since, other.Since = time.Time{}, time.Time{}
-	h.isAway, other.isAway = false, false
+	h.isAway, other.isAway, h.isInUpdate, other.isInUpdate = false, false, false, false
 	return isSameTime && h == other
-}
-
-// isInUpdate reports whether a host is being updated.
-func (h hostStatus) isInUpdate() bool {
-	return slices.Contains([]string{bootstrapv1.UpdateDrainingReason, bootstrapv1.UpdateApplyingReason, bootstrapv1.UpdateRebootingReason, bootstrapv1.UpdateVerifyingReason}, h.State)
 }
 
 // newHostStatuses returns the states of the hosts of a pool, by Node.
@@ -356,11 +353,14 @@ func nameOthers(hosts []hostStatus) {
 	}
 }
 
-// printHosts prints hosts in a table, which has the versions of agents if it is wide.
-func printHosts(table *cli.Table, hosts []hostStatus) error {
+// printHosts prints hosts in a table, which has the versions of agents if it is wide, and the time if they are watched.
+func printHosts(table *cli.Table, hosts []hostStatus, isWatch bool) error {
 	table.Header = []string{"HOST", "NODE", "STATE", "CURRENT", "DESIRED", "SINCE", "MESSAGE"}
 	if table.Wide {
 		table.Header = slices.Insert(table.Header, 6, "AGENT")
+	}
+	if isWatch {
+		table.Header = slices.Insert(table.Header, 0, "TIME")
 	}
 	rows := make([][]string, len(hosts))
 	for i, h := range hosts {
@@ -371,6 +371,9 @@ func printHosts(table *cli.Table, hosts []hostStatus) error {
 		rows[i] = []string{h.Host, h.Node, h.State, h.Current, h.Desired, since, h.Message}
 		if table.Wide {
 			rows[i] = slices.Insert(rows[i], 6, h.Agent)
+		}
+		if isWatch {
+			rows[i] = slices.Insert(rows[i], 0, time.Now().Format(time.TimeOnly))
 		}
 	}
 	return table.Print(rows...)

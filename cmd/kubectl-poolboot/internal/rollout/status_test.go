@@ -147,7 +147,7 @@ var _ = Describe("status", func() {
 	// withNode adds the condition of the Node of a host.
 	withNode := func(config *bootstrapv1.PoolbootConfig, reason, message string) *bootstrapv1.PoolbootConfig {
 		config.Status.Conditions = append(config.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-			LastTransitionTime: metav1.NewTime(time.Now().Add(-3 * time.Minute).Truncate(time.Second))})
+			LastTransitionTime: metav1.NewTime(time.Now().Add(-12 * time.Minute).Truncate(time.Second))})
 		return config
 	}
 	nodeMissing := func() *bootstrapv1.PoolbootConfig {
@@ -157,7 +157,7 @@ var _ = Describe("status", func() {
 	DescribeTable("fails with the cause if a Node needs a person:", func(host func() *bootstrapv1.PoolbootConfig, reason, message string) {
 		s := newSite(nil, host(), done("b"))
 		r := s.run("status", "infra")
-		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "3m", message}, " ")))
+		Expect(clitest.Rows(r.Out)[1]).To(Equal(strings.Join([]string{"bmh-a a", reason, newConfig, newConfig, "12m", message}, " ")))
 		why := "PoolbootConfig edge/a-config: " + reason + ": " + message
 		Expect(r.ErrOut).To(HaveSuffix("error: " + why + "\n"))
 		Expect(r.Code).To(Equal(1))
@@ -235,6 +235,16 @@ var _ = Describe("status", func() {
 		Expect(messages(applies("b"), applies("c"), applies("d"), applies("e"))).To(ConsistOf(HaveSuffix("of the pool (b, c, d, and 1 more) before its update")))
 	})
 
+	It("counts a host that was told to begin as one that is away, since then, and not as one that is held back", func() {
+		told := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, "Waiting", "Node a was told")
+		told.Status.Update.Stage, told.Status.Update.StageTime = bootstrapv1.UpdateStarting, &metav1.Time{Time: time.Now().Add(-12 * time.Minute)}
+		told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{Type: bootstrapv1.NodeInPoolCondition, Status: metav1.ConditionTrue, Reason: "NodeReadyInPool"})
+		r := newSite(closed, told).run("status", "infra")
+		Expect(clitest.Rows(r.Out)[1]).To(ContainSubstring(" 12m Node a was told"))
+		Expect(r.Code).To(BeZero())
+		Expect(clitest.Rows(newSite(nil, told.DeepCopy()).run("status").Out)[1]).To(HavePrefix("infra rendered-infra-1 0/1 1 0"))
+	})
+
 	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
 		drains := func(name string, ago time.Duration) *bootstrapv1.PoolbootConfig {
 			config := newHost(name, oldConfig, newConfig, metav1.ConditionFalse, "Draining", "Pod web remains")
@@ -290,7 +300,8 @@ var _ = Describe("status", func() {
 		Expect(newSite(nil, rebooting).run("status", "infra").Out).To(And(ContainSubstring("2m"), Not(ContainSubstring("15m"))))
 	})
 
-	It("prints a line for every change with --watch until all hosts are updated", func(ctx SpecContext) {
+	It("prints a line with the time for every change with --watch until all hosts are updated", func(ctx SpecContext) {
+		line := func(start string) OmegaMatcher { return MatchRegexp(`^\d\d:\d\d:\d\d ` + start) }
 		s := newSite(nil, done("a"), waits("b"))
 		ended := make(chan clitest.Result, 1)
 		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
@@ -303,7 +314,7 @@ var _ = Describe("status", func() {
 		})
 		var r clitest.Result
 		Eventually(ended).Should(Receive(&r))
-		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"), HavePrefix("bmh-b b Waiting"), HavePrefix("bmh-b b Rebooting"), HavePrefix("bmh-b b Done")))
+		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("TIME HOST"), line("bmh-a a Done"), line("bmh-b b Waiting"), line("bmh-b b Rebooting"), line("bmh-b b Done")))
 		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 2 of 2 hosts run rendered-infra-1\n"))
 		Expect(r.Code).To(BeZero())
 	})
