@@ -43,6 +43,12 @@ func nameOf(poolName string, content ...[]byte) (string, error) {
 // IsRenderedName reports whether a name is one that only rendered configs have.
 func IsRenderedName(name string) bool { return strings.HasPrefix(name, poolv1.RenderedNamePrefix) }
 
+// IsRenderedNameOf reports whether a name is one of rendered configs of a pool.
+func IsRenderedNameOf(poolName, name string) bool {
+	hash := hashIn(name)
+	return hash != "" && strings.Trim(hash, "0123456789abcdef") == "" && name == poolv1.RenderedNamePrefix+poolName+"-"+hash
+}
+
 // HasSameContent reports whether two rendered configs have the same content, by the hashes in their names. The pools
 // that they were rendered for can differ.
 func HasSameContent(a, b string) bool {

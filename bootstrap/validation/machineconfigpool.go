@@ -27,6 +27,7 @@ func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfi
 	_, windowErrs := rollout.ParseWindow(p.Spec.Updates.MaintenanceWindow, spec.Child("updates", "maintenanceWindow"))
 	errs = append(errs, windowErrs...)
 	errs = append(errs, rollout.CheckGates(p.Spec.Updates.Gates, spec.Child("updates", "gates"))...)
+	errs = append(errs, PausedConfiguration(p)...)
 	for _, other := range others {
 		if pool.SameRole(&other, p) {
 			errs = append(errs, field.Invalid(spec.Child("poolRole"), p.Spec.PoolRole, fmt.Sprintf(
@@ -37,6 +38,16 @@ func MachineConfigPool(p *poolv1.MachineConfigPool, others []poolv1.MachineConfi
 		return errs
 	}
 	return validateMembership(p, others)
+}
+
+// PausedConfiguration validates the name of what a paused pool hands out. Whether it exists is in a condition.
+func PausedConfiguration(p *poolv1.MachineConfigPool) field.ErrorList {
+	name := p.Annotations[poolv1.PausedConfigurationAnnotation]
+	if !p.Spec.IsPaused() || name == "" || pool.IsRenderedNameOf(p.Name, name) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(poolv1.PausedConfigurationAnnotation), name, fmt.Sprintf(
+		"it is no name of a rendered config of this pool: use one that %s -o wide lists, or leave it out", rollout.Command("history", p)))}
 }
 
 // validateMembership validates that the derived labels of the pool select no other pool, and that those of other pools

@@ -53,12 +53,16 @@ func (w *MachineConfigPool) otherPools(ctx context.Context, p *poolv1.MachineCon
 	}), nil
 }
 
-// ValidateUpdate validates a changed spec as ValidateCreate does.
+// ValidateUpdate validates a changed spec as ValidateCreate does, and otherwise only a changed annotation.
 func (w *MachineConfigPool) ValidateUpdate(ctx context.Context, before, p *poolv1.MachineConfigPool) (admission.Warnings, error) {
-	if isUnchanged(p, before.Spec, p.Spec) {
-		return nil, nil
+	const annotation = poolv1.PausedConfigurationAnnotation
+	switch {
+	case !isUnchanged(p, before.Spec, p.Spec):
+		return w.ValidateCreate(ctx, p)
+	case !isUnchanged(p, before.Annotations[annotation], p.Annotations[annotation]):
+		return nil, invalid(poolv1.GroupVersion.WithKind("MachineConfigPool"), p, validation.PausedConfiguration(p))
 	}
-	return w.ValidateCreate(ctx, p)
+	return nil, nil
 }
 
 // warnings returns warnings about settings that are allowed but probably a mistake.

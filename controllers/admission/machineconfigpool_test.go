@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -129,6 +130,23 @@ var _ = Describe("MachineConfigPool webhook", func() {
 		Entry("a label rule for a label that node.labels sets", newPool("infra", "infra", nodeLabels(map[string]string{rack.Key: "r1"}), nodeLabelRules(rack)),
 			"spec.node.labelRules[0].key", "spec.nodeSelector or spec.node.labels gives it a value"),
 	)
+
+	It("refuses that a paused pool hands out what can't be a rendered config of it", func() {
+		const annotation, hash = poolv1.PausedConfigurationAnnotation, "6db67f471f5b8ea1b6a6ed0ff73d6a3e"
+		before := newPool("infra", "infra", func(s *poolv1.MachineConfigPoolSpec) { s.Paused = new(true) })
+		for _, name := range []string{"blah", "infra@6db67f47", "rendered-infra-x", "rendered-infra-gpu-" + hash, "rendered-infra-" + strings.ToUpper(hash)} {
+			p := before.DeepCopy()
+			p.Annotations = map[string]string{annotation: name}
+			Expect(newWebhook().ValidateUpdate(ctx(), before, p)).Error().To(beRefusedAt("metadata.annotations["+annotation+"]", name, "rollout history infra"))
+			Expect(newWebhook().ValidateCreate(ctx(), p)).Error().To(beRefusedAt("metadata.annotations[" + annotation + "]"))
+			resumed := p.DeepCopy()
+			resumed.Spec.Paused = nil
+			Expect(newWebhook().ValidateUpdate(ctx(), p, resumed)).Error().NotTo(HaveOccurred())
+		}
+		p := before.DeepCopy()
+		p.Annotations = map[string]string{annotation: "rendered-infra-" + hash}
+		Expect(newWebhook().ValidateUpdate(ctx(), before, p)).Error().NotTo(HaveOccurred())
+	})
 
 	It("refuses a label rule for a label by which another pool selects its Nodes", func() {
 		gpu := newPool("gpu", "gpu", nodeSelector(map[string]string{"example.com/site": "a"}))

@@ -25,6 +25,9 @@ const (
 // renderedName matches the name of a rendered config: its pool, and the first digits of its hash.
 var renderedName = regexp.MustCompile(`\b` + poolv1.RenderedNamePrefix + `([a-z0-9.-]+)-([0-9a-f]{8})[0-9a-f]*\b`)
 
+// ShortenNames shortens the names of rendered configs in a text, such as infra@7a593f69.
+func ShortenNames(text string) string { return renderedName.ReplaceAllString(text, "$1@$2") }
+
 // Table prints rows under a header that is printed once. Cells are printable and, without a text, None. So that the
 // table fits in 120 columns, they are wrapped between words, and the names of rendered configs are shortened.
 type Table struct {
@@ -44,7 +47,7 @@ func (t *Table) Print(rows ...[]string) error {
 		rows[i] = make([]string, len(row))
 		for j, cell := range row {
 			if len(t.Header) > 0 && !t.Wide {
-				cell = renderedName.ReplaceAllString(cell, "$1@$2")
+				cell = ShortenNames(cell)
 			}
 			rows[i][j] = Printable(cmp.Or(cell, None))
 		}

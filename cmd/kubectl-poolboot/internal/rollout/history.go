@@ -65,9 +65,9 @@ that exist and were not handed out, as in a paused pool, are listed by the time 
 // listRevisions returns what a pool handed out, in this order, with the rendered configs that it did not hand out in
 // between, by their age.
 func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) ([]revision, error) {
-	configs := &poolv1.MachineConfigList{}
-	if err := cluster.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{poolv1.RenderedForLabel: p.Name}); err != nil {
-		return nil, fmt.Errorf("list MachineConfigs: %w", err)
+	configs, err := listRendered(ctx, cluster, p)
+	if err != nil {
+		return nil, err
 	}
 	hosts, _, err := listHosts(ctx, cluster, p)
 	if err != nil {
@@ -89,7 +89,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		last[h.Name] = add(h.Name, latest)
 		last[h.Name].HandedOutTime = h.StartTime.Time
 	}
-	for _, c := range configs.Items {
+	for _, c := range configs {
 		if last[c.Name] == nil {
 			last[c.Name] = add(c.Name, c.CreationTimestamp.Time)
 		}
@@ -122,6 +122,15 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		revisions[i] = *r
 	}
 	return revisions, nil
+}
+
+// listRendered lists the rendered configs of a pool.
+func listRendered(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]poolv1.MachineConfig, error) {
+	configs := &poolv1.MachineConfigList{}
+	if err := from.List(ctx, configs, client.InNamespace(p.Namespace), client.MatchingLabels{poolv1.RenderedForLabel: p.Name}); err != nil {
+		return nil, fmt.Errorf("list MachineConfigs: %w", err)
+	}
+	return configs.Items, nil
 }
 
 // listChanges returns the entries that differ between two rendered configs.

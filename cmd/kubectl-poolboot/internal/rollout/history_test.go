@@ -16,17 +16,18 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
-var _ = Describe("history", func() {
-	newRendered := func(name string, minute int64, spec string) *poolv1.MachineConfig {
-		c := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"},
-			CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(60-minute) * time.Minute)),
-			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "v1", Kind: "Cluster", Name: "infra-1", UID: "1"}}}}
-		if spec != "" {
-			c.Spec.Config = &runtime.RawExtension{Raw: []byte(spec)}
-		}
-		return c
+// newRendered returns a rendered config of the pool infra.
+func newRendered(name string, minute int64, spec string) *poolv1.MachineConfig {
+	c := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name, Labels: map[string]string{poolv1.RenderedForLabel: "infra"},
+		CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(60-minute) * time.Minute)),
+		OwnerReferences:   []metav1.OwnerReference{{APIVersion: "v1", Kind: "Cluster", Name: "infra-1", UID: "1"}}}}
+	if spec != "" {
+		c.Spec.Config = &runtime.RawExtension{Raw: []byte(spec)}
 	}
+	return c
+}
 
+var _ = Describe("history", func() {
 	handedOut := func(names ...string) func(*poolv1.MachineConfigPool) {
 		return func(p *poolv1.MachineConfigPool) {
 			for i, name := range names {

@@ -16,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -33,8 +34,12 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		Example: `  kubectl poolboot rollout pause infra -n metal
 
   # Call back the hosts that are drained: hand out again what they run, see kubectl poolboot rollout status
-  kubectl poolboot rollout pause infra -n metal --configuration rendered-infra-6db67f47c0`,
+  kubectl poolboot rollout pause infra -n metal --configuration infra@6db67f47`,
 	}, to, func(ctx context.Context, cluster *input.Cluster, p *poolv1.MachineConfigPool) error {
+		configuration, err := resolveRendered(ctx, cluster, p, configuration)
+		if err != nil {
+			return fmt.Errorf("--configuration: %w", err)
+		}
 		if p.Spec.IsPaused() && (configuration == "" || configuration == p.Annotations[poolv1.PausedConfigurationAnnotation]) {
 			return cli.Say(streams.Out, "%s is already paused", describe(p))
 		}
@@ -46,7 +51,7 @@ one is called back: its drain ends, and its Node is uncordoned. Hosts that run a
 		}
 		return cli.Say(streams.Out, "%s is paused: hosts that have begun an update complete it, and no other host begins one", describe(p))
 	})
-	cmd.Flags().StringVar(&configuration, "configuration", "", "the rendered config that the paused pool hands out; by default, what it hands out now")
+	cmd.Flags().StringVar(&configuration, "configuration", "", "the rendered config that the paused pool hands out, by its whole or short name; by default, what it hands out now")
 	return cmd
 }
 
@@ -66,6 +71,23 @@ removed, because it counts only while the pool is paused.`,
 		}
 		return cli.Say(streams.Out, "%s is resumed: see kubectl poolboot rollout status %s -n %s", describe(p), p.Name, p.Namespace)
 	})
+}
+
+// resolveRendered returns the whole name of a rendered config of a pool, or "" for "".
+func resolveRendered(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	configs, err := listRendered(ctx, from, p)
+	for _, c := range configs {
+		if c.Name == name || cli.ShortenNames(c.Name) == name {
+			return c.Name, nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("%s has no rendered config %s: choose one that %s lists", describe(p), name, rollout.Command("history", p))
+	}
+	return "", err
 }
 
 // setPaused sets spec.paused, and what the paused pool hands out unless that is "". With the pause, that
