@@ -2,6 +2,7 @@ package diff
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,15 +11,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 
+	nodev1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/node/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 )
 
-// Fields of a pool that are not rendered, in the order in which they are shown.
+// Fields of a pool that are shown first, in this order. All others follow by their names.
 const (
+	configSelector     = "machineConfigSelector"
 	nodeSelectorField  = "nodeSelector"
 	nodeLabelField     = "node.labels"
 	nodeTaintField     = "node.taints"
@@ -28,9 +33,9 @@ const (
 	pausedField        = "paused"
 )
 
-var declaredFields = []string{nodeSelectorField, nodeLabelField, nodeTaintField, nodeLabelRuleField, hostTemplateField, policyField, pausedField}
+var declaredFields = []string{configSelector, nodeSelectorField, nodeLabelField, nodeTaintField, nodeLabelRuleField, hostTemplateField, policyField, pausedField}
 
-// declaration is one thing that a pool declares outside its rendered config.
+// declaration is one thing in the spec of a pool.
 type declaration struct {
 	field string
 	// key is that of a label, or of a taint with its effect, or what a policy is for; empty for a field that has one
@@ -53,6 +58,12 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	}
 	all := maps.Clone(from)
 	maps.Copy(all, to)
+	order := func(field string) int {
+		if i := slices.Index(declaredFields, field); i >= 0 {
+			return i
+		}
+		return len(declaredFields)
+	}
 	var changes []declaredChange
 	for d := range all {
 		c := declaredChange{declaration: d}
@@ -67,7 +78,7 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 		}
 	}
 	slices.SortFunc(changes, func(a, b declaredChange) int {
-		return cmp.Or(slices.Index(declaredFields, a.field)-slices.Index(declaredFields, b.field), cmp.Compare(a.key, b.key))
+		return cmp.Or(order(a.field)-order(b.field), cmp.Compare(a.field, b.field), cmp.Compare(a.key, b.key))
 	})
 	if len(changes) == 0 {
 		return nil, nil
@@ -76,7 +87,7 @@ func compareDeclared(before *poolv1.MachineConfigPool, after poolv1.MachineConfi
 	return changes, err
 }
 
-// listDeclarations returns what a pool declares outside its rendered config, as text.
+// listDeclarations returns what the spec of a pool declares, as text. Its Cluster and role never change.
 func listDeclarations(p poolv1.MachineConfigPool) map[declaration]string {
 	declared := map[declaration]string{{field: nodeSelectorField}: metav1.FormatLabelSelector(pool.NodeSelector(p))}
 	for key, value := range p.Spec.Node.Labels {
@@ -105,7 +116,32 @@ func listDeclarations(p poolv1.MachineConfigPool) map[declaration]string {
 	if p.Spec.IsPaused() {
 		declared[declaration{field: pausedField}] = strconv.FormatBool(true)
 	}
+	if p.Spec.MachineConfigSelector != nil {
+		declared[declaration{field: configSelector}] = metav1.FormatLabelSelector(p.Spec.MachineConfigSelector)
+	}
+	others := p.Spec
+	others.ClusterName, others.PoolRole, others.MachineConfigSelector, others.NodeSelector, others.Paused = "", "", nil, nil, nil
+	others.Node, others.Hosts.TemplateRef, others.Updates.DisruptionPolicy = nodev1.NodeSettings{}, poolv1.HostTemplateReference{}, poolv1.DisruptionPolicy{}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&others)
+	utilruntime.Must(err) // it was read from JSON
+	addFields(declared, "", fields)
 	return declared
+}
+
+// addFields adds the fields below a path, with a list as one value.
+func addFields(declared map[declaration]string, path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, v := range value {
+			addFields(declared, strings.TrimPrefix(path+"."+key, "."), v)
+		}
+	case string:
+		declared[declaration{field: path}] = value
+	default:
+		text, err := json.Marshal(value)
+		utilruntime.Must(err) // as above
+		declared[declaration{field: path}] = string(text)
+	}
 }
 
 // String returns the change as one line.

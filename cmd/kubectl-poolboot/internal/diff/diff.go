@@ -45,10 +45,9 @@ with an agent (None, Reload, Restart, Reboot or Replace), whether and why a host
 of the pool, and the changes of kernel arguments, extensions, files, units, drop-ins and users. Passwords, and contents
 of files that are not world-readable, are not shown.
 
-For each pool whose nodeSelector, node, hosts.templateRef, updates.disruptionPolicy or paused would change: the change,
-the existing Nodes that get it, the Nodes that keep another value, and the Pods that a taint with the effect NoExecute
-evicts. Nodes and Pods are read from the workload cluster, with the Cluster's kubeconfig Secret. The output reports when
-they can't be read.
+For each pool whose spec would change: each field, and for nodeSelector and node the existing Nodes that get the change,
+the Nodes that keep another value, and the Pods that a taint with the effect NoExecute evicts. Nodes and Pods are read
+from the workload cluster, with the Cluster's kubeconfig Secret. The output reports when they can't be read.
 
 Objects in files are merged with those in the cluster as kubectl apply merges them. Nothing is written.
 

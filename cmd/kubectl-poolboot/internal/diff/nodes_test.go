@@ -69,6 +69,26 @@ var _ = Describe("diff of the labels and taints of a pool's Nodes", func() {
 $`))
 	})
 
+	It("shows every field of the spec that changes, also those that a file no longer has", func() {
+		fields := []string{"maxUnavailable: 25%", "kubelet: {wrapper: [/bin/a, b]}", "hosts: {architecture: arm64}",
+			"updates: {driftPolicy: Repair, minReadySeconds: 0, readyDeadlineSeconds: 600, drainTimeoutSeconds: 1800, drainTimeoutPolicy: Force, failureDomainLabel: example.com/rack, " +
+				"maintenanceWindow: {schedule: 0 22 * * 6, durationMinutes: 60}, gates: [{name: a, objectRef: {apiVersion: v1, kind: ConfigMap, name: a}, expression: 'true'}]}"}
+		lines := []string{"hosts.architecture: arm64", `kubelet.wrapper: ["/bin/a","b"]`, "maxUnavailable: 25%",
+			"updates.drainTimeoutPolicy: Force", "updates.drainTimeoutSeconds: 1800", "updates.driftPolicy: Repair", "updates.failureDomainLabel: example.com/rack",
+			`updates.gates: [{"expression":"true","name":"a","objectRef":{"apiVersion":"v1","kind":"ConfigMap","name":"a"}}]`,
+			"updates.maintenanceWindow.durationMinutes: 60", "updates.maintenanceWindow.schedule: 0 22 * * 6", "updates.minReadySeconds: 0", "updates.readyDeadlineSeconds: 600"}
+		for sign, out := range map[string]string{"+": diffed(nil, fields), "-": diffed(fields, nil)} {
+			var shown []string
+			for _, line := range clitest.Rows(strings.ReplaceAll(out, "\n  "+sign+" ", "\n"+sign+" ")) {
+				if field, ok := strings.CutPrefix(line, sign+" "); ok {
+					shown = append(shown, field)
+				}
+			}
+			Expect(shown).To(ContainElements(lines), sign)
+		}
+		Expect(diffed([]string{"maxUnavailable: 1"}, []string{"maxUnavailable: 2"})).To(HaveSuffix("\n  ~ maxUnavailable: 1 -> 2\n"))
+	})
+
 	It("shows that existing Nodes keep a changed or removed label or taint, as the manager does", func() {
 		of := func(value string) []string {
 			return []string{"node: {labels: {example.com/tier: " + value + "}, taints: [{key: example.com/quiet, value: " + value + ", effect: NoSchedule}]}"}

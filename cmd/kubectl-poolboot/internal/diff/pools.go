@@ -36,7 +36,7 @@ type difference struct {
 	changes []change
 	// plan is how a running host changes.
 	plan update.Plan
-	// declared are the changes outside the rendered config.
+	// declared are the changes of the pool's spec.
 	declared []declaredChange
 	machines []bootstrapv1.PoolbootConfig
 	// to is the rendered config after the change. effects are what the change to it does to the running hosts that have
