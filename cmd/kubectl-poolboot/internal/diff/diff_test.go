@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -137,7 +138,8 @@ $`))
 	})
 
 	It("shows everything in the first pool of a Cluster", func() {
-		r := runDiff(clitest.NewFakeConnection(nil), "-f", clitest.WriteFile("new.yaml", live...))
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "infra-1"}}
+		r := runDiff(clitest.NewFakeConnection(nil, cluster), "-f", clitest.WriteFile("new.yaml", live...))
 		Expect(r.Out).To(MatchRegexp(`(?s)config:   new, compared with nothing -> rendered-worker-.*\+ file /etc/motd\n`))
 		Expect(r.ErrOut).To(BeEmpty())
 	})
@@ -333,6 +335,23 @@ $`))
 		clitest.ExpectError(r, 2, `new.yaml: document 1: line 6: MachineConfig "50-motd": spec.config.ignition.version: version "9.9.9" is not supported`)
 		r = runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", clitest.Pool("infra-1", "gpu")+"  maxUnavailable: 0\n"))
 		clitest.ExpectError(r, 2, `MachineConfigPool "gpu": spec.maxUnavailable: `, "at least 1")
+	})
+
+	It("exits with 2 when the webhook would refuse a pool together with those in the cluster, and names its place", func() {
+		taking := strings.Replace(clitest.Pool("infra-1", "gpu"), "spec:\n", "spec:\n  nodeSelector: {matchLabels: {node-role.kubernetes.io/worker: ''}}\n", 1)
+		clitest.ExpectError(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", taking)), 2,
+			`new.yaml: document 1: line `, `MachineConfigPool "gpu": spec.nodeSelector: it also selects the Nodes of MachineConfigPool worker`)
+		Expect(runDiff(clitest.NewFakeConnection(append(live, taking)), "-f", clitest.WriteFile("new.yaml", taking))).To(Equal(clitest.Result{}), "it is unchanged")
+		moved := strings.Replace(infra, "poolRole: infra", "poolRole: gpu", 1)
+		clitest.ExpectError(runDiff(clitest.NewFakeConnection(live), "-f", clitest.WriteFile("new.yaml", moved)), 2, `MachineConfigPool "infra": spec.poolRole: `, "immutable")
+	})
+
+	It("notes a namespace without pools, and a pool whose Cluster does not exist", func() {
+		to := clitest.NewFakeConnection(live)
+		Expect(runDiff(to, "-n", "kube-system", "-f", clitest.WriteFile("new.yaml", clitest.Config("50-motd", "worker", clitest.Motd("x"))))).To(Equal(clitest.Result{
+			ErrOut: "note: no MachineConfigPool is in namespace kube-system, so no host gets what the files have there: set --namespace\n"}))
+		r := runDiff(to, "-f", clitest.WriteFile("new.yaml", strings.Replace(clitest.Pool("infra-9", "worker"), "name: worker", "name: far", 1)))
+		Expect(r.ErrOut).To(Equal("note: MachineConfigPool edge/far: spec.clusterName: no Cluster infra-9 is in namespace edge: correct the name, or create the Cluster\n"))
 	})
 
 	It("refuses OpenShift's objects, and names kubectl poolboot convert", func() {

@@ -10,10 +10,15 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -81,6 +86,18 @@ func compareAll(ctx context.Context, files *input.Objects, live *input.Cluster, 
 		}
 		if after.configs, err = apply(before.configs, files, namespace); err != nil {
 			return nil, notes, err
+		}
+		if err := refuse(files, before.pools, after.pools); err != nil {
+			return nil, notes, err
+		}
+		if len(after.pools) == 0 {
+			notes = append(notes, fmt.Sprintf("no MachineConfigPool is in namespace %s, so no host gets what the files have there: set --namespace", namespace))
+		}
+		for _, p := range after.pools[len(before.pools):] {
+			name := p.Spec.ClusterName
+			if apierrors.IsNotFound(live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &clusterv1.Cluster{})) {
+				notes = append(notes, fmt.Sprintf("MachineConfigPool %s: spec.clusterName: no Cluster %s is in namespace %s: correct the name, or create the Cluster", klog.KObj(&p), name, namespace))
+			}
 		}
 		for _, c := range input.Of[*poolv1.MachineConfig](files) {
 			if note := pool.NotSelected(c, after.pools); note != "" && c.Namespace == namespace {
@@ -169,6 +186,24 @@ func apply[T any, P interface {
 		after[at] = *merged
 	}
 	return after, nil
+}
+
+// refuse returns what the API server would refuse in the pools that files change.
+func refuse(files *input.Objects, before, after []poolv1.MachineConfigPool) error {
+	var refused []error
+	for i, p := range after {
+		errs := field.ErrorList{}
+		if i < len(before) { // new ones are the last
+			was := before[i].Spec
+			if equality.Semantic.DeepEqual(was, p.Spec) {
+				continue
+			}
+			errs = append(apivalidation.ValidateImmutableField(p.Spec.ClusterName, was.ClusterName, field.NewPath("spec", "clusterName")),
+				apivalidation.ValidateImmutableField(p.Spec.PoolRole, was.PoolRole, field.NewPath("spec", "poolRole"))...)
+		}
+		refused = append(refused, files.Refuse(input.PoolKind.Kind, p.Name, append(errs, input.ValidatePool(after, i)...)))
+	}
+	return errors.Join(refused...)
 }
 
 // filterCluster returns the objects with only the pools of one Cluster.
