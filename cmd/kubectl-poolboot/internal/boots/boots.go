@@ -130,8 +130,11 @@ func (o *options) run(ctx context.Context, names []string) error {
 	if o.output.Format == cli.FormatJSON {
 		show = o.printJSON
 	} else if len(configs.Items) == 0 && len(o.names) == 0 && !o.watch {
-		fmt.Fprintln(o.streams.ErrOut, "No boots found.")
-		return nil
+		none, err := cluster.NoneIn(ctx, namespace, "boots")
+		if err == nil {
+			fmt.Fprintln(o.streams.ErrOut, none)
+		}
+		return err
 	}
 	boots := o.selected(newBoots(configs.Items))
 	if err := o.checkNames(boots, namespace); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -70,6 +71,7 @@ var _ = Describe("boots", func() {
 				c.Status.Conditions = []metav1.Condition{{Type: bootstrapv1.BootPreparedCondition, Status: metav1.ConditionUnknown, Reason: "WaitingForHost", Message: "it has not asked\x1b[31m"}}
 			}),
 			newBootConfig("edge", "infra-a", nil), newBootConfig("edge", "infra-o", other), newBootConfig("far", "infra-c", nil),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}},
 		).WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)
 			list.SetResourceVersion("1") // as an API server has one for every list
@@ -114,7 +116,10 @@ var _ = Describe("boots", func() {
 		Expect(all).To(HaveLen(5))
 		Expect(all[0]).To(HavePrefix("NAMESPACE MACHINE"))
 		Expect(all[4]).To(HavePrefix("far infra-c"))
-		Expect(table(ctx, "-n", "nowhere")).To(Equal([]string{"No boots found."}))
+		Expect(table(ctx, "-n", "empty")).To(Equal([]string{"No boots in namespace empty."}))
+		out := &terminal{}
+		Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, "-n", "nowhere")).To(Equal(1))
+		Expect(out.lines()).To(Equal([]string{"error: namespace nowhere does not exist: correct --namespace"}))
 	})
 
 	It("prints more columns with -o wide, and all times in JSON", func(ctx SpecContext) {

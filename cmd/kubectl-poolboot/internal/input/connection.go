@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/clientcmd"
@@ -44,6 +45,17 @@ type Cluster struct {
 	NamespaceChosen bool
 	// Workload returns a reader of a workload cluster, by the Cluster's kubeconfig Secret.
 	Workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
+}
+
+// NoneIn says that a namespace, or all for "", has no objects of a kind. It is an error if the namespace does not exist.
+func (c *Cluster) NoneIn(ctx context.Context, namespace, objects string) (string, error) {
+	if namespace == "" {
+		return "No " + objects + " found.", nil
+	}
+	if apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})) {
+		return "", fmt.Errorf("namespace %s does not exist: correct --namespace", namespace)
+	}
+	return "No " + objects + " in namespace " + namespace + ".", nil
 }
 
 // kubectlConnection is a Connection by kubectl's files and flags.

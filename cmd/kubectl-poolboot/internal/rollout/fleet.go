@@ -96,9 +96,14 @@ func (o *statusOptions) runFleet(ctx context.Context, to input.Connection) error
 		}
 		rest = slices.DeleteFunc(rest, isHere)
 	}
-	if len(statuses) == 0 && o.isTable() {
-		fmt.Fprintln(o.streams.ErrOut, "No MachineConfigPools found.")
-		return nil
+	if len(statuses) == 0 {
+		none, err := cluster.NoneIn(ctx, string(namespace), "MachineConfigPools")
+		if err == nil {
+			fmt.Fprintln(o.streams.ErrOut, none)
+		}
+		if err != nil || o.isTable() {
+			return err
+		}
 	}
 	slices.SortFunc(statuses, func(a, b poolStatus) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pool, b.Pool))

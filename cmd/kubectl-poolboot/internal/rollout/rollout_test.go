@@ -3,10 +3,22 @@ package rollout
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
+
+var _ = Describe("status of all pools", func() {
+	It("names a namespace without pools, and fails if it does not exist", func(ctx SpecContext) {
+		s := newSite(nil)
+		Expect(s.live.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}})).To(Succeed())
+		Expect(s.run("status", "-n", "empty")).To(Equal(clitest.Result{ErrOut: "No MachineConfigPools in namespace empty.\n"}))
+		clitest.ExpectError(s.run("status", "-n", "nope"), 1, "namespace nope does not exist: correct --namespace")
+		clitest.ExpectError(s.run("status", "-n", "nope", "-o", "json"), 1, "namespace nope does not exist")
+	})
+})
 
 var _ = DescribeTable("A command about a pool refuses", func(command string) {
 	s := newSite(nil)
