@@ -116,7 +116,7 @@ func newRetry(streams genericiooptions.IOStreams, to input.Connection) *cobra.Co
 ` + bootstrapv1.ForceUpdateAnnotation + ` of their PoolbootConfigs. With --host, only on these hosts, in whatever state they are.
 
 Each is an update like any other: it takes a place of spec.maxUnavailable, and drains and reboots as the disruption
-policy says.`,
+policy says for the entries that change or differ on the host. Nothing drains or reboots if none does.`,
 		Example: `  # All hosts of a pool that need it
   kubectl poolboot rollout retry infra -n metal
 
@@ -143,7 +143,7 @@ policy says.`,
 				return err
 			}
 		}
-		return nil
+		return cli.Say(streams.Out, "Each host begins when the limits of the pool allow it. It is drained and reboots if the disruption policy says so for an entry that changes, or that differs on the host.")
 	})
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "the name of a Node, host or PoolbootConfig; can be repeated")
 	return cmd

@@ -28,7 +28,8 @@ var _ = Describe("retry", func() {
 	It("forces the hosts whose update failed, with another value each time", func(ctx SpecContext) {
 		s := newSite(nil, failed("a", newConfig), waits("b"), done("c"), failed("d", newConfig))
 		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("PoolbootConfig edge/a-config: Node a applies its configuration again\n" +
-			"PoolbootConfig edge/d-config: Node d applies its configuration again\n"))
+			"PoolbootConfig edge/d-config: Node d applies its configuration again\n" +
+			"Each host begins when the limits of the pool allow it. It is drained and reboots if the disruption policy says so for an\nentry that changes, or that differs on the host.\n"))
 		Expect(forced(ctx, s)).To(ConsistOf("a-config", "d-config"))
 		value := func() string {
 			config := &bootstrapv1.PoolbootConfig{}
