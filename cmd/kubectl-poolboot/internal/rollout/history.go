@@ -143,7 +143,7 @@ func listChanges(before, after update.Config) []string {
 	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
 		entries[obstacle.Item.String()] = true
 	}
-	return slices.Sorted(maps.Keys(entries))
+	return append([]string{}, slices.Sorted(maps.Keys(entries))...)
 }
 
 // maxListed is how many hosts and changes of a config a table names.
@@ -167,7 +167,11 @@ func printRevisions(table *cli.Table, revisions []revision) error {
 		if r.HandedOut {
 			at += ", now"
 		}
-		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running), join(r.Told), join(r.Changes)}
+		changes := join(r.Changes)
+		if r.Changes == nil && i > 0 {
+			changes = "<unknown>"
+		}
+		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running), join(r.Told), changes}
 	}
 	return table.Print(rows...)
 }

@@ -60,8 +60,16 @@ var _ = Describe("history", func() {
 			Expect(s.live.Create(ctx, c)).To(Succeed())
 		}
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[1:]).To(Equal([]string{
-			newConfig + " 50m ago <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <none>", newConfig + " 30m ago, now a <none> <none>",
+			newConfig + " 50m ago <none> <none> <none>", "rendered-infra-deleted 40m ago <none> <none> <unknown>", newConfig + " 30m ago, now a <none> <unknown>",
 			"rendered-infra-2 <none> <none> <none> unit a.service"}))
+	})
+
+	It("tells a config without changes from one whose changes are unknown", func(ctx SpecContext) {
+		s := newSite(handedOut(oldConfig, newConfig))
+		for i, name := range []string{oldConfig, newConfig} {
+			Expect(s.live.Create(ctx, newRendered(name, int64(i), ""))).To(Succeed())
+		}
+		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(Equal(newConfig + " 40m ago, now <none> <none> <none>"))
 	})
 
 	It("keeps the order in which configs were handed out if the clock of another manager is behind", func() {
