@@ -52,9 +52,35 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 	root.SetArgs(args)
 	ran, err := root.ExecuteC()
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(Plain(errOut), "error:", describeFlags(err.Error()))
+		fmt.Fprintln(Plain(errOut), "error:", strings.TrimSpace(describeFlags(err.Error())))
+		if names := commandNames(ran); strings.HasPrefix(err.Error(), "unknown command ") && len(names) > 0 {
+			fmt.Fprintln(errOut, "The commands are "+strings.Join(names, ", "))
+		}
 	}
 	return exitCode(ran, err)
+}
+
+// commandNames returns the names of the commands below one.
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// OneName accepts the name of one object of a kind. The remedy says where a name comes from.
+func OneName(kind, remedy string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("name one %s: %s", kind, remedy)
+		case 1:
+			return nil
+		}
+		return fmt.Errorf("%q: name one %s only", args[1], kind)
+	}
 }
 
 // AddPoolFlag defines the required flag --pool and its completion.

@@ -50,7 +50,7 @@ The command creates no object: apply what it prints, and keep it secret.`,
 		Example: `  # Admit twenty hosts to the pool infra within a day
   kubectl poolboot enroll edge -n metal --cluster site --pool infra --name-pattern 'edge-*' --max-uses 20 \
     --expires-in 24h | kubectl apply -f -`,
-		Args:                  cobra.ExactArgs(1),
+		Args:                  cli.OneName("Enrollment", "kubectl poolboot enroll NAME"),
 		ValidArgsFunction:     cobra.NoFileCompletions, // the name is new
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,7 +150,7 @@ func NewPointer(streams genericiooptions.IOStreams, to input.Connection) *cobra.
 enrollment token and the name of the host. It contains the token: keep it secret.`,
 		Example: `  # The host edge-7, with the Enrollment edge
   kubectl poolboot pointer edge --host edge-7 -n metal > edge-7.ign`,
-		Args:                  cobra.ExactArgs(1),
+		Args:                  cli.OneName("Enrollment", "kubectl get enrollments lists them"),
 		ValidArgsFunction:     input.CompleteFirst(input.CompleteFromCluster(to, input.Enrollments), cobra.ShellCompDirectiveNoFileComp),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },

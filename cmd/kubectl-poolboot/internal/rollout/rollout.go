@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -64,21 +66,19 @@ func configureLive(cmd *cobra.Command, to input.Connection, run func(ctx context
 }
 
 // onePool accepts the name of one pool.
-func onePool(_ *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return fmt.Errorf("the name of a MachineConfigPool is missing")
-	case 1:
-		return nil
-	}
-	return fmt.Errorf("%q: name one MachineConfigPool only", args[1])
-}
+var onePool = cli.OneName("MachineConfigPool", "kubectl poolboot rollout status lists them")
 
-// openPool reads the pool with a name.
+// openPool reads the pool with a name, which can have the kind before it.
 func openPool(ctx context.Context, to input.Connection, name string) (*input.Cluster, *poolv1.MachineConfigPool, error) {
 	cluster, err := to.Open()
 	if err != nil {
 		return nil, nil, err
+	}
+	if kind, own, hasKind := strings.Cut(name, "/"); hasKind {
+		if short, _, _ := strings.Cut(kind, "."); !slices.Contains([]string{"pbpool", "machineconfigpool", "machineconfigpools"}, strings.ToLower(short)) {
+			return nil, nil, fmt.Errorf("%s is no MachineConfigPool: leave out %q", name, kind+"/")
+		}
+		name = own
 	}
 	p := &poolv1.MachineConfigPool{}
 	err = cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, p)

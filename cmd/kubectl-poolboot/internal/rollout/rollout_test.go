@@ -25,8 +25,11 @@ var _ = DescribeTable("A command about a pool refuses", func(command string) {
 	clitest.ExpectError(s.run(command, "nope"), 1, `namespace edge contains no MachineConfigPool "nope": correct the name, or set --namespace`)
 	clitest.ExpectError(s.run(command, "infra", "gpu"), 1, `"gpu": name one MachineConfigPool only`)
 	if command != "plan" && command != "status" {
-		clitest.ExpectError(s.run(command), 1, "the name of a MachineConfigPool is missing")
+		clitest.ExpectError(s.run(command), 1, "name one MachineConfigPool: kubectl poolboot rollout status lists them")
 	}
+	clitest.ExpectError(s.run(command, "deploy/infra"), 1, `deploy/infra is no MachineConfigPool: leave out "deploy/"`)
+	Expect(s.run(command, "pbpool/infra").ErrOut).To(Equal(s.run(command, "infra").ErrOut))
+	Expect(s.run(command, "machineconfigpools.poolboot.io/infra").Code).To(Equal(s.run(command, "infra").Code))
 },
 	Entry("status", "status"), Entry("plan", "plan"), Entry("pause", "pause"), Entry("resume", "resume"), Entry("history", "history"),
 )
