@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -137,7 +138,7 @@ func (o *options) run(ctx context.Context, names []string) error {
 		return err
 	}
 	boots := o.selected(newBoots(configs.Items))
-	if err := o.checkNames(boots, namespace); err != nil {
+	if err := o.checkNames(ctx, cluster, boots, namespace); err != nil {
 		return err
 	}
 	if err := show(boots); err != nil || !o.watch {
@@ -165,10 +166,18 @@ func (o *options) selected(boots []boot) []boot {
 }
 
 // checkNames refuses a name of the command line that no boot has.
-func (o *options) checkNames(boots []boot, namespace string) error {
+func (o *options) checkNames(ctx context.Context, from client.Reader, boots []boot, namespace string) error {
 	for _, name := range o.names {
 		if slices.ContainsFunc(boots, func(b boot) bool { return b.hasName(name) }) {
 			continue
+		}
+		bmh := &bmov1alpha1.BareMetalHost{}
+		if namespace != "" && from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, bmh) == nil {
+			why := "no Machine uses it"
+			if consumer := bmh.Spec.ConsumerRef; consumer != nil {
+				why = fmt.Sprintf("%s %s uses it, without a PoolbootConfig", consumer.Kind, consumer.Name)
+			}
+			return fmt.Errorf("BareMetalHost %s/%s has no boot: %s", namespace, name, why)
 		}
 		scope := "any namespace"
 		if namespace != "" {

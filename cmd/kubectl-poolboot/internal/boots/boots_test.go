@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,19 @@ var _ = Describe("boots", func() {
 		out := &terminal{}
 		Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
 		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set --namespace`))
+	})
+
+	It("says that a host without a boot is free, or which Machine's boot is missing", func(ctx SpecContext) {
+		for name, why := range map[string]string{"free": "BareMetalHost edge/free has no boot: no Machine uses it", "used": "BareMetalHost edge/used has no boot: Metal3Machine m uses it, without a PoolbootConfig"} {
+			bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name}}
+			if name == "used" {
+				bmh.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: "m"}
+			}
+			Expect(live.Create(ctx, bmh)).To(Succeed())
+			out := &terminal{}
+			Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, name)).To(Equal(1))
+			Expect(out.lines()).To(ConsistOf("error: " + why))
+		}
 	})
 
 	It("selects boots by Cluster or namespace", func(ctx SpecContext) {

@@ -93,6 +93,10 @@ func (h hostReport) print(out io.Writer) error {
 	if err := (&cli.Table{Out: out}).Print(head...); err != nil {
 		return err
 	}
+	if len(h.Rules) == 0 {
+		_, err := fmt.Fprintln(out, "\nNo label rule applies: no pool or PoolbootConfig of this host has spec.node.labelRules")
+		return err
+	}
 	rows := make([][]string, len(h.Rules))
 	for i, rule := range h.Rules {
 		object, _, _ := strings.Cut(rule.From, " spec.")

@@ -120,6 +120,11 @@ spec:
 		clitest.ExpectError(runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost, strings.Replace(template, "join:", "nodeLabelRule: []\n      join:", 1))), 1, "nodeLabelRule")
 	})
 
+	It("says if no rule applies, instead of an empty table", func() {
+		Expect(clitest.ExpectSuccess(runPoolboot("explain", "host", "rack1-u12", "-f", clitest.WriteFile("all.yaml", aHost)))).To(
+			HaveSuffix("\nNo label rule applies: no pool or PoolbootConfig of this host has spec.node.labelRules\n"))
+	})
+
 	Describe("of a host in the management cluster", func() {
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "edge", Name: name} }
 		rules := func(expression string) []nodev1.NodeLabelRule {

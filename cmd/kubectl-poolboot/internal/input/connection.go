@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/clientcmd"
@@ -87,6 +88,10 @@ func (k *kubectlConnection) Open() (*Cluster, error) {
 	live, err := connect(chosen)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the management cluster: %w: set --kubeconfig or --context", err)
+	}
+	if _, err := live.RESTMapper().RESTMapping(PoolKind.GroupKind(), PoolKind.Version); meta.IsNoMatchError(err) {
+		return nil, errors.New("the cluster has no MachineConfigPools of poolboot.io/v1alpha1: install Poolboot, or set --kubeconfig or --context if this is " +
+			"a workload cluster and not the management cluster")
 	}
 	namespace, isChosen, err := chosen.Namespace()
 	if err != nil {

@@ -1,10 +1,15 @@
 package input_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -14,5 +19,27 @@ var _ = Describe("A connection without a kubeconfig file", func() {
 		GinkgoT().Setenv("KUBECONFIG", filepath.Join(GinkgoT().TempDir(), "config"))
 		_, err := input.NewConnection().Open()
 		Expect(err).To(MatchError("connect to the management cluster: there is no kubeconfig file, or it is empty: set --kubeconfig or --context"))
+	})
+})
+
+var _ = Describe("A connection to a cluster without Poolboot", func() {
+	It("says so, and that it can be the workload cluster", func() {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			known := map[string]string{"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`}
+			w.Header().Set("Content-Type", "application/json")
+			if known[r.URL.Path] == "" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			fmt.Fprint(w, known[r.URL.Path])
+		}))
+		DeferCleanup(server.Close)
+		config := clientcmdapi.NewConfig()
+		config.Clusters["a"] = &clientcmdapi.Cluster{Server: server.URL}
+		config.Contexts["a"], config.CurrentContext = &clientcmdapi.Context{Cluster: "a"}, "a"
+		path := filepath.Join(GinkgoT().TempDir(), "config")
+		Expect(clientcmd.WriteToFile(*config, path)).To(Succeed())
+		GinkgoT().Setenv("KUBECONFIG", path)
+		_, err := input.NewConnection().Open()
+		Expect(err).To(MatchError("the cluster has no MachineConfigPools of poolboot.io/v1alpha1: install Poolboot, or set --kubeconfig or --context if this is a workload cluster and not the management cluster"))
 	})
 })
