@@ -68,8 +68,8 @@ const (
 	AgentUnit = OwnUnitPrefix + "agent.service"
 	// RegisterUnit pre-registers the Node before the kubelet starts, at every boot.
 	RegisterUnit = OwnUnitPrefix + "register.service"
-	// CheckpointsUnit removes the kubelet's checkpoints of CPUs and memory before the kubelet first starts in a boot,
-	// or after the unit was stopped. To stop the unit stops the kubelet first.
+	// CheckpointsUnit removes the checkpoints of CPUs and memory, and empty files, before the kubelet first starts in a
+	// boot, or after the unit was stopped. To stop the unit stops the kubelet first.
 	CheckpointsUnit = OwnUnitPrefix + "checkpoints.service"
 	// KubeletArgsVariable is the variable in KubeletEnvPath that the kubelet's unit takes its flags from.
 	KubeletArgsVariable = "POOLBOOT_KUBELET_ARGS"

@@ -93,14 +93,17 @@ const kubeletDirectory = "/var/lib/kubelet"
 // checkpointsUnit returns the unit that removes the kubelet's checkpoints of which CPUs and memory it has pinned to
 // which Pods. The kubelet does not start with checkpoints that do not fit its configuration, its version or the
 // hardware. They are about running containers, and the unit runs when there are none: before the kubelet starts for the
-// first time in a boot, and after a drain, for an update that stops the unit.
+// first time in a boot, and after a drain, for an update that stops the unit. It also removes the files that kubeadm
+// and the kubelet write only if there are none, and do not sync: after a power loss during the join they can be empty.
 func checkpointsUnit() []*unit.UnitOption {
+	const ca, cert, key = ignition.ClusterCAPath, ignition.KubeletPKIDirectory + "/kubelet.crt", ignition.KubeletPKIDirectory + "/kubelet.key"
 	return []*unit.UnitOption{
-		unit.NewUnitOption("Unit", "Description", "Remove the checkpoints of CPUs and memory that an earlier kubelet left"),
+		unit.NewUnitOption("Unit", "Description", "Remove the checkpoints of CPUs and memory, and the empty files, that an earlier kubelet left"),
 		unit.NewUnitOption("Unit", "RequiresMountsFor", kubeletDirectory),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
 		unit.NewUnitOption("Service", "RemainAfterExit", "yes"),
 		unit.NewUnitOption("Service", "ExecStart", "/usr/bin/rm -f "+kubeletDirectory+"/cpu_manager_state "+kubeletDirectory+"/memory_manager_state"),
+		unit.NewUnitOption("Service", "ExecStart", "/bin/sh -c 'test -s "+ca+" || rm -f "+ca+"; test -s "+cert+" -a -s "+key+" || rm -f "+cert+" "+key+"'"),
 	}
 }
 

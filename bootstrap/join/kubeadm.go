@@ -93,6 +93,7 @@ func ignoredPreflightErrors(byUser []string) []string {
 // PATH starts with the directory of kubeadm, because the kubelet can be in the same unusual directory.
 func joinUnit(kubeadmPath string) []*unit.UnitOption {
 	return append(append(newOnlineUnit("Join the cluster with kubeadm"), requiresCheck()...),
+		unit.NewUnitOption("Unit", "After", ignition.CheckpointsUnit),
 		unit.NewUnitOption("Unit", "ConditionPathExists", "|!"+kubeletCertificate),
 		unit.NewUnitOption("Unit", "ConditionFileNotEmpty", "|!"+ignition.KubeconfigPath),
 		unit.NewUnitOption("Service", "Type", "oneshot"),
