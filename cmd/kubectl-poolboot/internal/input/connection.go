@@ -48,7 +48,8 @@ type Cluster struct {
 	Workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 }
 
-// NoneIn says that a namespace, or all for "", has no objects of a kind. It is an error if the namespace does not exist.
+// NoneIn says that a namespace, or all for "", has no objects of a kind. It is an error if the namespace does not
+// exist.
 func (c *Cluster) NoneIn(ctx context.Context, namespace, objects string) (string, error) {
 	if namespace == "" {
 		return "No " + objects + " found.", nil

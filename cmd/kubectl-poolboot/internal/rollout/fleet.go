@@ -25,8 +25,8 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
-// poolStatus is the state of a pool among others, as it is printed as JSON. Pool is "" for the hosts of a namespace that
-// need a person and are in no pool.
+// poolStatus is the state of a pool among others, as it is printed as JSON. Pool is "" for the hosts of a namespace
+// that need a person and are in no pool.
 type poolStatus struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
@@ -34,8 +34,8 @@ type poolStatus struct {
 	Paused    bool   `json:"paused"`
 	// Configuration is the rendered config that the pool hands out.
 	Configuration string `json:"configuration"`
-	// Hosts have joined. Of these, Updated run what the pool renders, also if a paused pool holds it back, Away are in an update or have no Node that is Ready
-	// in the pool, and Failed need a user to act.
+	// Hosts have joined. Of these, Updated run what the pool renders, also if a paused pool holds it back, Away are in
+	// an update or have no Node that is Ready in the pool, and Failed need a user to act.
 	Hosts   int `json:"hosts"`
 	Updated int `json:"updated"`
 	Away    int `json:"away"`

@@ -283,8 +283,8 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	return h
 }
 
-// addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not Ready
-// in an update for as long as a stage can last, and while Cluster API works on its Machine.
+// addNode replaces the state of a host by what is wrong with its Node, unless its update failed. A Node can be not
+// Ready in an update for as long as a stage can last, and while Cluster API works on its Machine.
 func (h *hostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) {
 	update := &config.Status.Update
 	isOverdue := rollout.IsInterrupted(config) && rollout.StageLeft(config, rollout.StageDeadline(p), time.Now()) == 0
