@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,21 @@ type follower struct {
 	hasRendered bool
 	// target is what the pool handed out then.
 	target string
+	// told is what was seen of each host when it was told what to run now. again fires when a failure from before that
+	// counts anyway.
+	told  map[string]toldHost
+	again <-chan time.Time
 }
+
+// toldHost is a host when it was told what to run. time is 0 for one that had answered before the command started.
+type toldHost struct {
+	revision, message string
+	time              time.Time
+}
+
+// answerPatience is how long what failed before a host was told to run something else does not end a watch. The agent
+// answers within seconds if it runs.
+var answerPatience = time.Minute
 
 // exitSuperseded is the exit code of a watch if the pool hands out another config than the one that it waits for.
 const exitSuperseded = 3
@@ -51,7 +66,7 @@ func (o *statusOptions) follow(ctx context.Context, cluster *input.Cluster, p *p
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]hostStatus{}, table: o.newTable()}
+	f := &follower{statusOptions: o, cluster: cluster, pool: p, printed: map[string]hostStatus{}, told: map[string]toldHost{}, table: o.newTable()}
 	for {
 		err := f.watch(ctx)
 		switch {
@@ -116,6 +131,11 @@ func (f *follower) watch(ctx context.Context) error {
 		select {
 		case event, open = <-poolChanges.ResultChan():
 		case event, open = <-hostChanges.ResultChan():
+		case <-f.again:
+			if err := f.show(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		if !open {
 			return nil
@@ -178,6 +198,7 @@ func (f *follower) show(ctx context.Context) error {
 	s := f.summary()
 	var changed []hostStatus
 	for _, h := range s.hosts {
+		f.observe(h)
 		if last, ok := f.printed[h.PoolbootConfig]; !ok || !last.isSame(h) {
 			f.printed[h.PoolbootConfig] = h
 			changed = append(changed, h)
@@ -195,7 +216,7 @@ func (f *follower) show(ctx context.Context) error {
 		}
 		f.target = f.pool.Status.Configuration.Name
 	}
-	switch err := s.failureOf(hostStatus.isStuck); {
+	switch err := s.failureOf(f.isStuck); {
 	case err != nil:
 		return err
 	case s.isComplete() && int(ptr.Deref(f.pool.Status.UpdatedHostCount, int32(len(s.hosts)))) >= len(s.hosts): // the pool shows it, too
@@ -207,6 +228,34 @@ func (f *follower) show(ctx context.Context) error {
 		return s.held()
 	}
 	return nil
+}
+
+// observe notes when a host is told to run something else.
+func (f *follower) observe(h hostStatus) {
+	last, known := f.told[h.PoolbootConfig]
+	if known && last.revision == h.told {
+		return
+	}
+	told := toldHost{revision: h.told, message: h.Message}
+	if known || h.isUnanswered {
+		told.time = time.Now()
+	}
+	f.told[h.PoolbootConfig] = told
+}
+
+// isStuck reports whether a host needs a user to act before it is updated. A Node that is not Ready can become Ready,
+// and what failed before the host is told to run something else can work with that.
+func (f *follower) isStuck(h hostStatus) bool {
+	if !h.isWrong || h.State == bootstrapv1.NodeNotReadyReason || h.State == bootstrapv1.UnitsFailingReason && !h.runsDesired() {
+		return false
+	}
+	told := f.told[h.PoolbootConfig]
+	left := answerPatience - time.Since(told.time)
+	if left <= 0 || h.Message != told.message && !h.isUnanswered {
+		return true
+	}
+	f.again = time.After(left)
+	return false
 }
 
 // hasRendered reports whether the status of a pool describes its spec and the MachineConfigs as they are now. It reads

@@ -241,12 +241,15 @@ type hostStatus struct {
 	isUpdated, isWrong, isAway, isInUpdate bool
 	// isDrainLate is true while the Node is drained for longer than the pool's drainTimeoutSeconds.
 	isDrainLate bool
+	// told is the revision that the host was told to have. isUnanswered is true until its agent answers.
+	told         string
+	isUnanswered bool
 }
 
 // newHostStatus returns the state of a host of a pool.
 func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConfig) hostStatus {
 	h := hostStatus{PoolbootConfig: config.Name, Node: config.Status.NodeRef.Name, Current: config.Status.Boot.ServedConfiguration.Name, Desired: p.Status.Configuration.Name,
-		Agent: config.Status.Update.AgentVersion}
+		Agent: config.Status.Update.AgentVersion, told: config.Status.Update.DesiredRevision, isUnanswered: config.Status.Update.UnansweredTime != nil}
 	switch {
 	case config.Status.HostRef.IsDefined():
 		h.Host = config.Status.HostRef.Name
@@ -300,17 +303,15 @@ func (h *hostStatus) addNode(p *poolv1.MachineConfigPool, config *bootstrapv1.Po
 	}
 }
 
-// isStuck reports whether the host needs a user to act before it is updated. A Node that is not Ready can become Ready.
-func (h hostStatus) isStuck() bool { return h.isWrong && h.State != bootstrapv1.NodeNotReadyReason }
-
 // runsDesired reports whether the host runs what its pool hands out.
 func (h hostStatus) runsDesired() bool { return h.Current != "" && h.Current == h.Desired }
 
 // isSame reports whether everything that is printed of a host is the same.
 func (h hostStatus) isSame(other hostStatus) bool {
 	isSameTime := h.Since.Equal(other.Since)
-	h.Since, other.Since = time.Time{}, time.Time{}
-	h.isAway, other.isAway, h.isInUpdate, other.isInUpdate = false, false, false, false
+	for _, of := range []*hostStatus{&h, &other} {
+		of.Since, of.told, of.isAway, of.isInUpdate, of.isUnanswered = time.Time{}, "", false, false, false
+	}
 	return isSameTime && h == other
 }
 

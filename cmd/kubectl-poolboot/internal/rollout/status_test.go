@@ -13,7 +13,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
 )
 
@@ -298,68 +297,6 @@ var _ = Describe("status", func() {
 		rebooting := newHost("a", oldConfig, newConfig, metav1.ConditionFalse, bootstrapv1.UpdateRebootingReason, "it reboots") // not Done for fifteen minutes
 		rebooting.Status.Update.Stage, rebooting.Status.Update.StageTime = bootstrapv1.UpdateRebooting, &metav1.Time{Time: time.Now().Add(-2 * time.Minute)}
 		Expect(newSite(nil, rebooting).run("status", "infra").Out).To(And(ContainSubstring("2m"), Not(ContainSubstring("15m"))))
-	})
-
-	It("prints a line with the time for every change with --watch until all hosts are updated", func(ctx SpecContext) {
-		line := func(start string) OmegaMatcher { return MatchRegexp(`^\d\d:\d\d:\d\d ` + start) }
-		s := newSite(nil, done("a"), waits("b"))
-		ended := make(chan clitest.Result, 1)
-		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
-		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
-		s.change(ctx, "b", func(c *bootstrapv1.PoolbootConfig) { setUpdated(c, metav1.ConditionFalse, "Rebooting", "it reboots") })
-		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.TokenRevokedTime = ptr.To(metav1.NowMicro()) }) // no line
-		s.change(ctx, "b", func(c *bootstrapv1.PoolbootConfig) {
-			setUpdated(c, metav1.ConditionTrue, "Done", "it runs it")
-			c.Status.Boot.ServedConfiguration.Name = newConfig
-		})
-		var r clitest.Result
-		Eventually(ended).Should(Receive(&r))
-		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("TIME HOST"), line("bmh-a a Done"), line("bmh-b b Waiting"), line("bmh-b b Rebooting"), line("bmh-b b Done")))
-		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 2 of 2 hosts run rendered-infra-1\n"))
-		Expect(r.Code).To(BeZero())
-	})
-
-	It("ends with --watch when the pool is deleted", func(ctx SpecContext) {
-		s := newSite(nil, waits("a"))
-		ended := make(chan clitest.Result, 1)
-		go func() { ended <- s.run("status", "infra", "-w") }()
-		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
-		Expect(s.live.Delete(ctx, &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "infra"}})).To(Succeed())
-		var r clitest.Result
-		Eventually(ended).Should(Receive(&r))
-		Expect(r.ErrOut).To(ContainSubstring("MachineConfigPool edge/infra was deleted"))
-		Expect(r.Code).To(Equal(1))
-	})
-
-	It("does not end with --watch before the pool has rendered what was changed a moment ago", func(ctx SpecContext) {
-		s := newSite(func(p *poolv1.MachineConfigPool) {
-			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "infra"}}
-			p.Status.InputsHash = strings.Repeat("0", 64)
-			p.Status.Conditions = []metav1.Condition{{Type: poolv1.RenderDegradedCondition, Status: metav1.ConditionTrue, Reason: "RenderFailed", Message: "that was before"}}
-		}, done("a"))
-		worker := &poolv1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "worker"}, Spec: poolv1.MachineConfigPoolSpec{ClusterName: "infra-1", PoolRole: poolv1.RoleWorker}}
-		changed := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "50-infra", Generation: 2, Labels: map[string]string{"role": "infra"}}}
-		Expect(s.live.Create(ctx, worker)).To(Succeed())
-		Expect(s.live.Create(ctx, changed)).To(Succeed())
-		ended := make(chan clitest.Result, 1)
-		go func() { ended <- s.run("status", "infra", "-w", "--timeout", "1m") }()
-		Eventually(s.watches.Load).Should(BeEquivalentTo(2))
-		rendered := func(name string) {
-			p := &poolv1.MachineConfigPool{}
-			Expect(s.live.Get(ctx, client.ObjectKey{Namespace: "edge", Name: "infra"}, p)).To(Succeed())
-			id, err := pool.InputsID("infra", []poolv1.MachineConfigPool{*p, *worker}, []poolv1.MachineConfig{*changed})
-			Expect(err).NotTo(HaveOccurred())
-			p.Status.InputsHash, p.Status.Configuration.Name, p.Status.Conditions = id, name, nil
-			Expect(s.live.Status().Update(ctx, p)).To(Succeed())
-		}
-		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { setUpdated(c, metav1.ConditionTrue, "Done", "still") })
-		Consistently(ended, "200ms").ShouldNot(Receive())
-		rendered("rendered-infra-2")
-		s.change(ctx, "a", func(c *bootstrapv1.PoolbootConfig) { c.Status.Boot.ServedConfiguration.Name = "rendered-infra-2" })
-		var r clitest.Result
-		Eventually(ended).Should(Receive(&r))
-		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-2\n"))
-		Expect(r.Code).To(BeZero())
 	})
 
 	It("prints the versions of agents with -o wide", func() {
