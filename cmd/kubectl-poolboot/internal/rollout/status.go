@@ -39,6 +39,7 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Use:   "status [-n NAMESPACE | -A] | POOL [--watch] [--timeout DURATION]",
 		Short: "Show how far the hosts of pools are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
+SINCE is when the stage of its update began, or else when the status of the condition changed.
 
 Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
 update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
