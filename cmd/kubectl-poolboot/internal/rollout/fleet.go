@@ -34,8 +34,8 @@ type poolStatus struct {
 	Paused    bool   `json:"paused"`
 	// Configuration is the rendered config that the pool hands out.
 	Configuration string `json:"configuration"`
-	// Hosts have joined. Of these, Updated run what the pool renders, also if a paused pool holds it back, Away are in
-	// an update or have no Node that is Ready in the pool, and Failed need a user to act.
+	// Hosts have joined. Of these, Updated run what the pool renders, also if a paused pool holds it back, and Away are
+	// in an update or have no Node that is Ready in the pool. Failed need a user to act, also before they join.
 	Hosts   int `json:"hosts"`
 	Updated int `json:"updated"`
 	Away    int `json:"away"`
