@@ -48,8 +48,7 @@ type Cluster struct {
 	Workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 }
 
-// NoneIn says that a namespace, or all for "", has no objects of a kind. It is an error if the namespace does not
-// exist.
+// NoneIn says that a namespace, or all for "", has no objects of a kind. A namespace that does not exist is an error.
 func (c *Cluster) NoneIn(ctx context.Context, namespace, objects string) (string, error) {
 	if namespace == "" {
 		return "No " + objects + " found.", nil

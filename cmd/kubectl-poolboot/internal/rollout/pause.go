@@ -143,7 +143,7 @@ policy says for the entries that change or differ on the host. Nothing drains or
 				return err
 			}
 		}
-		return cli.Say(streams.Out, "Each host begins when the limits of the pool allow it. It is drained and reboots if the disruption policy says so for an entry that changes, or that differs on the host.")
+		return cli.Say(streams.Out, "Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or differs.")
 	})
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "the name of a Node, host or PoolbootConfig; can be repeated")
 	return cmd

@@ -29,7 +29,7 @@ var _ = Describe("retry", func() {
 		s := newSite(nil, failed("a", newConfig), waits("b"), done("c"), failed("d", newConfig))
 		Expect(clitest.ExpectSuccess(s.run("retry", "infra"))).To(Equal("PoolbootConfig edge/a-config: Node a applies its configuration again\n" +
 			"PoolbootConfig edge/d-config: Node d applies its configuration again\n" +
-			"Each host begins when the limits of the pool allow it. It is drained and reboots if the disruption policy says so for an\nentry that changes, or that differs on the host.\n"))
+			"Each host waits for its turn, and is drained and rebooted if the disruption policy says so for an entry that changes or\ndiffers.\n"))
 		Expect(forced(ctx, s)).To(ConsistOf("a-config", "d-config"))
 		value := func() string {
 			config := &bootstrapv1.PoolbootConfig{}
