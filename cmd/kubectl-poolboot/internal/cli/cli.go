@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/exec"
@@ -26,7 +27,15 @@ func NewRoot(streams genericiooptions.IOStreams, commands ...*cobra.Command) *co
 		Version:       version.Get().GitVersion,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl poolboot"},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				if f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {
+					err = fmt.Errorf("--%s %s is negative: set a duration such as 30m, or leave it out", f.Name, f.Value)
+				}
+			})
+			return err
+		},
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl poolboot"},
 	}
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)

@@ -58,7 +58,7 @@ var _ = Describe("enroll", func() {
 	},
 		Entry("an invalid pattern", "--name-pattern (spec.namePattern): ", "--name-pattern", "["),
 		Entry("no uses", "--max-uses (spec.maxUses): ", "--max-uses", "0"),
-		Entry("a time in the past", "--expires-in -1h0m0s: the token would be expired already", "--expires-in", "-1h"),
+		Entry("a token that is expired already", "--expires-in 0s: the token would be expired already", "--expires-in", "0s"),
 		Entry("an invalid role", "--pool (spec.poolRole): ", "--pool", "In/fra"),
 		Entry("a range of every address", "--address-ranges (spec.addressRanges): ", "--address-ranges", "::/0"),
 	)

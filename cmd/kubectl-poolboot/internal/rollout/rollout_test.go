@@ -34,6 +34,10 @@ var _ = DescribeTable("A command about a pool refuses", func(command string) {
 	Entry("status", "status"), Entry("plan", "plan"), Entry("pause", "pause"), Entry("resume", "resume"), Entry("history", "history"),
 )
 
+var _ = It("A command refuses a negative duration", func() {
+	clitest.ExpectError(newSite(nil).run("status", "infra", "--watch", "--timeout", "-5s"), 1, "--timeout -5s is negative: set a duration such as 30m, or leave it out")
+})
+
 var _ = DescribeTable("A command of kubectl rollout that pools do not have says what to do instead", func(command, instead string) {
 	clitest.ExpectError(runRollout("", command, "infra", "--to-revision=1"), 1, instead)
 	Expect(runRollout("").Out).NotTo(ContainSubstring("  " + command))
