@@ -54,7 +54,7 @@ func (a *Agent) act(ctx context.Context, node Node) (time.Duration, error) {
 	case work.Err() != nil:
 		return a.supersede()
 	case err != nil:
-		return a.fail(fmt.Errorf("%w%s", err, a.failingUnits(ctx)))
+		return a.fail(fmt.Errorf("%w%s", err, a.failingUnits(ctx, "")))
 	}
 	if u.isRepair() || len(u.plan.Operations) == 0 {
 		return a.enter(committing, nil) // a repair does not depend on the cluster, nor does what changes nothing

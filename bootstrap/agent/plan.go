@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -189,6 +190,23 @@ func (u *hostUpdate) reason() string {
 		what = "repair of "
 	}
 	return what + u.after.Config.Name + ": " + strings.Join(parts, "; ")
+}
+
+// whatChanged names the first entries that the update changed, without Poolboot's own, for the reason why it failed.
+func (u *hostUpdate) whatChanged() string {
+	var names []string
+	for _, change := range u.plan.Changes {
+		if !strings.HasPrefix(change.Name, ignition.OwnDirectory+"/") {
+			names = append(names, change.String())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	if more := len(names) - maxUnits; more > 0 {
+		names = append(names[:maxUnits], fmt.Sprintf("%d more", more))
+	}
+	return "; the update changed " + strings.Join(names, ", ")
 }
 
 // obstacles says why the update is not possible.

@@ -156,8 +156,8 @@ func (w *unitWatch) describe(uptime time.Duration) string {
 }
 
 // failingUnits says which units of the host failed, and which command shows their logs, for the reason of an update
-// that failed: it follows the error. Lines of logs can have secrets, and stay on the host.
-func (a *Agent) failingUnits(ctx context.Context) string {
+// that failed: it follows the error, which can name one already. Lines of logs can have secrets, and stay on the host.
+func (a *Agent) failingUnits(ctx context.Context, failed string) string {
 	limited, cancel := context.WithTimeout(ctx, unitTimeout)
 	defer cancel()
 	failing, err := a.Executors.Units.Failing(limited)
@@ -165,6 +165,7 @@ func (a *Agent) failingUnits(ctx context.Context) string {
 		a.Log.Error("which units failed is not known", "error", err)
 		return ""
 	}
+	failing = slices.DeleteFunc(failing, func(unit string) bool { return strings.HasPrefix(failed, unit+": ") })
 	var lines []string
 	more, command := len(failing)-maxUnits, "journalctl"
 	if more > 0 {

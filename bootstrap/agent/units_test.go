@@ -34,7 +34,8 @@ var _ = Describe("A kubelet that ends again and again, while its Node is Ready b
 		second := w.offer(w.assign("rendered-b", withFiles("/etc/restart/f", "b")))
 		Expect(w.run()).To(Succeed())
 		Expect(w.state()).To(Equal("Degraded " + second))
-		Expect(w.reason()).To(ContainSubstring("kubelet.service: " + why))
+		Expect(w.reason()).To(MatchRegexp("^the update was not complete within 10m0s: kubelet.service: " + why +
+			" [(]on the host, see journalctl -u kubelet.service[)]; the update changed file /etc/restart/f$"))
 		Expect(w.snapshot()).To(Equal(before))
 	},
 		Entry("while it waits for its next start", restarting, "it ended, and systemd starts it again: result exit-code, exit status 1"),

@@ -83,7 +83,7 @@ func (a *Agent) verify(ctx context.Context, node Node) (time.Duration, error) {
 		if why == "" {
 			why = "the Node was not Ready for long enough"
 		}
-		return a.fail(fmt.Errorf("the update was not complete within %s: %s%s", u.after.ReadyDeadline(), why, a.failingUnits(ctx)))
+		return a.fail(fmt.Errorf("the update was not complete within %s: %s%s", u.after.ReadyDeadline(), why, a.failingUnits(ctx, why)+u.whatChanged()))
 	}
 	wait := min(deadline, minReady, untilSuperseded)
 	if why != "" {
@@ -135,7 +135,7 @@ func (a *Agent) whyNotReady(ctx context.Context, node Node, u *hostUpdate, passe
 	case err != nil:
 		return err.Error()
 	case kubelet != nil:
-		return kubelet.Unit + ": " + kubelet.What
+		return fmt.Sprintf("%s: %s (on the host, see journalctl -u %s)", kubelet.Unit, kubelet.What, kubelet.Unit)
 	}
 	return why
 }

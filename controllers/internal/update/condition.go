@@ -34,7 +34,9 @@ type outcome struct {
 // their work are part of it whatever else is so: a kubelet that ends again and again keeps its Node Ready.
 func (h *host) updated(o outcome) *metav1.Condition {
 	c := h.updatedByAgent(o)
-	if failing := h.Report.DescribeFailingUnits(); c != nil && failing != "" {
+	failing := h.Report.DescribeFailingUnits()
+	isSaid := c != nil && c.Reason == bootstrapv1.UpdateVerifyingReason && len(h.Report.FailingUnits) == 1 && strings.Contains(c.Message, h.Report.FailingUnits[0].Name+": ")
+	if c != nil && failing != "" && !isSaid {
 		if c.Reason == bootstrapv1.UpdateDoneReason || c.Reason == bootstrapv1.UpdateWaitingReason {
 			c.Status, c.Reason = metav1.ConditionFalse, bootstrapv1.UnitsFailingReason
 		}

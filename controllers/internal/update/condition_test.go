@@ -50,6 +50,7 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 		for _, part := range parts {
 			Expect(condition.Message).To(ContainSubstring(part))
 		}
+		Expect(strings.Count(condition.Message, failingText)).To(BeNumerically("<=", 1))
 	},
 	Entry("done", func(*host, *outcome) {}, metav1.ConditionTrue, "Done", "Node host-0 runs rendered-worker-2"),
 	Entry("no Node", func(h *host, _ *outcome) { h.Node = nil }, metav1.ConditionUnknown, "NodeMissing", "NodeInPool"),
@@ -140,6 +141,9 @@ var _ = DescribeTable("The condition Updated says what is, why, and what to do:"
 	Entry("drift, and the kubelet ends again and again", failing(func(h *host, _ *outcome) {
 		h.Report.State, h.Report.Drift = agentv1.Degraded, "/etc/chrony.conf: Content"
 	}), metav1.ConditionFalse, "Degraded", "/etc/chrony.conf: Content", failingText),
+	Entry("verifying, and the agent says itself that the kubelet ends", failing(func(h *host, _ *outcome) {
+		h.Report.Current, h.Report.State, h.Report.Reason = oldRevision, agentv1.Verifying, failingText
+	}), metav1.ConditionFalse, "Verifying", "must stay Ready to run rendered-worker-2: "+failingText),
 	Entry("failed, and the kubelet ends again and again", failing(func(h *host, _ *outcome) { h.Report.Current, h.Report.State = oldRevision, agentv1.Degraded }),
 		metav1.ConditionFalse, "Degraded", "was undone", failingText),
 )
