@@ -71,7 +71,7 @@ func ReportOf(node *corev1.Node) Report {
 		Target:  revision(agentv1.TargetAnnotation),
 		State:   agentv1.State(node.Annotations[agentv1.StateAnnotation]),
 		Reason:  Clean(node.Annotations[agentv1.ReasonAnnotation], agentv1.MaxReason),
-		Drift:   Clean(node.Annotations[agentv1.DriftAnnotation], agentv1.MaxReason),
+		Drift:   Clean(strings.ReplaceAll(node.Annotations[agentv1.DriftAnnotation], "\n", "; "), agentv1.MaxReason),
 
 		Unsupported:  update.CapabilitiesWithout(strings.Fields(node.Annotations[agentv1.UnsupportedAnnotation])...).Unsupported(),
 		FailingUnits: failingUnitsOf(node.Annotations[agentv1.FailingUnitsAnnotation]),
@@ -181,7 +181,7 @@ func (r Report) IsKubeletFailing() bool {
 	return slices.ContainsFunc(r.FailingUnits, func(unit FailingUnit) bool { return unit.Name == ignition.KubeletUnit })
 }
 
-// DescribeFailingUnits says which units that the host needs do not do their work, and what to do, "" if there are none.
+// DescribeFailingUnits says which units of the host do not do their work, and what to do, "" if there are none.
 func (r Report) DescribeFailingUnits() string {
 	if len(r.FailingUnits) == 0 {
 		return ""
@@ -190,5 +190,5 @@ func (r Report) DescribeFailingUnits() string {
 	for i, unit := range r.FailingUnits {
 		texts[i] = unit.String()
 	}
-	return "units that the host needs do not do their work: " + strings.Join(texts, "; ")
+	return "units of its configuration do not do their work: " + strings.Join(texts, "; ")
 }

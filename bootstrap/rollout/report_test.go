@@ -58,6 +58,11 @@ var _ = DescribeTable("An agent", func(agentBoot, kubeletBoot string, state agen
 )
 
 var _ = Describe("What a Node claims", func() {
+	It("has a separator between the lines of what differs", func() {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{agentv1.ReportVersionAnnotation: "1", agentv1.DriftAnnotation: "/etc/a: Content\n/etc/b: Mode"}}}
+		Expect(rollout.ReportOf(node).Drift).To(Equal("/etc/a: Content; /etc/b: Mode"))
+	})
+
 	It("is cut, and has no control characters, whatever root on the host writes", func() {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			agentv1.ReportVersionAnnotation: "1",
