@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -36,7 +37,8 @@ func ports(t *testing.T) (found []labels.Labels) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		documents := regexp.MustCompile(`(?m)^---\n`).Split(string(content), -1)
+		start := strings.Index(string(content), "apiVersion: apps/v1\nkind: Deployment\n")
+		document, _, _ := strings.Cut(string(content[max(0, start):]), "\n---\n")
 		var deployment struct {
 			Spec struct {
 				Template struct {
@@ -49,7 +51,7 @@ func ports(t *testing.T) (found []labels.Labels) {
 				}
 			}
 		}
-		if err := yaml.Unmarshal([]byte(documents[len(documents)-1]), &deployment); err != nil {
+		if err := yaml.Unmarshal([]byte(document), &deployment); err != nil {
 			t.Fatal(err)
 		}
 		for _, container := range deployment.Spec.Template.Spec.Containers {
