@@ -130,12 +130,12 @@ func (s *poolStatus) addFailed(configs []bootstrapv1.PoolbootConfig) {
 	s.Failed += failed
 	what := "do not boot"
 	if s.Pool == "" {
-		what += ", or are in no pool"
+		what += " or are in no pool"
 	}
 	if s.Problem != "" {
 		s.Problem += "; "
 	}
-	s.Problem += fmt.Sprintf("%d hosts %s: kubectl poolboot boots -n %s", failed, what, s.Namespace)
+	s.Problem += fmt.Sprintf("hosts that %s: %d, see kubectl poolboot boots -n %s", what, failed, s.Namespace)
 }
 
 func newPoolStatus(s summary) poolStatus {

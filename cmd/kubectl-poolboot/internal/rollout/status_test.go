@@ -214,8 +214,8 @@ var _ = Describe("status", func() {
 		}
 		r := s.run("status")
 		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("POOL"),
-			"<none> <none> 0/0 0 2 <none> 2 hosts do not boot, or are in no pool: kubectl poolboot boots -n edge",
-			"infra rendered-infra-1 1/1 1 1 <none> 1 hosts do not boot: kubectl poolboot boots -n edge"))
+			"<none> <none> 0/0 0 2 <none> hosts that do not boot or are in no pool: 2, see kubectl poolboot boots -n edge",
+			"infra rendered-infra-1 1/1 1 1 <none> hosts that do not boot: 1, see kubectl poolboot boots -n edge"))
 		Expect(r.Code).To(Equal(1))
 	})
 
