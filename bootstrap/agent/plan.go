@@ -174,7 +174,7 @@ func (u *hostUpdate) reason() string {
 	for _, change := range u.plan.Changes {
 		actions := update.Summary(change.Actions)
 		to := &parts
-		if strings.HasPrefix(change.Name, ignition.OwnDirectory+"/") && actions == string(update.None) {
+		if ignition.IsOwnFile(change.Name) && actions == string(update.None) {
 			to = &own
 		}
 		*to = append(*to, change.String()+" ("+actions+": "+change.Reason+")")
@@ -196,7 +196,7 @@ func (u *hostUpdate) reason() string {
 func (u *hostUpdate) whatChanged() string {
 	var names []string
 	for _, change := range u.plan.Changes {
-		if !strings.HasPrefix(change.Name, ignition.OwnDirectory+"/") {
+		if !ignition.IsOwnFile(change.Name) {
 			names = append(names, change.String())
 		}
 	}

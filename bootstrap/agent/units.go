@@ -22,7 +22,7 @@ const (
 	// unitHold is how long a unit that failed is reported after that was seen last. A unit that systemd starts again
 	// and again runs for a while each time: without this, the report would come and go.
 	unitHold = 2 * time.Minute
-	// maxUnits is how many failed units a reason names.
+	// maxUnits is how many failed units, and how many changes of a failed update, a reason names.
 	maxUnits = 5
 )
 

@@ -122,6 +122,9 @@ const (
 	remedyKubelet  = "set spec.kubelet.configuration of the MachineConfigPool, or give your drop-in another name"
 )
 
+// IsOwnFile reports whether the absolute path of an entry is in OwnDirectory.
+func IsOwnFile(path string) bool { return strings.HasPrefix(path, OwnDirectory+"/") }
+
 // reservedDirectories are reserved including everything below them.
 var reservedDirectories = []string{OwnDirectory, KubeletPKIDirectory, StateDirectory}
 

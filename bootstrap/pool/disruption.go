@@ -61,7 +61,7 @@ func DefaultsBelowPolicy(policy poolv1.DisruptionPolicy) (paths []string) {
 			return strings.HasPrefix(name, strings.TrimSuffix(p.Path, "/")+"/")
 		}
 		isReplaced := func(p poolv1.PathDisruptionPolicy) bool { return p.Path == name }
-		if !strings.HasPrefix(name, ignition.OwnDirectory+"/") && slices.ContainsFunc(policy.Files, isIn) && !slices.ContainsFunc(policy.Files, isReplaced) {
+		if !ignition.IsOwnFile(name) && slices.ContainsFunc(policy.Files, isIn) && !slices.ContainsFunc(policy.Files, isReplaced) {
 			paths = append(paths, name)
 		}
 	}

@@ -26,10 +26,15 @@ func describeHolders(members []member) string {
 			holders = append(holders, fmt.Sprintf("%s (%s)", m.Name, why))
 		}
 	}
-	if more := len(holders) - maxHolders; more > 0 {
-		return fmt.Sprintf("%s, and %d more", strings.Join(holders[:maxHolders], ", "), more)
+	return listFirst(holders, maxHolders)
+}
+
+// listFirst lists names, and says how many more than limit there are.
+func listFirst(names []string, limit int) string {
+	if more := len(names) - limit; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(names[:limit], ", "), more)
 	}
-	return strings.Join(holders, ", ")
+	return strings.Join(names, ", ")
 }
 
 // describePlace returns why a host of Poolboot takes a place of maxUnavailable, or "".

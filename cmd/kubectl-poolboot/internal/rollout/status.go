@@ -344,10 +344,7 @@ func nameOthers(hosts []hostStatus) {
 	if len(names) == 0 {
 		return
 	}
-	text := strings.Join(names[:min(len(names), maxOthers)], ", ")
-	if more := len(names) - maxOthers; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
-	}
+	text := listFirst(names, maxOthers)
 	for i := range hosts {
 		if hosts[i].State == bootstrapv1.UpdateWaitingReason {
 			hosts[i].Message = strings.Replace(hosts[i].Message, others, others+" ("+text+")", 1)
