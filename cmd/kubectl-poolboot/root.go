@@ -21,7 +21,7 @@ import (
 
 // newRoot returns the plugin with all its commands, each of which has a connection of its own.
 func newRoot(streams genericiooptions.IOStreams, connect func() input.Connection) *cobra.Command {
-	streams.ErrOut = cli.Plain(streams.ErrOut)
+	streams.ErrOut = cli.Messages(streams.ErrOut)
 	cmd := cli.NewRoot(streams,
 		explain.NewWhich(streams), render.New(streams, connect()), explain.NewLabels(streams), convert.New(streams), diff.New(streams, connect()),
 		plan.New(streams), rollout.New(streams, connect), explain.New(streams, connect()), boots.New(streams, connect()), movecheck.New(streams, connect()),

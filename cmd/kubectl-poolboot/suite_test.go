@@ -23,7 +23,7 @@ func TestKubectlPoolboot(t *testing.T) {
 func runPoolboot(args ...string) clitest.Result {
 	var out, errOut bytes.Buffer
 	code := run(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, args...)
-	return clitest.Result{Code: code, Out: out.String(), ErrOut: errOut.String()}
+	return clitest.Result{Code: code, Out: out.String(), ErrOut: clitest.Unwrap(errOut.String())}
 }
 
 // run runs a command line and returns its exit code.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -25,8 +27,11 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 )
 
-// messages matches errors and notes, which are one line each, so that programs can read their places.
-var messages = regexp.MustCompile(`^(error|warning|note|refused): `)
+var (
+	consoleBlock = regexp.MustCompile("(?ms)^```console[^\n]*\n(.*?)^```$")
+	// prompt is before a command in such a block.
+	prompt = regexp.MustCompile(`(?m)^[\w-]*\$ `)
+)
 
 // expectToFit expects each line of an output to have at most 120 columns.
 func expectToFit(command, output string) {
@@ -80,7 +85,7 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
 			cli.Execute(newRoot(streams, func() input.Connection { return live() }), &errOut, args)
 			Expect(out.String()).To(ContainSubstring(shown), errOut.String())
-			expectToFit(strings.Join(args, " "), out.String())
+			expectToFit(strings.Join(args, " "), out.String()+errOut.String())
 		},
 		Entry("boots", "PoolDecided", "boots"),
 		Entry("boots of all namespaces", "NAMESPACE", "boots", "-A"),
@@ -99,25 +104,23 @@ var _ = Describe("What the commands print fits in 120 columns", func() {
 		Entry("rollout status of all pools", "infra@1761d995", "rollout", "status", "-A"),
 	)
 
-	It("in the examples of the documentation", func() {
-		for _, document := range []string{"kubectl-poolboot.md", "migration.md", "node-labels.md"} {
-			shown := clitest.ReadBlocks(sourcetree.Path("docs", document))
-			writeBlocks(shown)
-			for _, b := range shown {
-				if b.Language != "console" {
-					continue
-				}
-				terminal := &shell{}
-				for _, shown := range strings.Split(strings.TrimPrefix(b.Text, "$ "), "\n$ ") {
-					line, _, _ := strings.Cut(shown, "\n")
-					for printed := range strings.Lines(terminal.run(line)) {
-						if !messages.MatchString(printed) {
-							expectToFit(line, printed)
-						}
+	It("in the documentation", func() {
+		pages, err := filepath.Glob(sourcetree.Path("docs", "*.md"))
+		Expect(err).NotTo(HaveOccurred())
+		outputs := 0
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, block := range consoleBlock.FindAllStringSubmatch(string(text), -1) {
+				for _, shown := range prompt.Split(block[1], -1) {
+					if command, output, _ := strings.Cut(shown, "\n"); strings.Contains(command, "kubectl poolboot ") {
+						expectToFit(filepath.Base(page)+": "+command, output)
+						outputs++
 					}
 				}
 			}
 		}
+		Expect(outputs).To(BeNumerically(">=", 40))
 	})
 
 	It("in the help of every command", func() {

@@ -52,9 +52,9 @@ var _ = Describe("kubectl poolboot labels", func() {
 		}
 
 		shell.write("bad.yaml", formatPool("bad", "edge", "bad", "  nodeSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}\n"))
-		Expect(shell.run(ctx, "kubectl poolboot labels -f bad.yaml --pool bad -o json")).To(
+		Expect(unwrap(shell.run(ctx, "kubectl poolboot labels -f bad.yaml --pool bad -o json"))).To(
 			Equal("error: bad.yaml: document 1: line 8: MachineConfigPool \"bad\": spec.nodeSelector.matchExpressions[0]: a NotIn [b] only excludes labels: " +
-				"add a label that a Node must have, by matchLabels, Exists or In\n"))
+				"add a label that a Node must have, by matchLabels, Exists or In"))
 		Expect(shell.code).To(Equal(2))
 	})
 })

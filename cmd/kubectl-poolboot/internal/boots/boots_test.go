@@ -108,7 +108,7 @@ var _ = Describe("boots", func() {
 		Expect(table(ctx, "-A", "infra-c")).To(HaveExactElements(HavePrefix("NAMESPACE"), HavePrefix("far infra-c")))
 		out := &terminal{}
 		Expect(running(ctx, &clitest.FakeConnection{WithWatch: live}, out, "infra-a", "infra-c")).To(Equal(1))
-		Expect(out.lines()).To(ConsistOf(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set --namespace`))
+		Expect(out.lines()).To(HaveExactElements(`error: no PoolbootConfig in namespace edge has the name, Machine, host or Node "infra-c": correct the name, or set`, "--namespace"))
 	})
 
 	It("says that a host without a boot is free, or which Machine's boot is missing", func(ctx SpecContext) {

@@ -61,7 +61,8 @@ func Execute(root *cobra.Command, errOut io.Writer, args []string) int {
 	root.SetArgs(args)
 	ran, err := root.ExecuteC()
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(Plain(errOut), "error:", strings.TrimSpace(describeFlags(err.Error())))
+		errOut = Messages(errOut)
+		fmt.Fprintln(errOut, "error:", strings.TrimSpace(describeFlags(err.Error())))
 		if names := commandNames(ran); strings.HasPrefix(err.Error(), "unknown command ") && len(names) > 0 {
 			fmt.Fprintln(errOut, "The commands are "+strings.Join(names, ", "))
 		}

@@ -89,13 +89,14 @@ func PrintManifest(out io.Writer, objects ...runtime.Object) error {
 	return nil
 }
 
-// Plain returns a writer that replaces characters which would control the terminal, such as those in the names of
-// objects in a file, by escapes. Line feeds and tabs are kept.
-func Plain(out io.Writer) io.Writer { return plain{out} }
+// Messages returns a writer for errors, warnings and notes. It replaces characters which would control the terminal,
+// such as those in the names of objects in a file, by escapes, and wraps lines, so that they fit in 120 columns. Line
+// feeds and tabs are kept.
+func Messages(out io.Writer) io.Writer { return messages{out} }
 
-type plain struct{ out io.Writer }
+type messages struct{ out io.Writer }
 
-func (p plain) Write(text []byte) (int, error) {
+func (m messages) Write(text []byte) (int, error) {
 	var safe strings.Builder
 	for left := string(text); left != ""; {
 		r, size := utf8.DecodeRuneInString(left)
@@ -109,7 +110,13 @@ func (p plain) Write(text []byte) (int, error) {
 		}
 		left = left[size:]
 	}
-	if _, err := io.WriteString(p.out, safe.String()); err != nil {
+	lines := strings.Split(safe.String(), "\n")
+	for i, line := range lines {
+		if utf8.RuneCountInString(line) > width {
+			lines[i] = strings.Join(wrap(line, width-len(continuation)), "\n"+continuation)
+		}
+	}
+	if _, err := io.WriteString(m.out, strings.Join(lines, "\n")); err != nil {
 		return 0, err
 	}
 	return len(text), nil

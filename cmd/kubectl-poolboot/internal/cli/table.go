@@ -15,6 +15,8 @@ import (
 const (
 	// width is how many columns of a terminal tables and texts fit in.
 	width = 120
+	// continuation indents a line of a message that continues the line before.
+	continuation = "  "
 	// gap is the space between the columns of a table.
 	gap = 3
 	// minLast is the width to which the last column of a table is wrapped before others are, and minWord the one from

@@ -56,8 +56,11 @@ func run(stdin string, to input.Connection, newCommand Command, args []string) R
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}
 	code := cli.Execute(cli.NewRoot(streams, newCommand(streams, to)), &errOut, args)
-	return Result{Code: code, Out: out.String(), ErrOut: errOut.String()}
+	return Result{Code: code, Out: out.String(), ErrOut: Unwrap(errOut.String())}
 }
+
+// Unwrap returns messages with each in one line again.
+func Unwrap(messages string) string { return strings.ReplaceAll(messages, "\n  ", " ") }
 
 // ExpectSuccess expects a command line to succeed without a note, and returns what it printed.
 func ExpectSuccess(r Result) string {
