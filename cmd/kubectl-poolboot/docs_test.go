@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
 
@@ -93,6 +95,20 @@ var _ = Describe("The documentation", func() {
 		Entry("of the migration from OpenShift", "migration.md", 4),
 		Entry("of labels that are derived from hosts", "node-labels.md", 2),
 	)
+
+	It("selects MachineConfigs by one label, as the templates and the demo do", func() {
+		labels := sets.New[string]()
+		for _, pattern := range []string{"README.md", "docs/*.md", "templates/*.yaml", "test/demo/manifests/*.yaml"} {
+			files, err := filepath.Glob(sourcetree.Path(pattern))
+			Expect(err).NotTo(HaveOccurred())
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				Expect(err).NotTo(HaveOccurred())
+				labels.Insert(regexp.MustCompile(`[\w.-]+/role\b`).FindAllString(string(text), -1)...)
+			}
+		}
+		Expect(labels).To(Equal(sets.New(input.RoleLabel)))
+	})
 
 	It("has commands and flags in the page of tasks that exist", func() {
 		page, err := os.ReadFile(sourcetree.Path("docs", "tasks.md"))

@@ -19,7 +19,7 @@ metadata: {name: worker}
 spec:
   clusterName: edge
   poolRole: worker
-  machineConfigSelector: {matchLabels: {poolboot.io/role: worker}}
+  machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}
 ---
 apiVersion: poolboot.io/v1alpha1
 kind: MachineConfigPool
@@ -27,11 +27,11 @@ metadata: {name: infra}
 spec:
   clusterName: edge
   poolRole: infra
-  machineConfigSelector: {matchLabels: {poolboot.io/role: infra}}
+  machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: infra}}
 ---
 apiVersion: poolboot.io/v1alpha1
 kind: MachineConfig
-metadata: {name: 51-infra, labels: {poolboot.io/role: infra}}
+metadata: {name: 51-infra, labels: {machineconfiguration.openshift.io/role: infra}}
 spec:
   config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/infratest, contents: {source: "data:,infra"}}]}}
 `
