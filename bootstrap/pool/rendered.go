@@ -46,21 +46,21 @@ func CompareAge(a, b *poolv1.MachineConfig) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), order, cmp.Compare(a.Name, b.Name))
 }
 
-// PredictUpdate returns what happens to a running host of a pool when it changes from one rendered config to another.
+// PlanUpdate returns how a running host of a pool changes from one rendered config to another.
 // worker is nil if there is none. isMoved means that the first one is that of another pool: then the flags of the
 // kubelet change too, and it restarts. can is what the programs of the host can change.
-func PredictUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, isMoved bool, can update.Capabilities) (update.Effect, error) {
+func PlanUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, isMoved bool, can update.Capabilities) (update.Plan, error) {
 	before, err := ParseRendered(from)
 	if err != nil {
-		return "", fmt.Errorf("configuration before: %w", err)
+		return update.Plan{}, fmt.Errorf("configuration before: %w", err)
 	}
 	after, err := ParseRendered(to)
 	if err != nil {
-		return "", fmt.Errorf("configuration after: %w", err)
+		return update.Plan{}, fmt.Errorf("configuration after: %w", err)
 	}
 	plan := update.New(before, after, UpdatePolicyOf(p, worker), can)
 	if isMoved && plan.IsPossible() {
 		plan.Actions = append(plan.Actions, update.Action{Type: update.Restart, Unit: "kubelet.service"})
 	}
-	return plan.Effect(), nil
+	return plan, nil
 }

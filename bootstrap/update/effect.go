@@ -1,6 +1,10 @@
 package update
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Effect is the strongest thing that happens to a running host when it changes to another configuration.
 type Effect string
@@ -35,4 +39,29 @@ func (p *Plan) Effect() Effect {
 		return EffectReload
 	}
 	return EffectNone
+}
+
+// maxReasons is the maximum number of entries that are named as the reason for a reboot.
+const maxReasons = 5
+
+// DescribeReboot returns whether the host reboots, because of which entries, and what it does if it need not reboot.
+func (p *Plan) DescribeReboot() string {
+	var reasons []string
+	for _, c := range p.Changes {
+		if slices.ContainsFunc(c.Actions, isOfType(Reboot)) {
+			reasons = append(reasons, c.String())
+		}
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons], fmt.Sprintf("%d more", more))
+	}
+	switch {
+	case !p.IsPossible():
+		return "is not enough: a running host can't apply the config"
+	case len(p.Changes) == 0:
+		return "no: nothing changes on the host"
+	case len(reasons) > 0:
+		return "yes: " + strings.Join(reasons, ", ")
+	}
+	return "no: " + p.Summary()
 }

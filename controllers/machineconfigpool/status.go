@@ -218,10 +218,11 @@ func (s *scope) predict(from runs, to string) update.Effect {
 		return unknownEffect
 	}
 	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
-	effect, err := pool.PredictUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name, from.can)
+	plan, err := pool.PlanUpdate(s.pool, worker, before.Spec, after.Spec, renderedFor(before) != s.pool.Name, from.can)
 	if err != nil {
 		return unknownEffect
 	}
+	effect := plan.Effect()
 	s.cache.predictions[prediction{from, to}] = effect
 	return effect
 }

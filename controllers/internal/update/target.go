@@ -225,12 +225,12 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 	if err != nil {
 		worker = nil
 	}
-	effect, err := pool.PredictUpdate(in.pool, worker, specs[0], specs[1], isMoved, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
+	plan, err := pool.PlanUpdate(in.pool, worker, specs[0], specs[1], isMoved, update.CapabilitiesWithout(h.Config.Status.Update.UnsupportedChanges...))
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(2).Info("The effect of an update can't be predicted", "error", err.Error())
 		return ""
 	}
-	return effect
+	return plan.Effect()
 }
 
 // comparePrediction compares what the agent of a host says that it did with what was predicted.

@@ -245,7 +245,8 @@ func compareCluster(before, after objects, hosts []bootstrapv1.PoolbootConfig) (
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
-		plan, err := after.plan(&p, from.Spec, to.Spec, capabilities(p.Spec.PoolRole, hosts))
+		worker, _ := pool.OfRole(after.pools, poolv1.RoleWorker) // Render has refused several
+		plan, err := pool.PlanUpdate(&p, worker, from.Spec, to.Spec, false, capabilities(p.Spec.PoolRole, hosts))
 		if err != nil {
 			return nil, notes, fmt.Errorf("MachineConfigPool %q: %w", p.Name, err)
 		}
@@ -272,8 +273,8 @@ func (d *difference) predict(o objects) {
 		at := slices.IndexFunc(o.configs, func(rendered poolv1.MachineConfig) bool { return rendered.Name == runs })
 		if at >= 0 {
 			isMoved := o.configs[at].Labels[poolv1.RenderedForLabel] != d.pool.Name
-			if effect, err := pool.PredictUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
-				d.effects[c.Name] = string(effect)
+			if plan, err := pool.PlanUpdate(&d.pool, worker, o.configs[at].Spec, d.to, isMoved, update.CapabilitiesWithout(c.Status.Update.UnsupportedChanges...)); err == nil {
+				d.effects[c.Name] = string(plan.Effect())
 			}
 		}
 		if !pool.HasSameContent(runs, d.before) && runs != "" {
@@ -294,20 +295,6 @@ func capabilities(role string, hosts []bootstrapv1.PoolbootConfig) update.Capabi
 		}
 	}
 	return update.CapabilitiesWithout(unsupported...)
-}
-
-// plan returns how a running host of a pool changes from one rendered config to another.
-func (o objects) plan(p *poolv1.MachineConfigPool, before, after poolv1.MachineConfigSpec, can update.Capabilities) (update.Plan, error) {
-	from, err := pool.ParseRendered(before)
-	if err != nil {
-		return update.Plan{}, err
-	}
-	to, err := pool.ParseRendered(after)
-	if err != nil {
-		return update.Plan{}, err
-	}
-	worker, _ := pool.OfRole(o.pools, poolv1.RoleWorker) // Render has refused several
-	return update.New(from, to, pool.UpdatePolicyOf(p, worker), can), nil
 }
 
 // render returns what the pool with a role renders; for a new pool, what worker renders. When the pool can't be

@@ -13,7 +13,6 @@ import (
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 )
 
@@ -25,7 +24,7 @@ func (d difference) print(to io.Writer) error {
 	if d.isNew {
 		before = "new, compared with " + before
 	}
-	config, rebootReason := before+" -> "+d.after, describeReboot(d.plan)
+	config, rebootReason := before+" -> "+d.after, d.plan.DescribeReboot()
 	isSame := d.before == d.after
 	if isSame {
 		config, rebootReason = d.after+", unchanged", "no: the config is the same"
@@ -71,32 +70,6 @@ func (d difference) print(to io.Writer) error {
 	}
 	_, err := io.WriteString(to, out.String())
 	return err
-}
-
-// maxReasons is the maximum number of entries that are named as the reason for a reboot.
-const maxReasons = 5
-
-// describeReboot reports whether a running host must reboot to apply the config, because of which entries, and what it
-// does if it need not reboot.
-func describeReboot(plan update.Plan) string {
-	var reasons []string
-	for _, c := range plan.Changes {
-		if slices.ContainsFunc(c.Actions, func(a update.Action) bool { return a.Type == update.Reboot }) {
-			reasons = append(reasons, cli.Printable(c.String()))
-		}
-	}
-	if more := len(reasons) - maxReasons; more > 0 {
-		reasons = append(reasons[:maxReasons], fmt.Sprintf("%d more", more))
-	}
-	switch {
-	case !plan.IsPossible():
-		return "is not enough: a running host can't apply the config"
-	case len(plan.Changes) == 0:
-		return "no: nothing changes on the host"
-	case len(reasons) > 0:
-		return "yes: " + strings.Join(reasons, ", ")
-	}
-	return "no: " + cli.Printable(plan.Summary())
 }
 
 // describeMachine returns the names of a Machine and its Node.

@@ -40,6 +40,8 @@ type bootReport struct {
 	PoolConfiguration string `json:"poolConfiguration"`
 	// Update is the condition Updated: its reason and its message. It is empty for a host that has not joined.
 	Update string `json:"update"`
+	// Reboot is whether the host must reboot to run what its pool hands out, and because of what.
+	Reboot string `json:"reboot"`
 	// Stage is the stage of the boot since the time Since, Message what it waits for or what is wrong. They are empty
 	// for a Node that Poolboot did not boot.
 	Stage    record.Stage    `json:"stage"`
@@ -130,6 +132,9 @@ func (b *bootReport) print(out io.Writer) error {
 	}
 	if b.Update != "" {
 		head = append(head, []string{"Update:", b.Update})
+	}
+	if b.Reboot != "" {
+		head = append(head, []string{"Reboot:", b.Reboot})
 	}
 	if b.Stage != "" {
 		head = append(head, []string{"Stage:", fmt.Sprintf("%s for %s: %s", b.Stage, duration.HumanDuration(time.Since(b.Since)), b.Message)})

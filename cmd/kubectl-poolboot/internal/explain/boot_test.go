@@ -175,6 +175,19 @@ var _ = Describe("explain machine and explain node", func() {
 		Entry("while the host waits for others", metav1.ConditionFalse, bootstrapv1.UpdateWaitingReason, "Node infra-x7k2m waits"),
 	)
 
+	It("print whether a host whose update failed reboots when it is tried again, and why", func() {
+		runs, handedOut := "rendered-infra-"+strings.Repeat("b", 32), "rendered-infra-"+strings.Repeat("a", 32)
+		config.Status.Boot.ServedConfiguration.Name, config.Status.Update.DesiredRevision = runs, strings.Repeat("0", 64)
+		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateDegradedReason, Message: "correct this"})
+		infra += "status: {configuration: {name: " + handedOut + "}}\n---\n" + clitest.Config(runs, "none", clitest.Motd("old"))
+		answer, _ := asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(answer.Reboot).To(BeEmpty())
+		Expect(answer.Unseen).To(ContainElement(ContainSubstring(handedOut)))
+		infra += "---\n" + clitest.Config(handedOut, "none", clitest.Motd("new"))
+		_, r := asked(true, "node", "infra-x7k2m")
+		Expect(r.Out).To(MatchRegexp(`Reboot: +yes: file /etc/motd\n`))
+	})
+
 	It("print which update gate a host waits for", func() {
 		config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,

@@ -104,7 +104,7 @@ func (s *subject) explain(synced []*regexp.Regexp) *bootReport {
 // joined host has another one, as the pool's condition Updated reports it. A host with an agent follows by itself, and
 // its own condition Updated describes what to do if it cannot.
 func (b *bootReport) compareConfiguration(s *subject) {
-	b.Configuration = s.config.Status.Boot.ServedConfiguration.Name
+	b.Configuration, b.Reboot = s.config.Status.Boot.ServedConfiguration.Name, s.reboot
 	of, err := pool.OfRole(s.pools, b.Pool)
 	if err == nil && of.Status.Configuration.IsDefined() {
 		b.PoolConfiguration = of.Status.Configuration.Name

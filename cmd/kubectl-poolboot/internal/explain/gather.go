@@ -14,9 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/host"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/record"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/registration"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
 
@@ -140,7 +143,33 @@ func (g *gatherer) gatherAround(ctx context.Context, s *subject) error {
 	}
 	g.readMetal3(ctx, s)
 	g.readNode(ctx, s)
+	g.planUpdate(ctx, s)
 	return nil
+}
+
+// planUpdate plans the update of a running host that does not run what its pool hands out.
+func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
+	runs := s.config.Status.Boot.ServedConfiguration.Name
+	of, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
+	if err != nil || s.config.Status.Update.DesiredRevision == "" || runs == "" || pool.HasSameContent(runs, of.Status.Configuration.Name) {
+		return
+	}
+	var configs [2]poolv1.MachineConfig
+	for i, name := range []string{runs, of.Status.Configuration.Name} {
+		if err := g.source.Reader.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, &configs[i]); err != nil {
+			s.addUnseen("MachineConfig "+name, err)
+			return
+		}
+	}
+	worker, _ := pool.OfRole(s.pools, poolv1.RoleWorker)
+	isMoved := configs[0].Labels[poolv1.RenderedForLabel] != of.Name
+	can := update.CapabilitiesWithout(s.config.Status.Update.UnsupportedChanges...)
+	plan, err := pool.PlanUpdate(of, worker, configs[0].Spec, configs[1].Spec, isMoved, can)
+	if err != nil {
+		s.addUnseen("effect of the update", err)
+		return
+	}
+	s.reboot = plan.DescribeReboot()
 }
 
 // readPools finds the Cluster of a subject, and reads the pools of that Cluster.

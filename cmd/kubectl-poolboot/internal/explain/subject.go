@@ -46,6 +46,8 @@ type subject struct {
 	// labelSync is Metal3's own sync of labels to the Node.
 	labelSync host.LabelSync
 	node      *corev1.Node
+	// reboot is whether the host must reboot to run what its pool hands out, and why; "" if it runs it.
+	reboot string
 	// unseen are the objects that could not be read, and why.
 	unseen []string
 }
