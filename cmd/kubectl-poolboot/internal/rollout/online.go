@@ -30,9 +30,9 @@ func (o *planOptions) planLive(ctx context.Context, name string) (map[string]pla
 	if err != nil {
 		return nil, err
 	}
-	configs := &bootstrapv1.PoolbootConfigList{}
-	if err := cluster.List(ctx, configs, configsOf(p)...); err != nil {
-		return nil, fmt.Errorf("list PoolbootConfigs: %w", err)
+	configs, err := listConfigs(ctx, cluster, p)
+	if err != nil {
+		return nil, err
 	}
 	machines := &clusterv1.MachineList{}
 	if err := cluster.List(ctx, machines, configsOf(p)...); err != nil {

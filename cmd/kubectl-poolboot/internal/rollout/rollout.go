@@ -105,11 +105,20 @@ func poolsOfCluster(ctx context.Context, from client.Reader, p *poolv1.MachineCo
 	return slices.DeleteFunc(pools.Items, func(other poolv1.MachineConfigPool) bool { return other.Spec.ClusterName != p.Spec.ClusterName }), nil
 }
 
-// listHosts lists the PoolbootConfigs of the hosts that follow a pool.
-func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]bootstrapv1.PoolbootConfig, string, error) {
+// listConfigs lists the PoolbootConfigs of the Cluster of a pool.
+func listConfigs(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) (*bootstrapv1.PoolbootConfigList, error) {
 	configs := &bootstrapv1.PoolbootConfigList{}
 	if err := from.List(ctx, configs, configsOf(p)...); err != nil {
-		return nil, "", fmt.Errorf("list PoolbootConfigs: %w", err)
+		return nil, fmt.Errorf("list PoolbootConfigs: %w", err)
+	}
+	return configs, nil
+}
+
+// listHosts lists the PoolbootConfigs of the hosts that follow a pool.
+func listHosts(ctx context.Context, from client.Reader, p *poolv1.MachineConfigPool) ([]bootstrapv1.PoolbootConfig, string, error) {
+	configs, err := listConfigs(ctx, from, p)
+	if err != nil {
+		return nil, "", err
 	}
 	follow := slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })
 	return follow, configs.ResourceVersion, nil

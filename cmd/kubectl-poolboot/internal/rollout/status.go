@@ -38,8 +38,9 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "status [-n NAMESPACE | -A] | POOL [--watch] [--timeout DURATION]",
 		Short: "Show how far the hosts of pools are",
-		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out.
-SINCE is when the stage of its update began, or else when the status of the condition changed.
+		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out, and
+without --watch also the hosts of the pool that do not boot until you act. SINCE is when the stage of its update began,
+or else when the status of the condition changed.
 
 Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
 update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
@@ -48,12 +49,13 @@ the problem. Such hosts without a pool have a line of their own. The exit code i
 With --watch, print a line for every change until the pool has rendered its MachineConfigs as they were when the command
 started, or later, and all hosts run what the pool hands out.
 
-Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if an
-update failed or is not possible, an agent does not answer, a host was changed by hand, a Node does not exist, is not
-Ready or has not the labels of one pool, a host without an agent runs another config, the pool cannot be rendered, an
-update gate cannot be read, or --timeout expires. 2 if the pool is paused and something waits, or if hosts wait and the
-maintenance window or an update gate is closed, or unavailable hosts take all places; --watch waits for all but the
-pause until --timeout expires. 3 with --watch if the pool hands out another config before all hosts run the first.`,
+Exit codes: 0 if all hosts run what the pool renders, and without --watch also while hosts are being updated. 1 if a
+host does not boot until you act, an update failed or is not possible, an agent does not answer, a host was changed by
+hand, a Node does not exist, is not Ready or has not the labels of one pool, a host without an agent runs another
+config, the pool cannot be rendered, an update gate cannot be read, or --timeout expires. 2 if the pool is paused and
+something waits, or if hosts wait and the maintenance window or an update gate is closed, or unavailable hosts take all
+places; --watch waits for all but the pause until --timeout expires. 3 with --watch if the pool hands out another config
+before all hosts run the first.`,
 		Example: `  # All pools
   kubectl poolboot rollout status -A
 
@@ -100,19 +102,21 @@ func (o *statusOptions) run(ctx context.Context, cluster *input.Cluster, p *pool
 		}
 		return o.follow(ctx, cluster, p)
 	}
-	configs, _, err := listHosts(ctx, cluster, p)
+	configs, err := listConfigs(ctx, cluster, p)
 	if err != nil {
 		return err
 	}
-	s := newSummary(p, newHostStatuses(p, configs))
+	blocked := summary{pool: p, hosts: newBlockedStatuses(p, configs.Items)}
+	s := newSummary(p, newHostStatuses(p, slices.DeleteFunc(configs.Items, func(c bootstrapv1.PoolbootConfig) bool { return !isIn(p, &c) })))
 	nameOthers(s.hosts) // --watch would print every host that waits whenever another one is done
-	switch failure, held := s.failure(), s.held(); {
+	shown := slices.Insert(s.hosts, len(s.hosts), blocked.hosts...)
+	switch failure, held := cmp.Or(s.failure(), blocked.failure()), s.held(); {
 	case !o.isTable():
-		return errors.Join(o.output.Print(o.streams.Out, s.hosts, nil), cmp.Or(failure, held))
+		return errors.Join(o.output.Print(o.streams.Out, shown, nil), cmp.Or(failure, held))
 	case failure == nil && held != nil:
-		return errors.Join(s.printHosts(o), held)
+		return errors.Join(o.printHosts(shown), held)
 	default:
-		err := s.printHosts(o)
+		err := o.printHosts(shown)
 		fmt.Fprintln(o.streams.ErrOut, s)
 		return errors.Join(err, failure)
 	}
@@ -147,11 +151,11 @@ func newSummary(p *poolv1.MachineConfigPool, hosts []hostStatus) summary {
 	return s
 }
 
-func (s summary) printHosts(o *statusOptions) error {
-	if len(s.hosts) == 0 {
+func (o *statusOptions) printHosts(hosts []hostStatus) error {
+	if len(hosts) == 0 {
 		return nil
 	}
-	return printHosts(o.newTable(), s.hosts, false)
+	return printHosts(o.newTable(), hosts, false)
 }
 
 func (s summary) String() string {
@@ -328,6 +332,21 @@ func newHostStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.Poolboot
 	return hosts
 }
 
+// newBlockedStatuses returns the states of the hosts of a pool that do not boot until a person acts.
+func newBlockedStatuses(p *poolv1.MachineConfigPool, configs []bootstrapv1.PoolbootConfig) (hosts []hostStatus) {
+	for i := range configs {
+		c := &configs[i]
+		why := outlook.FindNeedsPerson(c)
+		if why == nil || record.HasJoined(c) || !c.DeletionTimestamp.IsZero() || c.Status.PoolRole != p.Spec.PoolRole {
+			continue
+		}
+		h := newHostStatus(p, c)
+		h.State, h.Since, h.Message, h.isWrong = why.Reason, why.LastTransitionTime.Time, why.Message, true
+		hosts = append(hosts, h)
+	}
+	return hosts
+}
+
 // maxOthers is how many of the hosts are named for which another one waits.
 const maxOthers = 3
 
@@ -367,7 +386,7 @@ func printHosts(table *cli.Table, hosts []hostStatus, isWatch bool) error {
 		if !h.Since.IsZero() {
 			since = duration.HumanDuration(time.Since(h.Since))
 		}
-		rows[i] = []string{h.Host, h.Node, h.State, h.Current, h.Desired, since, h.Message}
+		rows[i] = []string{cmp.Or(h.Host, h.PoolbootConfig), h.Node, h.State, h.Current, h.Desired, since, h.Message}
 		if table.Wide {
 			rows[i] = slices.Insert(rows[i], 6, h.Agent)
 		}

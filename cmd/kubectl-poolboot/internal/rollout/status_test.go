@@ -217,6 +217,12 @@ var _ = Describe("status", func() {
 			"<none> <none> 0/0 0 2 <none> hosts that do not boot or are in no pool: 2, see kubectl poolboot boots -n edge",
 			"infra rendered-infra-1 1/1 1 1 <none> hosts that do not boot: 1, see kubectl poolboot boots -n edge"))
 		Expect(r.Code).To(Equal(1))
+
+		r = s.run("status", "infra")
+		Expect(clitest.Rows(r.Out)).To(HaveExactElements(HavePrefix("HOST"), HavePrefix("bmh-a a Done"),
+			"b-config <none> PoolNotFound <none> rendered-infra-1 <none> no pool"))
+		Expect(r.ErrOut).To(Equal("MachineConfigPool edge/infra: 1 of 1 hosts run rendered-infra-1\nerror: PoolbootConfig edge/b-config: PoolNotFound: no pool\n"))
+		Expect(r.Code).To(Equal(1))
 	})
 
 	It("names the first hosts for which another one waits", func() {
