@@ -333,20 +333,24 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 // maxNote is the maximum size of the note of an event in bytes. The API server refuses an event with a longer one.
 const maxNote = 1024
 
-// reportChanges counts the end of an update and creates events for it.
+// reportChanges counts the end of an update, and creates events for it and for what is wrong with the host.
 func (r *Updates) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 	old, condition := conditions.Get(before, bootstrapv1.UpdatedCondition), conditions.Get(after, bootstrapv1.UpdatedCondition)
-	if condition == nil || old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
+	if condition == nil {
 		return
 	}
-	switch {
-	case condition.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
-		metrics.UpdateEnded(after, metrics.UpdateDone)
-		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", rollout.Clean(condition.Message, maxNote))
-	case outlook.IsWrong(condition):
-		if condition.Reason == bootstrapv1.UpdateDegradedReason || condition.Reason == bootstrapv1.UpdateUnreconcilableReason {
+	if update := &after.Status.Update; before.Status.Update.Stage != "" && update.Stage == "" {
+		switch {
+		case condition.Reason == bootstrapv1.UpdateDegradedReason, condition.Reason == bootstrapv1.UpdateUnreconcilableReason:
 			metrics.UpdateEnded(after, condition.Reason)
+		case condition.Status != metav1.ConditionUnknown && update.RunningRevision == update.DesiredRevision:
+			metrics.UpdateEnded(after, metrics.UpdateDone)
 		}
+	}
+	switch isNew := old == nil || old.Status != condition.Status || old.Reason != condition.Reason; {
+	case isNew && outlook.IsWrong(condition):
 		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, condition.Reason, action, "%s", rollout.Clean(condition.Message, maxNote))
+	case isNew && condition.Status == metav1.ConditionTrue && old != nil && old.Status == metav1.ConditionFalse:
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, bootstrapv1.EventUpdated, action, "%s", rollout.Clean(condition.Message, maxNote))
 	}
 }
