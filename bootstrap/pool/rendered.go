@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
@@ -50,17 +52,40 @@ func CompareAge(a, b *poolv1.MachineConfig) int {
 // worker is nil if there is none. isMoved means that the first one is that of another pool: then the flags of the
 // kubelet change too, and it restarts. can is what the programs of the host can change.
 func PlanUpdate(p, worker *poolv1.MachineConfigPool, from, to poolv1.MachineConfigSpec, isMoved bool, can update.Capabilities) (update.Plan, error) {
-	before, err := ParseRendered(from)
+	before, after, err := parseBoth(from, to)
 	if err != nil {
-		return update.Plan{}, fmt.Errorf("configuration before: %w", err)
-	}
-	after, err := ParseRendered(to)
-	if err != nil {
-		return update.Plan{}, fmt.Errorf("configuration after: %w", err)
+		return update.Plan{}, err
 	}
 	plan := update.New(before, after, UpdatePolicyOf(p, worker), can)
 	if isMoved && plan.IsPossible() {
 		plan.Actions = append(plan.Actions, update.Action{Type: update.Restart, Unit: "kubelet.service"})
 	}
 	return plan, nil
+}
+
+// ListChanges returns the entries that differ between two rendered configs.
+func ListChanges(from, to poolv1.MachineConfigSpec) ([]string, error) {
+	before, after, err := parseBoth(from, to)
+	if err != nil {
+		return nil, err
+	}
+	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
+	entries := map[string]bool{}
+	for _, change := range plan.Changes {
+		entries[change.String()] = true
+	}
+	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
+		entries[obstacle.Item.String()] = true
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(entries))...), nil
+}
+
+func parseBoth(from, to poolv1.MachineConfigSpec) (before, after update.Config, err error) {
+	if before, err = ParseRendered(from); err != nil {
+		return before, after, fmt.Errorf("configuration before: %w", err)
+	}
+	if after, err = ParseRendered(to); err != nil {
+		return before, after, fmt.Errorf("configuration after: %w", err)
+	}
+	return before, after, nil
 }

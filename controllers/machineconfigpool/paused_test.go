@@ -89,6 +89,32 @@ var _ = Describe("A paused pool", func() {
 		Expect(recorded).To(Equal(handedOut[2:]))
 	})
 
+	It("records what each config changed, also if the one before it is deleted", func() {
+		s.reconciler.RenderedHistory = 0
+		s.reconcile("infra")
+		for i := range 2 {
+			s.set(infra, fmt.Sprintf("change-%d", i))
+			s.reconcile("infra")
+		}
+		files := func(count int) string {
+			text := `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/0"}`
+			for i := 1; i < count; i++ {
+				text += fmt.Sprintf(`,{"path":"/etc/%s%02d"}`, strings.Repeat("long/", 100), i)
+			}
+			return text + `]}}`
+		}
+		infra.Spec.Config.Raw = []byte(files(30))
+		Expect(s.Update(ctx(), infra)).To(Succeed())
+		history := s.reconcile("infra").Status.History
+		Expect(history).To(HaveLen(4))
+		Expect(history[0].ChangeCount).To(BeNil(), "nothing was handed out before it")
+		for _, h := range history[1:3] {
+			Expect(h).To(And(HaveField("Changes", ConsistOf("file /etc/50-infra")), HaveField("ChangeCount", HaveValue(BeEquivalentTo(1)))))
+		}
+		Expect(history[3]).To(And(HaveField("Changes", And(HaveLen(poolv1.MaxHistoryChanges), HaveEach(WithTransform(func(s string) int { return len(s) }, BeNumerically("<=", 253))))),
+			HaveField("ChangeCount", HaveValue(BeEquivalentTo(31)))))
+	})
+
 	It("writes nothing if nothing changed", func() {
 		s.pause(true)
 		s.reconcile("infra")

@@ -38,15 +38,42 @@ func (s *scope) setStatus() {
 	s.setReady()
 }
 
-// setHistory records what the pool hands out, if it is another configuration than before.
+// setHistory records what the pool hands out, if it is another configuration than before, and what differs between
+// both, because the earlier one is deleted when nothing uses it.
 func (s *scope) setHistory(now metav1.Time) {
 	name, history := s.pool.Status.Configuration.Name, s.pool.Status.History
 	if name == "" || len(history) > 0 && history[len(history)-1].Name == name {
 		return
 	}
-	history = append(history, poolv1.HandedOutConfiguration{Name: name, StartTime: &now})
+	handedOut := poolv1.HandedOutConfiguration{Name: name, StartTime: &now}
+	if len(history) > 0 {
+		s.setChanges(history[len(history)-1].Name, &handedOut)
+	}
+	history = append(history, handedOut)
 	s.pool.Status.History = history[max(0, len(history)-poolv1.MaxHistory):]
 }
+
+// setChanges sets what a configuration changes, if both exist.
+func (s *scope) setChanges(before string, handedOut *poolv1.HandedOutConfiguration) {
+	from, to := s.config(before), s.config(handedOut.Name)
+	if to == nil && s.rendered != nil && s.rendered.Name == handedOut.Name { // it was just created
+		to = &poolv1.MachineConfig{Spec: s.rendered.Spec}
+	}
+	if from == nil || to == nil || to.Spec.Config == nil {
+		return
+	}
+	changes, err := pool.ListChanges(from.Spec, to.Spec)
+	if err != nil {
+		return
+	}
+	handedOut.ChangeCount = ptr.To(int32(len(changes)))
+	for _, change := range changes[:min(poolv1.MaxHistoryChanges, len(changes))] {
+		handedOut.Changes = append(handedOut.Changes, rollout.Clean(change, maxChange))
+	}
+}
+
+// maxChange is the maximum size of a change in the history of a pool in bytes.
+const maxChange = 253
 
 // setReady sets Ready from the other conditions: what is wrong comes before what takes time.
 func (s *scope) setReady() {

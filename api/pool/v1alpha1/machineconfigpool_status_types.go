@@ -54,8 +54,7 @@ type MachineConfigPoolStatus struct {
 	// +optional
 	Configuration PoolConfiguration `json:"configuration,omitempty,omitzero"`
 
-	// history has the rendered configs that the pool handed out last, in this order. The last one is that of
-	// configuration.
+	// history has the rendered configs that the pool handed out last, in this order.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -143,10 +142,28 @@ type HandedOutConfiguration struct {
 	// startTime is when the pool began to hand it out.
 	// +required
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// changes are the first entries that differ from the config before it, such as file /etc/chrony.conf.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Changes []string `json:"changes,omitempty"`
+
+	// changeCount is how many entries differ, if that is known.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ChangeCount *int32 `json:"changeCount,omitempty"`
 }
 
-// MaxHistory is the maximum number of entries of status.history.
-const MaxHistory = 20
+// Limits of status.history.
+const (
+	// MaxHistory is the maximum number of entries.
+	MaxHistory = 20
+	// MaxHistoryChanges is the maximum number of changes of an entry.
+	MaxHistoryChanges = 10
+)
 
 // UpdateSlot is a host that can be away for an update.
 type UpdateSlot struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
-	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/update"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/cli"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/input"
 )
@@ -31,9 +29,10 @@ type revision struct {
 	// Running are the Nodes of the hosts that run it, and Told those of the hosts that are told to run it.
 	Running []string `json:"running"`
 	Told    []string `json:"told"`
-	// Changes are the entries that differ from the config before it; null for the first one, and if one of both does
-	// not exist any more.
-	Changes []string `json:"changes"`
+	// Changes are the entries that differ from the config before it, those that the pool recorded or all; null if they
+	// are not known. ChangeCount is how many there are.
+	Changes     []string `json:"changes"`
+	ChangeCount int      `json:"changeCount"`
 }
 
 func newHistory(streams genericiooptions.IOStreams, to input.Connection) *cobra.Command {
@@ -73,7 +72,7 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	if err != nil {
 		return nil, err
 	}
-	times, rendered := map[*revision]time.Time{}, map[string]update.Config{}
+	times, specs := map[*revision]time.Time{}, map[string]*poolv1.MachineConfigSpec{}
 	var listed []*revision
 	add := func(name string, at time.Time) *revision {
 		r := &revision{Name: name, Running: []string{}, Told: []string{}}
@@ -86,15 +85,15 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 		if h.StartTime.After(latest) { // the clock of another manager can be behind
 			latest = h.StartTime.Time
 		}
-		last[h.Name] = add(h.Name, latest)
-		last[h.Name].HandedOutTime = h.StartTime.Time
-	}
-	for _, c := range configs {
-		if last[c.Name] == nil {
-			last[c.Name] = add(c.Name, c.CreationTimestamp.Time)
+		r := add(h.Name, latest)
+		if last[h.Name], r.HandedOutTime = r, h.StartTime.Time; h.ChangeCount != nil {
+			r.Changes, r.ChangeCount = append([]string{}, h.Changes...), int(*h.ChangeCount)
 		}
-		if rendered[c.Name], err = pool.ParseRendered(c.Spec); err != nil {
-			return nil, fmt.Errorf("MachineConfig %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	for i := range configs {
+		c := &configs[i]
+		if specs[c.Name] = &c.Spec; last[c.Name] == nil {
+			last[c.Name] = add(c.Name, c.CreationTimestamp.Time)
 		}
 	}
 	if current := last[p.Status.Configuration.Name]; current != nil {
@@ -113,11 +112,11 @@ func listRevisions(ctx context.Context, cluster *input.Cluster, p *poolv1.Machin
 	for i, r := range listed {
 		slices.Sort(r.Running)
 		slices.Sort(r.Told)
-		if i > 0 {
-			before, hasBefore := rendered[listed[i-1].Name]
-			if after, hasAfter := rendered[r.Name]; hasBefore && hasAfter {
-				r.Changes = listChanges(before, after)
+		if i > 0 && r.Changes == nil && specs[listed[i-1].Name] != nil && specs[r.Name] != nil {
+			if r.Changes, err = pool.ListChanges(*specs[listed[i-1].Name], *specs[r.Name]); err != nil {
+				return nil, fmt.Errorf("MachineConfigs %s and %s of namespace %s: %w", listed[i-1].Name, r.Name, p.Namespace, err)
 			}
+			r.ChangeCount = len(r.Changes)
 		}
 		revisions[i] = *r
 	}
@@ -133,29 +132,20 @@ func listRendered(ctx context.Context, from client.Reader, p *poolv1.MachineConf
 	return configs.Items, nil
 }
 
-// listChanges returns the entries that differ between two rendered configs.
-func listChanges(before, after update.Config) []string {
-	plan := update.New(before, after, update.DefaultPolicy(), update.AllCapabilities)
-	entries := map[string]bool{}
-	for _, change := range plan.Changes {
-		entries[change.String()] = true
-	}
-	for _, obstacle := range plan.Obstacles { // disks, for example, are no changes that a running host could make
-		entries[obstacle.Item.String()] = true
-	}
-	return append([]string{}, slices.Sorted(maps.Keys(entries))...)
-}
-
 // maxListed is how many hosts and changes of a config a table names.
 const maxListed = 5
 
 // printRevisions prints a table.
 func printRevisions(table *cli.Table, revisions []revision) error {
-	join := func(names []string) string {
-		if more := len(names) - maxListed; more > 0 && !table.Wide {
-			return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
+	join := func(names []string, count int) string {
+		if !table.Wide {
+			names = names[:min(maxListed, len(names))]
 		}
-		return strings.Join(names, ", ")
+		text := strings.Join(names, ", ")
+		if more := count - len(names); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		return text
 	}
 	table.Header = []string{"CONFIG", "HANDED OUT", "RUNNING", "TOLD", "CHANGES"}
 	rows := make([][]string, len(revisions))
@@ -167,11 +157,11 @@ func printRevisions(table *cli.Table, revisions []revision) error {
 		if r.HandedOut {
 			at += ", now"
 		}
-		changes := join(r.Changes)
+		changes := join(r.Changes, r.ChangeCount)
 		if r.Changes == nil && i > 0 {
 			changes = "<unknown>"
 		}
-		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running), join(r.Told), changes}
+		rows[i] = []string{r.Name, strings.TrimPrefix(at, ", "), join(r.Running, len(r.Running)), join(r.Told, len(r.Told)), changes}
 	}
 	return table.Print(rows...)
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/cmd/kubectl-poolboot/internal/clitest"
@@ -70,6 +71,19 @@ var _ = Describe("history", func() {
 			Expect(s.live.Create(ctx, newRendered(name, int64(i), ""))).To(Succeed())
 		}
 		Expect(clitest.Rows(clitest.ExpectSuccess(s.run("history", "infra")))[2]).To(Equal(newConfig + " 40m ago, now <none> <none> <none>"))
+	})
+
+	It("lists what a config changed when it was handed out, also if the config before it is deleted", func(ctx SpecContext) {
+		s := newSite(func(p *poolv1.MachineConfigPool) {
+			handedOut("rendered-infra-deleted", oldConfig, newConfig)(p)
+			p.Status.History[1].ChangeCount = ptr.To[int32](0)
+			p.Status.History[2].Changes, p.Status.History[2].ChangeCount = []string{"file /etc/a", "file /etc/b", "file /etc/c", "file /etc/d", "file /etc/e", "unit a.service"}, ptr.To[int32](8)
+		})
+		changes := func(args ...string) []string {
+			return clitest.Rows(clitest.ExpectSuccess(s.run(append([]string{"history", "infra"}, args...)...)))[1:]
+		}
+		Expect(changes()).To(HaveExactElements(HaveSuffix("<none> <none> <none>"), HaveSuffix("<none> <none> <none>"), HaveSuffix("file /etc/a, file /etc/b, file /etc/c, file /etc/d, file /etc/e and 3 more")))
+		Expect(changes("-o", "wide")).To(ContainElement(HaveSuffix("file /etc/e, unit a.service and 2 more")))
 	})
 
 	It("keeps the order in which configs were handed out if the clock of another manager is behind", func() {
