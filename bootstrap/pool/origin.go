@@ -2,6 +2,9 @@ package pool
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"k8s.io/utils/ptr"
@@ -52,6 +55,35 @@ type Origin struct {
 	// Overrides are the names of the earlier MachineConfigs with the same entry, in order. Fields that the last one
 	// does not set, such as the mode of a file, keep their values.
 	Overrides []string `json:"over,omitempty"`
+}
+
+// maxDescribed is how many origins a message names.
+const maxDescribed = 3
+
+// DescribeOrigins says where the files and units come from that a text of an agent names, such as the reason why an
+// update failed. It returns "" if it names none.
+func DescribeOrigins(origins []Origin, text string) string {
+	words := map[string]bool{}
+	for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune("\"',;()", c) }) {
+		words[strings.TrimPrefix(strings.TrimRight(word, ".:"), "/etc/systemd/system/")] = true
+	}
+	var described []string
+	for _, o := range origins {
+		unit, _, _ := strings.Cut(o.Name, ".d/")
+		isNamed := words[o.Name] || o.Kind == KindDropin && words[unit]
+		if !isNamed || !slices.Contains([]Kind{KindFile, KindDirectory, KindLink, KindUnit, KindDropin}, o.Kind) {
+			continue
+		}
+		from := "MachineConfig " + o.MachineConfig
+		if o.MachineConfig == "" {
+			from = o.Field + " of MachineConfigPool " + o.Pool
+		}
+		described = append(described, fmt.Sprintf("%s %s comes from %s", o.Kind, o.Name, from))
+	}
+	if more := len(described) - maxDescribed; more > 0 {
+		described = append(described[:maxDescribed], fmt.Sprintf("%d more, see kubectl poolboot render --explain", more))
+	}
+	return strings.Join(described, ", ")
 }
 
 // entry identifies one entry of a configuration.

@@ -212,12 +212,15 @@ func (h *host) failed(err error) *metav1.Condition {
 	return newUpdated(metav1.ConditionFalse, bootstrapv1.AssignmentFailedReason, "what Node %s should run cannot be determined: %s", h.Node.Name, rollout.Clean(err.Error(), agentv1.MaxReason))
 }
 
-// why returns the reason that the agent reports.
+// why returns the reason that the agent reports, and where the entries come from that it names.
 func (h *host) why() string {
-	if h.Report.Reason == "" {
+	switch {
+	case h.Report.Reason == "":
 		return "the agent reports no reason; see the journal of poolboot-agent.service on the host"
+	case h.origins == "":
+		return h.Report.Reason
 	}
-	return h.Report.Reason
+	return h.Report.Reason + " (" + h.origins + ")"
 }
 
 // limit describes how many hosts of the pool are updated at a time.

@@ -4,10 +4,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/pool"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/scrape"
 )
 
@@ -38,5 +42,33 @@ var _ = Describe("The end of an update", func() {
 		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-3"), "")
 		w.settle(ctx)
 		Expect(counted()).To(Equal([]float64{before[0] + 2, before[1] + 1, before[2] + 1}))
+	})
+
+	It("names the MachineConfig that brought what failed, as long as the pool renders it", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		labels := map[string]string{"role": "worker"}
+		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
+			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: labels}
+		})
+		web := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "50-web", Generation: 1, Labels: labels}}
+		web.Spec.Config = &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"web.service","contents":"[Unit]"}]}}`)}
+		Expect(w.management.Create(ctx, web)).To(Succeed())
+		p := &poolv1.MachineConfigPool{}
+		Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
+		rendered, err := pool.Render(poolv1.RoleWorker, []poolv1.MachineConfigPool{*p}, []poolv1.MachineConfig{*web})
+		Expect(err).NotTo(HaveOccurred())
+		w.render(ctx, rendered.Name)
+		w.settle(ctx)
+		w.eventsOf("")
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, rendered.Name), "Restart web.service: exit status 1")
+		w.settle(ctx)
+		const named = "Restart web.service: exit status 1 (unit web.service comes from MachineConfig 50-web). Correct the configuration"
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring(named))
+		Expect(w.eventsOf("Warning Degraded")).To(ConsistOf(ContainSubstring(named)))
+
+		Expect(w.management.Delete(ctx, web)).To(Succeed())
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("Restart web.service: exit status 1. Correct"), Not(ContainSubstring("50-web"))))
 	})
 })

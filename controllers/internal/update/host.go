@@ -23,6 +23,8 @@ type host struct {
 	target string
 	// silentFor is for how long it has been known that the agent does not run.
 	silentFor time.Duration
+	// origins says which MachineConfigs brought the entries that the agent names in its reason, or "".
+	origins string
 	// scope is that of the reconcile of the host. It is nil in the reconcile of a pool.
 	scope *scope.Scope
 }

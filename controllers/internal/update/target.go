@@ -103,6 +103,9 @@ func (r *Updates) targetOf(ctx context.Context, h *host, in poolContext) (target
 // maxRevisions limits the hosts whose revisions, and whose stored assignments, are remembered.
 const maxRevisions = 20000
 
+// maxOrigins limits the pools whose origins are remembered.
+const maxOrigins = 32
+
 // knownRevision is the revision of a host's target as long as nothing changes that it depends on.
 type knownRevision struct{ version, revision string }
 
@@ -231,6 +234,32 @@ func (r *Updates) predicted(ctx context.Context, h *host, in poolContext) update
 		return ""
 	}
 	return plan.Effect()
+}
+
+// originsOf says which MachineConfigs brought the entries of a host's configuration that the agent names in its reason.
+// It returns "" if the pool does not render this configuration any more.
+func (r *Updates) originsOf(ctx context.Context, h *host, in poolContext) string {
+	configs := &poolv1.MachineConfigList{}
+	if err := r.Client.List(ctx, configs, client.InNamespace(h.Config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return ""
+	}
+	inputs, err := pool.InputsHash(in.pool.Spec.PoolRole, in.pools, configs.Items)
+	if err != nil {
+		return ""
+	}
+	known, ok := r.origins.Get(inputs)
+	if !ok {
+		rendered, err := pool.Render(in.pool.Spec.PoolRole, in.pools, configs.Items)
+		if err != nil {
+			return ""
+		}
+		known = pool.Rendered{Name: rendered.Name, Origins: rendered.Origins}
+		r.origins.Add(inputs, known)
+	}
+	if rendered := known.(pool.Rendered); pool.HasSameContent(rendered.Name, h.Config.Status.Update.Desired.Name) {
+		return pool.DescribeOrigins(rendered.Origins, h.Report.Reason)
+	}
+	return ""
 }
 
 // comparePrediction compares what the agent of a host says that it did with what was predicted.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/outlook"
@@ -74,6 +75,8 @@ type Updates struct {
 	clock func() time.Time
 	// revisions remembers the knownRevision of each host by the UID of its PoolbootConfig.
 	revisions *lru.Cache
+	// origins remembers the pool.Rendered with the origins of a pool by the hash of its inputs.
+	origins *lru.Cache
 	// assignments remembers the knownAssignment of each host by the UID of its PoolbootConfig.
 	assignments *lru.Cache
 	// rendered remembers the references to rendered configs.
@@ -314,6 +317,9 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 	}
 	if h.IsDoneWith(h.Config.Status.Update.Slot) {
 		h.Config.Status.Update.Slot = ""
+	}
+	if h.Report.State == agentv1.Degraded || h.Report.State == agentv1.Unreconcilable {
+		h.origins = r.originsOf(ctx, h, o.in)
 	}
 	if condition := h.updated(o); condition != nil {
 		conditions.Set(h.Config, *condition)

@@ -30,6 +30,7 @@ import (
 func (r *Updates) Init() {
 	r.gateReader, r.document, r.rendered = r.newGateReader, r.newDocument, assignments.NewRenderedConfigs(r.Client)
 	r.revisions, r.assignments = lru.New(maxRevisions), lru.New(maxRevisions)
+	r.origins = lru.New(maxOrigins)
 	r.failing, r.silent, r.unansweredGates = newStreaks(failureTTL), newStreaks(failureTTL), newStreaks(unansweredPatience)
 	r.progressInterval = progressInterval
 }
