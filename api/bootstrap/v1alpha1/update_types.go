@@ -52,10 +52,13 @@ type UpdateStatus struct {
 	// +optional
 	Stage UpdateStage `json:"stage,omitempty"`
 
-	// stageTime is the time since which the update is in that stage. The pause of the health checks of the host's
-	// Machine is limited by it.
+	// stageTime is since when the update is in that stage.
 	// +optional
 	StageTime *metav1.Time `json:"stageTime,omitempty"`
+
+	// stateTime is since when the condition Updated has its reason.
+	// +optional
+	StateTime *metav1.Time `json:"stateTime,omitempty"`
 
 	// unavailableReason is why the host takes a place of the pool's maxUnavailable although its Node is Ready, apart
 	// from an update: Cordoned by a user or another program, MachineChanging if Cluster API deletes, remediates or

@@ -610,6 +610,10 @@ func (in *UpdateStatus) DeepCopyInto(out *UpdateStatus) {
 		in, out := &in.StageTime, &out.StageTime
 		*out = (*in).DeepCopy()
 	}
+	if in.StateTime != nil {
+		in, out := &in.StateTime, &out.StateTime
+		*out = (*in).DeepCopy()
+	}
 	if in.UnsupportedChanges != nil {
 		in, out := &in.UnsupportedChanges, &out.UnsupportedChanges
 		*out = make([]string, len(*in))

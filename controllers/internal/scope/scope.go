@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -195,6 +196,9 @@ func (s *Scope) isDeleted() bool {
 // changed the config since it was read.
 func (s *Scope) Patch(ctx context.Context) error {
 	written := s.Config.DeepCopy()
+	if reason := conditions.GetReason(written, bootstrapv1.UpdatedCondition); reason != conditions.GetReason(s.before, bootstrapv1.UpdatedCondition) {
+		written.Status.Update.StateTime = new(metav1.Now())
+	}
 	if err := status.Patch(ctx, s.hosts.Client, s.before, written); err != nil {
 		s.failed = err
 		return err

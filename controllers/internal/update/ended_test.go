@@ -1,6 +1,8 @@
 package update
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -70,5 +72,25 @@ var _ = Describe("The end of an update", func() {
 		Expect(w.management.Delete(ctx, web)).To(Succeed())
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("Restart web.service: exit status 1. Correct"), Not(ContainSubstring("50-web"))))
+	})
+
+	It("is recorded with the time, as every change of the state of a host is", func(ctx SpecContext) {
+		w := newWorld(2)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		for _, state := range []agentv1.State{agentv1.Applying, agentv1.Degraded} {
+			config := w.config(ctx, 0)
+			config.Status.Update.StateTime = &metav1.Time{Time: time.Now().Add(-time.Hour)}
+			Expect(w.management.Status().Update(ctx, config)).To(Succeed())
+			w.reports(ctx, 0, state, revisionOf(0, "rendered-worker-2"), "")
+			w.settle(ctx)
+			Expect(w.config(ctx, 0).Status.Update.StateTime.Time).To(BeTemporally("~", time.Now(), time.Minute), string(state))
+		}
+		recorded := w.config(ctx, 0).Status.Update.StateTime
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "no space left on device")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("no space left"))
+		Expect(w.config(ctx, 0).Status.Update.StateTime).To(Equal(recorded))
 	})
 })

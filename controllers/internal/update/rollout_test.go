@@ -51,7 +51,7 @@ var _ = Describe("A host that has booted for the first time", func() {
 		w.changeNode(ctx, 0, func(node *corev1.Node) { delete(node.Annotations, agentv1.AgentAnnotation) })
 		w.settle(ctx)
 		Expect(w.node(ctx, 0).Annotations).NotTo(HaveKey(agentv1.DesiredAnnotation))
-		Expect(w.config(ctx, 0).Status.Update).To(BeZero())
+		Expect(w.config(ctx, 0).Status.Update).To(And(HaveField("Desired", BeZero()), HaveField("DesiredRevision", BeEmpty()), HaveField("Slot", BeEmpty())))
 		Expect(w.updated(ctx, 0)).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", bootstrapv1.NoAgentReason)))
 	})
 

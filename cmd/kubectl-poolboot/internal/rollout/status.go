@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
@@ -40,7 +41,7 @@ func newStatus(streams genericiooptions.IOStreams, to input.Connection) *cobra.C
 		Short: "Show how far the hosts of pools are",
 		Long: `Show each host of a pool with what it does, the rendered config that it runs, and the one that the pool hands out, and
 without --watch also the hosts of the pool that do not boot until you act. SINCE is when the stage of its update began,
-or else when the status of the condition changed.
+or else when the state began.
 
 Without a POOL, show a line for each pool: the hosts that run what it renders, paused or not, those that are in an
 update or have no Node that is Ready in the pool (AWAY), those that need you to act, also before they join (FAILED), and
@@ -233,7 +234,7 @@ type hostStatus struct {
 	Host string `json:"host"`
 	Node string `json:"node"`
 	// State is the reason of the condition Updated, and Message its message. They are empty if the condition does not
-	// exist yet. Since is when the stage of the update began, or else when the status of the condition changed.
+	// exist yet. Since is when the stage of the update began, or else when the state began, zero if that is not known.
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
 	Message string    `json:"message"`
@@ -263,7 +264,7 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 	}
 	hasConfig := h.runsDesired()
 	if c := conditions.Get(config, bootstrapv1.UpdatedCondition); c != nil {
-		h.State, h.Since, h.Message = c.Reason, c.LastTransitionTime.Time, rollout.Resolve(c.Message, p)
+		h.State, h.Since, h.Message = c.Reason, ptr.Deref(config.Status.Update.StateTime, c.LastTransitionTime).Time, rollout.Resolve(c.Message, p)
 		// What failed with an earlier config can work with this one.
 		isEarlier := slices.Contains([]string{bootstrapv1.UpdateDegradedReason, bootstrapv1.UpdateUnreconcilableReason}, c.Reason) && config.Status.Update.Desired.Name != h.Desired
 		h.isWrong = outlook.IsWrong(c) && !isEarlier
@@ -272,11 +273,12 @@ func newHostStatus(p *poolv1.MachineConfigPool, config *bootstrapv1.PoolbootConf
 			h.isWrong = !hasConfig
 		}
 		if force := config.Annotations[bootstrapv1.ForceUpdateAnnotation]; h.isWrong && force != "" && force != config.Status.Update.Force {
-			h.isWrong = false
+			h.isWrong, h.Since = false, time.Time{}
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to apply its configuration again: %s", h.Node, c.Message)
 		}
 		// The manager has not yet seen what the pool hands out now.
 		if c.Status == metav1.ConditionTrue && !hasConfig {
+			h.Since = time.Time{}
 			h.State, h.Message = bootstrapv1.UpdateWaitingReason, fmt.Sprintf("Node %s has not been told yet to run %s", h.Node, h.Desired)
 		}
 	}

@@ -250,6 +250,17 @@ var _ = Describe("status", func() {
 		Expect(clitest.Rows(newSite(nil, told.DeepCopy()).run("status").Out)[1]).To(HavePrefix("infra rendered-infra-1 0/1 1 0"))
 	})
 
+	It("says since when a host is in its state, and not since when it is not Done", func() {
+		since := func(config *bootstrapv1.PoolbootConfig, ago time.Duration) string {
+			config.Status.Update.StateTime = &metav1.Time{Time: time.Now().Add(-ago)}
+			return clitest.Rows(newSite(nil, config).run("status", "infra").Out)[1]
+		}
+		Expect(since(failed("a", newConfig), 4*time.Minute)).To(ContainSubstring(" 4m "))
+		Expect(since(waits("a"), 3*time.Minute)).To(ContainSubstring(" 3m "))
+		untold := newHost("a", oldConfig, oldConfig, metav1.ConditionTrue, "Done", "Node a runs "+oldConfig)
+		Expect(since(untold, time.Hour)).To(ContainSubstring(" <none> Node a has not been told yet"), "the pool hands out another one since a moment ago")
+	})
+
 	It("has a drain that takes longer than drainTimeoutSeconds as a problem, and not as a failure", func() {
 		drains := func(name string, ago time.Duration) *bootstrapv1.PoolbootConfig {
 			config := newHost(name, oldConfig, newConfig, metav1.ConditionFalse, "Draining", "Pod web remains")
