@@ -278,26 +278,38 @@ func removeOutdatedLabels(node *corev1.Node, declared map[string]string, f facts
 // machineLabelWarning returns a warning when the labels of the Machine name another pool than that of the Node, because
 // Cluster API copies them to the Node. It is empty otherwise.
 func machineLabelWarning(role string, f facts) string {
+	if named := roleOfMachine(f); named != "" && named != role {
+		return fmt.Sprintf("; the labels of Machine %s select pool %q, and Cluster API copies them to the Node: change them in %s", f.machine.Name, named, labelSource(f.machine))
+	}
+	return ""
+}
+
+// roleOfMachine returns the role that the labels of the Machine name, or "".
+func roleOfMachine(f facts) string {
 	if f.machine == nil || f.config.Spec.PoolRole != "" {
 		return ""
 	}
 	byLabels, err := pool.Decide(f.machine.Labels, f.pools)
-	if err != nil || byLabels.Role == "" || byLabels.Role == role {
+	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("; the labels of Machine %s select pool %q, and Cluster API copies them to the Node: change them in the MachineDeployment",
-		f.machine.Name, byLabels.Role)
+	return byLabels.Role
+}
+
+// labelSource returns where a user changes the labels of a Machine.
+func labelSource(machine *clusterv1.Machine) string {
+	if name := machine.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+		return "spec.template.metadata.labels of MachineDeployment " + name
+	}
+	return "the Machine"
 }
 
 // decideRole returns the role that a Node's labels decide, or the decision about labels that decide none.
 func decideRole(node *corev1.Node, f facts) (string, *decision) {
 	byLabels, err := pool.Decide(node.Labels, f.pools)
 	switch {
-	case err != nil && f.machine != nil:
-		return "", notInPool(bootstrapv1.PoolConflictReason,
-			"Node %s: %s; Cluster API copies the labels of the Machine to the Node: change those in its MachineDeployment", node.Name, err)
 	case err != nil:
-		return "", notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s", node.Name, err)
+		return "", notInPool(bootstrapv1.PoolConflictReason, "Node %s: %s%s", node.Name, err, machineLabelWarning("", f))
 	case byLabels.ControlPlane:
 		return "", notInPool(bootstrapv1.ControlPlaneNodeReason,
 			"Node %s has the labels of a control plane, which is in no pool: remove the control-plane label", node.Name)

@@ -216,7 +216,7 @@ var _ = Describe("The decision about a Node", func() {
 		Expect(d.record).To(Equal(&nodeRecord{pool: "edge", node: bootstrapv1.NodeReference{Name: name, UID: oldUID}}))
 		Expect(d.node.Labels).To(HaveKeyWithValue(poolv1.NodePoolLabel, "edge"))
 		Expect(d.node.Annotations).To(HaveKeyWithValue(agentv1.DesiredConfigAnnotation, "rendered-infra-1"), "it has not been told")
-		Expect(d.condition.Message).To(ContainSubstring("MachineDeployment"), "the Machine's labels say infra")
+		Expect(d.condition.Message).To(ContainSubstring("the labels of Machine " + name + ` select pool "infra"`))
 	})
 
 	DescribeTable("names the pool that takes the host if its pool is deleted:", func(fallback string, labels map[string]string, changes ...any) {

@@ -150,7 +150,7 @@ func (r *Phases) apply(ctx context.Context, w client.Client, s *scope.Scope, f f
 		if isCompleted { // even if an earlier try did some of it
 			metrics.BootCompleted(after)
 		}
-		r.reportChanges(before, after)
+		r.reportChanges(f, before, after)
 	})
 	return nil
 }
@@ -194,7 +194,7 @@ func kubeletRegistrationTime(node *corev1.Node) *metav1.Time {
 }
 
 // reportChanges creates the events for a change of the record.
-func (r *Phases) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
+func (r *Phases) reportChanges(f facts, before, after *bootstrapv1.PoolbootConfig) {
 	event := func(kind, reason, note string, args ...any) {
 		r.Recorder.Eventf(after, nil, kind, reason, action, note, args...)
 	}
@@ -204,8 +204,15 @@ func (r *Phases) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
 			"Node %s registered again; the labels of pool %q are restored", current.NodeRef.Name, current.PoolRole)
 	}
 	if previous.NodeRef.IsDefined() && previous.PoolRole != "" && previous.PoolRole != current.PoolRole {
-		event(corev1.EventTypeNormal, bootstrapv1.EventPoolChanged,
-			"The labels of Node %s now select pool %q instead of pool %q", current.NodeRef.Name, current.PoolRole, previous.PoolRole)
+		kind, from := corev1.EventTypeNormal, ""
+		switch roleOfMachine(f) {
+		case "":
+		case current.PoolRole:
+			from = fmt.Sprintf("; Cluster API copies them from Machine %s: to move its host, change them in %s", f.machine.Name, labelSource(f.machine))
+		default: // Cluster API undoes it
+			kind, from = corev1.EventTypeWarning, machineLabelWarning(current.PoolRole, f)
+		}
+		event(kind, bootstrapv1.EventPoolChanged, "The labels of Node %s now select pool %q instead of pool %q%s", current.NodeRef.Name, current.PoolRole, previous.PoolRole, from)
 	}
 	old, condition := conditions.Get(before, bootstrapv1.NodeInPoolCondition), conditions.Get(after, bootstrapv1.NodeInPoolCondition)
 	if condition == nil || old != nil && old.Status == condition.Status && old.Reason == condition.Reason {

@@ -221,4 +221,23 @@ var _ = Describe("A boot", func() {
 		Expect(config.Status.PoolRole).To(Equal("infra"))
 		Expect(strings.Count(s.newEvents(), bootstrapv1.PoolConflictReason)).To(Equal(1))
 	})
+
+	It("says which MachineDeployment sets the labels of a Node that a user relabels, and that Cluster API labels again", func() {
+		ofDeployment := func(f *facts) { f.machine.Labels[clusterv1.MachineDeploymentNameLabel] = "rack1" }
+		const change = "change them in spec.template.metadata.labels of MachineDeployment rack1"
+		s := newSite(revoked, ready, ofDeployment, labeled(role("edge")))
+		s.settle(ctx)
+		Expect(s.newEvents()).To(And(ContainSubstring("Warning PoolChanged"), ContainSubstring(`select pool "infra", and Cluster API copies them to the Node: `+change)))
+
+		s = newSite(revoked, ready, ofDeployment, func(config *bootstrapv1.PoolbootConfig) { config.Status.PoolRole = "edge" })
+		s.settle(ctx)
+		Expect(s.newEvents()).To(And(ContainSubstring("Normal PoolChanged"), ContainSubstring("copies them from Machine "+name+": to move its host, "+change)))
+
+		s = newSite(revoked, ready, ofDeployment, labeled(role("edge", "infra")))
+		s.settle(ctx)
+		Expect(s.newEvents()).To(And(ContainSubstring("Warning PoolConflict"), ContainSubstring(change)))
+		s = newSite(revoked, ready, func(f *facts) { f.machine.Labels = nil }, labeled(role("edge", "infra")))
+		s.settle(ctx)
+		Expect(s.newEvents()).To(And(ContainSubstring("Warning PoolConflict"), Not(ContainSubstring("Machine"))))
+	})
 })
