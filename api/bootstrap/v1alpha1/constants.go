@@ -307,6 +307,7 @@ const (
 	EventTokenAddressRefused           = "TokenAddressRefused"
 	EventLabelsRestored                = "LabelsRestored"
 	EventUpdated                       = "Updated"
+	EventDrainTimedOut                 = "DrainTimedOut"
 	EventPredictionDiffers             = "PredictionDiffers"          // an update did something else to the host than predicted
 	EventCertificateRequestApproved    = "CertificateRequestApproved" // not for the first key of a host
 	EventCertificateRequestDenied      = "CertificateRequestDenied"

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine/drain"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/agent/v1alpha1"
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/bootstrap/rollout"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/controllers/internal/ownwrites"
@@ -24,6 +27,13 @@ import (
 // drainRetry is how often the Pods and volumes of a Node are looked at while it is drained. Cluster API waits as long
 // when it deletes a Machine.
 const drainRetry = 20 * time.Second
+
+const (
+	// drainIsLate begins what a host says that waits longer for its drain than its pool allows.
+	drainIsLate = "The drain takes longer than"
+	// maxPods is how many Pods an event names that stay on a Node.
+	maxPods = 5
+)
 
 // mustDrain reports whether the agent waits until its Node is drained for the update that the manager has begun. It
 // waits longer while Cluster API works on the Machine.
@@ -73,14 +83,20 @@ func (d drainer) drain(ctx context.Context, h *host) (remaining string, err erro
 	}
 	isLate := d.now.Sub(started) >= time.Duration(d.pool.Spec.Updates.DrainTimeout())*time.Second
 	if isLate && d.pool.Spec.Updates.ForcesDrain() {
-		return d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
+		remaining, err = d.detach(ctx, h, machine, append(pods.SkippedPods(), pods.Pods()...))
+		if names := pods.Pods(); remaining == "" && err == nil && len(names) > 0 {
+			h.lateDrain = fmt.Sprintf("The drain of Node %s took longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s), so its host is updated with these Pods "+
+				"on it: %s", h.Node.Name, d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, drain.PodListToString(names, maxPods))
+		}
+		return remaining, err
 	}
 	if len(pods.Pods()) > 0 {
 		if result := helper.EvictPods(ctx, pods); !result.DrainCompleted() {
 			remaining = result.ConditionMessage(metav1.NewTime(started))
 			if isLate {
-				remaining = fmt.Sprintf("The drain takes longer than %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
+				remaining = fmt.Sprintf(drainIsLate+" %d seconds (spec.updates.drainTimeoutSeconds of MachineConfigPool %s). To update the host with the Pods "+
 					"that remain, set spec.updates.drainTimeoutPolicy to Force. %s", d.pool.Spec.Updates.DrainTimeout(), d.pool.Name, remaining)
+				h.lateDrain = remaining
 			}
 			return rollout.Clean(remaining, agentv1.MaxReason), nil
 		}
@@ -117,6 +133,15 @@ func (d drainer) finish(ctx context.Context, h *host) error {
 	node := h.Node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, agentv1.DrainedAnnotation, h.Desired())
 	return d.patch(ctx, h, node)
+}
+
+// reportLateDrain creates an event when the drain of a host has just become late, or was given up.
+func (r *Updates) reportLateDrain(h *host) {
+	before := conditions.GetMessage(h.scope.Before(), bootstrapv1.UpdatedCondition)
+	if h.lateDrain == "" || strings.HasPrefix(h.lateDrain, drainIsLate) && strings.Contains(before, drainIsLate) {
+		return
+	}
+	r.Recorder.Eventf(h.Config, nil, corev1.EventTypeWarning, bootstrapv1.EventDrainTimedOut, action, "%s", rollout.Clean(h.lateDrain, maxNote))
 }
 
 // conclude ends what the manager began with the Node, after an update that is complete or was undone. A Node that was

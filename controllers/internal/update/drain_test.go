@@ -127,8 +127,10 @@ var _ = Describe("A Node whose agent asks for a drain", func() {
 		started(timeout - time.Minute)
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Message).NotTo(ContainSubstring("drainTimeoutPolicy"))
+		Expect(w.eventsOf("DrainTimedOut")).To(BeEmpty())
 		started(timeout + time.Second)
 		w.settle(ctx)
+		Expect(w.eventsOf("DrainTimedOut")).To(ConsistOf(And(HavePrefix("Warning"), ContainSubstring("default/app"), ContainSubstring("drainTimeoutSeconds of MachineConfigPool worker"))))
 		Expect(w.workload.Get(ctx, client.ObjectKeyFromObject(newPod(0)), &corev1.Pod{})).To(Succeed())
 		if isForced {
 			Expect(w.node(ctx, 0).Annotations).To(drained)

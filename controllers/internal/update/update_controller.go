@@ -203,6 +203,7 @@ func (r *Updates) follow(ctx context.Context, h *host, in poolContext) (ctrl.Res
 			if o.remaining, err = d.drain(ctx, h); err != nil {
 				return result, err
 			}
+			r.reportLateDrain(h)
 			if o.remaining != "" {
 				result.RequeueAfter = drainRetry
 			}
