@@ -232,7 +232,10 @@ build-agent: ## Build the agent for the architectures of hosts into bin/agents.
 	done
 
 .PHONY: binaries
-binaries: rootfs $(REAL_PARTS) build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, and a root file system.
+binaries: rootfs $(REAL_PARTS) management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
+
+.PHONY: management-parts
+management-parts: $(BIN)/clusterctl $(BIN)/cluster-api/images.tar ## Build clusterctl, and the images of Cluster API and cert-manager that it installs in tests.
 
 # Checked each time: it is rebuilt if it is incomplete, outdated or damaged.
 .PHONY: rootfs
@@ -356,6 +359,27 @@ $(addprefix $(BIN)/cni/,$(notdir $(CNI_PLUGINS))): $(BIN)/cni/%: $(TOOLS)/contai
 $(BIN)/pause.tar: hack/pause/main.go $(BIN)/release
 	@$(PROGRESS) "build the image of the test hosts" "see the compiler's message above" go build -ldflags "-s -w" -o $(BIN)/pause ./hack/pause
 	@$(BIN)/release images $@ "" localhost/pause:1,$$(go env GOARCH),$(BIN)/pause
+
+# Each manager has the name in its image, and a folder with the name of the image in Cluster API's releases.
+CLUSTER_API_IMAGES := $(addsuffix -controller,cluster-api kubeadm-bootstrap kubeadm-control-plane)
+module_version = $(shell go -C $(TOOLS)/$(1) list -m -f {{.Version}} $(2))
+CLUSTER_API_VERSION = $(call module_version,cluster-api,sigs.k8s.io/cluster-api)
+
+$(BIN)/clusterctl: PACKAGE = cmd/clusterctl
+$(BIN)/cluster-api/cluster-api-controller/manager: PACKAGE = core
+$(BIN)/cluster-api/kubeadm-bootstrap-controller/manager: PACKAGE = bootstrap/kubeadm
+$(BIN)/cluster-api/kubeadm-control-plane-controller/manager: PACKAGE = controlplane/kubeadm
+$(BIN)/clusterctl $(CLUSTER_API_IMAGES:%=$(BIN)/cluster-api/%/manager): $(TOOLS)/cluster-api/go.mod
+	@$(PROGRESS) "build Cluster API's $(PACKAGE) from source (once)" "$(NETWORK)" go -C $(TOOLS)/cluster-api build -o $@ \
+		-ldflags "-s -w -X sigs.k8s.io/cluster-api/version.gitVersion=$(CLUSTER_API_VERSION)" sigs.k8s.io/cluster-api/$(PACKAGE)
+
+$(BIN)/cluster-api/cert-manager: $(wildcard $(TOOLS)/cert-manager/*)
+	@$(PROGRESS) "build cert-manager from source (once)" "$(NETWORK)" go -C $(TOOLS)/cert-manager build -ldflags "-s -w" -o $@ .
+
+$(BIN)/cluster-api/images.tar: $(CLUSTER_API_IMAGES:%=$(BIN)/cluster-api/%/manager) $(BIN)/cluster-api/cert-manager $(BIN)/release
+	@$(BIN)/release images $@ "" $(foreach image,$(CLUSTER_API_IMAGES),\
+		registry.k8s.io/cluster-api/$(image):$(CLUSTER_API_VERSION),$$(go env GOARCH),$(BIN)/cluster-api/$(image)/manager) \
+		localhost/cert-manager:$(call module_version,cert-manager,github.com/cert-manager/cert-manager),$$(go env GOARCH),$(BIN)/cluster-api/cert-manager
 
 $(CONTROLLER_GEN): $(TOOLS)/controller-gen/go.mod
 	@$(PROGRESS) "build controller-gen (once)" "$(NETWORK)" go -C $(TOOLS)/controller-gen build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
