@@ -51,7 +51,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	binDir, err = process.BinDir()
 	Expect(err).NotTo(HaveOccurred())
 	trackInputs(sourcetree.Path("Makefile"), sourcetree.Path("config"), sourcetree.Path("templates"), sourcetree.Path("hack", "tools"),
-		sourcetree.Path("test", "world", "metal3", "crds"), filepath.Join(binDir, "manager"), filepath.Join(binDir, "config-server"))
+		sourcetree.Path("test", "world", "metal3", "crds"), filepath.Join(binDir, "manager"), filepath.Join(binDir, "config-server"),
+		filepath.Join(binDir, "clusterctl"), filepath.Join(binDir, "cluster-api"))
 	controlPlane, err = controlplane.Start(ctx, controlplane.Options{Name: "install", Audit: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(controlPlane.Stop()).To(Succeed()) })

@@ -162,7 +162,8 @@ type Metal3DataStatus struct {
 // +kubebuilder:resource:path=metal3datas,scope=Namespaced,categories=cluster-api
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1beta2","clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check="}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1beta2"}
+// +kubebuilder:metadata:annotations={"clusterctl.cluster.x-k8s.io/skip-crd-name-preflight-check="}
 type Metal3Data struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
