@@ -250,9 +250,9 @@ IMAGE_PROGRAMS := manager config-server
 
 .PHONY: release
 release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into OUT/bootstrap-poolboot/VERSION: what clusterctl installs, images, the plugin, an SBOM and checksums.
-	@# kustomize accepts no variable where there is a list.
+	@# kustomize accepts no variable where there is a list, and clusterctl init list-images none in a Deployment.
 	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed -e 's|image: localhost/poolboot/\(.*\):.*|image: $(REGISTRY)/\1:$(VERSION)|' \
-		-e 's|^\( *\)serviceAccountName: .*|&\n\1imagePullSecrets: $${POOLBOOT_IMAGE_PULL_SECRETS:=[]}|' > $(RELEASE)/bootstrap-components.yaml
+		-e 's|^kind: ServiceAccount|imagePullSecrets: $${POOLBOOT_IMAGE_PULL_SECRETS:=[]}\n&|' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
 	@$(BIN)/release images $(RELEASE)/images.tar $(OUT)/agents $(foreach architecture,$(ARCHITECTURES),$(foreach program,$(IMAGE_PROGRAMS),\
 		$(REGISTRY)/$(program):$(VERSION),$(architecture),$(OUT)/programs/$(architecture)/$(program)))

@@ -3,6 +3,7 @@ package install_test
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -43,6 +44,18 @@ var _ = Describe("clusterctl", Ordered, func() {
 		output, _, err := program.Run(ctx, "", "version", "--output=short")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(output).To(Equal(version + "\n"))
+	})
+
+	It("lists the images of a release, and those of the other providers, which the tests build", func(ctx SpecContext) {
+		var archive ociIndex
+		readBlob(readTar(program.Images), "index.json", &archive)
+		images := components.Images()
+		for _, image := range archive.Manifests {
+			images = append(images, image.Annotations["io.containerd.image.name"])
+		}
+		output, _, err := program.Run(ctx, management.Kubeconfig, slices.Concat([]string{"init", "list-images"}, providers)...)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Fields(output)).To(ConsistOf(images))
 	})
 
 	It("installs a release with cert-manager and the other providers", func(ctx SpecContext) {

@@ -114,14 +114,16 @@ var _ = Describe("the Pods", func() {
 		}
 		set, err := release.Components().Get(ctx, repository.ComponentsOptions{})
 		Expect(err).NotTo(HaveOccurred())
+		accounts := listOfKind[corev1.ServiceAccount](set.Objs(), "ServiceAccount")
 		for _, deployment := range listOfKind[appsv1.Deployment](set.Objs(), "Deployment") {
-			Expect(deployment.Spec.Template.Spec.ImagePullSecrets).To(Equal([]corev1.LocalObjectReference{{Name: "registry"}}))
+			Expect(accounts).To(ContainElement(And(HaveField("Name", deployment.Spec.Template.Spec.ServiceAccountName),
+				HaveField("ImagePullSecrets", Equal([]corev1.LocalObjectReference{{Name: "registry"}})))))
 			if deployment.Name == "poolboot-controller-manager" {
 				Expect(deployment.Spec.Template.Spec.Containers[0].Env).To(ContainElements(corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://proxy.example.com:3128"},
 					corev1.EnvVar{Name: "NO_PROXY", Value: "10.96.0.1,.svc"}))
 			}
 		}
-		Expect(newPod("poolboot-controller-manager").Spec.ImagePullSecrets).To(BeEmpty())
+		Expect(listOfKind[corev1.ServiceAccount](components.Objs(), "ServiceAccount")).To(HaveEach(HaveField("ImagePullSecrets", BeEmpty())))
 	})
 
 	DescribeTable("declare each port on which their program listens", func(ctx SpecContext, deployment string) {
