@@ -66,21 +66,27 @@ func startPrograms(ctx SpecContext) {
 func startProgram(ctx SpecContext, dir, deployment, health string, replaced ...string) {
 	GinkgoHelper()
 	pod := newPod(deployment)
-	container := pod.Spec.Containers[0]
-	kubeconfig, err := clientcmd.LoadFromFile(controlPlane.Kubeconfig)
+	program := filepath.Join(binDir, filepath.Base(pod.Spec.Containers[0].Command[0]))
+	runPod(ctx, dir, controlPlane.Kubeconfig, program, pod, health, replaced...)
+}
+
+// runPod runs the program of a Pod as its ServiceAccount, with additional arguments, and waits until it is ready.
+func runPod(ctx SpecContext, dir, kubeconfig, path string, pod *corev1.Pod, health string, replaced ...string) {
+	GinkgoHelper()
+	user, err := clientcmd.LoadFromFile(kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
-	for _, user := range kubeconfig.AuthInfos {
-		user.Impersonate = fmt.Sprintf("system:serviceaccount:%s:%s", pod.Namespace, pod.Spec.ServiceAccountName)
+	for _, each := range user.AuthInfos {
+		each.Impersonate = fmt.Sprintf("system:serviceaccount:%s:%s", pod.Namespace, pod.Spec.ServiceAccountName)
 	}
-	path := filepath.Join(dir, deployment+".kubeconfig")
-	Expect(clientcmd.WriteToFile(*kubeconfig, path)).To(Succeed())
+	userFile := filepath.Join(dir, pod.Name+".kubeconfig")
+	Expect(clientcmd.WriteToFile(*user, userFile)).To(Succeed())
 
 	var args []string
-	for _, arg := range container.Args {
+	for _, arg := range pod.Spec.Containers[0].Args {
 		args = append(args, strings.ReplaceAll(arg, "$(POD_NAMESPACE)", pod.Namespace))
 	}
-	args = append(append(args, replaced...), "--kubeconfig="+path)
-	program, err := process.Launch(dir, nil, filepath.Join(binDir, filepath.Base(container.Command[0])), args...)
+	args = append(append(args, replaced...), "--kubeconfig="+userFile)
+	program, err := process.Launch(dir, []string{"POD_NAMESPACE=" + pod.Namespace}, path, args...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(program.Stop()).To(Succeed()) })
 	Expect(program.WaitFor(ctx, func(ctx context.Context) error { return checkReady(ctx, health) })).To(Succeed())
