@@ -235,7 +235,7 @@ build-agent: ## Build the agent for the architectures of hosts into bin/agents.
 binaries: rootfs $(REAL_PARTS) management-parts build ## Build the real parts that tests and the demo run: Kubernetes, etcd, Ignition, containerd, Cluster API, and a root file system.
 
 .PHONY: management-parts
-management-parts: $(BIN)/clusterctl $(BIN)/cluster-api/images.tar ## Build clusterctl, and the images of Cluster API and cert-manager that it installs in tests.
+management-parts: $(addprefix $(BIN)/,kube-proxy kube-router clusterctl cluster-api/images.tar) ## Build clusterctl, the images of Cluster API and cert-manager that it installs in tests, and the network of the Nodes there.
 
 # Checked each time: it is rebuilt if it is incomplete, outdated or damaged.
 .PHONY: rootfs
@@ -311,7 +311,7 @@ $(addprefix $(BIN)/,$(EXISTING)): $(BIN)/%:
 	@mkdir -p $(BIN)
 	@hack/existing-binary.sh $(EXISTING_DIR)/$* $(if $(filter etcd,$*),$(ETCD_VERSION),$(KUBERNETES_VERSION)) $@
 
-$(addprefix $(BIN)/,$(filter-out $(EXISTING),$(KUBERNETES))): $(BIN)/%: $(TOOLS)/k8s/go.mod
+$(addprefix $(BIN)/,$(filter-out $(EXISTING),$(KUBERNETES)) kube-proxy): $(BIN)/%: $(TOOLS)/k8s/go.mod
 	@[ ! -L $@ ] || rm $@
 	@$(PROGRESS) "build $* $(KUBERNETES_VERSION) from source (once; minutes on a cold cache)" "$(NETWORK)" \
 		go -C $(TOOLS)/k8s build -ldflags "$(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/$*
@@ -349,6 +349,10 @@ $(BIN)/containerd/runc: $(TOOLS)/containerd/go.mod
 	@$(PROGRESS) "install the C library that runc needs" "install gcc, pkg-config and libseccomp-dev yourself" hack/native-packages.sh
 	@$(PROGRESS) "build runc from source (once)" "$(NETWORK)" env CGO_ENABLED=1 \
 		go -C $(TOOLS)/containerd build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o $@ github.com/opencontainers/runc
+
+$(BIN)/kube-router: $(TOOLS)/kube-router/go.mod
+	@$(PROGRESS) "build kube-router from source (once)" "$(NETWORK)" env CGO_ENABLED=0 \
+		go -C $(TOOLS)/kube-router build -ldflags "-s -w" -o $@ github.com/cloudnativelabs/kube-router/v2/cmd/kube-router
 
 $(foreach plugin,$(CNI_PLUGINS),$(eval $(BIN)/cni/$(notdir $(plugin)): PLUGIN = $(plugin)))
 $(addprefix $(BIN)/cni/,$(notdir $(CNI_PLUGINS))): $(BIN)/cni/%: $(TOOLS)/containerd/go.mod

@@ -23,6 +23,8 @@ type HostOptions struct {
 	Dir string
 	// Log gets the console's output line by line, in addition to the file console.log in Dir. Optional.
 	Log io.Writer
+	// Folders are folders of this machine that the host can read, by their path on the host. Optional.
+	Folders map[string]string
 }
 
 // Host is a bare-metal host with the functions of its BMC. It is safe for concurrent use.

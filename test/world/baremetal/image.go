@@ -25,6 +25,10 @@ const (
 	KubeletImage Image = "kubelet"
 	// KubeadmImage has kubelet, kubeadm and the kubelet unit that Kubernetes' own packages install with kubeadm.
 	KubeadmImage Image = "kubeadm"
+	// NodeImage is KubeadmImage with kube-proxy and kube-router: Services, Pods that reach those of other Nodes, and
+	// NetworkPolicies. Their units are enabled and need the files kube-proxy.conf and kube-router.conf in
+	// /etc/kubernetes, which are kubeconfigs.
+	NodeImage Image = "node"
 )
 
 // The files of images, in addition to the root file system that all images share.
@@ -40,18 +44,13 @@ var programs = map[Image]map[string]string{
 		"/usr/bin/kubelet": "kubelet", "/opt/containerd/bin": "containerd", "/opt/cni/bin": "cni", "/usr/share/containerd/pause.tar": "pause.tar",
 	},
 	KubeadmImage: {"/usr/bin/kubeadm": "kubeadm"},
+	NodeImage:    {"/usr/bin/kube-proxy": "kube-proxy", "/usr/bin/kube-router": "kube-router"},
 }
 
-// programNames returns the names of all programs of images in the bin directory.
-func programNames() []string {
-	var names []string
-	for _, image := range programs {
-		for _, name := range image {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+// parts returns the images that an image consists of.
+func (i Image) parts() []Image {
+	all := []Image{KubeletImage, KubeadmImage, NodeImage}
+	return all[:slices.Index(all, i)+1]
 }
 
 // Deploy writes an image and user data to the disk, as a provisioner does. The next boot runs Ignition. The host must
@@ -81,12 +80,13 @@ func (h *Host) writeDisk(userData []byte) error {
 		}
 	}
 	upper := filepath.Join(h.disk(), "upper")
-	images := []string{"image/kubelet"}
-	if h.image == KubeadmImage {
-		images = append(images, "image/kubeadm")
-	}
-	for _, image := range images {
-		files, err := fs.Sub(imageFiles, image)
+	for _, image := range h.image.parts() {
+		for _, program := range programs[image] {
+			if err := h.rack.checkProgram(program); err != nil {
+				return err
+			}
+		}
+		files, err := fs.Sub(imageFiles, "image/"+string(image))
 		if err != nil {
 			return err
 		}
@@ -138,17 +138,17 @@ func (h *Host) ReplaceDisk(ctx context.Context, size int64) error {
 // disk is the directory with the host's disk.
 func (h *Host) disk() string { return filepath.Join(h.options.Dir, "disk") }
 
-// programList returns the programs of the host's image, a line for each: its path on this machine and on the host. The
+// programList returns the programs of the host's image and its folders, a line for each: its path on this machine and on the host. The
 // program that changes kernel arguments is that of the image of this repository.
 func (h *Host) programList() string {
 	lines := []string{sourcetree.Path("hack", "image", "dracut", "31poolboot-grub", "ignition-kargs-helper.sh") + " /usr/sbin/ignition-kargs-helper"}
-	for _, image := range []Image{KubeletImage, h.image} {
+	for _, image := range h.image.parts() {
 		for path, name := range programs[image] {
-			line := filepath.Join(h.rack.binDir, name) + " " + path
-			if !slices.Contains(lines, line) {
-				lines = append(lines, line)
-			}
+			lines = append(lines, filepath.Join(h.rack.binDir, name)+" "+path)
 		}
+	}
+	for path, folder := range h.options.Folders {
+		lines = append(lines, folder+" "+path)
 	}
 	return strings.Join(lines, "\n")
 }

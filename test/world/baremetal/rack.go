@@ -186,12 +186,17 @@ func (r *Rack) checkRequirements(ctx context.Context) error {
 	if err := check(ctx, sourcetree.Path("hack", "namespaces.sh")); err != nil {
 		return err
 	}
-	for _, program := range append([]string{"ignition"}, programNames()...) {
-		if _, err := os.Stat(filepath.Join(r.binDir, program)); err != nil {
-			return fmt.Errorf("%w. What to do: run make binaries", err)
-		}
+	if err := r.checkProgram("ignition"); err != nil {
+		return err
 	}
 	return check(ctx, sourcetree.Path("hack", "rootfs", "rootfs.sh"), "check", r.rootfs)
+}
+
+func (r *Rack) checkProgram(name string) error {
+	if _, err := os.Stat(filepath.Join(r.binDir, name)); err != nil {
+		return fmt.Errorf("%w. What to do: run make binaries", err)
+	}
+	return nil
 }
 
 // check runs a script and returns its message as error if it fails.

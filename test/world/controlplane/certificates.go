@@ -13,6 +13,8 @@ const (
 	caKey               = "ca.key"
 	servingCert         = "apiserver.crt"
 	servingKey          = "apiserver.key"
+	kubeletCert         = "apiserver-kubelet-client.crt"
+	kubeletKey          = "apiserver-kubelet-client.key"
 	serviceAccountKey   = "service-account.key"
 	adminKubeconfig     = "admin.kubeconfig"
 	managerKubeconfig   = "controller-manager.kubeconfig"
@@ -43,7 +45,11 @@ func (c *ControlPlane) prepare(options Options) error {
 	if err != nil {
 		return err
 	}
-	serving, err := c.authority.Server("kubernetes", "kubernetes.default", "kubernetes.default.svc", c.host)
+	serving, err := c.authority.Server("kubernetes", "kubernetes.default", "kubernetes.default.svc", serviceAddress, c.host)
+	if err != nil {
+		return err
+	}
+	kubelets, err := c.authority.Client("kube-apiserver", "system:masters")
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func (c *ControlPlane) prepare(options Options) error {
 	}
 	files := map[string][]byte{
 		caCert: ca.Cert, caKey: ca.Key,
-		servingCert: serving.Cert, servingKey: serving.Key,
+		servingCert: serving.Cert, servingKey: serving.Key, kubeletCert: kubelets.Cert, kubeletKey: kubelets.Key,
 		serviceAccountKey: serviceAccounts.Key,
 	}
 	if options.Audit {

@@ -39,6 +39,10 @@ type Options struct {
 	Controllers []string
 	// ControllerManagerFlags are additional flags of kube-controller-manager.
 	ControllerManagerFlags []string
+	// PodNetwork is the network of Pods, in CIDR notation. With it, and ControllerManager, each Node gets a part of it,
+	// the Service kubernetes leads to the API server, which Host must make reachable for Pods, and the API server calls
+	// webhooks at the addresses of their Pods, which this machine must have routes to. Optional.
+	PodNetwork string
 	// Audit logs all API requests at metadata level, see ControlPlane.AuditLog and Requests.
 	Audit bool
 	// Log gets messages about starts and stops. The zero value discards them.
@@ -61,6 +65,7 @@ type ControlPlane struct {
 	AuditLog string
 
 	host      string
+	pods      string // their network
 	dir       string
 	temporary bool
 	binDir    string
@@ -82,7 +87,7 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{Name: options.Name, host: cmp.Or(options.Host, loopback.Host), binDir: binDir, log: options.Log, dir: options.Dir}
+	c := &ControlPlane{Name: options.Name, host: cmp.Or(options.Host, loopback.Host), pods: options.PodNetwork, binDir: binDir, log: options.Log, dir: options.Dir}
 	if c.dir == "" {
 		if c.dir, err = os.MkdirTemp("", "poolboot-"+options.Name+"-"); err != nil {
 			return nil, err

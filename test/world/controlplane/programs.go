@@ -17,6 +17,12 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
 
+// The network of Services, and the address in it of the Service kubernetes.
+const (
+	services       = "10.0.0.0/24"
+	serviceAddress = "10.0.0.1"
+)
+
 // attempts is the number of starts of a program with different ports if the port is in use.
 const attempts = 5
 
@@ -59,9 +65,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 	args := []string{
 		"--etcd-servers=" + c.etcdURL,
 		"--bind-address=" + c.host, "--advertise-address=" + c.host, "--secure-port=" + strconv.Itoa(port),
-		// A loopback address is not allowed as an endpoint of the Service "kubernetes".
-		"--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range=10.0.0.0/24",
+		"--service-cluster-ip-range=" + services,
 		"--tls-cert-file=" + c.path(servingCert), "--tls-private-key-file=" + c.path(servingKey),
 		"--client-ca-file=" + c.path(caCert),
 		"--service-account-issuer=https://kubernetes.default.svc",
@@ -72,6 +76,13 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, port int) error {
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
+	}
+	if c.pods == "" {
+		// A loopback address is not allowed as an endpoint of the Service "kubernetes".
+		args = append(args, "--endpoint-reconciler-type=none")
+	} else {
+		args = append(args, "--endpoint-reconciler-type=lease", "--enable-aggregator-routing",
+			"--kubelet-client-certificate="+c.path(kubeletCert), "--kubelet-client-key="+c.path(kubeletKey), "--kubelet-preferred-address-types=InternalIP")
 	}
 	if c.AuditLog != "" {
 		// The maximum size of the log in MiB. After 100, the default, the API server rotates it, and earlier requests
@@ -98,6 +109,10 @@ func (c *ControlPlane) startControllerManager(ctx context.Context, options Optio
 	if err := c.writeUserKubeconfig("system:kube-controller-manager", managerKubeconfig); err != nil {
 		return err
 	}
+	var network []string
+	if c.pods != "" {
+		network = []string{"--allocate-node-cidrs", "--cluster-cidr=" + c.pods, "--configure-cloud-routes=false"}
+	}
 	var err error
 	if c.controllerManager, err = c.launch("kube-controller-manager", append([]string{
 		"--kubeconfig=" + c.path(managerKubeconfig),
@@ -109,7 +124,7 @@ func (c *ControlPlane) startControllerManager(ctx context.Context, options Optio
 		"--service-account-private-key-file=" + c.path(serviceAccountKey),
 		"--cluster-signing-cert-file=" + c.path(caCert), "--cluster-signing-key-file=" + c.path(caKey),
 		"--cluster-name=" + c.Name,
-	}, options.ControllerManagerFlags...)...); err != nil {
+	}, append(network, options.ControllerManagerFlags...)...)...); err != nil {
 		return err
 	}
 	clients, err := kubernetes.NewForConfig(c.Config)
