@@ -10,8 +10,13 @@ import (
 	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/test/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/config"
@@ -33,6 +38,29 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 			builder.GenericBootstrapConfigTemplateCRD.DeepCopy()),
 		ErrorIfPathMissing: true,
 		MaxTime:            time.Minute,
+	})
+	return err
+}
+
+// InstallGenericControlPlane installs only the generic control plane of Cluster API's tests, with the right for an
+// installed Cluster API to manage it.
+func InstallGenericControlPlane(ctx context.Context, cfg *rest.Config) error {
+	c, err := client.New(cfg, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "generic-control-plane", Labels: map[string]string{clusterv1.GroupVersion.Group + "/aggregate-to-manager": "true"}},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{builder.ControlPlaneGroupVersion.Group}, Resources: []string{rbacv1.ResourceAll},
+			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+		}},
+	}
+	if err := client.IgnoreAlreadyExists(c.Create(ctx, role)); err != nil {
+		return err
+	}
+	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{builder.GenericControlPlaneCRD.DeepCopy()}, MaxTime: time.Minute,
 	})
 	return err
 }

@@ -34,12 +34,17 @@ type Hardware struct {
 	decommissioned map[string]bool
 }
 
-func newHardware(ctx context.Context, dir string, log io.Writer) (*Hardware, error) {
-	rack, err := baremetal.NewRack(ctx)
-	if err != nil {
-		return nil, err
+func newHardware(ctx context.Context, dir string, options Options) (*Hardware, error) {
+	var rack *baremetal.Rack
+	if options.Installed != nil {
+		rack = options.Installed.Rack
+	} else {
+		var err error
+		if rack, err = baremetal.NewRack(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return &Hardware{ctx: ctx, dir: dir, log: log, rack: rack, hosts: map[string]*baremetal.Host{}, diskSizes: map[string]int64{}, decommissioned: map[string]bool{}}, nil
+	return &Hardware{ctx: ctx, dir: dir, log: options.Consoles, rack: rack, hosts: map[string]*baremetal.Host{}, diskSizes: map[string]int64{}, decommissioned: map[string]bool{}}, nil
 }
 
 // Host returns the host of a BareMetalHost, or nil if it was never powered on.

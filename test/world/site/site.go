@@ -23,6 +23,7 @@ import (
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/controlplane"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/faults"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/loopback"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/management"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/metal3"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/process"
 )
@@ -45,6 +46,9 @@ type Options struct {
 	Hardware metal3.Hardware
 	// Address is the IP address of the servers that hosts of Hardware connect to. Default: 127.0.0.1.
 	Address string
+	// Installed is an optional management cluster in which Cluster API and Poolboot run as Pods, with the kinds of Metal3.
+	// The site starts none of them, and stops only what it starts.
+	Installed *management.Cluster
 	// Neighbor is an optional site whose workload cluster and hosts this site also uses, with its own management
 	// cluster.
 	Neighbor *Site
@@ -128,7 +132,7 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	if other := cmp.Or(options.Predecessor, options.Neighbor); other != nil {
 		s.guest, s.Workload, s.Hardware = true, other.Workload, other.Hardware
 	} else if options.Hardware == nil {
-		if s.Hardware, err = newHardware(ctx, s.dir, options.Consoles); err != nil {
+		if s.Hardware, err = newHardware(ctx, s.dir, options); err != nil {
 			return nil, err
 		}
 		up("network of the hosts")
@@ -140,6 +144,9 @@ func Start(ctx context.Context, options Options) (_ *Site, err error) {
 	}
 	if err := s.startClusters(ctx, options.Flags, up); err != nil {
 		return nil, err
+	}
+	if options.Installed != nil {
+		return s, s.StartMetal3(ctx)
 	}
 	if err := s.startCore(ctx); err != nil {
 		return nil, err
@@ -183,8 +190,10 @@ func (s *Site) startCore(ctx context.Context) error {
 
 // StartMetal3 installs Metal3's CRDs, and starts its simulator.
 func (s *Site) StartMetal3(ctx context.Context) error {
-	if err := clusterapi.InstallMetal3(s.Management.Config); err != nil {
-		return fmt.Errorf("install Metal3's CRDs: %w", err)
+	if s.options.Installed == nil {
+		if err := clusterapi.InstallMetal3(s.Management.Config); err != nil {
+			return fmt.Errorf("install Metal3's CRDs: %w", err)
+		}
 	}
 	hardware := s.options.Hardware
 	if hardware == nil {
@@ -225,6 +234,10 @@ func (s *Site) logFile(name string) (logr.Logger, error) {
 func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) error {
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
+		if installed := s.options.Installed; installed != nil {
+			s.Management = installed.ControlPlane
+			return nil
+		}
 		s.Management, err = controlplane.Start(bothCtx, controlplane.Options{
 			Name: "management", Dir: filepath.Join(s.dir, "management"), BinDir: s.binDir, Audit: true, Log: logr.Discard(),
 			ControllerManager: s.options.GarbageCollector, Controllers: []string{"garbage-collector-controller", "serviceaccount-controller"},
@@ -249,10 +262,14 @@ func (s *Site) startClusters(ctx context.Context, flags Flags, up func(string)) 
 	} else {
 		up("two control planes: management (etcd, kube-apiserver), workload (etcd, kube-apiserver, kube-controller-manager)")
 	}
-	if err := clusterapi.Install(ctx, s.Management.Config); err != nil {
+	install := clusterapi.Install
+	if s.options.Installed != nil {
+		install = clusterapi.InstallGenericControlPlane
+	}
+	err := install(ctx, s.Management.Config)
+	if err != nil {
 		return fmt.Errorf("install CRDs: %w", err)
 	}
-	var err error
 	if s.ManagementClient, err = client.NewWithWatch(s.Management.Config, client.Options{Scheme: clusterapi.Scheme()}); err != nil {
 		return err
 	}
@@ -293,12 +310,13 @@ func (s *Site) Stop() error {
 		errs = append(errs, s.core.Stop())
 	}
 	s.cancel()
-	for _, cluster := range []*controlplane.ControlPlane{s.Management, s.Workload} {
-		if cluster != nil && (!s.guest || cluster != s.Workload) {
-			errs = append(errs, cluster.Stop())
-		}
+	if s.Management != nil && s.options.Installed == nil {
+		errs = append(errs, s.Management.Stop())
 	}
-	if s.Hardware != nil && !s.guest {
+	if s.Workload != nil && !s.guest {
+		errs = append(errs, s.Workload.Stop())
+	}
+	if s.Hardware != nil && !s.guest && s.options.Installed == nil {
 		errs = append(errs, s.Hardware.rack.Close())
 	}
 	if s.dir != "" {

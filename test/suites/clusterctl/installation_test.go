@@ -1,0 +1,251 @@
+package clusterctl_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gstruct"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
+	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
+)
+
+const poolbootNamespace = "poolboot-system"
+
+var infraLabels = map[string]string{"node-role.kubernetes.io/infra": ""}
+
+// The specs are the life of one installation.
+var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
+	var (
+		lab        *site.Site
+		t          *tenant.Tenant
+		deployment *clusterv1.MachineDeployment
+		history    *site.NodeHistory
+	)
+	initialize := func(ctx context.Context, arguments ...string) {
+		GinkgoHelper()
+		start := time.Now()
+		_, _, err := cli.Run(ctx, cluster.Kubeconfig, append([]string{"init", "--wait-providers", "--wait-provider-timeout=120"}, arguments...)...)
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("clusterctl init "+strings.Join(arguments, " "), time.Since(start))
+	}
+	// scaleTo scales the MachineDeployment and returns a function that waits until each of its hosts is in its pool.
+	scaleTo := func(ctx context.Context, replicas int) (waitForHosts func()) {
+		GinkgoHelper()
+		t.Scale(ctx, deployment, int32(replicas))
+		return func() {
+			GinkgoHelper()
+			// A Cluster API that is killed can create too many Machines, and delete some.
+			Eventually(ctx, func(g Gomega) {
+				configs := t.Configs(ctx, deployment.Name)
+				g.Expect(configs).To(HaveLen(replicas))
+				for _, config := range configs {
+					g.Expect(conditions.IsTrue(&config, bootstrapv1.NodeInPoolCondition)).To(BeTrue(), config.Name)
+				}
+			}).Should(Succeed())
+			for _, config := range t.Configs(ctx, deployment.Name) {
+				verdict := site.Judge(history.Of(config.Status.NodeRef.Name), "infra", t.Pools(ctx))
+				Expect(verdict).To(Equal(site.Verdict{Versions: verdict.Versions, BornInPool: true}))
+			}
+		}
+	}
+	// boots returns how often each host of the MachineDeployment was booted.
+	boots := func(ctx context.Context) map[string]int {
+		all := map[string]int{}
+		for _, config := range t.Configs(ctx, deployment.Name) {
+			name := config.Status.HostRef.Name
+			for _, event := range lab.Hardware.Host(name).Events() {
+				if event.Step == baremetal.UnitsStarted {
+					all[name]++
+				}
+			}
+		}
+		return all
+	}
+	waitForPods := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(ctx, func(g Gomega) {
+			var list appsv1.DeploymentList
+			g.Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(poolbootNamespace))).To(Succeed())
+			g.Expect(list.Items).To(HaveLen(2))
+			for _, d := range list.Items {
+				g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+				g.Expect(d.Status).To(And(HaveField("UpdatedReplicas", *d.Spec.Replicas), HaveField("AvailableReplicas", *d.Spec.Replicas),
+					HaveField("Replicas", *d.Spec.Replicas)), d.Name)
+			}
+		}).Should(Succeed())
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		initialize(ctx, "--bootstrap=kubeadm,poolboot", "--control-plane=kubeadm", "--infrastructure=metal3")
+		lab = tenant.StartSite(ctx, site.Options{Installed: cluster, Agents: true, Consoles: GinkgoWriter})
+		watching, end := context.WithCancel(context.WithoutCancel(ctx))
+		DeferCleanup(end)
+		var err error
+		history, err = site.RecordNodes(watching, lab.WorkloadClient)
+		Expect(err).NotTo(HaveOccurred())
+		t = tenant.New(ctx, lab, 6)
+		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels})
+	}, NodeTimeout(5*time.Minute))
+
+	It("boots hosts straight into their pool", func(ctx SpecContext) {
+		start := time.Now()
+		scaleTo(ctx, 1)()
+		AddReportEntry("a host from its Machine to its pool", time.Since(start))
+		output, _, err := cli.Run(ctx, cluster.Kubeconfig, "describe", "cluster", t.Namespace, "--namespace="+t.Namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(output).To(ContainSubstring("MachineDeployment " + t.Namespace + "/infra"))
+	}, SpecTimeout(3*time.Minute))
+
+	It("boots hosts while each of its Pods is killed and each Node is drained", func(ctx SpecContext) {
+		waitForHosts := scaleTo(ctx, 3)
+		for _, node := range cluster.Nodes {
+			for _, program := range []string{"manager", "config-server"} {
+				// A Node need not have one. Programs of others have other paths.
+				_, _ = node.Run(ctx, "pkill", "-KILL", "--full", "^/"+program+" ")
+			}
+			_, err := lab.Kubectl(ctx, cluster.ControlPlane, "drain", node.Name(), "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=90s")
+			Expect(err).NotTo(HaveOccurred())
+			_, err = lab.Kubectl(ctx, cluster.ControlPlane, "uncordon", node.Name())
+			Expect(err).NotTo(HaveOccurred())
+		}
+		waitForHosts()
+		waitForPods(ctx)
+		Expect(boots(ctx)).To(HaveEach(1))
+	}, SpecTimeout(5*time.Minute))
+
+	It("accepts only the connections that its NetworkPolicies allow", func(ctx SpecContext) {
+		var list corev1.PodList
+		Expect(lab.ManagementClient.List(ctx, &list)).To(Succeed())
+		find := func(namespace, name string) *corev1.Pod {
+			GinkgoHelper()
+			i := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Namespace == namespace && strings.HasPrefix(p.Name, name) })
+			Expect(i).To(BeNumerically(">=", 0), name)
+			return &list.Items[i]
+		}
+		other, server, manager := find("capi-system", ""), find(poolbootNamespace, "poolboot-config-server"), find(poolbootNamespace, "poolboot-controller-manager")
+		workload := strings.Split(lab.Workload.Endpoint, ":")
+		for _, try := range []struct {
+			from    *corev1.Pod
+			address string
+			port    any
+			open    bool
+		}{
+			{other, server.Status.PodIP, 9444, true},
+			{other, server.Status.PodIP, 8080, false}, // metrics
+			{other, manager.Status.PodIP, 9443, true},
+			{other, manager.Status.PodIP, 8443, false}, // metrics
+			{server, workload[0], workload[1], false},
+			{manager, workload[0], workload[1], true},
+		} {
+			Expect(connects(ctx, try.from, try.address, try.port)).To(Equal(try.open), "from %s to %s:%v", try.from.Name, try.address, try.port)
+		}
+		_, err := lab.Kubectl(ctx, cluster.ControlPlane, "label", "namespace", "capi-system", "metrics=enabled")
+		Expect(err).NotTo(HaveOccurred())
+		for address, port := range map[string]int{server.Status.PodIP: 8080, manager.Status.PodIP: 8443} {
+			Eventually(ctx, connects).WithArguments(ctx, other, address, port).Should(BeTrue())
+		}
+	}, SpecTimeout(2*time.Minute))
+
+	It("is upgraded while hosts boot and a rollout runs", func(ctx SpecContext) {
+		Expect(buildRelease(ctx, sourcetree.Path(), nextRelease)).To(Succeed())
+		Expect(cluster.LoadImages(ctx, archiveOf(nextRelease))).To(Succeed())
+		plan, _, err := cli.Run(ctx, cluster.Kubeconfig, "upgrade", "plan")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plan).To(MatchRegexp(`bootstrap-poolboot .* ` + firstRelease + ` +` + nextRelease))
+		before := boots(ctx)
+		start := time.Now()
+		gap := watchServer(ctx)
+		waitForHosts := scaleTo(ctx, 5)
+		reboots := t.MachineConfig("52-reboots", "infra", "/etc/reboots", "yes")
+		t.Create(ctx, reboots)
+		_, _, err = cli.Run(ctx, cluster.Kubeconfig, "upgrade", "apply", "--bootstrap="+poolbootNamespace+"/poolboot:"+nextRelease,
+			"--wait-providers", "--wait-provider-timeout=120")
+		Expect(err).NotTo(HaveOccurred())
+		AddReportEntry("clusterctl upgrade apply", time.Since(start))
+		waitForHosts()
+		waitForPods(ctx)
+		pool, five := t.Pool("infra"), gstruct.PointTo(BeEquivalentTo(5))
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(lab.ManagementClient.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+			g.Expect(pool.Status).To(And(HaveField("HostCount", five), HaveField("UpdatedHostCount", five), HaveField("ReadyHostCount", five)))
+		}).WithTimeout(4 * time.Minute).Should(Succeed())
+		AddReportEntry("the upgrade, the boots and the rollout", time.Since(start))
+		AddReportEntry("longest time without a config server", gap())
+		var nodes []string
+		for _, config := range t.Configs(ctx, deployment.Name) {
+			nodes = append(nodes, config.Status.NodeRef.Name)
+			content, err := lab.Hardware.Host(config.Status.HostRef.Name).ReadFile("/etc/reboots")
+			Expect(string(content), err).To(Equal("yes"))
+		}
+		after := boots(ctx)
+		for host := range before {
+			Expect(after[host]).To(Equal(before[host]+1), "the rollout reboots each host, and the upgrade none")
+		}
+		Expect(site.MostAway(history.Versions(), start, nodes[:len(before)]...)).To(Equal(1), "maxUnavailable")
+	}, SpecTimeout(8*time.Minute))
+
+	It("is removed with its kinds when nothing uses them, and installed again", func(ctx SpecContext) {
+		scaleTo(ctx, 0)
+		Eventually(ctx, func() []bootstrapv1.PoolbootConfig { return t.Configs(ctx, deployment.Name) }).Should(BeEmpty())
+		_, _, err := cli.Run(ctx, cluster.Kubeconfig, "delete", "--bootstrap=poolboot", "--include-crd")
+		Expect(err).To(MatchError(ContainSubstring("Please delete these objects first")))
+		_, err = lab.Kubectl(ctx, cluster.ControlPlane, "delete", "--namespace="+t.Namespace, "--all", "machineconfigpools,machineconfigs,poolbootconfigtemplates")
+		Expect(err).NotTo(HaveOccurred())
+		_, _, err = cli.Run(ctx, cluster.Kubeconfig, "delete", "--bootstrap=poolboot", "--include-crd")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() error { return lab.ManagementClient.List(ctx, &poolv1.MachineConfigPoolList{}) }).Should(HaveOccurred())
+		initialize(ctx, "--bootstrap=poolboot:"+nextRelease)
+	}, SpecTimeout(4*time.Minute))
+})
+
+// connects reports whether a program in the network of a Pod can connect to an address.
+func connects(ctx context.Context, pod *corev1.Pod, address string, port any) (bool, error) {
+	i := slices.IndexFunc(cluster.Nodes, func(h *baremetal.Host) bool { return h.Name() == pod.Spec.NodeName })
+	script := `for net in /var/run/netns/*; do
+		nsenter --net=$net ip -o address | grep -qwF "$1" || continue
+		nsenter --net=$net timeout 3 bash -c ": </dev/tcp/$2/$3" && echo open || echo closed
+	done 2>/dev/null`
+	output, err := cluster.Nodes[i].Run(ctx, "bash", "-c", script, "bash", pod.Status.PodIP, address, fmt.Sprint(port))
+	if output == "" {
+		err = errors.Join(err, fmt.Errorf("%s has no network of Pod %s", pod.Spec.NodeName, pod.Name))
+	}
+	return output == "open\n", err
+}
+
+// watchServer connects with the config server all the time, and returns a function that returns the longest time
+// without an answer.
+func watchServer(ctx context.Context) func() time.Duration {
+	address := net.JoinHostPort(cluster.ServiceAddress(), "9444")
+	ctx, end := context.WithCancel(ctx)
+	result := make(chan time.Duration, 1)
+	go func() {
+		var longest time.Duration
+		for last := time.Now(); ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Second}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it sends nothing
+			if connection, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+				_ = connection.Close()
+				longest, last = max(longest, time.Since(last)), time.Now()
+			}
+		}
+		result <- longest
+	}()
+	return func() time.Duration { end(); return <-result }
+}
