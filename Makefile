@@ -250,9 +250,10 @@ IMAGE_PROGRAMS := manager config-server
 
 .PHONY: release
 release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into OUT/bootstrap-poolboot/VERSION: what clusterctl installs, images, the plugin, an SBOM and checksums.
-	@# kustomize accepts no variable where there is a list, and clusterctl init list-images none in a Deployment.
+	@# kustomize accepts no variable where there is a list or a map, and clusterctl init list-images none in a Deployment.
 	@set -o pipefail; $(BIN)/kubectl kustomize config/default | sed -e 's|image: localhost/poolboot/\(.*\):.*|image: $(REGISTRY)/\1:$(VERSION)|' \
-		-e 's|^kind: ServiceAccount|imagePullSecrets: $${POOLBOOT_IMAGE_PULL_SECRETS:=[]}\n&|' > $(RELEASE)/bootstrap-components.yaml
+		-e 's|^kind: ServiceAccount|imagePullSecrets: $${POOLBOOT_IMAGE_PULL_SECRETS:=[]}\n&|' \
+		-e '/^  annotations:$$/{N;s|:\n    poolboot.io/replaced:.*|: $${POOLBOOT_CONFIG_SERVER_SERVICE_ANNOTATIONS:=null}|}' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
 	@$(BIN)/release images $(RELEASE)/images.tar $(OUT)/agents $(foreach architecture,$(ARCHITECTURES),$(foreach program,$(IMAGE_PROGRAMS),\
 		$(REGISTRY)/$(program):$(VERSION),$(architecture),$(OUT)/programs/$(architecture)/$(program)))

@@ -105,6 +105,11 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels})
 	}, NodeTimeout(5*time.Minute))
 
+	It("is not installed twice", func(ctx SpecContext) {
+		_, _, err := cli.Run(ctx, cluster.Kubeconfig, "init", "--bootstrap=poolboot")
+		Expect(err).To(MatchError(ContainSubstring("there is already an instance of the \"bootstrap-poolboot\" provider")))
+	}, SpecTimeout(time.Minute))
+
 	It("boots hosts straight into their pool", func(ctx SpecContext) {
 		start := time.Now()
 		scaleTo(ctx, 1)()

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
@@ -69,6 +70,30 @@ var _ = Describe("clusterctl", Ordered, func() {
 		output, _, err := program.Run(ctx, management.Kubeconfig, slices.Concat([]string{"init", "list-images"}, providers)...)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Fields(output)).To(ConsistOf(images))
+	})
+
+	It("describes the variables of a release, and generates a Cluster of each flavor from its files", func(ctx SpecContext) {
+		output, _, err := program.Run(ctx, "", "generate", "provider", "--bootstrap=poolboot", "--describe")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(output).To(MatchRegexp(`(?s)Version: +%s.*POOLBOOT_CONFIG_SERVER_HOST.*Images:.*/config-server:`, releaseVersion))
+		arguments := []string{"generate", "cluster", clusterName, "--target-namespace=edge", "--kubernetes-version=v1.36.3", "--control-plane-machine-count=3", "--worker-machine-count=2"}
+		for name, value := range variables {
+			GinkgoT().Setenv(name, value)
+		}
+		for _, flavor := range []string{"cluster-template.yaml", "cluster-template-topology.yaml"} {
+			output, _, err := program.Run(ctx, management.Kubeconfig, append(arguments, "--from="+filepath.Join(releaseDir, flavor))...)
+			Expect(err).NotTo(HaveOccurred())
+			objects, err := yaml.ToUnstructured([]byte(output))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(objects).To(ContainElement(And(HaveField("GetKind()", "Cluster"), HaveField("GetName()", clusterName), HaveField("GetNamespace()", "edge"))))
+		}
+	})
+
+	It("refuses to install a release without the address at which hosts reach the config server", func(ctx SpecContext) {
+		without, err := clusterctl.New(ctx, GinkgoT().TempDir(), filepath.Dir(filepath.Dir(releaseDir)), nil)
+		Expect(err).NotTo(HaveOccurred())
+		_, _, err = without.Run(ctx, management.Kubeconfig, slices.Concat([]string{"init"}, providers)...)
+		Expect(err).To(MatchError(ContainSubstring("value for variables [POOLBOOT_CONFIG_SERVER_HOST] is not set")))
 	})
 
 	It("installs a release with cert-manager and the other providers", func(ctx SpecContext) {

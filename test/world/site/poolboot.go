@@ -126,8 +126,13 @@ func InstallSet(ctx context.Context, binDir string) ([]unstructured.Unstructured
 	if err != nil {
 		return nil, fmt.Errorf("kubectl kustomize config/default: %w: %s", err, stderr.Bytes())
 	}
-	unset := func(string) (string, error) { return "", fmt.Errorf("no variable is set") }
-	filled, err := yamlprocessor.NewSimpleProcessor().Process(raw, unset)
+	required := func(name string) (string, error) {
+		if name == "POOLBOOT_CONFIG_SERVER_HOST" {
+			return "boot.example.com", nil
+		}
+		return "", fmt.Errorf("variable %s is not set", name)
+	}
+	filled, err := yamlprocessor.NewSimpleProcessor().Process(raw, required)
 	if err != nil {
 		return nil, fmt.Errorf("variables of config/default: %w", err)
 	}
