@@ -54,6 +54,7 @@ PLUGIN_PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
 RELEASE_URL ?= https://github.com/poolboot/cluster-api-bootstrap-provider-poolboot/releases/download/$(VERSION)
 # The layout that clusterctl asks of a folder of releases.
 RELEASE = $(OUT)/bootstrap-poolboot/$(VERSION)
+PARTS = $(OUT)/parts/$(VERSION)
 CONTAINERD := containerd containerd-shim-runc-v2 ctr
 CNI_PLUGINS := main/bridge main/loopback ipam/host-local
 REAL_PARTS := $(addprefix $(BIN)/,$(KUBERNETES) etcd ignition pause.tar $(addprefix containerd/,$(CONTAINERD) runc) $(addprefix cni/,$(notdir $(CNI_PLUGINS))))
@@ -255,11 +256,11 @@ release: release-programs $(BIN)/kubectl $(BIN)/release ## Write a release into 
 		-e 's|^kind: ServiceAccount|imagePullSecrets: $${POOLBOOT_IMAGE_PULL_SECRETS:=[]}\n&|' \
 		-e '/^  annotations:$$/{N;s|:\n    poolboot.io/replaced:.*|: $${POOLBOOT_CONFIG_SERVER_SERVICE_ANNOTATIONS:=null}|}' > $(RELEASE)/bootstrap-components.yaml
 	@cp config/metadata.yaml templates/*.yaml $(RELEASE)/
-	@$(BIN)/release images $(RELEASE)/images.tar $(OUT)/agents $(foreach architecture,$(ARCHITECTURES),$(foreach program,$(IMAGE_PROGRAMS),\
-		$(REGISTRY)/$(program):$(VERSION),$(architecture),$(OUT)/programs/$(architecture)/$(program)))
+	@$(BIN)/release images $(RELEASE)/images.tar $(PARTS)/agents $(foreach architecture,$(ARCHITECTURES),$(foreach program,$(IMAGE_PROGRAMS),\
+		$(REGISTRY)/$(program):$(VERSION),$(architecture),$(PARTS)/programs/$(architecture)/$(program)))
 	@printf '%s\n' $(IMAGE_PROGRAMS:%=$(REGISTRY)/%:$(VERSION)) > $(RELEASE)/images.txt
-	@$(BIN)/release sbom $(RELEASE)/sbom.cdx.json $(VERSION) $(IMAGE_PROGRAMS:%=$(OUT)/programs/$(firstword $(ARCHITECTURES))/%) \
-		$(OUT)/agents/poolboot-agent-$(firstword $(ARCHITECTURES)) $(RELEASE)/kubectl-poolboot-$(firstword $(PLUGIN_PLATFORMS))
+	@$(BIN)/release sbom $(RELEASE)/sbom.cdx.json $(VERSION) $(IMAGE_PROGRAMS:%=$(PARTS)/programs/$(firstword $(ARCHITECTURES))/%) \
+		$(PARTS)/agents/poolboot-agent-$(firstword $(ARCHITECTURES)) $(RELEASE)/kubectl-poolboot-$(firstword $(PLUGIN_PLATFORMS))
 	@$(BIN)/release plugin $(RELEASE) $(VERSION) $(RELEASE_URL) $(PLUGIN_PLATFORMS)
 	@$(BIN)/release sums $(RELEASE)
 	@echo "$(RELEASE)"
@@ -269,10 +270,10 @@ release-programs:
 	@[[ "$(words $(OUT)) $(VERSION)" =~ ^1\ v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*$$ ]] || \
 		{ echo "VERSION=$(VERSION) OUT=$(OUT) name no release. What to do: set VERSION as in v0.1.0 or v0.1.0-rc.1, and OUT to a folder without spaces." >&2; exit 1; }
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
-	@$(MAKE) --no-print-directory build-agent AGENTS=$(OUT)/agents AGENT_FLAGS=-trimpath AGENT_ARCHITECTURES="amd64 arm64"
+	@$(MAKE) --no-print-directory build-agent AGENTS=$(PARTS)/agents AGENT_FLAGS=-trimpath AGENT_ARCHITECTURES="amd64 arm64"
 	@set -e; for architecture in $(ARCHITECTURES); do for program in $(IMAGE_PROGRAMS); do \
 		$(PROGRESS) "build $$program for $$architecture" "see the compiler's message above" env GOOS=linux GOARCH=$$architecture \
-			$(RELEASE_BUILD) -o $(OUT)/programs/$$architecture/$$program ./cmd/$$program; \
+			$(RELEASE_BUILD) -o $(PARTS)/programs/$$architecture/$$program ./cmd/$$program; \
 	done; done
 	@set -e; for platform in $(PLUGIN_PLATFORMS); do \
 		$(PROGRESS) "build kubectl-poolboot for $$platform" "see the compiler's message above" env GOOS=$${platform%-*} GOARCH=$${platform#*-} \

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/onsi/gomega/gstruct"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,8 @@ import (
 	bootstrapv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/bootstrap/v1alpha1"
 	poolv1 "github.com/poolboot/cluster-api-bootstrap-provider-poolboot/api/pool/v1alpha1"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/baremetal"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/clusterapi"
+	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/kubeadm"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/site"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/sourcetree"
 	"github.com/poolboot/cluster-api-bootstrap-provider-poolboot/test/world/tenant"
@@ -81,9 +85,11 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 	}
 	waitForPods := func(ctx context.Context) {
 		GinkgoHelper()
+		c, err := client.New(cluster.Config, client.Options{Scheme: clusterapi.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega) {
 			var list appsv1.DeploymentList
-			g.Expect(lab.ManagementClient.List(ctx, &list, client.InNamespace(poolbootNamespace))).To(Succeed())
+			g.Expect(c.List(ctx, &list, client.InNamespace(poolbootNamespace))).To(Succeed())
 			g.Expect(list.Items).To(HaveLen(2))
 			for _, d := range list.Items {
 				g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
@@ -94,7 +100,10 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		initialize(ctx, "--bootstrap=kubeadm,poolboot", "--control-plane=kubeadm", "--infrastructure=metal3")
+		start := time.Now()
+		runInShell(ctx, GinkgoT().TempDir(), commandsOf("Install", 1))
+		waitForPods(ctx)
+		AddReportEntry("from clusterctl init to ready Pods", time.Since(start))
 		lab = tenant.StartSite(ctx, site.Options{Installed: cluster, Agents: true, Consoles: GinkgoWriter})
 		watching, end := context.WithCancel(context.WithoutCancel(ctx))
 		DeferCleanup(end)
@@ -104,6 +113,38 @@ var _ = Describe("Poolboot installed with clusterctl", Ordered, func() {
 		t = tenant.New(ctx, lab, 6)
 		deployment = t.Deploy(ctx, tenant.Deployment{Name: "infra", Labels: infraLabels})
 	}, NodeTimeout(5*time.Minute))
+
+	It("boots the hosts of the first cluster in docs/install.md into their pools", func(ctx SpecContext) {
+		start := time.Now()
+		dir := GinkgoT().TempDir()
+		namespace, rest, found := strings.Cut(commandsOf("The first cluster", 1), "\n\n")
+		Expect(found).To(BeTrue())
+		runInShell(ctx, dir, namespace)
+		first := tenant.Of(lab, "edge")
+		first.AddHosts(ctx, 5)
+		// The hosts boot workers only. The control plane runs elsewhere, with the CA that it has.
+		Expect(clusterapi.CreateClusterCA(ctx, lab.ManagementClient, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "edge"}}, lab.Workload)).To(Succeed())
+		Expect(kubeadm.Init(ctx, lab.Workload, "abcdef.0123456789abcdef")).To(Succeed())
+		address, port, _ := strings.Cut(lab.Workload.Endpoint, ":")
+		runInShell(ctx, dir, replace(rest, map[string]any{
+			"192.0.2.10":                             address + " CLUSTER_APIENDPOINT_PORT=" + port,
+			"http://images.example.com/worker.qcow2": site.KubeadmImageURL,
+			"out/bootstrap-poolboot/v0.1.0":          filepath.Dir(archiveOf(firstRelease)),
+			"--control-plane-machine-count 3":        "--control-plane-machine-count 1",
+			// The kernel is that of this machine.
+			"> edge.yaml\n": "| sed 's/type: Kubeadm$/&\\n        kubeadm: {ignorePreflightErrors: [SystemVerification]}/' > edge.yaml\n",
+		}))
+		for _, role := range []string{"worker", "infra"} {
+			Eventually(ctx, func(g Gomega) {
+				configs := first.Configs(ctx, "edge-"+role)
+				g.Expect(configs).To(HaveLen(2))
+				for _, config := range configs {
+					g.Expect(conditions.IsTrue(&config, bootstrapv1.NodeInPoolCondition)).To(BeTrue(), config.Name)
+				}
+			}).WithTimeout(3 * time.Minute).Should(Succeed())
+		}
+		AddReportEntry("four hosts of the first cluster", time.Since(start))
+	}, SpecTimeout(5*time.Minute))
 
 	It("is not installed twice", func(ctx SpecContext) {
 		_, _, err := cli.Run(ctx, cluster.Kubeconfig, "init", "--bootstrap=poolboot")

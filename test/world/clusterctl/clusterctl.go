@@ -23,7 +23,7 @@ type Clusterctl struct {
 	// Images is the archive with the images of Cluster API and cert-manager, in the format of ctr images import.
 	Images string
 
-	program, dir, config string
+	program, dir string
 }
 
 // New writes a local repository and clusterctl's configuration file into a directory. releases is OUT of one or more
@@ -36,7 +36,7 @@ func New(ctx context.Context, dir, releases string, variables map[string]string)
 	}
 	c := &Clusterctl{
 		Images:  filepath.Join(binDir, "cluster-api", "images.tar"),
-		program: filepath.Join(binDir, "clusterctl"), dir: dir, config: filepath.Join(dir, "clusterctl.yaml"),
+		program: filepath.Join(binDir, "clusterctl"), dir: dir,
 	}
 	r := repository{dir: dir, kubectl: filepath.Join(binDir, "kubectl")}
 	providers, err := r.addProviders(ctx)
@@ -61,14 +61,23 @@ func New(ctx context.Context, dir, releases string, variables map[string]string)
 	if err != nil {
 		return nil, err
 	}
-	return c, os.WriteFile(c.config, content, 0o600)
+	if err := os.MkdirAll(filepath.Join(dir, "cluster-api"), 0o755); err != nil {
+		return nil, err
+	}
+	return c, os.WriteFile(filepath.Join(dir, "cluster-api", "clusterctl.yaml"), content, 0o600)
+}
+
+// Environment returns the environment of programs with which clusterctl, which is on the path, finds its configuration,
+// and kubectl a management cluster.
+func (c *Clusterctl) Environment(kubeconfig string) []string {
+	return append(os.Environ(), "KUBECONFIG="+kubeconfig, "XDG_CONFIG_HOME="+c.dir, "PATH="+filepath.Dir(c.program)+":"+os.Getenv("PATH"))
 }
 
 // Run runs clusterctl against the management cluster of a kubeconfig file, which can be empty for commands without
 // one. It returns the output and the messages. An error has the messages too.
 func (c *Clusterctl) Run(ctx context.Context, kubeconfig string, args ...string) (output, messages string, err error) {
-	command := exec.CommandContext(ctx, c.program, append(args, "--config="+c.config)...)
-	command.Dir, command.Env = c.dir, append(os.Environ(), "KUBECONFIG="+kubeconfig, "XDG_CONFIG_HOME="+c.dir)
+	command := exec.CommandContext(ctx, c.program, args...)
+	command.Dir, command.Env = c.dir, c.Environment(kubeconfig)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err = command.Run(); err != nil {

@@ -83,6 +83,9 @@ func newTenant(ctx context.Context, s *site.Site) *Tenant {
 	return &Tenant{Namespace: namespace.Name, site: s}
 }
 
+// Of returns the tenant of a namespace of a site that has one, and its Cluster elsewhere or none.
+func Of(s *site.Site, namespace string) *Tenant { return &Tenant{Namespace: namespace, site: s} }
+
 // MovedTo returns the tenant on the site to which its namespace was moved.
 func (t *Tenant) MovedTo(s *site.Site) *Tenant {
 	return &Tenant{Namespace: t.Namespace, Cluster: t.Cluster, site: s}
