@@ -46,6 +46,27 @@ var _ = Describe("The end of an update", func() {
 		Expect(counted()).To(Equal([]float64{before[0] + 2, before[1] + 1, before[2] + 1}))
 	})
 
+	It("is counted once, also if the Node can't be uncordoned at first", func(ctx SpecContext) {
+		w := newWorld(1)
+		w.adopt(ctx)
+		w.render(ctx, "rendered-worker-2")
+		w.settle(ctx)
+		w.reports(ctx, 0, agentv1.Draining, revisionOf(0, "rendered-worker-2"), "")
+		w.settle(ctx)
+		degraded := func() float64 {
+			return scrape.Sum(metrics.Registry, "poolboot_updates_total", map[string]string{"cluster": clusterKey.String(), "outcome": "Degraded"})
+		}
+		before, connected := degraded(), w.reconciler.ClusterCache
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, "rendered-worker-2"), "")
+		refuseNodes(w)
+		_, err := w.reconcileHost(ctx, 0)
+		Expect(err).To(MatchError(ContainSubstring("the owner of the cluster refuses it")))
+		w.reconciler.ClusterCache = connected
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDegradedReason))
+		Expect(degraded()).To(Equal(before + 1))
+	})
+
 	It("names the MachineConfig that brought what failed, as long as the pool renders it", func(ctx SpecContext) {
 		w := newWorld(1)
 		w.adopt(ctx)

@@ -78,7 +78,7 @@ func (r *Updates) reportFailing(ctx context.Context, h *host, in poolContext, fa
 		conditions.Set(h.Config, *newUpdated(metav1.ConditionFalse, bootstrapv1.UpdateFailingReason, "what Node %s needs to follow its pool fails, and is retried: %s",
 			h.Config.Status.NodeRef.Name, rollout.Clean(failed.Error(), agentv1.MaxReason)))
 	}
-	h.scope.Report(r.reportChanges)
+	h.scope.Report(func(before, after *bootstrapv1.PoolbootConfig) { r.reportChanges(h, before, after) })
 	return err
 }
 

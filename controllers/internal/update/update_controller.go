@@ -331,7 +331,7 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 		return wait
 	}
 	h.scope.Report(func(before, after *bootstrapv1.PoolbootConfig) {
-		r.reportChanges(before, after)
+		r.reportChanges(h, before, after)
 		r.comparePrediction(h, predicted)
 	})
 	return 0
@@ -341,14 +341,16 @@ func (r *Updates) report(ctx context.Context, h *host, o outcome) time.Duration 
 const maxNote = 1024
 
 // reportChanges counts the end of an update, and creates events for it and for what is wrong with the host.
-func (r *Updates) reportChanges(before, after *bootstrapv1.PoolbootConfig) {
+func (r *Updates) reportChanges(h *host, before, after *bootstrapv1.PoolbootConfig) {
 	old, condition := conditions.Get(before, bootstrapv1.UpdatedCondition), conditions.Get(after, bootstrapv1.UpdatedCondition)
 	if condition == nil {
 		return
 	}
 	if update := &after.Status.Update; before.Status.Update.Stage != "" && update.Stage == "" {
 		switch {
-		case condition.Reason == bootstrapv1.UpdateDegradedReason, condition.Reason == bootstrapv1.UpdateUnreconcilableReason:
+		case h.Progress() == rollout.Failed: // the condition says so later if the Node can't be uncordoned now
+			metrics.UpdateEnded(after, string(h.Report.State))
+		case condition.Reason == bootstrapv1.UpdateDegradedReason:
 			metrics.UpdateEnded(after, condition.Reason)
 		case condition.Status != metav1.ConditionUnknown && update.RunningRevision == update.DesiredRevision:
 			metrics.UpdateEnded(after, metrics.UpdateDone)
