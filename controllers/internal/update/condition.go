@@ -220,7 +220,7 @@ func (h *host) why() string {
 	case h.origins == "":
 		return h.Report.Reason
 	}
-	return h.Report.Reason + " (" + h.origins + ")"
+	return h.Report.Reason + " (" + rollout.Clean(h.origins, agentv1.MaxReason) + ")"
 }
 
 // limit describes how many hosts of the pool are updated at a time.

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,24 +68,31 @@ var _ = Describe("The end of an update", func() {
 		Expect(degraded()).To(Equal(before + 1))
 	})
 
-	It("names the MachineConfig that brought what failed, as long as the pool renders it", func(ctx SpecContext) {
-		w := newWorld(1)
+	labels := map[string]string{"role": "worker"}
+	// rolledOut returns a world whose host is told to run a MachineConfig with this Ignition, and the rendered config.
+	rolledOut := func(ctx SpecContext, ignition string) (w *world, web *poolv1.MachineConfig, rendered string) {
+		GinkgoHelper()
+		w = newWorld(1)
 		w.adopt(ctx)
-		labels := map[string]string{"role": "worker"}
 		w.changePool(ctx, func(p *poolv1.MachineConfigPool) {
 			p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: labels}
 		})
-		web := &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "50-web", Generation: 1, Labels: labels}}
-		web.Spec.Config = &runtime.RawExtension{Raw: []byte(`{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"web.service","contents":"[Unit]"}]}}`)}
+		web = &poolv1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: "50-web", Generation: 1, Labels: labels}}
+		web.Spec.Config = &runtime.RawExtension{Raw: []byte(ignition)}
 		Expect(w.management.Create(ctx, web)).To(Succeed())
 		p := &poolv1.MachineConfigPool{}
 		Expect(w.management.Get(ctx, poolKey, p)).To(Succeed())
-		rendered, err := pool.Render(poolv1.RoleWorker, []poolv1.MachineConfigPool{*p}, []poolv1.MachineConfig{*web})
+		r, err := pool.Render(poolv1.RoleWorker, []poolv1.MachineConfigPool{*p}, []poolv1.MachineConfig{*web})
 		Expect(err).NotTo(HaveOccurred())
-		w.render(ctx, rendered.Name)
+		w.render(ctx, r.Name)
 		w.settle(ctx)
+		return w, web, r.Name
+	}
+
+	It("names the MachineConfig that brought what failed, as long as the pool renders it", func(ctx SpecContext) {
+		w, web, rendered := rolledOut(ctx, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"web.service","contents":"[Unit]"}]}}`)
 		w.eventsOf("")
-		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, rendered.Name), "Restart web.service: exit status 1")
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, rendered), "Restart web.service: exit status 1")
 		w.settle(ctx)
 		const named = "Restart web.service: exit status 1 (unit web.service comes from MachineConfig 50-web). Correct the configuration"
 		Expect(w.updated(ctx, 0).Message).To(ContainSubstring(named))
@@ -93,6 +101,26 @@ var _ = Describe("The end of an update", func() {
 		Expect(w.management.Delete(ctx, web)).To(Succeed())
 		w.settle(ctx)
 		Expect(w.updated(ctx, 0).Message).To(And(ContainSubstring("Restart web.service: exit status 1. Correct"), Not(ContainSubstring("50-web"))))
+	})
+
+	It("has a message that the API server accepts, whatever the names in the MachineConfig", func(ctx SpecContext) {
+		w, _, rendered := rolledOut(ctx, `{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"web.service",
+			"dropins":[{"name":"`+strings.Repeat("x", 40000)+`.conf","contents":"[Unit]"}]}]}}`)
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, rendered), "web.service: file name too long")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Message).To(ContainSubstring("(dropin web.service.d/xxx"))
+		Expect(len(w.updated(ctx, 0).Message)).To(BeNumerically("<", 32768))
+	})
+
+	It("renders MachineConfigs that are not valid once, and not for each report of a host", func(ctx SpecContext) {
+		w, web, rendered := rolledOut(ctx, `{"ignition":{"version":"3.4.0"}}`)
+		web.Spec.Config.Raw = []byte(`{"ignition":{"version":"9.9.9"}}`)
+		web.Generation++
+		Expect(w.management.Update(ctx, web)).To(Succeed())
+		w.reports(ctx, 0, agentv1.Degraded, revisionOf(0, rendered), "/etc/motd: read-only")
+		w.settle(ctx)
+		Expect(w.updated(ctx, 0).Reason).To(Equal(bootstrapv1.UpdateDegradedReason))
+		Expect(w.reconciler.origins.Len()).To(Equal(1))
 	})
 
 	It("is recorded with the time, as every change of the state of a host is", func(ctx SpecContext) {

@@ -249,11 +249,11 @@ func (r *Updates) originsOf(ctx context.Context, h *host, in poolContext) string
 	}
 	known, ok := r.origins.Get(inputs)
 	if !ok {
-		rendered, err := pool.Render(in.pool.Spec.PoolRole, in.pools, configs.Items)
-		if err != nil {
-			return ""
+		kept := pool.Rendered{} // also if it can't be rendered: each host would try it again
+		if rendered, err := pool.Render(in.pool.Spec.PoolRole, in.pools, configs.Items); err == nil {
+			kept.Name, kept.Origins = rendered.Name, rendered.Origins
 		}
-		known = pool.Rendered{Name: rendered.Name, Origins: rendered.Origins}
+		known = kept
 		r.origins.Add(inputs, known)
 	}
 	if rendered := known.(pool.Rendered); pool.HasSameContent(rendered.Name, h.Config.Status.Update.Desired.Name) {
