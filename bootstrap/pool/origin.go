@@ -65,7 +65,8 @@ const maxDescribed = 3
 func DescribeOrigins(origins []Origin, text string) string {
 	words := map[string]bool{}
 	for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune("\"',;()", c) }) {
-		words[strings.TrimPrefix(strings.TrimRight(word, ".:"), "/etc/systemd/system/")] = true
+		word = strings.TrimRight(word, ".:")
+		words[word], words[strings.TrimPrefix(word, "/etc/systemd/system/")] = true, true
 	}
 	var described []string
 	for _, o := range origins {
