@@ -188,6 +188,14 @@ var _ = Describe("explain machine and explain node", func() {
 		Expect(r.Out).To(MatchRegexp(`Reboot: +yes: file /etc/motd\n`))
 	})
 
+	It("predict nothing for a host whose pool hands out nothing yet", func() {
+		runs := "rendered-worker-" + strings.Repeat("b", 32)
+		config.Status.Boot.ServedConfiguration.Name, config.Status.Update.DesiredRevision = runs, strings.Repeat("0", 64)
+		infra += "---\n" + clitest.Config(runs, "none", clitest.Motd("old"))
+		answer, _ := asked(true, "node", "infra-x7k2m", "-o", "json")
+		Expect(answer.Unseen).NotTo(ContainElement(HavePrefix("MachineConfig")))
+	})
+
 	It("print which update gate a host waits for", func() {
 		config.Status.Update.DesiredRevision = strings.Repeat("0", 64)
 		conditions.Set(config, metav1.Condition{Type: bootstrapv1.UpdatedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.UpdateWaitingReason,

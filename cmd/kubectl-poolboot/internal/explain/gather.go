@@ -151,7 +151,7 @@ func (g *gatherer) gatherAround(ctx context.Context, s *subject) error {
 func (g *gatherer) planUpdate(ctx context.Context, s *subject) {
 	runs := s.config.Status.Boot.ServedConfiguration.Name
 	of, err := pool.OfRole(s.pools, s.config.Status.PoolRole)
-	if err != nil || s.config.Status.Update.DesiredRevision == "" || runs == "" || pool.HasSameContent(runs, of.Status.Configuration.Name) {
+	if err != nil || !of.Status.Configuration.IsDefined() || s.config.Status.Update.DesiredRevision == "" || runs == "" || pool.HasSameContent(runs, of.Status.Configuration.Name) {
 		return
 	}
 	var configs [2]poolv1.MachineConfig
